@@ -1,0 +1,1 @@
+//! Towards operators and programs: the REST API.

@@ -1,0 +1,1 @@
+//! Towards MCP clients: transports, sessions, and the guard at the door.

@@ -1,0 +1,1 @@
+//! What each MCP method means at a gateway.

@@ -1,0 +1,1 @@
+//! The facade over all servers: which exist, what they offer, who owns a name.

@@ -1,0 +1,92 @@
+//! What servers offer, seen just far enough to route: tools, with their definition untouched.
+//!
+//! Source: `server/tools` of each revision. Resources and prompts join with their methods.
+
+use super::headers::{self, HeaderParam};
+use super::raw::Raw;
+
+/// How often a call may be executed, as far as its tool declares it (tool annotations).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// `readOnlyHint`: changes nothing.
+    ReadOnly,
+    /// `idempotentHint`: a second time changes nothing more.
+    Idempotent,
+    /// Anything else, which is the default: never run twice.
+    Unsafe,
+}
+
+impl Effect {
+    /// Whether running it again does no harm.
+    pub const fn is_repeatable(self) -> bool {
+        matches!(self, Self::ReadOnly | Self::Idempotent)
+    }
+}
+
+/// One tool of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tool {
+    /// The name it has at its server.
+    pub name: String,
+    /// The definition as the server printed it.
+    pub definition: Raw,
+    /// What its annotations promise.
+    pub effect: Effect,
+    /// Parameters that modern HTTP mirrors into `Mcp-Param-*` headers; the error names why the
+    /// annotation is invalid, and then the tool is not offered over Streamable HTTP.
+    pub header_params: Result<Vec<HeaderParam>, String>,
+}
+
+impl Tool {
+    /// Reads one element of `tools`; `None` when it has no name.
+    pub fn from_definition(definition: Raw) -> Option<Self> {
+        let name: String = definition.get_as("name")?;
+        let effect = effect_of(&definition);
+        let header_params = headers::header_params(definition.get("inputSchema").as_ref());
+        (!name.is_empty()).then_some(Self { name, definition, effect, header_params })
+    }
+
+    /// The definition under another name, every other byte untouched.
+    pub fn definition_as(&self, name: &str) -> Raw {
+        if self.name == name { self.definition.clone() } else { self.definition.with("name", &Raw::of(name)) }
+    }
+}
+
+fn effect_of(definition: &Raw) -> Effect {
+    let hint = |name| definition.get("annotations").and_then(|a| a.get_as(name)).unwrap_or(false);
+    if hint("readOnlyHint") {
+        Effect::ReadOnly
+    } else if hint("idempotentHint") {
+        Effect::Idempotent
+    } else {
+        Effect::Unsafe
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(definition: &serde_json::Value) -> Option<Tool> {
+        Tool::from_definition(Raw::of(definition))
+    }
+
+    #[test]
+    fn only_a_promise_makes_a_tool_repeatable() {
+        let effect = |annotations| {
+            tool(&serde_json::json!({"name": "t", "annotations": annotations})).expect("a tool").effect
+        };
+        assert_eq!(effect(serde_json::json!({"readOnlyHint": true})), Effect::ReadOnly);
+        assert_eq!(effect(serde_json::json!({"idempotentHint": true})), Effect::Idempotent);
+        assert_eq!(effect(serde_json::json!({"readOnlyHint": "true"})), Effect::Unsafe);
+        assert_eq!(effect(serde_json::json!({"destructiveHint": false})), Effect::Unsafe);
+        assert_eq!(effect(serde_json::json!(null)), Effect::Unsafe);
+    }
+
+    #[test]
+    fn a_tool_without_a_name_is_no_tool() {
+        assert!(tool(&serde_json::json!({"title": "x"})).is_none());
+        assert!(tool(&serde_json::json!({"name": ""})).is_none());
+        assert!(tool(&serde_json::json!({"name": 5})).is_none());
+    }
+}

@@ -1,0 +1,124 @@
+//! Handshake and discovery as data: what we say of ourselves, and what a server says of itself.
+//!
+//! Source: `basic/lifecycle` of the legacy revisions; 2026-07-28 `server/discover`.
+
+use serde::Serialize;
+
+use super::raw::Raw;
+use super::version::Version;
+use super::{meta, version};
+
+/// What a server told us when we connected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// The revision we speak with it.
+    pub version: Version,
+    /// `{name, version, …}`, or `{}` when it did not say.
+    pub info: Raw,
+    /// Its capabilities, as it printed them.
+    pub capabilities: Raw,
+    /// Its advice to language models, if any.
+    pub instructions: Option<String>,
+}
+
+impl Peer {
+    /// The family of revisions it belongs to.
+    pub const fn era(&self) -> version::Era {
+        self.version.era()
+    }
+
+    /// Whether it declared the capability `name`.
+    pub fn offers(&self, name: &str) -> bool {
+        self.capabilities.get(name).is_some_and(|value| value.is_object())
+    }
+
+    /// Reads the result of `initialize`; the error says what is missing.
+    pub fn from_initialize(result: &Raw) -> Result<Self, String> {
+        let named: String = result.get_as("protocolVersion").ok_or("no protocolVersion")?;
+        let version = Version::from_name(&named)
+            .filter(|version| !version.is_modern())
+            .ok_or_else(|| format!("it wants protocol version {named:?}, which is not spoken here"))?;
+        Ok(Self {
+            version,
+            info: object(result.get("serverInfo")),
+            capabilities: object(result.get("capabilities")),
+            instructions: result.get_as("instructions"),
+        })
+    }
+
+    /// Reads the result of `server/discover`; the error says what is missing.
+    pub fn from_discover(result: &Raw) -> Result<Self, String> {
+        let supported: Vec<String> = result.get_as("supportedVersions").ok_or("no supportedVersions")?;
+        let version = newest_modern(&supported)
+            .ok_or_else(|| format!("it speaks {supported:?}, none of which is spoken here"))?;
+        let info = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
+        Ok(Self {
+            version,
+            info: object(info.or_else(|| result.get("serverInfo"))),
+            capabilities: object(result.get("capabilities")),
+            instructions: result.get_as("instructions"),
+        })
+    }
+}
+
+/// The newest modern revision among `names` that is spoken here.
+pub fn newest_modern(names: &[String]) -> Option<Version> {
+    names.iter().filter_map(|name| Version::from_name(name)).filter(|v| v.is_modern()).max()
+}
+
+fn object(value: Option<Raw>) -> Raw {
+    value.filter(Raw::is_object).unwrap_or_else(Raw::empty_object)
+}
+
+#[derive(Serialize)]
+struct Implementation {
+    name: &'static str,
+    title: &'static str,
+    version: &'static str,
+}
+
+/// `{name, title, version}` of the gateway, for `clientInfo` and `serverInfo`.
+pub fn own_info() -> Raw {
+    Raw::of(&Implementation { name: "switchyard", title: "Switchyard", version: env!("CARGO_PKG_VERSION") })
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InitializeParams<'a> {
+    protocol_version: &'static str,
+    capabilities: &'a Raw,
+    client_info: &'a Raw,
+}
+
+/// The parameters of our `initialize`, asking for the newest legacy revision.
+pub fn initialize_params(sender: &meta::Sender) -> Raw {
+    Raw::of(&InitializeParams {
+        protocol_version: Version::NEWEST_LEGACY.as_str(),
+        capabilities: &sender.capabilities,
+        client_info: &sender.info,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_wants_an_unknown_revision_is_refused_by_name() {
+        let result = Raw::of(&serde_json::json!({"protocolVersion": "2031-01-01", "capabilities": {}}));
+        assert!(Peer::from_initialize(&result).expect_err("unknown").contains("2031-01-01"));
+        let result = Raw::of(&serde_json::json!({"supportedVersions": ["2031-01-01", "2025-11-25"]}));
+        assert!(Peer::from_discover(&result).expect_err("none modern").contains("2031-01-01"));
+    }
+
+    #[test]
+    fn capabilities_are_kept_as_printed() {
+        let text = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"x":1.0},"odd":true},"serverInfo":{"name":"s"},"instructions":"hi"}"#;
+        let peer =
+            Peer::from_initialize(&Raw::parse(&bytes::Bytes::from_static(text.as_bytes())).expect("JSON"))
+                .expect("fine");
+        assert_eq!(peer.capabilities.as_str(), r#"{"tools":{"x":1.0},"odd":true}"#);
+        assert!(peer.offers("tools") && !peer.offers("odd") && !peer.offers("prompts"));
+        assert_eq!((peer.version, peer.instructions.as_deref()), (Version::V2025_06_18, Some("hi")));
+    }
+}

@@ -1,0 +1,322 @@
+//! The one strict message type: request, notification or response, from one flat envelope.
+//!
+//! Invariants: an id keeps its spelling and its type (string or integer); `params` is an object;
+//! `params`, `result` and `error` are slices of the received bytes. What the sender put into the
+//! envelope beside the members of JSON-RPC does not travel on: the envelope is written anew.
+//!
+//! Not here: what a method means; batches (refused: no current server or client sends them, and
+//! 2025-06-18 removed them).
+
+use std::fmt;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::error::{ErrorObject, Reply, code};
+use super::raw::Raw;
+
+/// The deepest nesting accepted from a client.
+pub const MAX_DEPTH: usize = 64;
+/// The longest id accepted, in bytes of its JSON text.
+const MAX_ID_BYTES: usize = 1024;
+
+/// A JSON-RPC id: a string or an integer, as its sender spelled it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RequestId(Raw);
+
+impl RequestId {
+    /// An id of our own making.
+    pub fn from_u64(number: u64) -> Self {
+        Self(Raw::of(&number))
+    }
+
+    /// Accepts a JSON string or integer; anything else (null, fractions, objects) is no id.
+    pub fn from_raw(raw: Raw) -> Option<Self> {
+        let text = raw.bytes();
+        let is_integer = || {
+            let digits = text.strip_prefix(b"-").unwrap_or(text);
+            !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+        };
+        let fits = text.len() <= MAX_ID_BYTES && (text.first() == Some(&b'"') || is_integer());
+        fits.then_some(Self(raw))
+    }
+
+    /// The id as JSON.
+    pub const fn raw(&self) -> &Raw {
+        &self.0
+    }
+
+    /// The number, when it is one that [`RequestId::from_u64`] can have made.
+    pub fn as_u64(&self) -> Option<u64> {
+        self.0.as_str().parse().ok()
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+/// A call that wants an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Chosen by the sender, unique among its open requests.
+    pub id: RequestId,
+    /// The method name.
+    pub method: String,
+    /// An object, if present.
+    pub params: Option<Raw>,
+}
+
+/// A message that wants no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notification {
+    /// The method name.
+    pub method: String,
+    /// An object, if present.
+    pub params: Option<Raw>,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The id of the request; `None` where the request's id could not be read.
+    pub id: Option<RequestId>,
+    /// The result or the error.
+    pub reply: Reply,
+}
+
+/// One JSON-RPC message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// A call that wants an answer.
+    Request(Request),
+    /// A message that wants no answer.
+    Notification(Notification),
+    /// An answer.
+    Response(Response),
+}
+
+/// Why a text is not a message. [`ParseError::code`] gives the JSON-RPC code of the refusal.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ParseError {
+    /// Not JSON at all.
+    #[error("the message is not valid JSON: {0}")]
+    NotJson(String),
+    /// A batch.
+    #[error("batches of messages are not accepted; send each message alone")]
+    Batch,
+    /// JSON, but not an object.
+    #[error("a message must be a JSON object")]
+    NotObject,
+    /// Nested deeper than [`MAX_DEPTH`].
+    #[error("the message is nested {0} levels deep, at most 64 are accepted")]
+    TooDeep(usize),
+    /// The same key twice, in the envelope, `params` or `_meta`.
+    #[error("the key {key:?} stands twice in {place}")]
+    Duplicate {
+        /// `the message`, `params` or `_meta`.
+        place: &'static str,
+        /// The key, decoded.
+        key: String,
+    },
+    /// `jsonrpc` is missing or not `"2.0"`.
+    #[error("\"jsonrpc\" must be \"2.0\"")]
+    Version,
+    /// `id` is neither a string nor an integer.
+    #[error("\"id\" must be a string or an integer")]
+    Id,
+    /// `method` is not a string.
+    #[error("\"method\" must be a string")]
+    Method,
+    /// `params` is not an object.
+    #[error("\"params\" must be an object")]
+    Params,
+    /// Neither a request, nor a notification, nor a response.
+    #[error("a message has either \"method\", or \"id\" and one of \"result\" and \"error\"")]
+    Shape,
+}
+
+impl ParseError {
+    /// The JSON-RPC error code that answers it.
+    pub const fn code(&self) -> i64 {
+        match self {
+            Self::NotJson(_) => code::PARSE_ERROR,
+            _ => code::INVALID_REQUEST,
+        }
+    }
+}
+
+impl From<&ParseError> for ErrorObject {
+    fn from(error: &ParseError) -> Self {
+        Self::new(error.code(), &error.to_string())
+    }
+}
+
+#[derive(Default)]
+struct Envelope {
+    jsonrpc: Option<Raw>,
+    id: Option<Raw>,
+    method: Option<Raw>,
+    params: Option<Raw>,
+    result: Option<Raw>,
+    error: Option<Raw>,
+}
+
+impl Envelope {
+    fn of(raw: &Raw) -> Self {
+        let mut envelope = Self::default();
+        for (key, value) in raw.members() {
+            let slot = match key.as_ref() {
+                "jsonrpc" => &mut envelope.jsonrpc,
+                "id" => &mut envelope.id,
+                "method" => &mut envelope.method,
+                "params" => &mut envelope.params,
+                "result" => &mut envelope.result,
+                "error" => &mut envelope.error,
+                _ => continue,
+            };
+            slot.get_or_insert(value);
+        }
+        envelope
+    }
+}
+
+impl Message {
+    /// Reads a message from a peer we called. What it nests or repeats is its client's business.
+    pub fn from_server(bytes: &Bytes) -> Result<Self, ParseError> {
+        Self::from_raw(&parse_object(bytes)?)
+    }
+
+    /// Reads a message from a client, strictly: bounded depth, and no key twice in the envelope,
+    /// in `params` or in `_meta`, so that what is authorised is what is executed.
+    pub fn from_client(bytes: &Bytes) -> Result<Self, ParseError> {
+        let raw = parse_object(bytes)?;
+        match raw.depth() {
+            depth if depth > MAX_DEPTH => return Err(ParseError::TooDeep(depth)),
+            _ => {}
+        }
+        no_duplicate("the message", Some(&raw))?;
+        let params = raw.get("params");
+        no_duplicate("params", params.as_ref())?;
+        no_duplicate("_meta", params.as_ref().and_then(|params| params.get("_meta")).as_ref())?;
+        Self::from_raw(&raw)
+    }
+
+    fn from_raw(raw: &Raw) -> Result<Self, ParseError> {
+        let envelope = Envelope::of(raw);
+        if envelope.jsonrpc.as_ref().map(Raw::as_str) != Some("\"2.0\"") {
+            return Err(ParseError::Version);
+        }
+        match (envelope.method, envelope.id) {
+            (Some(method), id) => {
+                let method: String = method.read().map_err(|_| ParseError::Method)?;
+                let params = envelope.params;
+                if params.as_ref().is_some_and(|params| !params.is_object()) {
+                    return Err(ParseError::Params);
+                }
+                Ok(match id {
+                    Some(id) => {
+                        let id = RequestId::from_raw(id).ok_or(ParseError::Id)?;
+                        Self::Request(Request { id, method, params })
+                    }
+                    None => Self::Notification(Notification { method, params }),
+                })
+            }
+            (None, id) => {
+                let reply = match (envelope.result, envelope.error) {
+                    (Some(result), None) => Ok(result),
+                    (None, Some(error)) => Err(ErrorObject::from_raw(error).ok_or(ParseError::Shape)?),
+                    _ => return Err(ParseError::Shape),
+                };
+                let id = match id {
+                    Some(id) if !id.is_null() => Some(RequestId::from_raw(id).ok_or(ParseError::Id)?),
+                    _ => None,
+                };
+                if id.is_none() && reply.is_ok() {
+                    return Err(ParseError::Id);
+                }
+                Ok(Self::Response(Response { id, reply }))
+            }
+        }
+    }
+
+    /// The message as JSON on one line, when its payload is on one line.
+    pub fn encode(&self) -> Bytes {
+        match self {
+            Self::Request(request) => request.encode(),
+            Self::Notification(notification) => notification.encode(),
+            Self::Response(response) => response.encode(),
+        }
+    }
+}
+
+impl Request {
+    /// The request as JSON.
+    pub fn encode(&self) -> Bytes {
+        encode_call(Some(&self.id), &self.method, self.params.as_ref())
+    }
+}
+
+impl Notification {
+    /// The notification as JSON.
+    pub fn encode(&self) -> Bytes {
+        encode_call(None, &self.method, self.params.as_ref())
+    }
+}
+
+impl Response {
+    /// The response as JSON.
+    pub fn encode(&self) -> Bytes {
+        let (name, payload) = match &self.reply {
+            Ok(result) => ("result", result),
+            Err(error) => ("error", error.raw()),
+        };
+        let mut out = BytesMut::with_capacity(payload.bytes().len() + 64);
+        out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        out.put_slice(self.id.as_ref().map_or(b"null", |id| id.raw().bytes()));
+        out.put_slice(b",\"");
+        out.put_slice(name.as_bytes());
+        out.put_slice(b"\":");
+        out.put_slice(payload.bytes());
+        out.put_u8(b'}');
+        out.freeze()
+    }
+}
+
+fn encode_call(id: Option<&RequestId>, method: &str, params: Option<&Raw>) -> Bytes {
+    let mut out = BytesMut::with_capacity(params.map_or(0, |p| p.bytes().len()) + 96);
+    out.put_slice(b"{\"jsonrpc\":\"2.0\"");
+    if let Some(id) = id {
+        out.put_slice(b",\"id\":");
+        out.put_slice(id.raw().bytes());
+    }
+    out.put_slice(b",\"method\":");
+    out.put_slice(Raw::of(method).bytes());
+    if let Some(params) = params {
+        out.put_slice(b",\"params\":");
+        out.put_slice(params.bytes());
+    }
+    out.put_u8(b'}');
+    out.freeze()
+}
+
+fn parse_object(bytes: &Bytes) -> Result<Raw, ParseError> {
+    let raw = Raw::parse(bytes).map_err(|error| ParseError::NotJson(error.to_string()))?;
+    match raw.bytes().first() {
+        Some(b'{') => Ok(raw),
+        Some(b'[') => Err(ParseError::Batch),
+        _ => Err(ParseError::NotObject),
+    }
+}
+
+fn no_duplicate(place: &'static str, object: Option<&Raw>) -> Result<(), ParseError> {
+    match object.and_then(Raw::duplicate_key) {
+        Some(key) => Err(ParseError::Duplicate { place, key }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "message_tests.rs"]
+mod tests;

@@ -1,0 +1,22 @@
+//! The Model Context Protocol as data: messages, ids, errors, revisions.
+//!
+//! Floor 0. Pure: no I/O, no tokio, no clock, no globals. Everything here is a function of its
+//! arguments, which is why it is property-tested.
+//!
+//! Not here: framing (`wire`), what a method *means* to a gateway (`gateway`).
+
+pub mod error;
+pub mod feature;
+pub mod headers;
+pub mod lifecycle;
+pub mod message;
+pub mod meta;
+pub mod method;
+pub mod raw;
+mod scan;
+pub mod version;
+
+pub use error::{ErrorObject, Reply};
+pub use message::{Message, Notification, ParseError, Request, RequestId, Response};
+pub use raw::Raw;
+pub use version::{Era, Version};

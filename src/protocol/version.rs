@@ -1,0 +1,125 @@
+//! The revisions of MCP and what each one has. Only this file answers what an era has.
+//!
+//! Source: the change logs of each revision (`docs/specification/*/changelog`).
+
+use std::fmt;
+
+/// The two families of revisions: with a handshake and sessions, or without either.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Era {
+    /// Up to 2025-11-25: `initialize`, sessions, requests in both directions.
+    Legacy,
+    /// From 2026-07-28 on: every request describes itself, no sessions.
+    Modern,
+}
+
+/// A published revision of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// HTTP+SSE.
+    V2024_11_05,
+    /// Streamable HTTP, batches.
+    V2025_03_26,
+    /// Version header, structured output, elicitation; no batches.
+    V2025_06_18,
+    /// Icons, tasks, url elicitation, polling.
+    V2025_11_25,
+    /// Stateless.
+    V2026_07_28,
+}
+
+impl Version {
+    /// Every revision, oldest first.
+    pub const ALL: [Self; 5] =
+        [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
+    /// The newest revision that begins with `initialize`.
+    pub const NEWEST_LEGACY: Self = Self::V2025_11_25;
+    /// The newest revision without a handshake.
+    pub const NEWEST_MODERN: Self = Self::V2026_07_28;
+    /// What a legacy HTTP client speaks that sends no version header (2025-06-18, transports).
+    pub const WITHOUT_HEADER: Self = Self::V2025_03_26;
+
+    /// The date that names the revision.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V2024_11_05 => "2024-11-05",
+            Self::V2025_03_26 => "2025-03-26",
+            Self::V2025_06_18 => "2025-06-18",
+            Self::V2025_11_25 => "2025-11-25",
+            Self::V2026_07_28 => "2026-07-28",
+        }
+    }
+
+    /// The revision called `name`, if it is a known one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|version| version.as_str() == name)
+    }
+
+    /// The family it belongs to.
+    pub const fn era(self) -> Era {
+        match self {
+            Self::V2024_11_05 | Self::V2025_03_26 | Self::V2025_06_18 | Self::V2025_11_25 => Era::Legacy,
+            Self::V2026_07_28 => Era::Modern,
+        }
+    }
+
+    /// Whether it has no handshake and no sessions.
+    pub fn is_modern(self) -> bool {
+        self.era() == Era::Modern
+    }
+
+    /// What `initialize` is answered with: the revision asked for where it has a handshake, else
+    /// the newest one that has. A client that names 2026-07-28 here gets 2025-11-25.
+    pub fn negotiate(requested: &str) -> Self {
+        Self::from_name(requested)
+            .filter(|version| version.era() == Era::Legacy)
+            .unwrap_or(Self::NEWEST_LEGACY)
+    }
+
+    /// Whether HTTP requests carry `MCP-Protocol-Version` (since 2025-06-18).
+    pub fn has_version_header(self) -> bool {
+        self >= Self::V2025_06_18
+    }
+
+    /// Whether a dropped HTTP connection means "stop working on it" (since 2026-07-28).
+    pub fn disconnect_cancels(self) -> bool {
+        self.is_modern()
+    }
+
+    /// Whether `resultType` stands in every result (since 2026-07-28).
+    pub fn has_result_type(self) -> bool {
+        self.is_modern()
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn initialize_never_ends_in_the_modern_era() {
+        for (asked, answered) in [
+            ("2024-11-05", Version::V2024_11_05),
+            ("2025-06-18", Version::V2025_06_18),
+            ("2026-07-28", Version::V2025_11_25),
+            ("1999-01-01", Version::V2025_11_25),
+            ("", Version::V2025_11_25),
+        ] {
+            assert_eq!(Version::negotiate(asked), answered, "{asked}");
+        }
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for version in Version::ALL {
+            assert_eq!(Version::from_name(version.as_str()), Some(version));
+        }
+        assert_eq!(Version::from_name("2026-07-28 "), None);
+    }
+}

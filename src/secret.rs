@@ -1,0 +1,1 @@
+//! Secrets: values that never reach a log, an error or an answer.

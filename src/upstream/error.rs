@@ -1,0 +1,126 @@
+//! Why a call to one server failed on our side: what happened, was it delivered, whose fault is it.
+//!
+//! What a *server* answered, errors included, is a [`crate::protocol::Reply`] and never one of these.
+//! The answers here are exhaustive matches, so a new kind of failure cannot forget to decide.
+
+use std::time::Duration;
+
+/// A failure between us and one server. Texts are for people; they hold no secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Our breaker refused the call.
+    #[error("the circuit breaker is open, next probe in {:.1} s", retry_in.as_secs_f64())]
+    CircuitOpen {
+        /// Time until a probe is let through.
+        retry_in: Duration,
+    },
+    /// Our bulkhead refused the call: too many are running and waiting.
+    #[error("too many calls are already running or waiting")]
+    Overloaded {
+        /// When it is worth trying again.
+        retry_in: Duration,
+    },
+    /// No connection could be made, or its handshake failed. The call was not sent.
+    #[error("{reason}")]
+    Connect {
+        /// What went wrong, in words.
+        reason: String,
+    },
+    /// The connection died before it took the call. The call was not sent.
+    #[error("the connection closed before the call was sent: {reason}")]
+    NotSent {
+        /// What went wrong, in words.
+        reason: String,
+    },
+    /// The connection died after the call was sent and before any byte of an answer.
+    #[error("the connection was lost after the call was sent, its outcome is unknown: {reason}")]
+    Lost {
+        /// What went wrong, in words.
+        reason: String,
+    },
+    /// The answer had begun when it was cut off.
+    #[error("the answer was cut off: {reason}")]
+    Cut {
+        /// What went wrong, in words.
+        reason: String,
+    },
+    /// No answer within the deadline. The call was cancelled.
+    #[error("no answer within {:.1} s", after.as_secs_f64())]
+    TimedOut {
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// An HTTP status without a JSON-RPC body.
+    #[error("the server answered HTTP {status}")]
+    Status {
+        /// The status code.
+        status: u16,
+        /// What `Retry-After` asked for.
+        retry_after: Option<Duration>,
+    },
+    /// What came back is not a JSON-RPC answer.
+    #[error("the answer is not a valid MCP message: {reason}")]
+    Malformed {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The answer is larger than allowed; it was discarded.
+    #[error("the answer is larger than {limit} bytes")]
+    TooLarge {
+        /// The cap in bytes.
+        limit: usize,
+    },
+    /// The operator disconnected or disabled this server, or we are shutting down.
+    #[error("the server is {state}")]
+    Unavailable {
+        /// `disabled`, `disconnected` or `shutting down`.
+        state: &'static str,
+    },
+}
+
+/// Whether a call reached its server, as far as we can know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// We refused it ourselves.
+    Refused,
+    /// Nothing of it was sent.
+    NotSent,
+    /// It was sent; whether it ran is unknown.
+    Unknown,
+    /// It was sent and answered, at least in part.
+    Answered,
+}
+
+impl Error {
+    /// Whether the call reached the server.
+    pub const fn delivery(&self) -> Delivery {
+        match self {
+            Self::CircuitOpen { .. } | Self::Overloaded { .. } | Self::Unavailable { .. } => {
+                Delivery::Refused
+            }
+            Self::Connect { .. } | Self::NotSent { .. } => Delivery::NotSent,
+            Self::Lost { .. } | Self::TimedOut { .. } => Delivery::Unknown,
+            Self::Cut { .. } | Self::Status { .. } | Self::Malformed { .. } | Self::TooLarge { .. } => {
+                Delivery::Answered
+            }
+        }
+    }
+
+    /// Whether it counts against the server: transport faults, timeouts, HTTP
+    /// 502/503/504 and malformed answers do; our own refusals and other statuses do not.
+    pub const fn trips_breaker(&self) -> bool {
+        match self {
+            Self::Connect { .. }
+            | Self::NotSent { .. }
+            | Self::Lost { .. }
+            | Self::Cut { .. }
+            | Self::TimedOut { .. }
+            | Self::Malformed { .. } => true,
+            Self::Status { status, .. } => matches!(status, 502..=504),
+            Self::CircuitOpen { .. }
+            | Self::Overloaded { .. }
+            | Self::TooLarge { .. }
+            | Self::Unavailable { .. } => false,
+        }
+    }
+}

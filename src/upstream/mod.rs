@@ -1,0 +1,9 @@
+//! One server: everything that is needed to call it well, and nothing about who calls.
+
+pub mod builtin;
+pub mod connection;
+pub mod error;
+pub mod transport;
+
+pub use connection::{Call, Connection, Connector, Event, Events, Outlet};
+pub use error::{Delivery, Error};

@@ -1,0 +1,1 @@
+//! The ways to reach a server, each in its own file.

@@ -1,0 +1,1 @@
+//! Framing: bytes to messages and back. No protocol knowledge.

@@ -1,0 +1,1 @@
+//! Integration tests: the whole program through real sockets and pipes.
