@@ -1,0 +1,133 @@
+//! What the operator says of one server, parsed and in range.
+//!
+//! Invariant: a value of these types is valid; where it came from, the configuration file, is
+//! checked while it is read, so nobody below asks again.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderName;
+use secrecy::SecretString;
+use url::Url;
+
+/// One server of the registry file.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Its key in `mcp_servers`.
+    pub name: Arc<str>,
+    /// How it is reached.
+    pub transport: Transport,
+    /// A disabled server is listed and never contacted.
+    pub enabled: bool,
+    /// Shown to operators.
+    pub description: Option<String>,
+    /// Deadline of one call, all attempts included.
+    pub timeout: Duration,
+    /// Time between two health checks.
+    pub health_check_interval: Duration,
+    /// When a failed call is tried again.
+    pub retry: Retry,
+    /// When the server is left alone.
+    pub breaker: Breaker,
+    /// Caps on what one server may take of us.
+    pub limits: Limits,
+    /// Which of its tools are offered, and under which names.
+    pub tools: Tools,
+}
+
+/// The way to a server.
+#[derive(Debug, Clone)]
+pub enum Transport {
+    /// Streamable HTTP, with detection of an old HTTP+SSE server.
+    Http(Http),
+    /// HTTP+SSE of 2024-11-05.
+    Sse(Http),
+    /// A child process.
+    Stdio(Stdio),
+    /// A server inside the gateway.
+    Builtin(Builtin),
+}
+
+/// A server behind a URL.
+#[derive(Debug, Clone)]
+pub struct Http {
+    /// The MCP endpoint.
+    pub url: Url,
+    /// Sent with every request: `headers`, and what `auth` adds.
+    pub headers: Vec<(HeaderName, SecretString)>,
+}
+
+/// A server that is a child process.
+#[derive(Debug, Clone)]
+pub struct Stdio {
+    /// The program, looked up in `PATH`; no shell.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Added to a short allow-list of our own environment.
+    pub env: BTreeMap<String, SecretString>,
+    /// Where it runs.
+    pub cwd: Option<PathBuf>,
+}
+
+/// A built-in server: each kind with its own options.
+#[derive(Debug, Clone)]
+pub enum Builtin {
+    /// Search over a folder of Markdown.
+    Handbook(Handbook),
+}
+
+/// Options of the handbook.
+#[derive(Debug, Clone)]
+pub struct Handbook {
+    /// The folder, relative to the registry file or absolute.
+    pub path: PathBuf,
+    /// How many query results are remembered.
+    pub cache_size: usize,
+}
+
+/// When a failed call is tried again.
+#[derive(Debug, Clone, Copy)]
+pub struct Retry {
+    /// Extra attempts.
+    pub attempts: u32,
+    /// Upper bound of the first pause.
+    pub delay: Duration,
+    /// Upper bound of any pause.
+    pub max_delay: Duration,
+}
+
+/// When the server is left alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Breaker {
+    /// Consecutive failures that open it.
+    pub threshold: u32,
+    /// Time it stays open before one probe.
+    pub timeout: Duration,
+}
+
+/// Caps on what one server may take of us.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Connections at most (`connection_pool_size`).
+    pub connections: usize,
+    /// Calls that run at a time.
+    pub concurrent_calls: usize,
+    /// Calls that wait for one of those to end; more are refused.
+    pub waiting_calls: usize,
+    /// Bytes of one message.
+    pub message_bytes: usize,
+}
+
+/// Which tools are offered, and under which names.
+#[derive(Debug, Clone, Default)]
+pub struct Tools {
+    /// If present, only these (names as the server has them).
+    pub allow: Option<Vec<String>>,
+    /// Never these.
+    pub deny: Vec<String>,
+    /// Name at the server → name to expose.
+    pub rename: BTreeMap<String, String>,
+}
