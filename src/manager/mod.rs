@@ -1,1 +1,4 @@
 //! The facade over all servers: which exist, what they offer, who owns a name.
+
+pub mod config;
+pub mod naming;
