@@ -58,7 +58,7 @@ impl Names {
             ToolNames::Verbatim => verbatim(keys),
             ToolNames::Auto | ToolNames::Prefixed => {
                 let wanted = wanted(keys, mode == ToolNames::Prefixed);
-                fitted(keys, wanted, max_length)
+                fitted(keys, &wanted, max_length)
             }
         };
         let meanings = meanings(keys, &exposed);
@@ -110,7 +110,7 @@ fn count(names: impl Iterator<Item = String>) -> HashMap<String, usize> {
 }
 
 /// Makes every wanted name fit; names that had to change carry a hash, longer while it collides.
-fn fitted(keys: &[ToolKey], wanted: Vec<Wanted>, max_length: usize) -> Vec<String> {
+fn fitted(keys: &[ToolKey], wanted: &[Wanted], max_length: usize) -> Vec<String> {
     let is_changed = |want: &Wanted| want.shared || !fits(&want.name, max_length);
     let mut digits: Vec<usize> =
         wanted.iter().map(|want| if is_changed(want) { HASH_DIGITS } else { 0 }).collect();
@@ -152,7 +152,8 @@ fn hashed(name: &str, key: &ToolKey, digits: usize, max_length: usize) -> String
     hash.update(key.server.as_bytes());
     hash.update([0]);
     hash.update(key.tool.as_bytes());
-    let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let nibbles = hash.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let hash: String = nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect();
     let plain: String =
         name.chars().map(|c| if c.is_ascii() && is_plain(c as u8) { c } else { '_' }).collect();
     let room = max_length.saturating_sub(digits + 1);

@@ -101,6 +101,11 @@ proptest! {
         }
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
     #[test]
     fn the_order_of_arrival_changes_nothing(keys in set(), seed in any::<u64>()) {
         let before = Names::assign(&keys, ToolNames::Auto, 64);
