@@ -1,1 +1,51 @@
 //! Secrets: values that never reach a log, an error or an answer.
+//!
+//! A secret is held as [`SecretString`]: no `Debug` text, no `Serialize`, wiped when dropped. It is
+//! exposed in one place only, where it is written into a request or a child's environment.
+//! A URL may carry credentials too; [`redacted_url`] is the only form in which one is shown.
+
+pub use secrecy::{ExposeSecret, SecretString};
+use url::Url;
+
+/// `url` as it may be shown: no user, no password, no fragment; of the query, names only.
+pub fn redacted_url(url: &Url) -> String {
+    let mut shown = url.clone();
+    // Both refuse only URLs that can not have a user, such as `data:`.
+    let _ = shown.set_username("");
+    let _ = shown.set_password(None);
+    shown.set_fragment(None);
+    if url.query().is_some() {
+        shown.set_query(None);
+        let names: Vec<String> =
+            url.query_pairs().map(|(name, value)| redacted_pair(&name, &value)).collect();
+        return format!("{shown}?{}", names.join("&"));
+    }
+    shown.into()
+}
+
+/// A name without a value may itself be the secret, as in `?token`.
+fn redacted_pair(name: &str, value: &str) -> String {
+    if value.is_empty() {
+        return "…".into();
+    }
+    let name: String = url::form_urlencoded::byte_serialize(name.as_bytes()).collect();
+    format!("{name}=…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shown_url_has_no_credentials() {
+        for (url, shown) in [
+            ("http://localhost:8001", "http://localhost:8001/"),
+            ("https://user:pass@example.org/mcp", "https://example.org/mcp"),
+            ("https://example.org/mcp?api_key=s3cret&v=2#tok", "https://example.org/mcp?api_key=…&v=…"),
+            ("https://example.org/?s3cret", "https://example.org/?…"),
+            ("https://example.org/?a%26b=1", "https://example.org/?a%26b=…"),
+        ] {
+            assert_eq!(redacted_url(&Url::parse(url).expect("a URL")), shown);
+        }
+    }
+}

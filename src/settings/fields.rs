@@ -1,0 +1,113 @@
+//! The reader of one mapping whose keys are known: each is asked for by name, the rest is unknown.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use super::setting::{Setting, nearest};
+
+/// One mapping while it is read. The typed takes give `None` when the key is absent, or when its
+/// value is not what is wanted, which then was reported.
+#[derive(Debug)]
+#[must_use = "call `finish`, or unknown keys go unnoticed"]
+pub struct Fields<'a> {
+    setting: Setting<'a>,
+    left: Vec<(&'a str, Setting<'a>)>,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(setting: Setting<'a>, entries: Vec<(&'a str, Setting<'a>)>) -> Self {
+        Self { setting, left: entries, known: Vec::new() }
+    }
+
+    /// The mapping itself, to report what is wrong with it as a whole.
+    pub fn setting(&self) -> &Setting<'a> {
+        &self.setting
+    }
+
+    /// The value of `name`, whatever its type.
+    pub fn take(&mut self, name: &'static str) -> Option<Setting<'a>> {
+        self.known.push(name);
+        let at = self.left.iter().position(|(key, _)| *key == name)?;
+        Some(self.left.remove(at).1)
+    }
+
+    /// The value of `name`; its absence is a problem. `hint` says what to write.
+    pub fn require(&mut self, name: &'static str, hint: &str) -> Option<Setting<'a>> {
+        let found = self.take(name);
+        if found.is_none() {
+            self.setting.key_problem(format!("`{name}` is missing"), Some(hint.to_owned()));
+        }
+        found
+    }
+
+    /// See [`Setting::text`].
+    pub fn text(&mut self, name: &'static str) -> Option<&'a str> {
+        self.take(name)?.text()
+    }
+
+    /// See [`Setting::secret`].
+    pub fn secret(&mut self, name: &'static str) -> Option<SecretString> {
+        self.take(name)?.secret()
+    }
+
+    /// See [`Setting::parsed`].
+    pub fn parsed<T>(
+        &mut self,
+        name: &'static str,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        self.take(name)?.parsed(expected, parse)
+    }
+
+    /// See [`Setting::boolean`].
+    pub fn boolean(&mut self, name: &'static str) -> Option<bool> {
+        self.take(name)?.boolean()
+    }
+
+    /// See [`Setting::integer`].
+    pub fn integer<T>(&mut self, name: &'static str, range: RangeInclusive<T>) -> Option<T>
+    where
+        T: Copy + Display + PartialOrd + TryFrom<i64>,
+    {
+        self.take(name)?.integer(range)
+    }
+
+    /// See [`Setting::seconds`].
+    pub fn seconds(&mut self, name: &'static str, range: RangeInclusive<f64>) -> Option<Duration> {
+        self.take(name)?.seconds(range)
+    }
+
+    /// See [`Setting::choice`].
+    pub fn choice<T: Copy>(&mut self, name: &'static str, options: &[(&str, T)]) -> Option<T> {
+        self.take(name)?.choice(options)
+    }
+
+    /// See [`Setting::list_of_text`].
+    pub fn list_of_text(&mut self, name: &'static str) -> Option<Vec<String>> {
+        self.take(name)?.list_of_text()
+    }
+
+    /// See [`Setting::map_of_text`].
+    pub fn map_of_text(&mut self, name: &'static str) -> Option<BTreeMap<String, String>> {
+        self.take(name)?.map_of_text()
+    }
+
+    /// A nested part with a reader of its own, such as `fields.part("auth", auth::Config::from_settings)`.
+    pub fn part<T>(&mut self, name: &'static str, read: impl FnOnce(&Setting<'a>) -> Option<T>) -> Option<T> {
+        read(&self.take(name)?)
+    }
+
+    /// Reports every key that was not asked for, with the nearest one that was as a hint.
+    pub fn finish(self) {
+        for (key, setting) in &self.left {
+            let near = nearest(key, self.known.iter().copied());
+            setting.key_problem("unknown key", near.map(|name| format!("did you mean `{name}`?")));
+        }
+    }
+}

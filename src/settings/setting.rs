@@ -1,0 +1,306 @@
+//! One value of the document with its path, read as the type that is wanted.
+//!
+//! Every read gives `None` when the value is not what is wanted, and has reported that.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use super::fields::Fields;
+use super::node::{Mark, Node, Text, Value};
+use super::problem::{Problem, Problems, Shown};
+
+/// One value: what it is, where it stands, what it is called, and where its problems go.
+#[derive(Debug, Clone)]
+pub struct Setting<'a> {
+    node: &'a Node,
+    key_mark: Mark,
+    path: String,
+    problems: &'a Problems,
+}
+
+impl<'a> Setting<'a> {
+    /// The document itself.
+    pub fn root(node: &'a Node, problems: &'a Problems) -> Self {
+        Self { node, key_mark: node.mark, path: String::new(), problems }
+    }
+
+    pub(super) fn member(&self, key: &str, key_mark: Mark, node: &'a Node) -> Self {
+        Self { node, key_mark, path: self.path_of(key), problems: self.problems }
+    }
+
+    /// Which setting it is, such as `mcp_servers.files.timeout`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The path of a member `key` of this mapping.
+    pub(super) fn path_of(&self, key: &str) -> String {
+        let plain = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+        let key = if !key.is_empty() && key.chars().all(plain) { key.into() } else { format!("{key:?}") };
+        if self.path.is_empty() { key } else { format!("{}.{key}", self.path) }
+    }
+
+    /// Where the value begins.
+    pub fn mark(&self) -> Mark {
+        self.node.mark
+    }
+
+    /// Whether nothing is written: a section of which every line is commented out.
+    pub fn is_null(&self) -> bool {
+        matches!(self.node.value, Value::Null)
+    }
+
+    /// Reports a problem with the value, and shows the value in its line. `message` must not hold
+    /// what [`Setting::text`] gave: use [`Setting::quoted`].
+    pub fn problem(&self, message: impl Into<String>, hint: Option<String>) {
+        self.report(self.node.mark, message.into(), hint, Shown::Value);
+    }
+
+    /// The same for a value that may be secret: it is not shown.
+    pub fn hidden_problem(&self, message: impl Into<String>, hint: Option<String>) {
+        self.report(self.node.mark, message.into(), hint, Shown::Keys);
+    }
+
+    /// Reports a problem with the setting as a whole, at its key: something is missing, or does not
+    /// go together with something else.
+    pub fn key_problem(&self, message: impl Into<String>, hint: Option<String>) {
+        self.report(self.key_mark, message.into(), hint, Shown::Keys);
+    }
+
+    fn report(&self, mark: Mark, message: String, hint: Option<String>, shown: Shown) {
+        self.problems.add(Problem { mark, path: self.path.clone(), message, hint, shown });
+    }
+
+    /// The value as it stands in the document, for use in a problem.
+    pub fn quoted(&self) -> String {
+        match &self.node.value {
+            Value::Null | Value::Unusable => "nothing".into(),
+            Value::Bool(value) => value.to_string(),
+            Value::Integer { written, .. } | Value::Float { written, .. } => written.clone(),
+            Value::Text(text) => format!("`{}`", one_line(text.written())),
+            Value::List(_) => "a list".into(),
+            Value::Map(_) => "a mapping".into(),
+        }
+    }
+
+    /// A text.
+    pub fn text(&self) -> Option<&'a str> {
+        match &self.node.value {
+            Value::Text(text) => Some(text.value()),
+            _ => self.refuse("a text", Shown::Value),
+        }
+    }
+
+    /// A text that may be secret: no problem ever quotes it.
+    pub fn secret(&self) -> Option<SecretString> {
+        match &self.node.value {
+            Value::Text(text) => Some(SecretString::from(text.value())),
+            _ => self.refuse("a text", Shown::Keys),
+        }
+    }
+
+    /// A text that `parse` makes something of; `expected` completes "is not …". `parse` gives no
+    /// reason, since a reason might quote what a reference expands to.
+    pub fn parsed<T>(&self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        let parsed = parse(self.text()?);
+        if parsed.is_none() {
+            self.problem(format!("{} is not {expected}", self.quoted()), None);
+        }
+        parsed
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&self) -> Option<bool> {
+        match &self.node.value {
+            Value::Bool(value) => Some(*value),
+            value => match reference(value).and_then(|text| text.parse().ok()) {
+                None => self.refuse("`true` or `false`", Shown::Value),
+                found => found,
+            },
+        }
+    }
+
+    /// A whole number within `range`.
+    pub fn integer<T>(&self, range: RangeInclusive<T>) -> Option<T>
+    where
+        T: Copy + Display + PartialOrd + TryFrom<i64>,
+    {
+        let (least, most) = (range.start(), range.end());
+        let found = match &self.node.value {
+            Value::Integer { value, .. } => Some(*value),
+            value => reference(value).and_then(|text| text.parse().ok()),
+        };
+        let Some(found) = found else {
+            return self.refuse(&format!("a whole number from {least} to {most}"), Shown::Value);
+        };
+        let found = T::try_from(found).ok().filter(|value| range.contains(value));
+        if found.is_none() {
+            self.problem(format!("{} is out of range, expected {least} to {most}", self.quoted()), None);
+        }
+        found
+    }
+
+    /// A time in seconds within `range`, whole or with a fraction.
+    pub fn seconds(&self, range: RangeInclusive<f64>) -> Option<Duration> {
+        let (least, most) = (range.start(), range.end());
+        let found = match &self.node.value {
+            #[allow(clippy::cast_precision_loss)] // no range reaches 2^53 seconds
+            Value::Integer { value, .. } => Some(*value as f64),
+            Value::Float { value, .. } => Some(*value),
+            value => reference(value).and_then(|text| text.parse().ok()),
+        };
+        let Some(found) = found else {
+            return self.refuse(&format!("a number of seconds from {least} to {most}"), Shown::Value);
+        };
+        let found = Some(found).filter(|value| range.contains(value));
+        if found.is_none() {
+            let message = format!("{} is out of range, expected {least} to {most} seconds", self.quoted());
+            self.problem(message, None);
+        }
+        found.and_then(|value| Duration::try_from_secs_f64(value).ok())
+    }
+
+    /// One of a few words.
+    pub fn choice<T: Copy>(&self, options: &[(&str, T)]) -> Option<T> {
+        let text = self.text()?;
+        let found = options.iter().find(|(word, _)| *word == text);
+        if found.is_none() {
+            let words: Vec<_> = options.iter().map(|(word, _)| format!("`{word}`")).collect();
+            let written = self.written().unwrap_or_default();
+            let near = nearest(written, options.iter().map(|(word, _)| *word));
+            let message = format!("{} is not one of {}", self.quoted(), words.join(", "));
+            self.problem(message, near.map(|word| format!("did you mean `{word}`?")));
+        }
+        found.map(|(_, value)| *value)
+    }
+
+    /// The elements of a list.
+    pub fn list(&self) -> Option<Vec<Self>> {
+        let Value::List(items) = &self.node.value else { return self.refuse("a list", Shown::Keys) };
+        let element = |(at, node): (usize, &'a Node)| Self {
+            node,
+            key_mark: node.mark,
+            path: format!("{}[{at}]", self.path),
+            problems: self.problems,
+        };
+        Some(items.iter().enumerate().map(element).collect())
+    }
+
+    /// A list of texts; an element that is none is reported and left out.
+    pub fn list_of_text(&self) -> Option<Vec<String>> {
+        Some(self.list()?.iter().filter_map(Self::text).map(str::to_owned).collect())
+    }
+
+    /// Key and value of each entry of a mapping whose keys are free; nothing written is an empty one.
+    pub fn entries(&self) -> Option<Vec<(&'a str, Self)>> {
+        let entries = match &self.node.value {
+            Value::Map(entries) => entries.as_slice(),
+            Value::Null => &[],
+            _ => return self.refuse("a mapping", Shown::Keys),
+        };
+        let member = |entry: &'a super::Entry| {
+            (entry.key.as_str(), self.member(&entry.key, entry.key_mark, &entry.node))
+        };
+        Some(entries.iter().map(member).collect())
+    }
+
+    /// A mapping of texts; a value that is none is reported and left out.
+    pub fn map_of_text(&self) -> Option<BTreeMap<String, String>> {
+        let entries = self.entries()?;
+        Some(entries.iter().filter_map(|(key, value)| Some(((*key).into(), value.text()?.into()))).collect())
+    }
+
+    /// A mapping whose keys are known; nothing written is an empty one.
+    pub fn fields(&self) -> Option<Fields<'a>> {
+        Some(Fields::new(self.clone(), self.entries()?))
+    }
+
+    fn written(&self) -> Option<&'a str> {
+        match &self.node.value {
+            Value::Text(text) => Some(text.written()),
+            _ => None,
+        }
+    }
+
+    /// Reports that the value is not `expected`; never gives a value.
+    fn refuse<T>(&self, expected: &str, shown: Shown) -> Option<T> {
+        let quotes = shown == Shown::Value;
+        let found = match &self.node.value {
+            Value::Unusable => return None,
+            Value::Text(text) if text.is_reference() && quotes => {
+                let message = format!("expected {expected}, which {} does not expand to", self.quoted());
+                self.report(self.node.mark, message, None, shown);
+                return None;
+            }
+            Value::Text(_) if quotes => format!("the text {}", self.quoted()),
+            Value::Text(_) => "a text".into(),
+            Value::Integer { .. } | Value::Float { .. } if quotes => format!("the number {}", self.quoted()),
+            Value::Integer { .. } | Value::Float { .. } => "a number".into(),
+            Value::Bool(_) if !quotes => "`true` or `false`".into(),
+            _ => self.quoted(),
+        };
+        let hint = self.hint_for(expected);
+        self.report(self.node.mark, format!("expected {expected}, found {found}"), hint, shown);
+        None
+    }
+
+    fn hint_for(&self, expected: &str) -> Option<String> {
+        let wants_text = expected == "a text";
+        let hint = match &self.node.value {
+            Value::Null => "give it a value, or remove the key",
+            Value::Bool(_) | Value::Integer { .. } | Value::Float { .. } if wants_text => {
+                "write it in quotes"
+            }
+            Value::Text(text) if looks_like(expected, text) => "write it without quotes",
+            Value::Text(_) if expected == "a list" => "write a list, such as [\"one\", \"two\"]",
+            _ => return None,
+        };
+        Some(hint.into())
+    }
+}
+
+/// What a text with environment references expands to: only that may stand for a number.
+fn reference(value: &Value) -> Option<&str> {
+    match value {
+        Value::Text(text) if text.is_reference() => Some(text.value().trim()),
+        _ => None,
+    }
+}
+
+fn looks_like(expected: &str, text: &Text) -> bool {
+    let written = text.written();
+    expected.contains("number") && written.parse::<f64>().is_ok()
+        || expected.contains("`true`") && written.parse::<bool>().is_ok()
+}
+
+/// At most 80 characters, control characters escaped: a text of the file must not draw on the
+/// operator's terminal.
+fn one_line(text: &str) -> String {
+    let mut line: String = text.chars().take(80).flat_map(escaped).collect();
+    if text.chars().nth(80).is_some() {
+        line.push('…');
+    }
+    line
+}
+
+fn escaped(c: char) -> impl Iterator<Item = char> {
+    let control = c.is_control();
+    let plain = (!control).then_some(c);
+    let escape = control.then(|| c.escape_debug()).into_iter().flatten();
+    plain.into_iter().chain(escape)
+}
+
+/// The word that is most likely meant, if one is near.
+pub(super) fn nearest<'w>(found: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    words
+        .map(|word| (strsim::damerau_levenshtein(found, word), word))
+        .filter(|(distance, word)| {
+            *distance <= 1 + word.chars().count() / 4 && *distance < word.chars().count()
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, word)| word)
+}
