@@ -1,0 +1,32 @@
+# The commands of daily work; `just` lists them.
+
+_default:
+    @just --list --unsorted
+
+# Serve the example configuration.
+run *args:
+    cargo run --release -- {{args}}
+
+# Fast: formatting, lints, and every test that needs nothing from outside.
+check:
+    scripts/test format lint unit
+
+# Everything, as before a merge.
+test *steps:
+    scripts/test {{steps}}
+
+# Install the servers and clients of other makers, print where they are.
+peers:
+    scripts/peers
+
+# One hop through the gateway against the same calls direct: calls per second, latency, ratios.
+bench:
+    cargo bench --bench hop
+
+# Format the sources.
+fmt:
+    cargo fmt
+
+# Read the documentation of the crate.
+doc:
+    cargo doc --no-deps --open
