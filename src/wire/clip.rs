@@ -1,0 +1,69 @@
+//! The two ends of a message that was too long to be kept.
+//!
+//! JSON-RPC puts the id of an answer at one end or the other of its envelope, depending on the
+//! server. With both ends at hand the reader can tell one caller that its answer was too large,
+//! instead of letting it wait for its deadline. Invariant: never more than [`HEAD`] + [`TAIL`] bytes.
+
+/// Bytes kept from the beginning.
+const HEAD: usize = 256;
+/// Bytes kept from the end.
+const TAIL: usize = 128;
+
+/// The beginning and the end of a message that exceeded its cap, and how long it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Clip {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    length: u64,
+}
+
+impl Clip {
+    /// Notes the next bytes of the message.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        let room = HEAD.saturating_sub(self.head.len()).min(bytes.len());
+        self.head.extend_from_slice(&bytes[..room]);
+        let last = &bytes[bytes.len().saturating_sub(TAIL)..];
+        let surplus = (self.tail.len() + last.len()).saturating_sub(TAIL);
+        self.tail.drain(..surplus);
+        self.tail.extend_from_slice(last);
+    }
+
+    /// The first bytes.
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// The last bytes; they overlap with the head only when the message was shorter than both.
+    pub fn tail(&self) -> &[u8] {
+        &self.tail
+    }
+
+    /// Bytes the whole message had.
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_split_keeps_the_same_ends(
+            parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..8),
+        ) {
+            let whole = parts.concat();
+            let mut clip = Clip::default();
+            for part in &parts {
+                clip.push(part);
+            }
+            prop_assert_eq!(clip.head(), &whole[..whole.len().min(HEAD)]);
+            prop_assert_eq!(clip.tail(), &whole[whole.len().saturating_sub(TAIL)..]);
+            prop_assert_eq!(clip.length(), whole.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! One message per line, as stdio carries them.
+//!
+//! Invariants: a line longer than the cap costs at most the cap in memory, however long it is; the
+//! text is searched for line ends once, so reading is linear; lines are slices of the read buffer.
+//! Lines without content are no messages and vanish; a `\r` before the `\n` belongs to the line end.
+//!
+//! Not here: whether a line is JSON.
+
+use std::io;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use memchr::{memchr, memchr2_iter};
+use tokio_util::codec::Decoder;
+
+use super::Clip;
+
+/// What one line turned out to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    /// A line within the cap, without its end.
+    Whole(Bytes),
+    /// A line beyond the cap; it was thrown away.
+    TooLong(Clip),
+}
+
+/// Splits a byte stream into lines of at most `limit` bytes. Use with `FramedRead`.
+#[derive(Debug)]
+pub struct Lines {
+    limit: usize,
+    /// Bytes at the front of the buffer that are known to hold no line end.
+    searched: usize,
+    /// Set while the rest of a line that is too long is thrown away.
+    skipping: Option<Clip>,
+}
+
+impl Lines {
+    /// A splitter with a cap in bytes, line end not counted.
+    pub const fn new(limit: usize) -> Self {
+        Self { limit, searched: 0, skipping: None }
+    }
+
+    /// Takes the line that ends at `end`, and its end.
+    fn take(&mut self, buffer: &mut BytesMut, end: usize) -> Option<Line> {
+        let mut line = buffer.split_to(end);
+        // An error is impossible: the caller found the line end at `end`.
+        let _ = buffer.split_to(1.min(buffer.len()));
+        self.searched = 0;
+        if line.last() == Some(&b'\r') {
+            line.truncate(end - 1);
+        }
+        if let Some(mut clip) = self.skipping.take() {
+            clip.push(&line);
+            return Some(Line::TooLong(clip));
+        }
+        if line.len() > self.limit {
+            return Some(Line::TooLong(clip_of(&line)));
+        }
+        (!line.trim_ascii().is_empty()).then(|| Line::Whole(line.freeze()))
+    }
+
+    /// Notes that the buffer holds no line end, and drops it when it is too long already.
+    fn wait(&mut self, buffer: &mut BytesMut) {
+        // A `\r` at the end may be half of a line end: it is neither counted nor dropped yet.
+        let length = buffer.len() - usize::from(buffer.last() == Some(&b'\r'));
+        if let Some(clip) = &mut self.skipping {
+            clip.push(&buffer.split_to(length));
+        } else if length > self.limit {
+            self.skipping = Some(clip_of(&buffer[..length]));
+            // Replaced, not cleared: the room a huge line took must not stay with us.
+            *buffer = BytesMut::from(&buffer[length..]);
+        }
+        self.searched = buffer.len();
+    }
+}
+
+fn clip_of(bytes: &[u8]) -> Clip {
+    let mut clip = Clip::default();
+    clip.push(bytes);
+    clip
+}
+
+impl Decoder for Lines {
+    type Item = Line;
+    type Error = io::Error;
+
+    fn decode(&mut self, buffer: &mut BytesMut) -> io::Result<Option<Line>> {
+        while let Some(at) = memchr(b'\n', &buffer[self.searched..]) {
+            let end = self.searched + at;
+            if let Some(line) = self.take(buffer, end) {
+                return Ok(Some(line));
+            }
+        }
+        self.wait(buffer);
+        Ok(None)
+    }
+
+    /// The last line counts although nothing ends it.
+    fn decode_eof(&mut self, buffer: &mut BytesMut) -> io::Result<Option<Line>> {
+        if let Some(line) = self.decode(buffer)? {
+            return Ok(Some(line));
+        }
+        let rest = buffer.len();
+        let unfinished = rest > 0 || self.skipping.is_some();
+        Ok(if unfinished { self.take(buffer, rest) } else { None })
+    }
+}
+
+/// `message`, a JSON text, as one line with its end.
+///
+/// A line end inside can only be white space between tokens (in strings JSON escapes it), so a
+/// space takes its place and the meaning stays.
+pub fn encode(message: &[u8]) -> Bytes {
+    let mut line = BytesMut::with_capacity(message.len() + 1);
+    line.put_slice(message);
+    for at in memchr2_iter(b'\n', b'\r', message) {
+        line[at] = b' ';
+    }
+    line.put_u8(b'\n');
+    line.freeze()
+}
+
+#[cfg(test)]
+#[path = "lines_tests.rs"]
+mod tests;

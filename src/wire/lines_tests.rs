@@ -1,0 +1,79 @@
+//! Tests of the line framing.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Everything that comes out when `parts` arrive one after the other.
+fn split(parts: &[&[u8]], limit: usize) -> Vec<Line> {
+    let mut lines = Lines::new(limit);
+    let mut buffer = BytesMut::new();
+    let mut out = Vec::new();
+    for part in parts {
+        buffer.extend_from_slice(part);
+        while let Some(line) = lines.decode(&mut buffer).expect("no I/O") {
+            out.push(line);
+        }
+        // One more for a `\r` that may be half of a line end.
+        assert!(buffer.len() <= limit + 1, "{} bytes are held, the cap is {limit}", buffer.len());
+    }
+    while let Some(line) = lines.decode_eof(&mut buffer).expect("no I/O") {
+        out.push(line);
+    }
+    assert!(buffer.is_empty());
+    out
+}
+
+fn whole(text: &'static str) -> Line {
+    Line::Whole(Bytes::from_static(text.as_bytes()))
+}
+
+#[test]
+fn lines_end_in_either_way_and_empty_ones_vanish() {
+    let out = split(&[b"one\r\ntwo\n\n \r\n\nthr", b"ee\nlast"], 64);
+    assert_eq!(out, [whole("one"), whole("two"), whole("three"), whole("last")]);
+}
+
+#[test]
+fn a_line_at_the_cap_passes_and_one_beyond_is_skipped() {
+    let out = split(&[b"12345678\n123456789\nok\n"], 8);
+    let [first, Line::TooLong(clip), last] = out.as_slice() else { panic!("{out:?}") };
+    assert_eq!((first, last), (&whole("12345678"), &whole("ok")));
+    assert_eq!((clip.length(), clip.head()), (9, b"123456789".as_slice()));
+}
+
+#[test]
+fn a_huge_line_costs_no_more_than_the_cap() {
+    let mut lines = Lines::new(1024);
+    let mut buffer = BytesMut::new();
+    for _ in 0..10_000 {
+        buffer.extend_from_slice(&[b'x'; 700]);
+        assert_eq!(lines.decode(&mut buffer).expect("no I/O"), None);
+        assert!(buffer.capacity() <= 16 * 1024, "{} bytes are held", buffer.capacity());
+    }
+    buffer.extend_from_slice(b"\"id\":7}\nnext\n");
+    let Some(Line::TooLong(clip)) = lines.decode(&mut buffer).expect("no I/O") else { panic!() };
+    assert_eq!(clip.length(), 7_000_007);
+    assert!(clip.tail().ends_with(b"\"id\":7}"));
+    assert_eq!(lines.decode(&mut buffer).expect("no I/O"), Some(whole("next")));
+}
+
+#[test]
+fn an_encoded_message_is_one_line() {
+    assert_eq!(encode(b"{\r\n \"a\": \"x\\n\"\n}").as_ref(), b"{   \"a\": \"x\\n\" }\n");
+}
+
+proptest! {
+    #[test]
+    fn any_split_gives_the_same_lines(
+        text in "[ab\r\n]{0,80}",
+        cuts in proptest::collection::vec(0_usize..80, 0..6),
+        limit in 1_usize..20,
+    ) {
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+        cuts.extend([0, text.len()]);
+        cuts.sort_unstable();
+        let parts: Vec<&[u8]> = cuts.array_windows().map(|&[from, to]| &text.as_bytes()[from..to]).collect();
+        prop_assert_eq!(split(&parts, limit), split(&[text.as_bytes()], limit));
+    }
+}

@@ -1,0 +1,365 @@
+//! Server-sent events, decoded as they arrive and encoded.
+//!
+//! Source: WHATWG HTML, 9.2 Server-sent events (lines end in CR, LF or CRLF; one leading byte order
+//! mark; several `data` lines make one text; comments and unknown fields mean nothing).
+//!
+//! Invariants: an event beyond the cap costs at most the cap in memory and comes out as
+//! [`Item::TooLong`]; every byte is looked at once; a `data` line that lies in one chunk is a slice
+//! of that chunk, anything else is copied once; how the input is cut into chunks changes nothing.
+//!
+//! Not here: what an event says, reconnecting, keep-alive timing.
+
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use memchr::{memchr, memchr2, memchr2_iter};
+
+use super::Clip;
+
+/// A comment: keeps a quiet stream from being taken for a dead one.
+pub const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// Length of the longest field name that means something (`event`, `retry`).
+const LONGEST_NAME: usize = 5;
+/// Digits of a `retry` that are read; more are no sensible number of milliseconds.
+const MAX_DIGITS: usize = 20;
+
+/// One event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The `event` field; empty where there was none, which means `message`.
+    pub name: Bytes,
+    /// The `data` lines, joined with line feeds.
+    pub data: Bytes,
+    /// The `id` field of this very event; [`Decoder::last_id`] knows the one in force.
+    pub id: Option<Bytes>,
+    /// The `retry` field of this very event.
+    pub retry: Option<Duration>,
+}
+
+impl Event {
+    /// An event that carries `data` and nothing else.
+    pub fn of(data: Bytes) -> Self {
+        Self { data, ..Self::default() }
+    }
+
+    /// The event as it travels. Line ends of any kind in `data` become line feeds; name and id end
+    /// where a line end stands in them.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.data.len() + self.name.len() + 64);
+        if let Some(id) = &self.id {
+            put_field(&mut out, b"id", id);
+        }
+        if let Some(retry) = self.retry {
+            put_field(&mut out, b"retry", retry.as_millis().to_string().as_bytes());
+        }
+        if !self.name.is_empty() {
+            put_field(&mut out, b"event", &self.name);
+        }
+        for line in lines_of(&self.data) {
+            put_field(&mut out, b"data", line);
+        }
+        out.put_u8(b'\n');
+        out.freeze()
+    }
+}
+
+fn put_field(out: &mut BytesMut, name: &[u8], value: &[u8]) {
+    // A line end in a value would begin another field.
+    let value = &value[..memchr2(b'\r', b'\n', value).unwrap_or(value.len())];
+    out.put_slice(name);
+    out.put_slice(b": ");
+    out.put_slice(value);
+    out.put_u8(b'\n');
+}
+
+/// The lines of `data`, at least one.
+fn lines_of(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut start = 0;
+    let ends = memchr2_iter(b'\r', b'\n', data)
+        .filter(|&at| !(data[at] == b'\n' && at > 0 && data[at - 1] == b'\r'))
+        .map(Some);
+    ends.chain([None]).map(move |end| {
+        let line = &data[start..end.unwrap_or(data.len())];
+        start = end.map_or(start, |at| at + 1 + usize::from(data[at..].starts_with(b"\r\n")));
+        line
+    })
+}
+
+/// What comes out of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// An event within the cap.
+    Event(Event),
+    /// An event beyond the cap; it was thrown away.
+    TooLong(Clip),
+}
+
+/// Where the decoder stands within a line.
+#[derive(Debug)]
+enum At {
+    /// The beginning of the line, as long as it may still be any field. Empty at a line's start.
+    Begin(BytesMut),
+    /// Behind `data:`; what follows goes straight into the event.
+    Data,
+    /// Within something that means nothing.
+    Ignored,
+}
+
+/// The `data` of the event that is being read: a slice as long as it is one, a copy from then on.
+#[derive(Debug, Default)]
+struct Text {
+    /// Whether there was a `data` field at all; an empty one is data too.
+    present: bool,
+    slice: Bytes,
+    joined: BytesMut,
+}
+
+impl Text {
+    fn len(&self) -> usize {
+        self.slice.len() + self.joined.len()
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.present = true;
+        self.joined.put_slice(&std::mem::take(&mut self.slice));
+        self.joined.put_slice(bytes);
+    }
+
+    fn take(&mut self) -> Option<Bytes> {
+        let Self { present, slice, joined } = std::mem::take(self);
+        present.then(|| if joined.is_empty() { slice } else { joined.freeze() })
+    }
+}
+
+/// Turns chunks of a stream into events.
+#[derive(Debug)]
+pub struct Decoder {
+    limit: usize,
+    at: At,
+    text: Text,
+    event: Event,
+    /// Set from the moment the event exceeds the cap until it ends.
+    too_long: Option<Clip>,
+    first_line: bool,
+    after_cr: bool,
+    last_id: Option<Bytes>,
+    retry: Option<Duration>,
+}
+
+impl Decoder {
+    /// A decoder for one stream, with a cap on the bytes of one event.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            at: At::Begin(BytesMut::new()),
+            text: Text::default(),
+            event: Event::default(),
+            too_long: None,
+            first_line: true,
+            after_cr: false,
+            last_id: None,
+            retry: None,
+        }
+    }
+
+    /// The id in force: of the last event that had one, also of one without data. `None` when
+    /// there was none or the last one was empty, which resets it.
+    pub fn last_id(&self) -> Option<&Bytes> {
+        self.last_id.as_ref()
+    }
+
+    /// The pause before a reconnection that the stream last asked for.
+    pub const fn retry(&self) -> Option<Duration> {
+        self.retry
+    }
+
+    /// Takes bytes off the front of `input` until an event is complete; `None` when `input` is used
+    /// up. What is incomplete when the stream ends is no event.
+    pub fn decode(&mut self, input: &mut Bytes) -> Option<Item> {
+        while !input.is_empty() {
+            if std::mem::take(&mut self.after_cr) && input[0] == b'\n' {
+                input.advance(1);
+                continue;
+            }
+            let Some(end) = memchr2(b'\r', b'\n', input) else {
+                let rest = std::mem::take(input);
+                self.part_of_line(&rest);
+                break;
+            };
+            self.after_cr = input[end] == b'\r';
+            let piece = input.split_to(end);
+            input.advance(1);
+            if let Some(item) = self.end_of_line(piece) {
+                return Some(item);
+            }
+        }
+        None
+    }
+
+    /// Takes bytes that do not end their line.
+    fn part_of_line(&mut self, piece: &Bytes) {
+        match &mut self.at {
+            At::Data => self.append(piece),
+            At::Ignored => {}
+            At::Begin(begun) => {
+                begun.put_slice(piece);
+                self.settle();
+            }
+        }
+    }
+
+    /// Decides what the line is as soon as its beginning tells, so that nothing long is collected
+    /// only to be thrown away.
+    fn settle(&mut self) {
+        let room = self.room();
+        let At::Begin(begun) = &mut self.at else { return };
+        if self.first_line && begun.starts_with(BYTE_ORDER_MARK) {
+            begun.advance(BYTE_ORDER_MARK.len());
+            self.first_line = false;
+        }
+        let Some(colon) = memchr(b':', begun) else {
+            if begun.len() > BYTE_ORDER_MARK.len() + LONGEST_NAME {
+                self.at = At::Ignored;
+            }
+            return;
+        };
+        let value = begun.len() - colon - 1;
+        match &begun[..colon] {
+            b"data" if value > 0 => {
+                let line = begun.split().freeze();
+                self.at = At::Data;
+                self.begin_data_line();
+                self.append(&value_of(&line, colon));
+            }
+            b"event" | b"id" if value > room + 1 => {
+                self.give_up();
+                self.at = At::Ignored;
+            }
+            b"retry" if value > MAX_DIGITS + 1 => self.at = At::Ignored,
+            b"data" | b"event" | b"id" | b"retry" => {}
+            _ => self.at = At::Ignored,
+        }
+    }
+
+    /// Takes the bytes that end a line.
+    fn end_of_line(&mut self, piece: Bytes) -> Option<Item> {
+        match std::mem::replace(&mut self.at, At::Begin(BytesMut::new())) {
+            At::Data => self.append(&piece),
+            At::Ignored => {}
+            At::Begin(begun) if begun.is_empty() => return self.line(piece),
+            At::Begin(mut begun) => {
+                begun.put_slice(&piece);
+                return self.line(begun.freeze());
+            }
+        }
+        self.first_line = false;
+        None
+    }
+
+    /// Takes a whole line.
+    fn line(&mut self, mut line: Bytes) -> Option<Item> {
+        if std::mem::take(&mut self.first_line) && line.starts_with(BYTE_ORDER_MARK) {
+            line.advance(BYTE_ORDER_MARK.len());
+        }
+        if line.is_empty() {
+            return self.dispatch();
+        }
+        let name_end = memchr(b':', &line).unwrap_or(line.len());
+        let value = value_of(&line, name_end);
+        match &line[..name_end] {
+            b"data" => self.data_line(value),
+            b"event" => self.short_field(value, |event, value| event.name = value),
+            b"id" => self.short_field(value, |event, value| {
+                // An id with a NUL counts as absent.
+                event.id = (!value.contains(&0)).then_some(value).or(event.id.take());
+            }),
+            b"retry" => {
+                self.event.retry = milliseconds(&value).or(self.event.retry);
+                self.retry = self.event.retry.or(self.retry);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn data_line(&mut self, value: Bytes) {
+        if !self.text.present && self.too_long.is_none() && value.len() <= self.room() {
+            self.text = Text { present: true, slice: value, joined: BytesMut::new() };
+        } else {
+            self.begin_data_line();
+            self.append(&value);
+        }
+    }
+
+    /// Puts the line feed between two data lines, and notes that there is data, be it empty.
+    fn begin_data_line(&mut self) {
+        if self.text.present {
+            self.append(b"\n");
+        }
+        self.text.present = true;
+    }
+
+    fn short_field(&mut self, value: Bytes, set: impl FnOnce(&mut Event, Bytes)) {
+        if value.len() <= self.room() {
+            set(&mut self.event, value);
+        } else {
+            self.give_up();
+        }
+    }
+
+    /// Bytes the event may still take.
+    fn room(&self) -> usize {
+        let id = self.event.id.as_ref().map_or(0, Bytes::len);
+        self.limit.saturating_sub(self.text.len() + self.event.name.len() + id)
+    }
+
+    /// Adds to the data of the event, or only notes it when the event is too long.
+    fn append(&mut self, bytes: &[u8]) {
+        if self.too_long.is_none() && bytes.len() <= self.room() {
+            self.text.append(bytes);
+        } else {
+            self.give_up().push(bytes);
+        }
+    }
+
+    /// From here on the data of the event is only counted.
+    fn give_up(&mut self) -> &mut Clip {
+        let text = self.text.take();
+        self.text.present = true;
+        let clip = self.too_long.get_or_insert_default();
+        clip.push(&text.unwrap_or_default());
+        clip
+    }
+
+    /// The blank line: the event is complete.
+    fn dispatch(&mut self) -> Option<Item> {
+        let mut event = std::mem::take(&mut self.event);
+        let text = self.text.take();
+        if let Some(id) = &event.id {
+            self.last_id = Some(id.clone()).filter(|id| !id.is_empty());
+        }
+        if let Some(clip) = self.too_long.take() {
+            return Some(Item::TooLong(clip));
+        }
+        event.data = text?;
+        Some(Item::Event(event))
+    }
+}
+
+/// What stands behind the colon at `name_end`, less one space.
+fn value_of(line: &Bytes, name_end: usize) -> Bytes {
+    let start = (name_end + 1).min(line.len());
+    line.slice(start + usize::from(line.get(start) == Some(&b' '))..)
+}
+
+fn milliseconds(value: &[u8]) -> Option<Duration> {
+    let is_number = value.len() <= MAX_DIGITS && value.iter().all(u8::is_ascii_digit);
+    let digits = std::str::from_utf8(value).ok().filter(|_| is_number)?;
+    digits.parse().ok().map(Duration::from_millis)
+}
+
+#[cfg(test)]
+#[path = "sse_tests.rs"]
+mod tests;
