@@ -1,1 +1,159 @@
-//! Who is asking: credentials to principals.
+//! Who is asking: credentials to principals, and what a principal may do.
+//!
+//! Invariants: an authentication gives a [`Principal`] or a [`Denied`], never a guess; a credential
+//! is read from a header only, never from a URL; two credentials in one request are none. What the
+//! client learns of a refusal is the same whatever the reason; the [`Reason`] is for our log.
+//!
+//! Not here: HTTP answers (`downstream`, `admin`), which callers apply [`Role::may`] to what.
+
+mod api_key;
+mod config;
+mod jwt;
+mod jwt_keys;
+mod principal;
+
+use std::time::SystemTime;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName};
+
+pub use api_key::{ApiKey, Hash, is_id, mint};
+pub use config::{Config, Jwt, KeySource, PublicKey};
+pub use jwt::{Grant, Signer};
+pub use principal::{Action, Principal, Role};
+
+/// Where an API key may stand instead of in `Authorization`.
+pub const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Why a request is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// No credential was sent.
+    #[error("no credential was sent")]
+    Missing,
+    /// The credential, or the way it was sent, is not good.
+    #[error("the credential was refused: {0}")]
+    Credential(Reason),
+    /// The credential is good and gives no role here.
+    #[error("the token names no role that is known here")]
+    NoRole,
+}
+
+/// What is wrong with a credential. For our own log: a client is told nothing of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// More than one `Authorization` or `X-API-Key` header, or both.
+    #[error("more than one credential")]
+    Ambiguous,
+    /// `Authorization` with another scheme than `Bearer`, or not text.
+    #[error("not a bearer credential")]
+    NotBearer,
+    /// No entry has this key.
+    #[error("unknown key")]
+    UnknownKey,
+    /// It was good once.
+    #[error("expired")]
+    Expired,
+    /// Larger than any token we accept.
+    #[error("oversized token")]
+    Oversized,
+    /// Not three parts of Base64 around JSON, or JSON with a key twice.
+    #[error("malformed token")]
+    Malformed,
+    /// An algorithm, type, extension or compression that is not accepted.
+    #[error("token header not accepted")]
+    Header,
+    /// No key is known under its `kid`.
+    #[error("unknown token key")]
+    UnknownKid,
+    /// The signature does not fit.
+    #[error("bad signature")]
+    Signature,
+    /// `exp`, `iss`, `aud` or `sub` is missing or of the wrong type.
+    #[error("missing or mistyped claim")]
+    Claims,
+    /// Another issuer.
+    #[error("foreign issuer")]
+    Issuer,
+    /// For another audience.
+    #[error("foreign audience")]
+    Audience,
+    /// `nbf` lies ahead.
+    #[error("not yet valid")]
+    NotYet,
+}
+
+/// Why authentication can not be set up as configured.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A key file can not be read.
+    #[error("cannot read {path}: {source}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A key is not what the algorithms need. No part of the key is in the text.
+    #[error("{0}")]
+    Key(&'static str),
+    /// A token could not be signed.
+    #[error("cannot sign: {0}")]
+    Sign(#[from] jsonwebtoken::errors::Error),
+}
+
+/// Turns the credentials of a request into a principal, in the one way that is configured.
+#[derive(Debug)]
+pub struct Authenticator(Mode);
+
+#[derive(Debug)]
+enum Mode {
+    None,
+    ApiKey(api_key::Keys),
+    Jwt(Box<jwt::Verifier>),
+}
+
+impl Authenticator {
+    /// Reads and checks the keys that `config` names. Blocks on files: for the start of the program.
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        Ok(Self(match config {
+            Config::None => Mode::None,
+            Config::ApiKey(keys) => Mode::ApiKey(api_key::Keys::new(keys)),
+            Config::Jwt(jwt) => Mode::Jwt(Box::new(jwt::Verifier::new(jwt)?)),
+        }))
+    }
+
+    /// Who sent `headers`.
+    pub fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
+        match &self.0 {
+            Mode::None => Ok(Principal::anonymous()),
+            Mode::ApiKey(keys) => {
+                let key = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
+                keys.check(key, SystemTime::now())
+            }
+            Mode::Jwt(verifier) => verifier.check(credential(headers, &[AUTHORIZATION])?),
+        }
+    }
+}
+
+/// The one credential in the headers called `places`.
+fn credential<'h>(headers: &'h HeaderMap, places: &[HeaderName]) -> Result<&'h str, Denied> {
+    let mut found =
+        places.iter().flat_map(|name| headers.get_all(name).iter().map(move |value| (name, value)));
+    let (name, value) = found.next().ok_or(Denied::Missing)?;
+    if found.next().is_some() {
+        return Err(Denied::Credential(Reason::Ambiguous));
+    }
+    let text = value.to_str().map_err(|_| Denied::Credential(Reason::NotBearer))?;
+    if *name == AUTHORIZATION { bearer(text).ok_or(Denied::Credential(Reason::NotBearer)) } else { Ok(text) }
+}
+
+fn bearer(text: &str) -> Option<&str> {
+    let (scheme, token) = text.split_once(' ')?;
+    let token = token.trim_start_matches(' ');
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+#[cfg(test)]
+#[path = "auth_tests.rs"]
+mod tests;

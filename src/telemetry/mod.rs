@@ -1,1 +1,181 @@
-//! Logs.
+//! Logs: one line per fact on stderr, and the two types every line about a client needs.
+//!
+//! Invariants: nothing is written to stdout, which belongs to MCP over stdio; in JSON every line is
+//! exactly one object, panics included; what a client or a server wrote stands in a log only as
+//! [`untrusted`].
+//!
+//! Not here: what is worth a line; the parts decide that themselves.
+
+use std::fmt;
+use std::io::IsTerminal;
+use std::panic::PanicHookInfo;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+
+mod request_id;
+
+pub use request_id::RequestId;
+
+/// What is logged when neither variable says otherwise: our own facts, the warnings of libraries.
+const DEFAULT_FILTER: &str = "warn,switchyard=info";
+/// Where a filter is looked for, in this order. The syntax is that of `tracing_subscriber::EnvFilter`.
+const FILTER_VARIABLES: [&str; 2] = ["SWITCHYARD_LOG", "RUST_LOG"];
+/// The longest piece of foreign text in one field, in characters.
+const MAX_UNTRUSTED_CHARS: usize = 256;
+
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// Pretty on a terminal, JSON anywhere else.
+    #[default]
+    Auto,
+    /// One JSON object per line.
+    Json,
+    /// For people.
+    Pretty,
+}
+
+/// Why logging could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A filter does not parse.
+    #[error("{variable} is not a log filter: {reason}")]
+    Filter {
+        /// Which variable.
+        variable: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It was set up before.
+    #[error(transparent)]
+    Twice(#[from] TryInitError),
+}
+
+/// Sends the log to stderr from now on; once per program.
+pub fn init(format: Format) -> Result<(), Error> {
+    let pretty = match format {
+        Format::Auto => std::io::stderr().is_terminal(),
+        Format::Json => false,
+        Format::Pretty => true,
+    };
+    let lines = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter()?);
+    if pretty {
+        lines.with_target(false).finish().try_init()?;
+    } else {
+        lines.json().flatten_event(true).with_span_list(false).finish().try_init()?;
+    }
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(())
+}
+
+fn filter() -> Result<EnvFilter, Error> {
+    let set = |name: &&str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let found = FILTER_VARIABLES.iter().find_map(|name| Some((*name, set(name)?)));
+    let Some((variable, text)) = found else { return Ok(EnvFilter::new(DEFAULT_FILTER)) };
+    EnvFilter::try_new(text).map_err(|error| Error::Filter { variable, reason: error.to_string() })
+}
+
+/// A panic is a log line like any other: the default hook would print several that are not JSON.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let text = panic.payload_as_str().unwrap_or("not a text");
+    let at = panic.location().map(ToString::to_string).unwrap_or_default();
+    tracing::error!(reason = %untrusted(text), at, "panicked");
+}
+
+/// Foreign text as it may stand in a log: at most 256 characters, and nothing that moves a cursor,
+/// ends a line or changes the direction of writing.
+pub const fn untrusted(text: &str) -> Untrusted<'_> {
+    Untrusted(text)
+}
+
+/// See [`untrusted`].
+#[derive(Clone, Copy)]
+pub struct Untrusted<'a>(&'a str);
+
+impl fmt::Display for Untrusted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.char_indices();
+        for (_, c) in rest.by_ref().take(MAX_UNTRUSTED_CHARS) {
+            match c {
+                '\\' => f.write_str("\\\\")?,
+                c if is_harmless(c) => fmt::Write::write_char(f, c)?,
+                c => write!(f, "{}", c.escape_unicode())?,
+            }
+        }
+        match rest.next() {
+            Some((at, _)) => write!(f, "… (+{} bytes)", self.0.len() - at),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Untrusted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+/// Control characters, line and paragraph separators, and the invisible characters that reorder or
+/// hide text are not.
+const fn is_harmless(c: char) -> bool {
+    !matches!(c,
+        '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn foreign_text_is_one_visible_bounded_line() {
+        for (text, shown) in [
+            ("plain Ünïcode 世界", "plain Ünïcode 世界"),
+            ("a\r\nb\u{1b}[31m", "a\\u{d}\\u{a}b\\u{1b}[31m"),
+            ("back\\slash", "back\\\\slash"),
+            ("\u{202e}gpj.exe\u{9b}\u{2028}", "\\u{202e}gpj.exe\\u{9b}\\u{2028}"),
+        ] {
+            assert_eq!(untrusted(text).to_string(), shown);
+        }
+        let long = "é".repeat(300);
+        let shown = untrusted(&long).to_string();
+        assert_eq!(shown, format!("{}… (+88 bytes)", "é".repeat(256)));
+    }
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("not poisoned").write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_line_is_one_json_object_whatever_it_holds() {
+        let sink = Sink::default();
+        let writer = sink.clone();
+        let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).json().flatten_event(true);
+        let hostile = ["{\"level\":\"x\"}", "a\nb", "\u{1b}]0;x\u{7}", "\"", "\\", "\u{2028}", "\0"];
+        tracing::subscriber::with_default(lines.finish(), || {
+            for text in hostile {
+                tracing::info!(path = %untrusted(text), "refused");
+            }
+        });
+        let written = String::from_utf8(sink.0.lock().expect("not poisoned").clone()).expect("UTF-8");
+        assert_eq!(written.lines().count(), hostile.len());
+        for (line, text) in written.lines().zip(hostile) {
+            let line: serde_json::Value = serde_json::from_str(line).expect("one object");
+            assert_eq!(line["message"], "refused");
+            assert_eq!(line["path"], untrusted(text).to_string());
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! JSON Web Tokens of one issuer: strict checks (RFC 7519, RFC 8725), and signing for our own use.
+//!
+//! Invariants: the algorithms come from the configuration, all of one family, never from the token;
+//! the key comes from the configuration, `kid` only chooses among the configured ones, and `jku`,
+//! `x5u`, `x5c` and `jwk` are ignored; `exp`, `iss`, `aud` and `sub` are there and `nbf`, if there,
+//! has passed; no key stands twice in header or claims, so nobody can read another role than we do.
+
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, Validation};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::value::RawValue;
+
+use super::config::{Jwt, KeySource};
+use super::jwt_keys::{Keys, encoding_key};
+use super::principal::{Principal, Role};
+use super::{Denied, Error, Reason};
+use crate::protocol::Raw;
+
+/// No token is longer; common issuers stay below 4 KiB.
+const MAX_TOKEN_BYTES: usize = 8 * 1024;
+/// The longest subject, in bytes: it is a key of maps and stands in logs.
+const MAX_SUBJECT_BYTES: usize = 256;
+/// The claims that may name the role when none is configured, in order of preference.
+const ROLE_CLAIMS: [&str; 3] = ["role", "roles", "scope"];
+/// Header members that change what the token is; we know none of them.
+const REFUSED_HEADERS: [&str; 4] = ["crit", "b64", "enc", "zip"];
+
+/// Checks tokens.
+pub(super) struct Verifier {
+    keys: Keys,
+    issuer: String,
+    validation: Validation,
+    role_claim: Option<String>,
+}
+
+impl std::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Verifier({:?}, {:?})", self.issuer, self.validation.algorithms)
+    }
+}
+
+/// The parts of a token's header that decide something.
+struct Claimed {
+    algorithm: Algorithm,
+    kid: Option<String>,
+}
+
+impl Verifier {
+    pub(super) fn new(config: &Jwt) -> Result<Self, Error> {
+        Ok(Self {
+            keys: Keys::new(config)?,
+            issuer: config.issuer.clone(),
+            validation: validation(config)?,
+            role_claim: config.role_claim.clone(),
+        })
+    }
+
+    /// Whose token it is.
+    pub(super) fn check(&self, token: &str) -> Result<Principal, Denied> {
+        let claims = self.claims(token).map_err(Denied::Credential)?;
+        let subject = claims.get_as::<String>("sub").filter(|subject| is_subject(subject));
+        let subject = subject.ok_or(Denied::Credential(Reason::Claims))?;
+        let role = self.role_in(&claims).ok_or(Denied::NoRole)?;
+        Ok(Principal::of_token(&subject, role))
+    }
+
+    /// The claims of a token in which everything but subject and role is as it must be.
+    fn claims(&self, token: &str) -> Result<Raw, Reason> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(Reason::Oversized);
+        }
+        let header = read_header(token)?;
+        let key = self.keys.find(header.kid.as_deref(), header.algorithm)?;
+        let decoded = jsonwebtoken::decode::<Box<RawValue>>(token, key, &self.validation);
+        let claims = decoded.map_err(|error| reason_of(error.kind()))?.claims;
+        let claims = strict_object(claims.get().as_bytes())?;
+        // The library would accept a list of issuers, which no token has (RFC 7519, section 4.1.1).
+        match claims.get_as::<String>("iss") {
+            Some(issuer) if issuer == self.issuer => Ok(claims),
+            _ => Err(Reason::Issuer),
+        }
+    }
+
+    /// The strongest role that the first claim we find names.
+    fn role_in(&self, claims: &Raw) -> Option<Role> {
+        let named = match &self.role_claim {
+            Some(name) => find_claim(claims, name),
+            None => ROLE_CLAIMS.iter().find_map(|name| claims.get(name)),
+        }?;
+        let texts = match named.read::<Vec<String>>() {
+            Ok(list) => list,
+            Err(_) => named.read::<String>().ok()?.split(' ').map(str::to_owned).collect(),
+        };
+        Role::ALL.into_iter().rev().find(|role| texts.iter().any(|text| text == role.as_str()))
+    }
+}
+
+/// A claim by its name, or by a path such as `realm_access.roles`.
+fn find_claim(claims: &Raw, name: &str) -> Option<Raw> {
+    let by_path = || name.split('.').try_fold(claims.clone(), |value, part| value.get(part));
+    claims.get(name).or_else(by_path)
+}
+
+fn is_subject(text: &str) -> bool {
+    (1..=MAX_SUBJECT_BYTES).contains(&text.len()) && !text.chars().any(char::is_control)
+}
+
+fn validation(config: &Jwt) -> Result<Validation, Error> {
+    let first = config.algorithms.first().ok_or(Error::Key("no algorithm is configured"))?;
+    if config.algorithms.iter().any(|algorithm| algorithm.family() != first.family()) {
+        return Err(Error::Key("the algorithms are of different families"));
+    }
+    let mut validation = Validation::new(*first);
+    validation.algorithms.clone_from(&config.algorithms);
+    validation.leeway = config.leeway.as_secs();
+    validation.validate_nbf = true;
+    validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+    validation.set_issuer(&[&config.issuer]);
+    validation.set_audience(&[&config.audience]);
+    Ok(validation)
+}
+
+fn read_header(token: &str) -> Result<Claimed, Reason> {
+    let (header, _) = token.split_once('.').ok_or(Reason::Malformed)?;
+    let header = strict_object(&URL_SAFE_NO_PAD.decode(header).map_err(|_| Reason::Malformed)?)?;
+    if REFUSED_HEADERS.iter().any(|name| header.get(name).is_some()) {
+        return Err(Reason::Header);
+    }
+    // Tokens for other uses, such as `logout+jwt` or `dpop+jwt`, are no access tokens.
+    let media_type =
+        header.get("typ").map(|text| text.read::<String>().map(|text| text.to_ascii_lowercase()));
+    match media_type {
+        None => {}
+        Some(Ok(text)) if matches!(text.trim_start_matches("application/"), "jwt" | "at+jwt") => {}
+        Some(_) => return Err(Reason::Header),
+    }
+    let kid = header.get("kid").map(|kid| kid.read::<String>()).transpose().map_err(|_| Reason::Header)?;
+    // `none` is not the name of an algorithm here.
+    let algorithm = header.get_as::<Algorithm>("alg").ok_or(Reason::Header)?;
+    Ok(Claimed { algorithm, kid })
+}
+
+fn strict_object(json: &[u8]) -> Result<Raw, Reason> {
+    let raw = Raw::parse(&Bytes::copy_from_slice(json)).map_err(|_| Reason::Malformed)?;
+    if raw.is_object() && raw.duplicate_key().is_none() { Ok(raw) } else { Err(Reason::Malformed) }
+}
+
+const fn reason_of(kind: &ErrorKind) -> Reason {
+    match kind {
+        ErrorKind::InvalidSignature => Reason::Signature,
+        ErrorKind::ExpiredSignature => Reason::Expired,
+        ErrorKind::ImmatureSignature => Reason::NotYet,
+        ErrorKind::InvalidIssuer => Reason::Issuer,
+        ErrorKind::InvalidAudience => Reason::Audience,
+        ErrorKind::MissingRequiredClaim(_) | ErrorKind::InvalidClaimFormat(_) => Reason::Claims,
+        ErrorKind::InvalidAlgorithm | ErrorKind::InvalidKeyFormat => Reason::Header,
+        _ => Reason::Malformed,
+    }
+}
+
+/// What a token of our own says.
+#[derive(Debug, Clone, Copy)]
+pub struct Grant<'a> {
+    /// Who it is for.
+    pub subject: &'a str,
+    /// What they may do.
+    pub role: Role,
+    /// How long it is good, from `now` on.
+    pub lifetime: Duration,
+}
+
+/// Makes tokens that a gateway with the same configuration accepts.
+pub struct Signer {
+    verifier: Verifier,
+    config: Jwt,
+    key: EncodingKey,
+    header: Header,
+}
+
+impl Signer {
+    /// A signer with the configured secret, or with `private_key` (PEM) where the configuration
+    /// holds only the public half; `kid` names it in a key set.
+    pub fn new(config: &Jwt, private_key: Option<&[u8]>, kid: Option<&str>) -> Result<Self, Error> {
+        let verifier = Verifier::new(config)?;
+        let algorithm = verifier.validation.algorithms[0];
+        let key = match (&config.key, private_key) {
+            (KeySource::Secret(secret), None) => EncodingKey::from_secret(secret.expose_secret().as_bytes()),
+            (KeySource::Secret(_), Some(_)) => {
+                return Err(Error::Key(
+                    "tokens are signed with the configured secret, not with a private key",
+                ));
+            }
+            (_, Some(pem)) => encoding_key(algorithm, pem)?,
+            (_, None) => return Err(Error::Key("only the public key is configured; give the private key")),
+        };
+        let mut header = Header::new(algorithm);
+        header.kid = kid.map(str::to_owned);
+        Ok(Self { verifier, config: config.clone(), key, header })
+    }
+
+    /// A token. It was checked once: a private key that does not belong to the configured public
+    /// key is an error here and not a riddle later.
+    pub fn sign(&self, grant: &Grant<'_>, now: SystemTime) -> Result<SecretString, Error> {
+        let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let role_claim = self.config.role_claim.as_deref().unwrap_or(ROLE_CLAIMS[0]);
+        let claims = serde_json::json!({
+            "iss": self.config.issuer, "aud": self.config.audience, "sub": grant.subject,
+            "iat": since(now), "exp": since(now).saturating_add(grant.lifetime.as_secs()),
+            "jti": uuid::Uuid::new_v4().to_string(), role_claim: grant.role.as_str(),
+        });
+        let token = jsonwebtoken::encode(&self.header, &claims, &self.key)?;
+        match self.verifier.check(&token) {
+            Ok(_) => Ok(token.into()),
+            Err(_) => Err(Error::Key(
+                "a token signed with this key would not be accepted: wrong key, `kid` or subject",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "jwt_tests.rs"]
+pub(super) mod tests;

@@ -1,0 +1,134 @@
+//! Who asks, and the one function that decides what a role may do.
+//!
+//! Invariant: there is no default principal. One comes out of an authentication, or there is none.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What a principal may do at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Sees what there is.
+    Reader,
+    /// Runs tools and operates the gateway.
+    Superuser,
+}
+
+/// What somebody wants to do, over REST or MCP alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// See which servers, tools, resources and prompts there are, and how they are.
+    List,
+    /// Fetch a resource or a prompt.
+    Read,
+    /// Run a tool: `POST /call`, `tools/call`.
+    Call,
+    /// Close a circuit breaker by hand.
+    ResetBreaker,
+    /// Rebuild the connections of a server.
+    Reconnect,
+}
+
+impl Role {
+    /// Every role, weakest first.
+    pub const ALL: [Self; 2] = [Self::Reader, Self::Superuser];
+
+    /// Whether the role allows `action`. The only place that knows.
+    pub const fn may(self, action: Action) -> bool {
+        match (self, action) {
+            (Self::Superuser, _) | (Self::Reader, Action::List | Action::Read) => true,
+            (Self::Reader, Action::Call | Action::ResetBreaker | Action::Reconnect) => false,
+        }
+    }
+
+    /// Its name in configuration files and tokens.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reader => "reader",
+            Self::Superuser => "superuser",
+        }
+    }
+
+    /// The role called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == name)
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Somebody who was let in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Principal {
+    id: Arc<str>,
+    role: Role,
+}
+
+impl Principal {
+    /// Everybody, where authentication is off. That is possible on loopback only, where whoever can
+    /// connect can also start the gateway with any configuration.
+    pub fn anonymous() -> Self {
+        Self::new("anonymous", Role::Superuser)
+    }
+
+    /// Somebody a program that embeds the gateway has authenticated itself. `id` must be unique.
+    pub fn new(id: impl Into<Arc<str>>, role: Role) -> Self {
+        Self { id: id.into(), role }
+    }
+
+    /// The holder of the API key `id`.
+    pub(super) fn of_key(id: &str, role: Role) -> Self {
+        Self::new(format!("key:{id}"), role)
+    }
+
+    /// The subject of a token.
+    pub(super) fn of_token(subject: &str, role: Role) -> Self {
+        Self::new(format!("jwt:{subject}"), role)
+    }
+
+    /// What everything that belongs to this principal is keyed by. How it was authenticated is part
+    /// of it, so a token's subject never equals the name of a key.
+    pub const fn id(&self) -> &Arc<str> {
+        &self.id
+    }
+
+    /// Its role.
+    pub const fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether it may do `action`.
+    pub const fn may(&self, action: Action) -> bool {
+        self.role.may(action)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_roles() {
+        for (action, reader, superuser) in [
+            (Action::List, true, true),
+            (Action::Read, true, true),
+            (Action::Call, false, true),
+            (Action::ResetBreaker, false, true),
+            (Action::Reconnect, false, true),
+        ] {
+            assert_eq!(Role::Reader.may(action), reader, "{action:?}");
+            assert_eq!(Role::Superuser.may(action), superuser, "{action:?}");
+        }
+    }
+
+    #[test]
+    fn ways_of_authentication_do_not_share_ids() {
+        let ids = [Principal::anonymous(), Principal::of_key("anonymous", Role::Reader)];
+        assert_ne!(ids[0].id(), ids[1].id());
+        assert_ne!(ids[1].id(), Principal::of_token("anonymous", Role::Reader).id());
+    }
+}

@@ -1,0 +1,57 @@
+//! The name of one request in answers and logs.
+//!
+//! Always ours: one that a client sends is not taken over, or a client could write into our logs
+//! and make two requests look like one.
+
+use std::fmt;
+
+use http::{HeaderName, HeaderValue};
+use serde::{Serialize, Serializer};
+use uuid::Uuid;
+
+/// A random (version 4) UUID, made at the door for every request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RequestId(Uuid);
+
+impl RequestId {
+    /// The header that carries it in every answer.
+    pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
+
+    /// A new one. The generator is the thread's own, seeded by the system: no system call each.
+    #[allow(clippy::new_without_default)] // two of them are never equal, so none is a default
+    pub fn new() -> Self {
+        Self(uuid::Builder::from_random_bytes(rand::random()).into_uuid())
+    }
+
+    /// The value of [`RequestId::HEADER`].
+    pub fn header_value(self) -> HeaderValue {
+        let mut buffer = Uuid::encode_buffer();
+        let text = self.0.hyphenated().encode_lower(&mut buffer);
+        HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("unprintable"))
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl Serialize for RequestId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_version_4_and_differ() {
+        let (one, two) = (RequestId::new(), RequestId::new());
+        assert_ne!(one, two);
+        assert_eq!(one.0.get_version_num(), 4);
+        assert_eq!(one.header_value().to_str().expect("ASCII"), one.to_string());
+    }
+}
