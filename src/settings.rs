@@ -64,7 +64,7 @@ mod setting;
 pub use fields::Fields;
 pub use node::{Entry, Mark, Node, Text, Value};
 pub use problem::{Problem, Problems, Shown};
-pub use setting::Setting;
+pub use setting::{Setting, member_path};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,10 @@
-//! What the operator says of the whole: the manager's own settings.
+//! What the operator says of the whole: the manager's own settings, and the list of servers.
 
+use std::path::Path;
+
+use crate::settings::{Fields, Setting};
 use crate::upstream;
+use crate::upstream::config::Defaults;
 
 /// How tools are named towards clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,4 +29,26 @@ pub struct Config {
     pub max_tool_name_length: usize,
     /// Tools in one page of `tools/list`.
     pub tools_per_page: usize,
+}
+
+impl Config {
+    /// Reads the manager's fields, which stand at the root of the file among others. Relative paths
+    /// are relative to `folder`.
+    pub fn from_fields(fields: &mut Fields<'_>, folder: &Path) -> Self {
+        let defaults = Defaults::from_fields(fields, folder);
+        let names =
+            [("auto", ToolNames::Auto), ("prefixed", ToolNames::Prefixed), ("verbatim", ToolNames::Verbatim)];
+        Self {
+            servers: fields.part("mcp_servers", |all| servers(all, &defaults)).unwrap_or_default(),
+            tool_names: fields.choice("tool_names", &names).unwrap_or_default(),
+            max_tool_name_length: fields.integer("max_tool_name_length", 32..=128).unwrap_or(64),
+            tools_per_page: fields.integer("tools_per_page", 1..=10_000).unwrap_or(1_000),
+        }
+    }
+}
+
+fn servers(all: &Setting<'_>, defaults: &Defaults) -> Option<Vec<upstream::Config>> {
+    let read =
+        |(name, setting): &(&str, Setting<'_>)| upstream::Config::from_settings(setting, name, defaults);
+    Some(all.entries()?.iter().filter_map(read).collect())
 }

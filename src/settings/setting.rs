@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use secrecy::SecretString;
+use url::Url;
 
 use super::fields::Fields;
 use super::node::{Mark, Node, Text, Value};
@@ -28,20 +29,13 @@ impl<'a> Setting<'a> {
         Self { node, key_mark: node.mark, path: String::new(), problems }
     }
 
-    pub(super) fn member(&self, key: &str, key_mark: Mark, node: &'a Node) -> Self {
-        Self { node, key_mark, path: self.path_of(key), problems: self.problems }
+    fn member(&self, key: &str, key_mark: Mark, node: &'a Node) -> Self {
+        Self { node, key_mark, path: member_path(&self.path, key), problems: self.problems }
     }
 
     /// Which setting it is, such as `mcp_servers.files.timeout`.
     pub fn path(&self) -> &str {
         &self.path
-    }
-
-    /// The path of a member `key` of this mapping.
-    pub(super) fn path_of(&self, key: &str) -> String {
-        let plain = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-        let key = if !key.is_empty() && key.chars().all(plain) { key.into() } else { format!("{key:?}") };
-        if self.path.is_empty() { key } else { format!("{}.{key}", self.path) }
     }
 
     /// Where the value begins.
@@ -111,6 +105,21 @@ impl<'a> Setting<'a> {
             self.problem(format!("{} is not {expected}", self.quoted()), None);
         }
         parsed
+    }
+
+    /// The URL of an HTTP service.
+    pub fn url(&self) -> Option<Url> {
+        let parsed = Url::parse(self.text()?).ok();
+        let found = parsed.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        if found.is_none() {
+            // A user and a query may be credentials.
+            let may_be_secret = self.written().is_some_and(|text| text.contains(['@', '?']));
+            let quoted = if may_be_secret { "this".into() } else { self.quoted() };
+            let shown = if may_be_secret { Shown::Keys } else { Shown::Value };
+            let hint = Some("write it as `http://host:port/path`".into());
+            self.report(self.node.mark, format!("{quoted} is not an http or https URL"), hint, shown);
+        }
+        found
     }
 
     /// `true` or `false`.
@@ -261,6 +270,13 @@ impl<'a> Setting<'a> {
         };
         Some(hint.into())
     }
+}
+
+/// The path of the member `key` of the mapping at `path`.
+pub fn member_path(path: &str, key: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let key = if !key.is_empty() && key.chars().all(plain) { key.into() } else { format!("{key:?}") };
+    if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
 /// What a text with environment references expands to: only that may stand for a number.

@@ -3,6 +3,11 @@
 //! Invariant: a value of these types is valid; where it came from, the configuration file, is
 //! checked while it is read, so nobody below asks again.
 
+mod parse;
+mod transport;
+
+pub use parse::Defaults;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -131,3 +136,6 @@ pub struct Tools {
     /// Name at the server → name to expose.
     pub rename: BTreeMap<String, String>,
 }
+
+#[cfg(test)]
+mod tests;

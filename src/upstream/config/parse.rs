@@ -1,0 +1,161 @@
+//! One server of the registry file, read: everything but the way to it (`transport`).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Breaker, Config, Limits, Retry, Tools, transport};
+use crate::settings::{Fields, Setting};
+
+/// Longest name of a server.
+const MAX_NAME: usize = 64;
+/// Longest name of a tool that `rename` may give.
+const MAX_TOOL_NAME: usize = 128;
+/// Any time but the deadline of a call, in seconds: a tenth to a day.
+const PAUSE: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
+/// The deadline of a call in seconds.
+const TIMEOUT: std::ops::RangeInclusive<f64> = 1.0..=600.0;
+const RETRY_DELAY: std::ops::RangeInclusive<f64> = 0.1..=300.0;
+const MAX_RETRIES: u32 = 10;
+
+/// What holds for every server that does not say otherwise, and for all servers alike.
+#[derive(Debug, Clone)]
+pub struct Defaults {
+    timeout: Duration,
+    retry_attempts: u32,
+    connections: usize,
+    health_check_interval: Duration,
+    folder: PathBuf,
+}
+
+impl Defaults {
+    /// Reads the global fields, which stand at the root of the file among others. `folder` is what
+    /// relative paths of servers are relative to.
+    pub fn from_fields(fields: &mut Fields<'_>, folder: &Path) -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            timeout: fields.seconds("default_timeout", TIMEOUT).unwrap_or(seconds(30)),
+            retry_attempts: fields.integer("default_retry_attempts", 0..=MAX_RETRIES).unwrap_or(3),
+            connections: fields.integer("connection_pool_size", 1..=1_000).unwrap_or(10),
+            health_check_interval: fields.seconds("health_check_interval", PAUSE).unwrap_or(seconds(30)),
+            folder: folder.to_owned(),
+        }
+    }
+
+    /// `path` as written in the file, seen from where the program runs.
+    pub(super) fn resolve(&self, path: &str) -> PathBuf {
+        self.folder.join(path)
+    }
+}
+
+impl Config {
+    /// Reads the server `name`. `None` when it has no usable transport; then that was reported.
+    pub fn from_settings(setting: &Setting<'_>, name: &str, defaults: &Defaults) -> Option<Self> {
+        check_name(name, setting);
+        let mut fields = setting.fields()?;
+        let transport = transport::from_fields(&mut fields, defaults);
+        let enabled = fields.boolean("enabled").unwrap_or(true);
+        let description = fields.text("description").map(str::to_owned);
+        let timeout = fields.seconds("timeout", TIMEOUT).unwrap_or(defaults.timeout);
+        let retry = retry(&mut fields, defaults);
+        let breaker = breaker(&mut fields);
+        let limits = fields.part("limits", |limits| self::limits(limits, defaults));
+        let tools = fields.part("tools", tools).unwrap_or_default();
+        fields.finish();
+        Some(Self {
+            name: name.into(),
+            transport: transport?, // all else is read before: its problems count too
+            enabled,
+            description,
+            timeout,
+            health_check_interval: defaults.health_check_interval,
+            retry,
+            breaker,
+            limits: limits.unwrap_or_else(|| default_limits(defaults)),
+            tools,
+        })
+    }
+}
+
+fn check_name(name: &str, setting: &Setting<'_>) {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(allowed) {
+        let message = format!("a server's name has 1 to {MAX_NAME} letters, digits, `.`, `_` or `-`");
+        setting.key_problem(message, None);
+    }
+}
+
+fn retry(fields: &mut Fields<'_>, defaults: &Defaults) -> Retry {
+    let attempts = fields.integer("retry_attempts", 0..=MAX_RETRIES).unwrap_or(defaults.retry_attempts);
+    let delay = fields.seconds("retry_delay", RETRY_DELAY).unwrap_or(Duration::from_secs(1));
+    let largest = fields.take("retry_max_delay");
+    let max_delay = largest.as_ref().and_then(|setting| setting.seconds(PAUSE));
+    if let (Some(setting), Some(true)) = (&largest, max_delay.map(|most| most < delay)) {
+        setting.problem(format!("{} is less than `retry_delay`", setting.quoted()), None);
+    }
+    // A first pause above the usual largest one raises that with it.
+    Retry { attempts, delay, max_delay: max_delay.unwrap_or(Duration::from_secs(30).max(delay)) }
+}
+
+fn breaker(fields: &mut Fields<'_>) -> Breaker {
+    Breaker {
+        threshold: fields.integer("circuit_breaker_threshold", 1..=10_000).unwrap_or(5),
+        timeout: fields.seconds("circuit_breaker_timeout", PAUSE).unwrap_or(Duration::from_secs(30)),
+    }
+}
+
+fn default_limits(defaults: &Defaults) -> Limits {
+    Limits {
+        connections: defaults.connections,
+        concurrent_calls: 64,
+        waiting_calls: 256,
+        message_bytes: 16 << 20,
+    }
+}
+
+fn limits(setting: &Setting<'_>, defaults: &Defaults) -> Option<Limits> {
+    let mut fields = setting.fields()?;
+    let usual = default_limits(defaults);
+    let limits = Limits {
+        concurrent_calls: fields.integer("concurrent_calls", 1..=10_000).unwrap_or(usual.concurrent_calls),
+        waiting_calls: fields.integer("waiting_calls", 0..=100_000).unwrap_or(usual.waiting_calls),
+        message_bytes: fields.integer("message_bytes", 1 << 10..=1 << 30).unwrap_or(usual.message_bytes),
+        ..usual
+    };
+    fields.finish();
+    Some(limits)
+}
+
+fn tools(setting: &Setting<'_>) -> Option<Tools> {
+    let mut fields = setting.fields()?;
+    let allow = fields.list_of_text("allow");
+    let deny = fields.part("deny", |deny| denied(deny, allow.as_deref())).unwrap_or_default();
+    let rename = fields.take("rename");
+    fields.finish();
+    let mut tools = Tools { allow, deny, ..Tools::default() };
+    let Some(rename) = rename else { return Some(tools) };
+    for (from, setting) in rename.entries()? {
+        let Some(to) = setting.parsed("a name for a tool", tool_name) else { continue };
+        if let Some((other, _)) = tools.rename.iter().find(|(_, taken)| **taken == to) {
+            setting.problem(format!("{} is what `{}` is renamed to already", setting.quoted(), other), None);
+        }
+        tools.rename.insert(from.to_owned(), to);
+    }
+    Some(tools)
+}
+
+/// The names in `deny`; one that is also allowed can not be meant.
+fn denied(setting: &Setting<'_>, allow: Option<&[String]>) -> Option<Vec<String>> {
+    for item in setting.list()? {
+        let name = item.text();
+        if name.is_some_and(|name| allow.is_some_and(|allow| allow.iter().any(|allowed| allowed == name))) {
+            item.problem(format!("{} is both allowed and denied", item.quoted()), None);
+        }
+    }
+    setting.list_of_text()
+}
+
+fn tool_name(name: &str) -> Option<String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
+    let good = !name.is_empty() && name.len() <= MAX_TOOL_NAME && name.bytes().all(allowed);
+    good.then(|| name.to_owned())
+}

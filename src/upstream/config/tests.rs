@@ -1,0 +1,186 @@
+//! Reading servers: what holds by default, which transport is meant, and what does not go together.
+
+use std::path::Path;
+use std::time::Duration;
+
+use secrecy::ExposeSecret;
+use serde_json::json;
+
+use super::{Builtin, Config, Defaults, Transport};
+use crate::settings::{Node, Problems, Setting};
+
+fn read(globals: serde_json::Value, server: serde_json::Value) -> Result<Config, Vec<String>> {
+    let (globals, server, problems) = (Node::from(globals), Node::from(server), Problems::default());
+    let mut fields = Setting::root(&globals, &problems).fields().expect("a mapping");
+    let defaults = Defaults::from_fields(&mut fields, Path::new("etc"));
+    fields.finish();
+    let config = Config::from_settings(&Setting::root(&server, &problems), "one", &defaults);
+    let found: Vec<String> = problems.sorted().iter().map(ToString::to_string).collect();
+    if found.is_empty() { Ok(config.expect("no problem, so a server")) } else { Err(found) }
+}
+
+#[track_caller]
+fn good(server: serde_json::Value) -> Config {
+    read(json!({}), server).expect("valid")
+}
+
+#[track_caller]
+fn bad(server: serde_json::Value, wanted: &[&str]) {
+    assert_eq!(read(json!({}), server).expect_err("invalid"), wanted);
+}
+
+#[test]
+fn what_is_not_said_has_the_documented_default() {
+    let config = good(json!({"url": "http://localhost:8001"}));
+    let seconds = Duration::from_secs;
+    assert!(matches!(config.transport, Transport::Http(_)) && config.enabled && config.description.is_none());
+    assert_eq!((config.timeout, config.health_check_interval), (seconds(30), seconds(30)));
+    assert_eq!(
+        (config.retry.attempts, config.retry.delay, config.retry.max_delay),
+        (3, seconds(1), seconds(30))
+    );
+    assert_eq!((config.breaker.threshold, config.breaker.timeout), (5, seconds(30)));
+    let limits = config.limits;
+    assert_eq!((limits.connections, limits.concurrent_calls, limits.waiting_calls), (10, 64, 256));
+    assert_eq!(limits.message_bytes, 16 << 20);
+    assert!(config.tools.allow.is_none() && config.tools.deny.is_empty() && config.tools.rename.is_empty());
+}
+
+#[test]
+fn globals_hold_for_servers_that_do_not_say_otherwise() {
+    let globals = json!({
+        "default_timeout": 7, "default_retry_attempts": 0, "connection_pool_size": 2, "health_check_interval": 0.5,
+    });
+    let config = read(globals.clone(), json!({"url": "http://a"})).expect("valid");
+    assert_eq!(
+        (config.timeout, config.retry.attempts, config.limits.connections),
+        (Duration::from_secs(7), 0, 2)
+    );
+    assert_eq!(config.health_check_interval, Duration::from_millis(500));
+    let config =
+        read(globals, json!({"url": "http://a", "timeout": 60, "retry_attempts": 4})).expect("valid");
+    assert_eq!((config.timeout, config.retry.attempts), (Duration::from_mins(1), 4));
+}
+
+#[test]
+fn the_transport_follows_from_what_is_given() {
+    let word = |config: Config| match config.transport {
+        Transport::Http(_) => "http",
+        Transport::Sse(_) => "sse",
+        Transport::Stdio(_) => "stdio",
+        Transport::Builtin(Builtin::Handbook(_)) => "handbook",
+    };
+    assert_eq!(word(good(json!({"url": "http://a"}))), "http");
+    assert_eq!(word(good(json!({"url": "http://a", "transport": "sse"}))), "sse");
+    assert_eq!(word(good(json!({"command": "npx"}))), "stdio");
+    let handbook = json!({"transport": "builtin", "builtin": "handbook", "handbook": {"path": "docs"}});
+    assert_eq!(word(good(handbook)), "handbook");
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    bad(
+        json!({}),
+        &[
+            "neither `url` nor `command` is given (hint: add `url: http://…`, or `command:` for a program that speaks MCP over stdio)",
+        ],
+    );
+    bad(
+        json!({"url": "http://a", "command": "npx"}),
+        &[
+            "more than one of `url`, `command` and `builtin` is given (hint: say which one is meant with `transport: http`, `sse`, `stdio` or `builtin`, and remove the others)",
+        ],
+    );
+    bad(
+        json!({"transport": "http", "command": "npx"}),
+        &[
+            "`url` is missing (hint: add `url: http://…`)",
+            "command: `command` does not go with transport `http` (hint: it belongs to transport `stdio`)",
+        ],
+    );
+    bad(
+        json!({"command": "npx", "headers": {}}),
+        &[
+            "headers: `headers` does not go with transport `stdio` (hint: it belongs to transport `http` or `sse`)",
+        ],
+    );
+    bad(
+        json!({"transport": "stdio"}),
+        &["`command` is missing (hint: add the program to start, such as `command: npx`)"],
+    );
+    bad(json!({"builtin": "handbook"}), &["`transport` is missing (hint: add `transport: builtin`)"]);
+    bad(
+        json!({"transport": "builtin", "builtin": "handbok"}),
+        &["builtin: `handbok` is not one of `handbook` (hint: did you mean `handbook`?)"],
+    );
+}
+
+#[test]
+fn other_fields_are_checked_beside_an_unusable_transport() {
+    bad(
+        json!({"transport": "htp", "timeout": 0, "retry": 1}),
+        &[
+            "retry: unknown key",
+            "timeout: 0 is out of range, expected 1 to 600 seconds",
+            "transport: `htp` is not one of `http`, `sse`, `stdio`, `builtin` (hint: did you mean `http`?)",
+        ],
+    );
+}
+
+#[test]
+fn paths_are_relative_to_the_file() {
+    let config = good(json!({"command": "x", "cwd": "work"}));
+    let Transport::Stdio(stdio) = config.transport else { panic!("not stdio") };
+    assert_eq!(stdio.cwd.as_deref(), Some(Path::new("etc/work")));
+    let config = good(json!({"transport": "builtin", "builtin": "handbook", "handbook": {"path": "/docs"}}));
+    let Transport::Builtin(Builtin::Handbook(handbook)) = config.transport else {
+        panic!("not the handbook")
+    };
+    assert_eq!((handbook.path.as_path(), handbook.cache_size), (Path::new("/docs"), 100));
+}
+
+#[test]
+fn credentials_become_headers() {
+    let config = good(json!({"url": "http://a", "headers": {"X-Key": "k"}, "auth": {"bearer": "t"}}));
+    let Transport::Http(http) = config.transport else { panic!("not http") };
+    let sent: Vec<_> =
+        http.headers.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
+    assert_eq!(sent, [("x-key", "k"), ("authorization", "Bearer t")]);
+}
+
+#[test]
+fn headers_that_can_not_be_sent_are_refused_without_their_values() {
+    let headers = json!({
+        "a b": "canary", "Mcp-Session-Id": "canary", "X-A": "canary\n", "Content-Type": "canary",
+        "Authorization": "canary", "authorization": "canary",
+    });
+    let found = read(json!({}), json!({"url": "http://a", "headers": headers, "auth": {"bearer": "canary"}}));
+    let found = found.expect_err("invalid");
+    assert_eq!(found.len(), 6, "{found:#?}");
+    assert!(!found.join("").contains("canary"), "{found:#?}");
+}
+
+#[test]
+fn pauses_that_contradict_each_other() {
+    let url = "http://a";
+    bad(
+        json!({"url": url, "retry_delay": 5, "retry_max_delay": 2}),
+        &["retry_max_delay: 2 is less than `retry_delay`"],
+    );
+    let config = good(json!({"url": url, "retry_delay": 60}));
+    assert_eq!(config.retry.max_delay, Duration::from_mins(1), "an existing file must go on loading");
+}
+
+#[test]
+fn tool_lists_that_contradict_each_other() {
+    let tools =
+        json!({"allow": ["a", "b"], "deny": ["b", "c"], "rename": {"a": "x", "b": "x", "c": "no blanks"}});
+    bad(
+        json!({"url": "http://a", "tools": tools}),
+        &[
+            "tools.deny[0]: `b` is both allowed and denied",
+            "tools.rename.b: `x` is what `a` is renamed to already",
+            "tools.rename.c: `no blanks` is not a name for a tool",
+        ],
+    );
+}

@@ -1,0 +1,247 @@
+//! The way to one server, read: which transport, and the fields that belong to it.
+//!
+//! Every field of every transport is known here, so that one which belongs to another transport is
+//! refused with that reason instead of being called unknown.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderName, HeaderValue, header};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::parse::Defaults;
+use super::{Builtin, Handbook, Http, Stdio, Transport};
+use crate::settings::{Fields, Setting};
+
+/// Headers that belong to the protocol or to the connection; a server's own ones are set beside them.
+const RESERVED: [&str; 8] = [
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "last-event-id",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Http,
+    Sse,
+    Stdio,
+    Builtin,
+}
+
+const KINDS: [(&str, Kind); 4] =
+    [("http", Kind::Http), ("sse", Kind::Sse), ("stdio", Kind::Stdio), ("builtin", Kind::Builtin)];
+
+impl Kind {
+    fn word(self) -> &'static str {
+        KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| *word)
+    }
+
+    fn takes(self, field: &str) -> bool {
+        match self {
+            Self::Http | Self::Sse => matches!(field, "url" | "headers" | "auth"),
+            Self::Stdio => matches!(field, "command" | "args" | "env" | "cwd"),
+            Self::Builtin => matches!(field, "builtin" | "handbook"),
+        }
+    }
+
+    fn takers(field: &str) -> String {
+        let takers = KINDS.iter().filter(|(_, kind)| kind.takes(field));
+        takers.map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(" or ")
+    }
+}
+
+const FIELDS: [&str; 9] = ["url", "headers", "auth", "command", "args", "env", "cwd", "builtin", "handbook"];
+
+/// The settings of [`FIELDS`] that are there.
+struct Given<'a>(Vec<(&'static str, Setting<'a>)>);
+
+impl<'a> Given<'a> {
+    fn get(&self, name: &str) -> Option<&Setting<'a>> {
+        self.0.iter().find(|(field, _)| *field == name).map(|(_, setting)| setting)
+    }
+}
+
+/// Reads the transport; `None` when there is none to be made of what stands there.
+pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Option<Transport> {
+    let written = fields.take("transport");
+    let given = Given(FIELDS.iter().filter_map(|name| Some((*name, fields.take(name)?))).collect());
+    let server = fields.setting();
+    let kind = match written {
+        Some(setting) => setting.choice(&KINDS)?,
+        None => implied(&given, server)?,
+    };
+    for (field, setting) in given.0.iter().filter(|(field, _)| !kind.takes(field)) {
+        let message = format!("`{field}` does not go with transport `{}`", kind.word());
+        setting.key_problem(message, Some(format!("it belongs to transport {}", Kind::takers(field))));
+    }
+    match kind {
+        Kind::Http => Some(Transport::Http(http(&given, server)?)),
+        Kind::Sse => Some(Transport::Sse(http(&given, server)?)),
+        Kind::Stdio => Some(Transport::Stdio(stdio(&given, server, defaults)?)),
+        Kind::Builtin => Some(Transport::Builtin(builtin(&given, server, defaults)?)),
+    }
+}
+
+/// `http`, or `stdio` if only a command is given.
+fn implied(given: &Given<'_>, server: &Setting<'_>) -> Option<Kind> {
+    match (given.get("url"), given.get("command"), given.get("builtin")) {
+        (Some(_), None, None) => Some(Kind::Http),
+        (None, Some(_), None) => Some(Kind::Stdio),
+        (None, None, Some(_)) => {
+            server.key_problem("`transport` is missing", Some("add `transport: builtin`".into()));
+            None
+        }
+        (None, None, None) => {
+            let hint = "add `url: http://…`, or `command:` for a program that speaks MCP over stdio";
+            server.key_problem("neither `url` nor `command` is given", Some(hint.into()));
+            None
+        }
+        _ => {
+            let hint = "say which one is meant with `transport: http`, `sse`, `stdio` or `builtin`, and remove the others";
+            server.key_problem("more than one of `url`, `command` and `builtin` is given", Some(hint.into()));
+            None
+        }
+    }
+}
+
+fn require<'g, 'a>(
+    given: &'g Given<'a>,
+    name: &str,
+    server: &Setting<'_>,
+    hint: &str,
+) -> Option<&'g Setting<'a>> {
+    let found = given.get(name);
+    if found.is_none() {
+        server.key_problem(format!("`{name}` is missing"), Some(hint.to_owned()));
+    }
+    found
+}
+
+fn http(given: &Given<'_>, server: &Setting<'_>) -> Option<Http> {
+    let mut headers = given.get("headers").and_then(headers).unwrap_or_default();
+    if let Some(setting) = given.get("auth")
+        && let Some(credential) = auth(setting)
+    {
+        if headers.iter().any(|(name, _)| *name == header::AUTHORIZATION) {
+            setting.key_problem("`headers` sets Authorization already", Some("keep one of the two".into()));
+        }
+        headers.push((header::AUTHORIZATION, credential));
+    }
+    let url = require(given, "url", server, "add `url: http://…`")?.url()?;
+    Some(Http { url, headers })
+}
+
+fn headers(setting: &Setting<'_>) -> Option<Vec<(HeaderName, SecretString)>> {
+    let mut headers: Vec<(HeaderName, SecretString)> = Vec::new();
+    for (key, value) in setting.entries()? {
+        let Ok(name) = HeaderName::from_bytes(key.as_bytes()) else {
+            value.key_problem("this is not the name of a header", None);
+            continue;
+        };
+        if RESERVED.contains(&name.as_str()) || name.as_str().starts_with("mcp-") {
+            value.key_problem("this header is set by the protocol", Some("remove it".into()));
+        }
+        if headers.iter().any(|(other, _)| *other == name) {
+            value.key_problem(
+                "this header stands twice",
+                Some("case does not matter in names of headers".into()),
+            );
+        }
+        headers.extend(header_value(&value).map(|value| (name, value)));
+    }
+    Some(headers)
+}
+
+fn header_value(setting: &Setting<'_>) -> Option<SecretString> {
+    let value = setting.secret()?;
+    if HeaderValue::from_str(value.expose_secret()).is_err() {
+        let hint = "it must be one line of ASCII characters";
+        setting.hidden_problem("the value can not be sent in a header", Some(hint.into()));
+        return None;
+    }
+    Some(value)
+}
+
+/// The value of `Authorization`.
+fn auth(setting: &Setting<'_>) -> Option<SecretString> {
+    let mut fields = setting.fields()?;
+    let bearer = fields.require("bearer", "add `bearer: ${NAME}`, or remove `auth`");
+    fields.finish();
+    let bearer = bearer?;
+    let token = header_value(&bearer)?;
+    if token.expose_secret().trim().is_empty() {
+        bearer.hidden_problem("the token is empty", Some("set the variable, or remove `auth`".into()));
+        return None;
+    }
+    Some(format!("Bearer {}", token.expose_secret()).into())
+}
+
+fn stdio(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Stdio> {
+    let args = given.get("args").and_then(args).unwrap_or_default();
+    let env = given.get("env").and_then(env).unwrap_or_default();
+    let cwd = given.get("cwd").and_then(|cwd| path(cwd, defaults));
+    let hint = "add the program to start, such as `command: npx`";
+    let command = require(given, "command", server, hint)?.parsed("the name of a program", passable)?;
+    Some(Stdio { command, args, env, cwd })
+}
+
+/// A text that can be handed to the system.
+fn passable(text: &str) -> Option<String> {
+    (!text.is_empty() && !text.contains('\0')).then(|| text.to_owned())
+}
+
+fn path(setting: &Setting<'_>, defaults: &Defaults) -> Option<std::path::PathBuf> {
+    setting.parsed("a path", passable).map(|path| defaults.resolve(&path))
+}
+
+fn args(setting: &Setting<'_>) -> Option<Vec<String>> {
+    let mut args = Vec::new();
+    for item in setting.list()? {
+        // Programs take secrets in arguments too.
+        args.extend(environment_value(&item).map(|value| value.expose_secret().to_owned()));
+    }
+    Some(args)
+}
+
+fn env(setting: &Setting<'_>) -> Option<BTreeMap<String, SecretString>> {
+    let mut env = BTreeMap::new();
+    for (name, value) in setting.entries()? {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            value.key_problem("this is not the name of an environment variable", None);
+        }
+        env.extend(environment_value(&value).map(|value| (name.to_owned(), value)));
+    }
+    Some(env)
+}
+
+fn environment_value(setting: &Setting<'_>) -> Option<SecretString> {
+    let value = setting.secret()?;
+    if value.expose_secret().contains('\0') {
+        setting.hidden_problem("a NUL character can not be handed to a program", None);
+        return None;
+    }
+    Some(value)
+}
+
+fn builtin(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Builtin> {
+    let options = given.get("handbook");
+    require(given, "builtin", server, "add `builtin: handbook`")?.choice(&[("handbook", ())])?;
+    let hint = "add `handbook: {path: docs}`, the folder of documents";
+    let Some(options) = options else {
+        server.key_problem("`handbook` is missing", Some(hint.into()));
+        return None;
+    };
+    Some(Builtin::Handbook(handbook(options, defaults)?))
+}
+
+fn handbook(setting: &Setting<'_>, defaults: &Defaults) -> Option<Handbook> {
+    let mut fields = setting.fields()?;
+    let path = fields.require("path", "add the folder of documents, such as `path: docs`");
+    let cache_size = fields.integer("cache_size", 0..=100_000).unwrap_or(100);
+    fields.finish();
+    Some(Handbook { path: self::path(&path?, defaults)?, cache_size })
+}
