@@ -1,0 +1,223 @@
+//! A client of MCP over HTTP that hides nothing: it sends the bytes it is given and shows those it
+//! gets. Both eras; no retries, no caches, no opinion.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::StreamExt;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use super::answer::Answer;
+use super::{PATIENCE, sse};
+
+/// The revision of the modern era that is spoken here.
+pub const MODERN: &str = "2026-07-28";
+/// The newest revision with a handshake.
+pub const LEGACY: &str = "2025-11-25";
+
+/// Speaks to one endpoint.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    url: String,
+    headers: HeaderMap,
+    ids: Arc<AtomicU64>,
+}
+
+impl Client {
+    /// A client of the endpoint at `url`.
+    pub fn at(url: &str) -> Self {
+        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().expect("a client");
+        Self { http, url: url.to_owned(), headers: HeaderMap::new(), ids: Arc::new(AtomicU64::new(1)) }
+    }
+
+    /// The same client with one header more on everything it sends.
+    pub fn with_header(mut self, name: &str, value: &str) -> Self {
+        let name = HeaderName::try_from(name).expect("a header name");
+        self.headers.insert(name, HeaderValue::try_from(value).expect("a header value"));
+        self
+    }
+
+    /// One modern request with everything the revision requires.
+    pub async fn modern(&self, method: &str, params: Value) -> Answer {
+        self.modern_text(method, &params.to_string()).await
+    }
+
+    /// The same with `params` as text, so that their bytes are the test's own; `_meta` is put last.
+    pub async fn modern_text(&self, method: &str, params: &str) -> Answer {
+        Answer::read(self.open_modern(method, params).await).await
+    }
+
+    /// The same, answered by a stream that is read while it runs.
+    pub async fn modern_stream(&self, method: &str, params: &Value) -> Stream {
+        Stream::of(self.open_modern(method, &params.to_string()).await)
+    }
+
+    /// Calls a tool in the modern era.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Answer {
+        self.modern("tools/call", json!({"name": tool, "arguments": arguments})).await
+    }
+
+    /// The handshake of the legacy era, complete.
+    pub async fn legacy(&self) -> Session {
+        self.legacy_of(LEGACY).await
+    }
+
+    /// The same, asking for one revision by name.
+    pub async fn legacy_of(&self, version: &str) -> Session {
+        let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client_info()});
+        let body = self.envelope("initialize", &params.to_string());
+        let initialized = self.post(&body, &[]).await;
+        assert_eq!(initialized.status, 200, "{initialized:?}");
+        let mut client = self.clone();
+        if let Some(id) = initialized.header("mcp-session-id") {
+            client = client.with_header("mcp-session-id", id);
+        }
+        let version = initialized.result()["protocolVersion"].as_str().expect("a version").to_owned();
+        if version.as_str() >= "2025-06-18" {
+            client = client.with_header("mcp-protocol-version", &version);
+        }
+        let ready = client.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, &[]).await;
+        assert_eq!((ready.status, ready.body.as_str()), (202, ""), "{ready:?}");
+        Session { client, version, initialized }
+    }
+
+    /// POSTs `body` as it is, with `headers` on top of the usual ones.
+    pub async fn post(&self, body: &str, headers: &[(&str, &str)]) -> Answer {
+        Answer::read(self.open(body, headers).await).await
+    }
+
+    /// A request without a body: GET, DELETE and the rest.
+    pub async fn bare(&self, method: http::Method, headers: &[(&str, &str)]) -> Answer {
+        Answer::read(self.send(self.http.request(method, &self.url), headers).await).await
+    }
+
+    /// Opens the legacy stream of what a server says unasked.
+    pub async fn listen(&self) -> Stream {
+        let request = self.http.get(&self.url).header("accept", "text/event-stream");
+        Stream::of(self.send(request, &[]).await)
+    }
+
+    /// A modern request's body: what the revision requires stands in `_meta`, after `params`.
+    pub fn modern_body(&self, method: &str, params: &str) -> String {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": client_info(),
+        });
+        self.envelope(method, &with_meta(params, &meta))
+    }
+
+    /// A request's body with the next id.
+    pub fn envelope(&self, method: &str, params: &str) -> String {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
+    }
+
+    async fn open_modern(&self, method: &str, params: &str) -> reqwest::Response {
+        let named: Value = serde_json::from_str(params).expect("JSON");
+        let name = match method {
+            "resources/read" => named["uri"].as_str(),
+            _ => named["name"].as_str(),
+        };
+        let mut headers = vec![("mcp-protocol-version", MODERN), ("mcp-method", method)];
+        headers.extend(name.map(|name| ("mcp-name", name)));
+        self.open(&self.modern_body(method, params), &headers).await
+    }
+
+    async fn open(&self, body: &str, headers: &[(&str, &str)]) -> reqwest::Response {
+        let request = self.http.post(&self.url).body(body.to_owned());
+        let usual = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+        let usual = usual.into_iter().filter(|(name, _)| !headers.iter().any(|(own, _)| own == name));
+        let request = usual.fold(request, |request, (name, value)| request.header(name, value));
+        self.send(request, headers).await
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder, headers: &[(&str, &str)]) -> reqwest::Response {
+        let request = request.headers(self.headers.clone());
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        request.send().await.unwrap_or_else(|error| panic!("{}: {error:?}", self.url))
+    }
+}
+
+/// A legacy session.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// Sends the session's headers by itself.
+    pub client: Client,
+    /// The revision agreed on.
+    pub version: String,
+    /// The answer to `initialize`.
+    pub initialized: Answer,
+}
+
+impl Session {
+    /// One request in the session.
+    pub async fn request(&self, method: &str, params: Value) -> Answer {
+        self.request_text(method, &params.to_string()).await
+    }
+
+    /// The same with `params` as text.
+    pub async fn request_text(&self, method: &str, params: &str) -> Answer {
+        self.client.post(&self.client.envelope(method, params), &[]).await
+    }
+
+    /// Calls a tool.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Answer {
+        self.request("tools/call", json!({"name": tool, "arguments": arguments})).await
+    }
+
+    /// Ends the session.
+    pub async fn delete(&self) -> Answer {
+        self.client.bare(http::Method::DELETE, &[]).await
+    }
+}
+
+/// An event stream that is read while it runs.
+pub struct Stream {
+    /// The HTTP status code.
+    pub status: u16,
+    response: futures_util::stream::BoxStream<'static, Vec<u8>>,
+    text: String,
+    read: usize,
+}
+
+impl Stream {
+    fn of(response: reqwest::Response) -> Self {
+        let status = response.status().as_u16();
+        // A stream that breaks has ended, as far as its reader can tell.
+        let chunks = response.bytes_stream().map(|chunk| chunk.unwrap_or_default().to_vec());
+        let chunks = chunks.take_while(|chunk| std::future::ready(!chunk.is_empty()));
+        Self { status, response: chunks.boxed(), text: String::new(), read: 0 }
+    }
+
+    /// The next message; `None` when the stream has ended.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            let events = sse::events(&self.text);
+            for event in events.iter().skip(self.read) {
+                self.read += 1;
+                if !event.data.is_empty() {
+                    return Some(serde_json::from_str(&event.data).expect("JSON"));
+                }
+            }
+            let chunk = tokio::time::timeout(PATIENCE, self.response.next()).await;
+            self.text.push_str(&String::from_utf8(chunk.expect("something comes")?).expect("UTF-8"));
+        }
+    }
+}
+
+/// Who the tests say they are.
+pub fn client_info() -> Value {
+    json!({"name": "switchyard-tests", "version": "1"})
+}
+
+fn with_meta(params: &str, meta: &Value) -> String {
+    let open = params.trim_end().strip_suffix('}').expect("params are an object");
+    let comma = if open.trim_end().ends_with('{') { "" } else { "," };
+    if open.contains("\"_meta\"") {
+        return params.to_owned();
+    }
+    format!(r#"{open}{comma}"_meta":{meta}}}"#)
+}

@@ -1,0 +1,59 @@
+//! What the integration tests are written in: the running program, its clients, and servers that
+//! do as they are told. Nothing here knows a test.
+//!
+//! - [`gateway`] the program under test, as `serve` and as `stdio`;
+//! - [`client`] a bare JSON-RPC client for both eras, which sees every byte of an answer;
+//! - [`scripted`] servers that answer, stream, fail, hang and cut as scripted, and keep the record;
+//! - [`rmcp_peer`] the Rust SDK as independent client and server;
+//! - [`peers`] programs of other makers, where `scripts/peers` installed them.
+
+pub mod answer;
+pub mod client;
+pub mod gateway;
+pub mod peers;
+pub mod process;
+pub mod rmcp_peer;
+pub mod scripted;
+pub mod sse;
+
+use std::future::Future;
+use std::time::Duration;
+
+pub use client::Client;
+
+/// How long a test waits for what should come at once; a test that gets here has failed.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A task that ends with the value that started it.
+#[derive(Debug)]
+pub struct Background(tokio::task::JoinHandle<()>);
+
+impl Background {
+    /// Runs `task` until it ends or this value goes.
+    #[allow(clippy::disallowed_methods)] // the tests have no `Shutdown` to spawn through
+    pub fn run(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(task))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Asks again until `attempt` has something, and fails with `what` when patience ends.
+///
+/// For what another process does in its own time; it returns as soon as it is so.
+pub async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
+    let asking = async {
+        loop {
+            if let Some(found) = attempt().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let found = tokio::time::timeout(PATIENCE, asking).await;
+    found.unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?}"))
+}

@@ -1,0 +1,198 @@
+//! Servers that do as they are told and keep the record: what they were asked, byte for byte, and
+//! how often each tool really ran.
+//!
+//! They are strict where the specification is: a client that sends a wrong header or forgets the
+//! session gets the error the specification names, not a friendly answer.
+//!
+//! Not here: what a wire looks like (`http`).
+
+mod http;
+mod state;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use tokio::net::{TcpListener, TcpSocket};
+
+use super::Background;
+use state::Era;
+pub use state::Seen;
+use state::State;
+
+/// What a tool does when it is called.
+#[derive(Debug, Clone)]
+pub enum Act {
+    /// Answers with one text block: the arguments exactly as they arrived.
+    Echo,
+    /// Answers with this `result`, byte for byte.
+    Result(String),
+    /// Answers with this `error` object, byte for byte.
+    Error(String),
+    /// First sends these messages on the call's stream, with `$TOKEN` as the call's progress token.
+    After(Vec<String>, Box<Act>),
+    /// Answers with a bare HTTP status, and `Retry-After` in seconds.
+    Status(u16, Option<u64>),
+    /// Never answers.
+    Hang,
+    /// Runs, and closes the connection before the first byte of an answer.
+    Drop,
+    /// Runs, and closes the connection in the middle of the answer.
+    Cut,
+}
+
+/// A tool of a scripted server.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    name: String,
+    definition: String,
+    acts: Vec<Act>,
+}
+
+impl Tool {
+    /// A tool that echoes.
+    pub fn named(name: &str) -> Self {
+        Self::defined(
+            name,
+            &format!(
+                r#"{{"name":"{name}","description":"{name} of a scripted server","inputSchema":{{"type":"object"}}}}"#
+            ),
+        )
+    }
+
+    /// A tool with a definition that the test wrote, byte for byte.
+    pub fn defined(name: &str, definition: &str) -> Self {
+        Self { name: name.to_owned(), definition: definition.to_owned(), acts: Vec::new() }
+    }
+
+    /// What the first call does, then the second, …; the last one is repeated.
+    pub fn does(mut self, act: Act) -> Self {
+        self.acts.push(act);
+        self
+    }
+}
+
+/// A server to be.
+#[derive(Debug)]
+pub struct Scripted {
+    era: Era,
+    tools: Vec<Tool>,
+    page: usize,
+}
+
+impl Scripted {
+    /// Streamable HTTP without sessions; refuses `initialize`.
+    pub fn modern() -> Self {
+        Self { era: Era::Modern, tools: Vec::new(), page: usize::MAX }
+    }
+
+    /// Streamable HTTP with sessions; refuses `server/discover`.
+    pub fn legacy() -> Self {
+        Self { era: Era::Legacy, ..Self::modern() }
+    }
+
+    /// HTTP+SSE of 2024-11-05, its stream at `/sse`.
+    pub fn sse() -> Self {
+        Self { era: Era::Sse, ..Self::modern() }
+    }
+
+    /// With one more tool.
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// With `tools/list` in pages of `size`.
+    pub fn pages_of(mut self, size: usize) -> Self {
+        self.page = size;
+        self
+    }
+
+    /// Starts it on a port of its own.
+    pub async fn start(self) -> Server {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let state = Arc::new(State::new(self.era, self.tools, self.page));
+        let task = Background::run(http::serve(listener, state.clone()));
+        Server { address, state, _task: task }
+    }
+}
+
+/// A running scripted server; it ends with this value.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    state: Arc<State>,
+    _task: Background,
+}
+
+impl Server {
+    /// Its endpoint.
+    pub fn url(&self) -> String {
+        let path = if self.state.era == Era::Sse { "sse" } else { "mcp" };
+        format!("http://{}/{path}", self.address)
+    }
+
+    /// How often `tool` ran.
+    pub fn runs(&self, tool: &str) -> usize {
+        self.state.runs(tool)
+    }
+
+    /// Every HTTP request so far.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.state.seen()
+    }
+
+    /// The requests with this JSON-RPC method.
+    pub fn seen_calling(&self, method: &str) -> Vec<Seen> {
+        self.seen().into_iter().filter(|seen| seen.rpc_method.as_deref() == Some(method)).collect()
+    }
+
+    /// Puts other tools in the place of its tools and tells everyone who listens.
+    pub fn change_tools(&self, tools: Vec<Tool>) {
+        self.state.change_tools(tools);
+    }
+
+    /// Forgets every session, as a restart does.
+    pub fn forget_sessions(&self) {
+        self.state.forget_sessions();
+    }
+
+    /// How many sessions are open.
+    pub fn sessions(&self) -> usize {
+        self.state.session_count()
+    }
+}
+
+/// An address where connections are refused, kept as long as this value.
+#[derive(Debug)]
+pub struct Refusing(TcpSocket);
+
+impl Refusing {
+    /// Takes a port and does not listen on it.
+    pub fn new() -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
+        Self(socket)
+    }
+
+    /// Where nobody listens.
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.0.local_addr().expect("an address"))
+    }
+}
+
+/// An address where connections are made and nothing is ever read or written.
+#[derive(Debug)]
+pub struct Silent(std::net::TcpListener);
+
+impl Silent {
+    /// Listens without accepting: the kernel completes the connection by itself.
+    pub fn new() -> Self {
+        Self(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"))
+    }
+
+    /// Where nobody answers.
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.0.local_addr().expect("an address"))
+    }
+}
