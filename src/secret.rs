@@ -32,6 +32,17 @@ fn redacted_pair(name: &str, value: &str) -> String {
     format!("{name}=…")
 }
 
+/// The same for the text of a URL that still holds references such as `${HOST}`: no user, no
+/// password, nothing from the query on.
+pub fn redacted_reference(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
+    let separator = if scheme.is_empty() { "" } else { "://" };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}{separator}{host}{path}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +57,17 @@ mod tests {
             ("https://example.org/?a%26b=1", "https://example.org/?a%26b=…"),
         ] {
             assert_eq!(redacted_url(&Url::parse(url).expect("a URL")), shown);
+        }
+    }
+
+    #[test]
+    fn a_shown_reference_has_no_credentials() {
+        for (text, shown) in [
+            ("${URL}", "${URL}"),
+            ("https://user:${PASS}@${HOST}/mcp?key=s3cret#x", "https://${HOST}/mcp"),
+            ("https://us@er:s3cret@${HOST}", "https://${HOST}"),
+        ] {
+            assert_eq!(redacted_reference(text), shown);
         }
     }
 }

@@ -48,7 +48,9 @@ impl Expander<'_> {
     fn node(&mut self, node: &mut Node, path: &str) {
         match &mut node.value {
             Value::Text(text) => match self.text(text.written()) {
-                Ok(Some(expanded)) => *text = Text::expanded(text.written(), expanded),
+                Ok(Some(expanded)) => {
+                    *text = Text::expanded(text.written(), expanded, self.shown(text.written()));
+                }
                 Ok(None) => {}
                 Err(faults) => {
                     for (message, hint) in faults {
@@ -116,6 +118,18 @@ impl Expander<'_> {
         expanded
             .map(std::borrow::Cow::into_owned)
             .map_err(|error: shellexpand::LookupError<Refused>| error.var_name)
+    }
+
+    /// `text` with a reference left as it is written, unless its default is in effect.
+    fn shown(&self, text: &str) -> String {
+        let references = references(text);
+        let mut references = references.iter();
+        let lookup = |name: &str| {
+            let reference = references.next()?;
+            let is_set = (self.environment)(name).is_ok_and(|value| !value.is_empty());
+            (is_set || reference.default.is_none()).then_some(reference.written)
+        };
+        shellexpand::env_with_context_no_errors(text, lookup).into_owned()
     }
 
     fn fault(&self, reference: &Reference<'_>) -> Option<(String, String)> {

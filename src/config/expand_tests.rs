@@ -58,6 +58,20 @@ fn references_become_their_values() {
 }
 
 #[test]
+fn what_is_shown_has_defaults_and_no_values() {
+    for (text, wanted) in [
+        ("${A:-default}/$A/$$", "${A:-default}/$A/$"),
+        ("http://${NONE:-localhost}:${EMPTY:-80}/${EMPTY}", "http://localhost:80/${EMPTY}"),
+        ("~/docs", "~/docs"),
+    ] {
+        let mut node = Node::from(Value::Text(Text::literal(text)));
+        expand(&mut node, &environment, &Problems::default());
+        let Value::Text(text) = node.value else { panic!("not a text") };
+        assert_eq!(text.shown(), wanted);
+    }
+}
+
+#[test]
 fn a_reference_that_means_nothing_is_refused_as_written() {
     for (text, wanted) in [
         (

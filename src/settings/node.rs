@@ -68,7 +68,13 @@ pub enum Value {
 #[derive(Clone)]
 pub struct Text {
     written: String,
-    expanded: Option<String>,
+    expanded: Option<Expanded>,
+}
+
+#[derive(Clone)]
+struct Expanded {
+    value: String,
+    shown: String,
 }
 
 /// One key of a mapping and its value.
@@ -88,9 +94,11 @@ impl Text {
         Self { written: written.into(), expanded: None }
     }
 
-    /// A text with references, and what they expand to.
-    pub fn expanded(written: impl Into<String>, expanded: impl Into<String>) -> Self {
-        Self { written: written.into(), expanded: Some(expanded.into()) }
+    /// A text with references, and what they expand to. `shown` may be seen by operators: it has the
+    /// defaults that are in effect, and a variable of the environment as its reference.
+    pub fn expanded(written: impl Into<String>, value: impl Into<String>, shown: impl Into<String>) -> Self {
+        let expanded = Expanded { value: value.into(), shown: shown.into() };
+        Self { written: written.into(), expanded: Some(expanded) }
     }
 
     /// As in the document.
@@ -100,7 +108,12 @@ impl Text {
 
     /// What is meant.
     pub fn value(&self) -> &str {
-        self.expanded.as_deref().unwrap_or(&self.written)
+        self.expanded.as_ref().map_or(&self.written, |expanded| &expanded.value)
+    }
+
+    /// What may be seen of it: no value of the environment is in it, defaults are.
+    pub fn shown(&self) -> &str {
+        self.expanded.as_ref().map_or(&self.written, |expanded| &expanded.shown)
     }
 
     /// Whether it held a reference to the environment.

@@ -81,6 +81,14 @@ impl<'a> Setting<'a> {
         }
     }
 
+    /// The text as operators may see it, see [`Text::shown`]; empty when it is none.
+    pub fn shown(&self) -> &'a str {
+        match &self.node.value {
+            Value::Text(text) => text.shown(),
+            _ => "",
+        }
+    }
+
     /// A text.
     pub fn text(&self) -> Option<&'a str> {
         match &self.node.value {

@@ -14,7 +14,7 @@ fn problems_of(node: &Node, read: impl FnOnce(&Setting<'_>)) -> Vec<String> {
 }
 
 fn reference(written: &str, expanded: &str) -> Node {
-    Value::Text(Text::expanded(written, expanded)).into()
+    Value::Text(Text::expanded(written, expanded, written)).into()
 }
 
 #[test]

@@ -24,9 +24,12 @@ pub struct Config {
     pub name: Arc<str>,
     /// How it is reached.
     pub transport: Transport,
+    /// What is reached, as operators may see it: a URL without credentials, a program without its
+    /// arguments, the kind of built-in. A variable stands there as its reference, `${NAME}`.
+    pub target: String,
     /// A disabled server is listed and never contacted.
     pub enabled: bool,
-    /// Shown to operators.
+    /// Shown to operators; a variable stands there as its reference, `${NAME}`.
     pub description: Option<String>,
     /// Deadline of one call, all attempts included.
     pub timeout: Duration,

@@ -54,16 +54,18 @@ impl Config {
         let mut fields = setting.fields()?;
         let transport = transport::from_fields(&mut fields, defaults);
         let enabled = fields.boolean("enabled").unwrap_or(true);
-        let description = fields.text("description").map(str::to_owned);
+        let description = fields.part("description", |text| text.text().map(|_| text.shown().to_owned()));
         let timeout = fields.seconds("timeout", TIMEOUT).unwrap_or(defaults.timeout);
         let retry = retry(&mut fields, defaults);
         let breaker = breaker(&mut fields);
         let limits = fields.part("limits", |limits| self::limits(limits, defaults));
         let tools = fields.part("tools", tools).unwrap_or_default();
         fields.finish();
+        let (transport, target) = transport?; // all else is read before: its problems count too
         Some(Self {
             name: name.into(),
-            transport: transport?, // all else is read before: its problems count too
+            transport,
+            target,
             enabled,
             description,
             timeout,

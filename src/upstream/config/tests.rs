@@ -7,7 +7,7 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 
 use super::{Builtin, Config, Defaults, Transport};
-use crate::settings::{Node, Problems, Setting};
+use crate::settings::{Entry, Mark, Node, Problems, Setting, Text, Value};
 
 fn read(globals: serde_json::Value, server: serde_json::Value) -> Result<Config, Vec<String>> {
     let (globals, server, problems) = (Node::from(globals), Node::from(server), Problems::default());
@@ -137,6 +137,24 @@ fn paths_are_relative_to_the_file() {
         panic!("not the handbook")
     };
     assert_eq!((handbook.path.as_path(), handbook.cache_size), (Path::new("/docs"), 100));
+}
+
+#[test]
+fn what_is_shown_of_a_server_has_no_credentials() {
+    let target = |server| good(server).target;
+    assert_eq!(
+        target(json!({"url": "https://me:s3cret@example.org/mcp?key=s3cret"})),
+        "https://example.org/mcp?key=…"
+    );
+    assert_eq!(target(json!({"command": "npx", "args": ["--token", "s3cret"]})), "npx");
+    let url = Value::Text(Text::expanded("${URL}/mcp", "https://s3cret/mcp", "${URL}/mcp"));
+    let entry = Entry { key: "url".into(), key_mark: Mark::START, node: url.into() };
+    let (server, problems) = (Node::from(Value::Map(vec![entry])), Problems::default());
+    let empty = Node::from(json!({}));
+    let mut none = Setting::root(&empty, &problems).fields().expect("a mapping");
+    let defaults = Defaults::from_fields(&mut none, Path::new(""));
+    let config = Config::from_settings(&Setting::root(&server, &problems), "one", &defaults).expect("valid");
+    assert_eq!(config.target, "${URL}/mcp");
 }
 
 #[test]

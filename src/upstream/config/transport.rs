@@ -10,6 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::parse::Defaults;
 use super::{Builtin, Handbook, Http, Stdio, Transport};
+use crate::secret::{redacted_reference, redacted_url};
 use crate::settings::{Fields, Setting};
 
 /// Headers that belong to the protocol or to the connection; a server's own ones are set beside them.
@@ -65,8 +66,8 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Reads the transport; `None` when there is none to be made of what stands there.
-pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Option<Transport> {
+/// Reads the transport and what it leads to; `None` when nothing can be made of what stands there.
+pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Option<(Transport, String)> {
     let written = fields.take("transport");
     let given = Given(FIELDS.iter().filter_map(|name| Some((*name, fields.take(name)?))).collect());
     let server = fields.setting();
@@ -78,11 +79,26 @@ pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Optio
         let message = format!("`{field}` does not go with transport `{}`", kind.word());
         setting.key_problem(message, Some(format!("it belongs to transport {}", Kind::takers(field))));
     }
-    match kind {
-        Kind::Http => Some(Transport::Http(http(&given, server)?)),
-        Kind::Sse => Some(Transport::Sse(http(&given, server)?)),
-        Kind::Stdio => Some(Transport::Stdio(stdio(&given, server, defaults)?)),
-        Kind::Builtin => Some(Transport::Builtin(builtin(&given, server, defaults)?)),
+    let transport = match kind {
+        Kind::Http => Transport::Http(http(&given, server)?),
+        Kind::Sse => Transport::Sse(http(&given, server)?),
+        Kind::Stdio => Transport::Stdio(stdio(&given, server, defaults)?),
+        Kind::Builtin => Transport::Builtin(builtin(&given, server, defaults)?),
+    };
+    let target = target(&transport, &given);
+    Some((transport, target))
+}
+
+/// What operators may see of where `transport` leads.
+fn target(transport: &Transport, given: &Given<'_>) -> String {
+    let shown = |field| given.get(field).map_or("", Setting::shown);
+    match transport {
+        Transport::Http(http) | Transport::Sse(http) => match shown("url") {
+            text if text.contains('$') => redacted_reference(text),
+            _ => redacted_url(&http.url),
+        },
+        Transport::Stdio(_) => shown("command").to_owned(),
+        Transport::Builtin(Builtin::Handbook(_)) => "handbook".to_owned(),
     }
 }
 
