@@ -4,6 +4,8 @@
 //! catalog and naming treat it like a server across the network. A new built-in touches its own
 //! folder and the table in this file.
 
+pub mod handbook;
+
 use futures_util::future::BoxFuture;
 
 use super::connection::Outlet;

@@ -1,0 +1,179 @@
+//! What the tools answer: from a snapshot to the JSON of a result. Work for a thread that may block.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use tantivy::time::OffsetDateTime;
+use tantivy::time::format_description::well_known::Rfc3339;
+
+use super::arguments::Search;
+use super::corpus::Snapshot;
+use super::document::Document;
+use super::index::Match;
+use super::refusal::Refusal;
+use super::{excerpt, lookup, query};
+use crate::protocol::Raw;
+
+/// Documents listed as recently changed, at most.
+const MOST_UPDATES: usize = 100;
+/// Hits with the same score keep one order, if more are looked at than shown.
+const SPARE: usize = 20;
+
+/// Why there is no answer.
+pub(super) enum Failure {
+    /// The arguments can not be used.
+    Refused(Refusal),
+    /// The index failed.
+    Index(tantivy::TantivyError),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<tantivy::TantivyError> for Failure {
+    fn from(error: tantivy::TantivyError) -> Self {
+        Self::Index(error)
+    }
+}
+
+#[derive(Serialize)]
+struct Found<'a> {
+    query: &'a str,
+    count: usize,
+    hits: Vec<Hit>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggestion: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Hit {
+    content: String,
+    metadata: HitMetadata,
+}
+
+#[derive(Serialize)]
+struct HitMetadata {
+    #[serde(flatten)]
+    place: Place,
+    /// BM25, larger is better; comparable within one answer only.
+    score: f64,
+    truncated: bool,
+}
+
+/// Where a text stands.
+#[derive(Serialize)]
+struct Place {
+    file_path: String,
+    path: String,
+    section: String,
+    title: String,
+    modified: String,
+}
+
+impl Place {
+    fn of(document: &Document, section: usize) -> Self {
+        Self {
+            file_path: document.file_path.clone(),
+            path: document.section_path(section),
+            section: document.trail(section).join(" > "),
+            title: document.title.clone(),
+            modified: shown(document.modified),
+        }
+    }
+}
+
+/// The answer of `search_handbook`.
+pub(super) fn search(snapshot: &Snapshot, asked: &Search) -> Result<Raw, Failure> {
+    let scope = asked.section.as_deref().map(|name| lookup::scope(snapshot, name)).transpose()?;
+    let words = query::asked(&asked.query);
+    let matches = match query::build(&snapshot.state, &words, scope.as_deref())? {
+        Some(query) => snapshot.state.search(query.as_ref(), asked.n_results + SPARE)?,
+        None => Vec::new(),
+    };
+    let hit = |(found, document): (Match, &Arc<Document>)| {
+        let (content, truncated) = excerpt::excerpt(document, found.section, &words);
+        let place = Place::of(document, found.section);
+        Hit { content, metadata: HitMetadata { place, score: rounded(found.score), truncated } }
+    };
+    let hits: Vec<Hit> = ranked(snapshot, matches).take(asked.n_results).map(hit).collect();
+    let suggestion = hits.is_empty().then_some(
+        "Nothing matches. Try fewer or other words, leave out section, or call list_handbook_topics.",
+    );
+    Ok(Raw::of(&Found { query: &asked.query, count: hits.len(), hits, suggestion }))
+}
+
+fn ranked(snapshot: &Snapshot, mut matches: Vec<Match>) -> impl Iterator<Item = (Match, &Arc<Document>)> {
+    let serial_and_section = |found: &Match| (found.document, found.section);
+    matches.sort_by(|a, b| {
+        b.score.total_cmp(&a.score).then_with(|| serial_and_section(a).cmp(&serial_and_section(b)))
+    });
+    matches.into_iter().filter_map(|found| Some((found, snapshot.by_serial.get(&found.document)?)))
+}
+
+fn rounded(score: f32) -> f64 {
+    (f64::from(score) * 1_000.0).round() / 1_000.0
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    content: &'a str,
+    metadata: WholeMetadata,
+}
+
+#[derive(Serialize)]
+struct WholeMetadata {
+    #[serde(flatten)]
+    place: Place,
+    subsections: Vec<Subsection>,
+}
+
+#[derive(Serialize)]
+struct Subsection {
+    path: String,
+    section: String,
+}
+
+/// The answer of `get_handbook_section`.
+pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Raw, Failure> {
+    let lookup::Found { document, section } = lookup::section(snapshot, path)?;
+    let below = |at: usize| Subsection {
+        path: document.section_path(at),
+        section: document.sections[at].heading.clone(),
+    };
+    let subsections = document.children(section).map(below).collect();
+    let metadata = WholeMetadata { place: Place::of(&document, section), subsections };
+    Ok(Raw::of(&Whole { content: document.whole_text(section), metadata }))
+}
+
+#[derive(Serialize)]
+struct Recent {
+    days: u32,
+    since: String,
+    count: usize,
+    truncated: bool,
+    updates: Vec<Place>,
+}
+
+/// The answer of `get_recent_updates`.
+pub(super) fn updates(snapshot: &Snapshot, days: u32, now: SystemTime) -> Raw {
+    let since = now - Duration::from_secs(u64::from(days) * 24 * 60 * 60);
+    let mut recent: Vec<&Arc<Document>> =
+        snapshot.documents.values().filter(|document| document.modified >= since).collect();
+    // Equal times keep the order of the paths.
+    recent.sort_by_key(|document| std::cmp::Reverse(document.modified));
+    let updates: Vec<Place> =
+        recent.iter().take(MOST_UPDATES).map(|document| Place::of(document, 0)).collect();
+    let (count, truncated) = (updates.len(), recent.len() > updates.len());
+    Raw::of(&Recent { days, since: shown(since), count, truncated, updates })
+}
+
+/// RFC 3339, in UTC and whole seconds.
+fn shown(time: SystemTime) -> String {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let time = i64::try_from(seconds).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
+    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
+}

@@ -1,0 +1,74 @@
+//! What happens when the documents, or the folder, change.
+
+use std::fs;
+use std::time::Duration;
+
+use super::fixture::*;
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn changes_are_seen_and_the_old_answer_is_forgotten() {
+    let fixture = Fixture::with(&[("a.md", "# Alpha\nzebra\n"), ("b.md", "# Beta\ngiraffe\n")]).await;
+    assert_eq!(fixture.paths("zebra").await, ["a"]);
+    assert_eq!(fixture.paths("zebra").await, ["a"]);
+    let figures = fixture.handbook.figures();
+    assert_eq!((figures.cache_hits, figures.cache_misses), (1, 1));
+    fixture.write("a.md", "# Alpha\nlion\n");
+    fixture.write("sub/c.md", "# Gamma\nzebra\n");
+    fs::remove_file(fixture.folder.path().join("b.md")).expect("removed");
+    fixture.walked().await;
+    assert_eq!(fixture.paths("zebra").await, ["sub/c"]);
+    assert_eq!(fixture.paths("lion").await, ["a"]);
+    assert!(fixture.paths("giraffe").await.is_empty());
+    let progress = fixture.handbook.figures().progress;
+    assert_eq!(progress, Progress::Ready { documents: 2, sections: 2, skipped: 0 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_folder_that_goes_away_and_returns_costs_nothing() {
+    let fixture = Fixture::with(COMPANY).await;
+    assert!(!fixture.paths("onboarding").await.is_empty());
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    fs::rename(fixture.folder.path(), elsewhere.path().join("moved")).expect("moved");
+    fixture.walked().await;
+    assert!(!fixture.paths("welcome").await.is_empty(), "the last state still answers");
+    fixture.write("new.md", "# Armadillo\n");
+    fixture.walked().await;
+    assert_eq!(fixture.paths("armadillo").await, ["new"]);
+    assert!(fixture.paths("welcome").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_folder_is_a_connect_error_that_names_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let error = open(&folder.path().join("no-docs"), 1).await.err().expect("missing");
+    assert!(matches!(&error, Error::Connect { reason } if reason.contains("no-docs")), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_task_ends_with_the_handbook_and_with_the_program() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = config::Handbook { path: folder.path().to_owned(), cache_size: 1 };
+    let shutdown = Shutdown::new();
+    let handbook = Handbook::open(&config, &shutdown).await.expect("it opens");
+    let tasks = handbook.tasks.clone();
+    drop(handbook);
+    assert!(tasks.wait(Duration::from_secs(1)).await);
+    let handbook = Handbook::open(&config, &shutdown).await.expect("it opens");
+    shutdown.begin();
+    assert!(handbook.tasks.wait(Duration::from_secs(1)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_searches_at_once_are_all_answered_while_documents_change() {
+    let fixture = Fixture::with(COMPANY).await;
+    for round in 0..5 {
+        fixture.write("people/holidays.md", &format!("# Holidays\n\n## Request leave\nround {round}\n"));
+        let queries: Vec<String> = (0..50).map(|n| format!("request leave {}", n % 25)).collect();
+        let searches = queries.iter().map(|query| fixture.paths(query));
+        for paths in futures_util::future::join_all(searches).await {
+            assert_eq!(paths.first().map(String::as_str), Some("people/holidays#request-leave"));
+        }
+        fixture.walked().await;
+    }
+}

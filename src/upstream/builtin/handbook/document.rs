@@ -1,0 +1,221 @@
+//! One document: its text, its title and its sections.
+//!
+//! Invariant: the ranges of a section lie within the text and between letters. A section's own
+//! text ends at the next heading, the whole of it at the next heading that is not below it.
+
+use std::ops::Range;
+use std::time::SystemTime;
+
+use super::markdown::{self, Part};
+
+/// A document in the index.
+#[derive(Debug)]
+pub(super) struct Document {
+    /// Its number in the index, never used again after a change.
+    pub serial: u64,
+    /// Path of the file in the folder.
+    pub file_path: String,
+    /// The same without the ending: what callers ask for.
+    pub path: String,
+    /// From the front matter, the first heading or the file name.
+    pub title: String,
+    /// Last change of the file.
+    pub modified: SystemTime,
+    /// Markdown as it stands in the file.
+    pub source: String,
+    /// At least one.
+    pub sections: Vec<Section>,
+}
+
+/// A heading and what stands beneath it.
+#[derive(Debug)]
+pub(super) struct Section {
+    /// The heading, or the title of the document where there is none.
+    pub heading: String,
+    /// The fragment that leads to it.
+    pub anchor: String,
+    /// Its text up to the next heading, its own heading included.
+    pub own: Range<usize>,
+    /// Where the last section below it ends.
+    pub end: usize,
+    /// The section it stands in.
+    pub parent: Option<usize>,
+}
+
+/// A file as it is to be read.
+pub(super) struct Origin {
+    /// Number for the index.
+    pub serial: u64,
+    /// Path of the file in the folder.
+    pub file_path: String,
+    /// Last change of the file.
+    pub modified: SystemTime,
+}
+
+impl Document {
+    /// The document and, for the index, the words of each section.
+    pub(super) fn parse(origin: Origin, source: String) -> (Self, Vec<String>) {
+        let outline = markdown::outline(&source);
+        let path = without_ending(&origin.file_path).to_owned();
+        let first = outline.sections.iter().find(|part| !part.heading.is_empty());
+        let heading = first.map(|part| part.heading.clone());
+        let title = outline.title.or(heading).unwrap_or_else(|| title_from_path(&path));
+        let sections = sections(&outline.sections, &title, source.len());
+        let bodies = outline.sections.into_iter().map(|part| part.body).collect();
+        let Origin { serial, file_path, modified } = origin;
+        (Self { serial, file_path, path, title, modified, source, sections }, bodies)
+    }
+
+    /// What to ask for to get section `index`: the first one is the whole document.
+    pub(super) fn section_path(&self, index: usize) -> String {
+        let anchor = &self.sections[index].anchor;
+        if index == 0 || anchor.is_empty() {
+            return self.path.clone();
+        }
+        format!("{}#{anchor}", self.path)
+    }
+
+    /// The headings that lead to section `index`, outermost first, beginning with the title.
+    pub(super) fn trail(&self, index: usize) -> Vec<&str> {
+        let mut trail: Vec<&str> = self.lineage(index).map(|i| self.sections[i].heading.as_str()).collect();
+        trail.push(&self.title);
+        trail.reverse();
+        trail.dedup();
+        trail
+    }
+
+    /// The section and those it stands in, innermost first.
+    pub(super) fn lineage(&self, index: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(index), |&at| self.sections[at].parent)
+    }
+
+    /// The text of a section up to the next heading.
+    pub(super) fn own_text(&self, index: usize) -> &str {
+        self.source[self.sections[index].own.clone()].trim()
+    }
+
+    /// The text of a section with all sections below it; of the first section, the document.
+    pub(super) fn whole_text(&self, index: usize) -> &str {
+        let section = &self.sections[index];
+        let end = if index == 0 { self.source.len() } else { section.end };
+        self.source[section.own.start..end].trim()
+    }
+
+    /// The sections directly below section `index`.
+    pub(super) fn children(&self, index: usize) -> impl Iterator<Item = usize> {
+        let parent = move |at: &usize| self.sections[*at].parent == Some(index);
+        (index + 1..self.sections.len()).filter(parent)
+    }
+}
+
+fn sections(parts: &[Part], title: &str, len: usize) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::with_capacity(parts.len());
+    let mut open: Vec<usize> = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        while open.last().is_some_and(|&above| parts[above].level >= part.level) {
+            close(&mut sections, &mut open, part.start);
+        }
+        let end = parts.get(index + 1).map_or(len, |next| next.start);
+        let heading = if part.heading.is_empty() { title.to_owned() } else { part.heading.clone() };
+        let parent = open.last().copied();
+        let anchor = part.anchor.clone();
+        sections.push(Section { heading, anchor, own: part.start..end, end, parent });
+        open.push(index);
+    }
+    while !open.is_empty() {
+        close(&mut sections, &mut open, len);
+    }
+    sections
+}
+
+fn close(sections: &mut [Section], open: &mut Vec<usize>, end: usize) {
+    if let Some(index) = open.pop() {
+        sections[index].end = end;
+    }
+}
+
+/// A path without `.md` or `.markdown`.
+pub(super) fn without_ending(path: &str) -> &str {
+    for ending in [".md", ".markdown"] {
+        if let Some(cut) = path.len().checked_sub(ending.len())
+            && path.is_char_boundary(cut)
+            && path[cut..].eq_ignore_ascii_case(ending)
+        {
+            return &path[..cut];
+        }
+    }
+    path
+}
+
+/// The folder a document speaks for, when it is an index page.
+pub(super) fn folder_of_index(path: &str) -> Option<&str> {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    ["readme", "index", "_index"].iter().any(|index| name.eq_ignore_ascii_case(index)).then_some(folder)
+}
+
+fn title_from_path(path: &str) -> String {
+    let path = folder_of_index(path).filter(|folder| !folder.is_empty()).unwrap_or(path);
+    title_from_name(path.rsplit('/').next().unwrap_or(path))
+}
+
+/// `on-call_rules` → `On call rules`.
+pub(super) fn title_from_name(name: &str) -> String {
+    let spaced = name.replace(['-', '_'], " ");
+    let mut letters = spaced.trim().chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    first + letters.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn document(file_path: &str, source: &str) -> Document {
+        let modified = SystemTime::UNIX_EPOCH;
+        let origin = Origin { serial: 1, file_path: file_path.to_owned(), modified };
+        Document::parse(origin, source.to_owned()).0
+    }
+
+    #[test]
+    fn a_section_is_cut_at_the_next_heading_of_its_rank() {
+        let document = document("a/b.md", "# T\nin\n## One\n1\n### Deep\nd\n## Two\n2\n");
+        assert_eq!(document.own_text(1), "## One\n1");
+        assert_eq!(document.whole_text(1), "## One\n1\n### Deep\nd");
+        assert_eq!(document.whole_text(0), document.source.trim());
+        assert_eq!(document.trail(2), ["T", "One", "Deep"]);
+        assert_eq!(document.section_path(2), "a/b#deep");
+        assert_eq!(document.section_path(0), "a/b");
+        assert_eq!(document.children(0).collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
+    fn a_title_is_found_somewhere() {
+        assert_eq!(document("a.md", "---\ntitle: F\n---\n# H").title, "F");
+        assert_eq!(document("a.md", "text\n\n## H2\n").title, "H2");
+        assert_eq!(document("guides/on-call_rules.md", "text").title, "On call rules");
+        assert_eq!(document("guides/README.md", "").title, "Guides");
+        assert_eq!(document("README.markdown", "").title, "README");
+    }
+
+    #[test]
+    fn endings_are_markdown_s() {
+        assert_eq!(without_ending("a.b.MD"), "a.b");
+        assert_eq!(without_ending("a.markdown"), "a");
+        assert_eq!(without_ending("é.txt"), "é.txt");
+        assert_eq!(folder_of_index("a/b/_index"), Some("a/b"));
+        assert_eq!(folder_of_index("Readme"), Some(""));
+        assert_eq!(folder_of_index("a/readme-first"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_section_of_any_text_can_be_read(source in "(\\PC|[\n #`>*_\\-=]){0,200}") {
+            let document = document("x.md", &source);
+            for index in 0..document.sections.len() {
+                prop_assert!(document.whole_text(index).starts_with(document.own_text(index)));
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The task that keeps the documents up to date.
+//!
+//! ```text
+//!  Reading ──first snapshot──▶ Ready ──a change──▶ Ready (the next snapshot)
+//!     └──the folder can not be read──▶ Failed ──it can again──▶ Ready
+//! ```
+//!
+//! Once there is a snapshot there always is one: when the folder can not be read any more, the last
+//! one stays. The folder is walked every two seconds, and less often when a walk takes long, so
+//! that walking costs at most a fiftieth of one processor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::corpus::{Corpus, Error, Snapshot, Watcher};
+use super::folder::Folder;
+use crate::shutdown::Shutdown;
+
+/// Pause between two walks.
+pub(super) const PAUSE: Duration = Duration::from_secs(2);
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// A pause is at least this many times as long as the walk before it.
+const PAUSE_PER_WALK: u32 = 50;
+
+/// How far the index is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It is being built for the first time: so many documents of so many.
+    Reading {
+        /// Documents that were read.
+        done: usize,
+        /// Documents that were found; 0 until the folder was walked.
+        total: usize,
+    },
+    /// It answers.
+    Ready {
+        /// Documents in it.
+        documents: usize,
+        /// Sections in it.
+        sections: usize,
+        /// Files that are left out: links, no text, or beyond the limits.
+        skipped: usize,
+    },
+    /// The folder can not be read.
+    Failed,
+}
+
+/// What a call finds.
+pub(super) enum Phase {
+    /// Not yet.
+    Reading(Progress),
+    /// The documents.
+    Ready(Arc<Snapshot>),
+    /// Why there are none.
+    Failed(String),
+}
+
+impl Phase {
+    pub(super) fn progress(&self) -> Progress {
+        match self {
+            Self::Reading(progress) => *progress,
+            Self::Ready(snapshot) => Progress::Ready {
+                documents: snapshot.documents.len(),
+                sections: snapshot.sections,
+                skipped: snapshot.left_out,
+            },
+            Self::Failed(_) => Progress::Failed,
+        }
+    }
+
+    fn generation(&self) -> u64 {
+        match self {
+            Self::Ready(snapshot) => snapshot.generation,
+            Self::Reading(_) | Self::Failed(_) => 0,
+        }
+    }
+}
+
+/// Begins to follow the folder, until `tasks` end.
+pub(super) fn start(folder: Folder, tasks: &Shutdown) -> watch::Receiver<Phase> {
+    let (sender, receiver) = watch::channel(Phase::Reading(Progress::Reading { done: 0, total: 0 }));
+    let follower = Follower { folder, phase: Arc::new(sender), tasks: tasks.clone(), last_error: None };
+    tasks.spawn(follower.run());
+    receiver
+}
+
+struct Follower {
+    folder: Folder,
+    phase: Arc<watch::Sender<Phase>>,
+    tasks: Shutdown,
+    /// Told once, not with every walk.
+    last_error: Option<String>,
+}
+
+impl Follower {
+    async fn run(mut self) {
+        let mut corpus = None;
+        while !self.tasks.is_begun() {
+            let started = Instant::now();
+            corpus = self.refresh(corpus).await;
+            let pause = (started.elapsed() * PAUSE_PER_WALK).clamp(PAUSE, LONGEST_PAUSE);
+            tokio::select! {
+                () = self.tasks.requested() => {}
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Brings the documents up to date; without a corpus, from the beginning. The corpus comes
+    /// back unless it is of no more use.
+    async fn refresh(&mut self, corpus: Option<Corpus>) -> Option<Corpus> {
+        let (folder, watcher) = (self.folder.clone(), self.watcher());
+        let generation = self.phase.borrow().generation();
+        let started = Instant::now();
+        let work = tokio::task::spawn_blocking(move || {
+            let mut corpus = match corpus {
+                Some(corpus) => corpus,
+                None => Corpus::new(folder, generation)?,
+            };
+            let outcome = corpus.refresh(&watcher);
+            // A folder that can not be read leaves the corpus as it was.
+            let kept = matches!(outcome, Ok(_) | Err(Error::Folder(_))).then_some(corpus);
+            Ok::<_, Error>((kept, outcome))
+        });
+        match work.await {
+            Ok(Ok((kept, Ok(snapshot)))) => {
+                self.publish(snapshot, started.elapsed());
+                kept
+            }
+            Ok(Ok((kept, Err(error)))) => {
+                self.fail(error.to_string());
+                kept
+            }
+            Ok(Err(error)) => {
+                self.fail(error.to_string());
+                None
+            }
+            Err(error) => {
+                self.fail(format!("reading the handbook failed: {error}"));
+                None
+            }
+        }
+    }
+
+    fn publish(&mut self, snapshot: Option<Snapshot>, took: Duration) {
+        self.last_error = None;
+        let Some(snapshot) = snapshot else { return };
+        tracing::info!(
+            documents = snapshot.documents.len(),
+            sections = snapshot.sections,
+            skipped = snapshot.left_out,
+            milliseconds = took.as_millis(),
+            "the handbook is up to date"
+        );
+        self.phase.send_replace(Phase::Ready(Arc::new(snapshot)));
+    }
+
+    fn fail(&mut self, reason: String) {
+        if self.tasks.is_begun() || self.last_error.as_ref() == Some(&reason) {
+            return;
+        }
+        tracing::warn!(reason, "the handbook could not be brought up to date");
+        self.phase.send_if_modified(|phase| {
+            let is_ready = matches!(phase, Phase::Ready(_));
+            if !is_ready {
+                *phase = Phase::Failed(reason.clone());
+            }
+            !is_ready
+        });
+        self.last_error = Some(reason);
+    }
+
+    fn watcher(&self) -> Reporter {
+        Reporter { phase: Arc::clone(&self.phase), tasks: self.tasks.clone() }
+    }
+}
+
+/// Reports from the thread that reads.
+struct Reporter {
+    phase: Arc<watch::Sender<Phase>>,
+    tasks: Shutdown,
+}
+
+impl Watcher for Reporter {
+    fn goes_on(&self, done: usize, total: usize) -> bool {
+        self.phase.send_if_modified(|phase| {
+            let is_reading = matches!(phase, Phase::Reading(_));
+            if is_reading {
+                *phase = Phase::Reading(Progress::Reading { done, total });
+            }
+            is_reading
+        });
+        if done > 0 && done.is_multiple_of(1_000) {
+            tracing::info!(done, total, "reading the handbook");
+        }
+        !self.tasks.is_begun()
+    }
+}

@@ -1,0 +1,184 @@
+//! The full-text index: one entry per section, ranked by BM25.
+//!
+//! It lives in memory and knows numbers only: which document, which section. Invariant: a
+//! [`Searcher`] sees one state of the index for as long as it lives, whatever is written meanwhile.
+//!
+//! Not here: how a query is put together (`query`), what a hit looks like (`search`).
+
+use tantivy::collector::TopDocs;
+use tantivy::merge_policy::LogMergePolicy;
+use tantivy::query::Query;
+use tantivy::schema::{
+    FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
+};
+use tantivy::tokenizer::TokenizerManager;
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
+
+use super::document::{Document, folder_of_index};
+use super::words;
+
+const WORDS: &str = "words";
+/// When the writer puts what it has gathered into a segment, in bytes.
+const WRITER_BYTES: usize = 64 * 1024 * 1024;
+
+/// What is known of each section.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fields {
+    /// Its heading.
+    pub heading: Field,
+    /// The headings above it, the title of its document and the names of its file and folders.
+    pub place: Field,
+    /// Its words.
+    pub body: Field,
+    /// Every path that contains it: folders, document, sections.
+    pub scope: Field,
+    document: Field,
+    section: Field,
+}
+
+/// A section that fits a query.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Match {
+    /// Serial number of the document.
+    pub document: u64,
+    /// Number of the section in it.
+    pub section: usize,
+    /// BM25; larger fits better.
+    pub score: f32,
+}
+
+/// The index and the way into it.
+pub(super) struct SearchIndex {
+    index: Index,
+    reader: IndexReader,
+    fields: Fields,
+}
+
+/// Changes that become visible together.
+pub(super) struct Changes {
+    writer: IndexWriter,
+    reader: IndexReader,
+    fields: Fields,
+}
+
+impl SearchIndex {
+    /// An empty index.
+    pub(super) fn new() -> tantivy::Result<Self> {
+        let (schema, fields) = schema();
+        let tokenizers = TokenizerManager::default();
+        tokenizers.register(WORDS, words::analyzer());
+        let index = Index::builder().schema(schema).tokenizers(tokenizers).create_in_ram()?;
+        let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
+        Ok(Self { index, reader, fields })
+    }
+
+    /// Begins a set of changes. The writer's threads live as long as the set.
+    pub(super) fn change(&self) -> tantivy::Result<Changes> {
+        let writer: IndexWriter = self.index.writer_with_num_threads(1, WRITER_BYTES)?;
+        let mut policy = LogMergePolicy::default();
+        policy.set_del_docs_ratio_before_merge(0.3);
+        writer.set_merge_policy(Box::new(policy));
+        Ok(Changes { writer, reader: self.reader.clone(), fields: self.fields })
+    }
+
+    /// The present state.
+    pub(super) fn state(&self) -> State {
+        State { searcher: self.reader.searcher(), fields: self.fields }
+    }
+}
+
+impl Changes {
+    /// Adds a document; `bodies` are the words of its sections.
+    pub(super) fn add(&self, document: &Document, bodies: &[String]) -> tantivy::Result<()> {
+        for (number, body) in bodies.iter().enumerate() {
+            self.writer.add_document(self.entry(document, number, body))?;
+        }
+        Ok(())
+    }
+
+    /// Removes a document.
+    pub(super) fn remove(&self, serial: u64) {
+        self.writer.delete_term(Term::from_field_u64(self.fields.document, serial));
+    }
+
+    /// Makes the changes visible to searchers made from now on.
+    pub(super) fn commit(mut self) -> tantivy::Result<()> {
+        self.writer.commit()?;
+        self.writer.wait_merging_threads()?;
+        self.reader.reload()
+    }
+
+    fn entry(&self, document: &Document, number: usize, body: &str) -> TantivyDocument {
+        let fields = self.fields;
+        let section = &document.sections[number];
+        let mut entry = TantivyDocument::new();
+        entry.add_text(fields.heading, &section.heading);
+        entry.add_text(fields.place, document.trail(number).join(" "));
+        entry.add_text(fields.place, &document.path);
+        entry.add_text(fields.body, body);
+        for scope in scopes(document, number) {
+            entry.add_text(fields.scope, scope);
+        }
+        entry.add_u64(fields.document, document.serial);
+        entry.add_u64(fields.section, number as u64);
+        entry
+    }
+}
+
+/// Every path that contains the section, from the folder down.
+fn scopes(document: &Document, number: usize) -> Vec<String> {
+    let path = document.path.as_str();
+    let mut scopes = vec![path.to_owned()];
+    scopes.extend(path.match_indices('/').map(|(end, _)| path[..end].to_owned()));
+    scopes.extend(folder_of_index(path).filter(|f| !path.starts_with(&format!("{f}/"))).map(str::to_owned));
+    scopes.extend(document.lineage(number).filter(|&at| at > 0).map(|at| document.section_path(at)));
+    scopes
+}
+
+/// One state of the index.
+#[derive(Clone)]
+pub(super) struct State {
+    searcher: Searcher,
+    /// Its fields.
+    pub fields: Fields,
+}
+
+impl State {
+    /// In how many sections a word stands in this field.
+    pub(super) fn count(&self, field: Field, word: &str) -> tantivy::Result<u64> {
+        self.searcher.doc_freq(&Term::from_field_text(field, word))
+    }
+
+    /// The best `limit` sections, best first.
+    pub(super) fn search(&self, query: &dyn Query, limit: usize) -> tantivy::Result<Vec<Match>> {
+        let found = self.searcher.search(query, &TopDocs::with_limit(limit).order_by_score())?;
+        found
+            .into_iter()
+            .map(|(score, address)| {
+                let columns = self.searcher.segment_reader(address.segment_ord).fast_fields();
+                let value = |name| Ok::<_, tantivy::TantivyError>(columns.u64(name)?.first(address.doc_id));
+                let document = value("document")?.unwrap_or_default();
+                let section = usize::try_from(value("section")?.unwrap_or_default()).unwrap_or_default();
+                Ok(Match { document, section, score })
+            })
+            .collect()
+    }
+}
+
+fn schema() -> (Schema, Fields) {
+    let mut schema = Schema::builder();
+    let words = TextOptions::default().set_indexing_options(
+        TextFieldIndexing::default()
+            .set_tokenizer(WORDS)
+            .set_index_option(IndexRecordOption::WithFreqsAndPositions),
+    );
+    let fields = Fields {
+        heading: schema.add_text_field("heading", words.clone()),
+        place: schema.add_text_field("place", words.clone()),
+        body: schema.add_text_field("body", words),
+        scope: schema.add_text_field("scope", STRING),
+        document: schema.add_u64_field("document", INDEXED | FAST),
+        section: schema.add_u64_field("section", FAST),
+    };
+    (schema.build(), fields)
+}

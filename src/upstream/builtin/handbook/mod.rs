@@ -1,0 +1,256 @@
+//! The handbook: search over a folder of Markdown documents, with no other program behind it.
+//!
+//! One task follows the folder and publishes a [`corpus::Snapshot`] per change; a call takes the
+//! present one and works on it alone, so a change never makes the handbook unavailable. A call that
+//! comes before the first snapshot waits for it. Reading and searching run on threads that may
+//! block, a few at a time.
+//!
+//! Bad arguments are an answer of the tool (`isError`, see [`refusal`]); an unknown tool is a
+//! JSON-RPC error.
+//!
+//! Not here: resources; vectors beside the words.
+
+mod answers;
+mod arguments;
+mod cache;
+mod corpus;
+mod document;
+mod excerpt;
+mod folder;
+mod follow;
+mod index;
+mod lookup;
+mod markdown;
+mod query;
+mod refusal;
+mod tools;
+mod topics;
+mod words;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use tokio::sync::{Semaphore, watch};
+
+use self::answers::Failure;
+use self::arguments::Request;
+use self::cache::Cache;
+use self::corpus::Snapshot;
+use self::folder::Folder;
+use self::follow::Phase;
+pub use self::follow::Progress;
+use self::refusal::Refusal;
+use super::Builtin;
+use crate::protocol::error::code;
+use crate::protocol::{ErrorObject, Raw, Reply};
+use crate::shutdown::Shutdown;
+use crate::upstream::config;
+use crate::upstream::connection::Outlet;
+use crate::upstream::error::Error;
+
+/// Calls that work at the same time; others wait, each for milliseconds.
+const AT_A_TIME: usize = 4;
+
+/// The handbook server. Dropping it ends the task that follows the folder.
+pub struct Handbook {
+    phase: watch::Receiver<Phase>,
+    cache: Cache,
+    work: Semaphore,
+    tools: Vec<Raw>,
+    tasks: Shutdown,
+}
+
+/// Figures of a handbook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Figures {
+    /// How far the index is.
+    pub progress: Progress,
+    /// Searches answered from memory.
+    pub cache_hits: u64,
+    /// Searches that were not.
+    pub cache_misses: u64,
+}
+
+impl Handbook {
+    /// Opens the folder and begins to read it in the background, in a task of `shutdown`.
+    ///
+    /// The error is [`Error::Connect`] and names the folder when it can not be opened.
+    pub async fn open(config: &config::Handbook, shutdown: &Shutdown) -> Result<Self, Error> {
+        let folder = Folder::new(&config.path);
+        let probed = folder.clone();
+        let opened = tokio::task::spawn_blocking(move || probed.open().map(drop)).await;
+        let opened = opened.unwrap_or_else(|_| Err("opening the handbook folder failed".to_owned()));
+        opened.map_err(|reason| Error::Connect { reason })?;
+        let tasks = shutdown.child();
+        let phase = follow::start(folder, &tasks);
+        Ok(Self {
+            phase,
+            cache: Cache::new(config.cache_size),
+            work: Semaphore::new(AT_A_TIME),
+            tools: tools::definitions(),
+            tasks,
+        })
+    }
+
+    /// How far the index is, and how often the cache helped.
+    pub fn figures(&self) -> Figures {
+        let (cache_hits, cache_misses) = self.cache.counts();
+        Figures { progress: self.phase.borrow().progress(), cache_hits, cache_misses }
+    }
+
+    /// The documents, once they were read.
+    async fn snapshot(&self) -> Result<Arc<Snapshot>, Error> {
+        let mut phase = self.phase.clone();
+        let known = phase.wait_for(|phase| !matches!(phase, Phase::Reading(_))).await;
+        match known.as_deref() {
+            Ok(Phase::Ready(snapshot)) => Ok(Arc::clone(snapshot)),
+            Ok(Phase::Failed(reason)) => Err(Error::Connect { reason: reason.clone() }),
+            Ok(Phase::Reading(_)) | Err(_) => Err(Error::Unavailable { state: "shutting down" }),
+        }
+    }
+
+    async fn answer(&self, request: Request) -> Result<Reply, Error> {
+        let snapshot = match request {
+            Request::Ping => return Ok(Ok(result(&Raw::of(&PONG)))),
+            _ => self.snapshot().await?,
+        };
+        let generation = snapshot.generation;
+        let asked = if let Request::Search(asked) = &request { Some(asked.clone()) } else { None };
+        if let Some(known) = asked.as_ref().and_then(|asked| self.cache.get(generation, asked)) {
+            return Ok(Ok(known));
+        }
+        let reply = self.work_out(snapshot, request).await?;
+        if let (Some(asked), Ok(answer)) = (asked, &reply) {
+            self.cache.put(generation, asked, answer.clone());
+        }
+        Ok(reply)
+    }
+
+    /// Answers on a thread that may block. Who stops waiting lets it finish: it takes milliseconds.
+    async fn work_out(&self, snapshot: Arc<Snapshot>, request: Request) -> Result<Reply, Error> {
+        let Ok(_permit) = self.work.acquire().await else {
+            return Err(Error::Unavailable { state: "shutting down" });
+        };
+        let answer = tokio::task::spawn_blocking(move || from_snapshot(&snapshot, &request)).await;
+        Ok(match answer {
+            Ok(Ok(answer)) => Ok(result(&answer)),
+            Ok(Err(Failure::Refused(refusal))) => Ok(refused(&refusal)),
+            Ok(Err(Failure::Index(error))) => Err(internal(&error)),
+            Err(error) => Err(internal(&error)),
+        })
+    }
+}
+
+impl Drop for Handbook {
+    fn drop(&mut self) {
+        self.tasks.begin();
+    }
+}
+
+impl Builtin for Handbook {
+    fn info(&self) -> Raw {
+        Raw::of(&OWN)
+    }
+
+    fn instructions(&self) -> Option<String> {
+        Some(INSTRUCTIONS.to_owned())
+    }
+
+    fn tools(&self) -> Vec<Raw> {
+        self.tools.clone()
+    }
+
+    fn call<'a>(
+        &'a self,
+        name: &'a str,
+        arguments: Raw,
+        _outlet: &'a Outlet,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
+        Box::pin(async move {
+            match Request::read(name, &arguments) {
+                Some(Ok(request)) => self.answer(request).await,
+                Some(Err(refusal)) => Ok(Ok(refused(&refusal))),
+                None => Ok(Err(ErrorObject::new(code::INVALID_PARAMS, &format!("unknown tool {name:?}")))),
+            }
+        })
+    }
+}
+
+fn from_snapshot(snapshot: &Snapshot, request: &Request) -> Result<Raw, Failure> {
+    match request {
+        Request::Ping => Ok(Raw::of(&PONG)),
+        Request::Search(asked) => answers::search(snapshot, asked),
+        Request::Section { path } => answers::section(snapshot, path),
+        Request::Topics => Ok(topics::topics(snapshot)),
+        Request::Updates { days } => Ok(answers::updates(snapshot, *days, SystemTime::now())),
+    }
+}
+
+#[derive(Serialize)]
+struct Pong {
+    status: &'static str,
+    message: &'static str,
+}
+
+const PONG: Pong = Pong { status: "ok", message: "pong" };
+
+#[derive(Serialize)]
+struct Implementation {
+    name: &'static str,
+    title: &'static str,
+    version: &'static str,
+}
+
+const OWN: Implementation =
+    Implementation { name: "handbook", title: "Handbook", version: env!("CARGO_PKG_VERSION") };
+
+const INSTRUCTIONS: &str = "A handbook of Markdown documents. Answer questions about what it covers \
+    from it, not from memory: call search_handbook with the question in plain words, and \
+    get_handbook_section with a path from a hit when its text is cut off. list_handbook_topics shows \
+    what there is.";
+
+/// A tool's answer, members in this order.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolResult<'a> {
+    content: [Text<'a>; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    structured_content: Option<&'a Raw>,
+    is_error: bool,
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    r#type: &'static str,
+    text: &'a str,
+}
+
+fn result(answer: &Raw) -> Raw {
+    let content = [Text { r#type: "text", text: answer.as_str() }];
+    Raw::of(&ToolResult { content, structured_content: Some(answer), is_error: false })
+}
+
+/// No `structuredContent`: it would have to fit the tool's output schema.
+fn refused(refusal: &Refusal) -> Raw {
+    let answer = refusal.raw();
+    let content = [Text { r#type: "text", text: answer.as_str() }];
+    Raw::of(&ToolResult { content, structured_content: None, is_error: true })
+}
+
+fn internal(error: &dyn std::error::Error) -> ErrorObject {
+    tracing::error!(%error, "the handbook could not answer");
+    ErrorObject::new(code::INTERNAL_ERROR, "the handbook could not answer; try again")
+}
+
+#[cfg(test)]
+mod change_tests;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod scale_tests;
+#[cfg(test)]
+mod tests;

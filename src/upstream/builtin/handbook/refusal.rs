@@ -1,0 +1,77 @@
+//! What a caller is told whose arguments can not be used: enough to do better next time.
+//!
+//! It is the answer of a tool (`isError`), not of the protocol, because a language model reads the
+//! one and seldom gets to see the other.
+
+use serde::Serialize;
+
+use crate::protocol::Raw;
+
+/// A rejected value is shown up to this many bytes.
+const SHOWN: usize = 200;
+
+/// One argument that can not be used.
+#[derive(Debug, Clone)]
+pub(super) struct Refusal(Box<Members>);
+
+#[derive(Debug, Clone, Serialize)]
+struct Members {
+    /// `invalid_argument`, `invalid_path` or `not_found`.
+    error: &'static str,
+    message: String,
+    field: String,
+    rejected_value: Raw,
+    valid_range: String,
+    suggestion: String,
+}
+
+impl Refusal {
+    /// `value` of the argument `field` can not be used.
+    pub(super) fn new<T: Serialize + ?Sized>(error: &'static str, field: &str, value: &T) -> Self {
+        let rejected_value = shown(Raw::of(value));
+        let (message, valid_range, suggestion) = <(String, String, String)>::default();
+        let field = field.to_owned();
+        Self(Box::new(Members { error, message, field, rejected_value, valid_range, suggestion }))
+    }
+
+    /// Says what is wrong.
+    pub(super) fn because(mut self, message: &str) -> Self {
+        message.clone_into(&mut self.0.message);
+        self
+    }
+
+    /// Says what would be right.
+    pub(super) fn valid(mut self, range: &str) -> Self {
+        range.clone_into(&mut self.0.valid_range);
+        self
+    }
+
+    /// Says what to do.
+    pub(super) fn suggest(mut self, suggestion: &str) -> Self {
+        suggestion.clone_into(&mut self.0.suggestion);
+        self
+    }
+
+    /// Says which names to try, or where to find some.
+    pub(super) fn suggest_names(self, lead: &str, names: &[String]) -> Self {
+        if names.is_empty() {
+            return self.suggest("Call list_handbook_topics or search_handbook to find it.");
+        }
+        let text = format!("{lead} {}?", names.join(", "));
+        self.suggest(&text)
+    }
+
+    /// As the content of a tool's answer.
+    pub(super) fn raw(&self) -> Raw {
+        Raw::of(&self.0)
+    }
+}
+
+fn shown(value: Raw) -> Raw {
+    if value.bytes().len() <= SHOWN {
+        return value;
+    }
+    let text = value.as_str();
+    let cut = text.floor_char_boundary(SHOWN);
+    Raw::of(&format!("{}…", &text[..cut]))
+}
