@@ -1,9 +1,12 @@
 //! One server: everything that is needed to call it well, and nothing about who calls.
 
+pub mod breaker;
 pub mod builtin;
+mod bulkhead;
 pub mod config;
 pub mod connection;
 pub mod error;
+mod retry;
 pub mod transport;
 
 pub use config::Config;
