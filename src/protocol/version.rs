@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use super::method;
+
 /// The two families of revisions: with a handshake and sessions, or without either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Era {
@@ -84,6 +86,11 @@ impl Version {
     /// Whether a dropped HTTP connection means "stop working on it" (since 2026-07-28).
     pub fn disconnect_cancels(self) -> bool {
         self.is_modern()
+    }
+
+    /// The request that only asks whether a server is alive: `ping`, which 2026-07-28 removed.
+    pub fn health_method(self) -> &'static str {
+        if self.is_modern() { method::DISCOVER } else { method::PING }
     }
 
     /// Whether `resultType` stands in every result (since 2026-07-28).

@@ -79,8 +79,9 @@ impl Bulkhead {
         // Neither semaphore is ever closed, so an error means "no place" in both.
         let Ok(place) = places.all.try_acquire() else { return Err(overloaded) };
         match timeout_at(deadline, places.running.acquire()).await {
-            Ok(Ok(running)) => Ok(Slot { _running: running, _place: place }),
-            Ok(Err(_)) | Err(_) => Err(overloaded),
+            // A place that comes with the deadline is of no use.
+            Ok(Ok(running)) if Instant::now() < deadline => Ok(Slot { _running: running, _place: place }),
+            Ok(_) | Err(_) => Err(overloaded),
         }
     }
 

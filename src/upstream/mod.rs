@@ -1,14 +1,249 @@
 //! One server: everything that is needed to call it well, and nothing about who calls.
+//!
+//! [`Upstream`] is the way in. Invariants: a call ends by its deadline; what it held is free again
+//! when its future is dropped; a disabled server is never contacted.
+//!
+//! Not here: which servers there are and what their tools are called for clients (`manager`).
 
+mod attempt;
+mod backoff;
 pub mod breaker;
 pub mod builtin;
 mod bulkhead;
 pub mod config;
 pub mod connection;
+pub mod discover;
 pub mod error;
+#[cfg(test)]
+pub(crate) mod fake;
+mod pool;
 mod retry;
+pub mod status;
+pub mod supervise;
 pub mod transport;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
 
 pub use config::Config;
 pub use connection::{Call, Connection, Connector, Event, Events, Outlet};
+pub use discover::Offer;
 pub use error::{Delivery, Error};
+pub use status::{State, Status};
+pub use supervise::{Change, Update};
+
+use crate::protocol::{Era, Reply, Version};
+use crate::shutdown::Shutdown;
+use breaker::Breaker;
+use bulkhead::{Bulkhead, Lane};
+use pool::Pool;
+use retry::Retries;
+use status::Facts;
+use supervise::{Command, Supervisor};
+
+/// Commands of operators that may wait.
+const COMMANDS: usize = 16;
+/// What a command is told that finds no room.
+const COMMAND_RETRY_IN: Duration = Duration::from_secs(1);
+/// Time the supervisor has after a deadline to say itself what went wrong.
+const REPORT_MARGIN: Duration = Duration::from_millis(500);
+/// A health check takes no longer, whatever a call may.
+const HEALTH_LIMIT: Duration = Duration::from_secs(10);
+/// Bounds of the time one connect has, handshake included; between them it is the server's
+/// `timeout`, because the first start of a child process may install it.
+const CONNECT_LIMITS: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(2));
+
+/// One server and the way to it: pool, breaker, retries, bulkhead, and the task that keeps it up.
+pub struct Upstream {
+    id: u64,
+    config: Config,
+    breaker: Breaker,
+    bulkhead: Bulkhead,
+    retries: Retries,
+    pool: Arc<Pool>,
+    facts: Facts,
+    commands: mpsc::Sender<Command>,
+    /// Ends the supervisor and every connection.
+    group: Shutdown,
+}
+
+impl Upstream {
+    /// Starts to connect in the background and returns at once; what the server offers, and how it
+    /// fares, goes to `updates`. It lives until [`Upstream::stop`] or the end of `shutdown`.
+    pub fn start(
+        config: Config,
+        connector: Arc<dyn Connector>,
+        updates: mpsc::Sender<Update>,
+        shutdown: &Shutdown,
+    ) -> Arc<Self> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let group = shutdown.child();
+        let (events, notices) = Events::channel();
+        let (commands, inbox) = mpsc::channel(COMMANDS);
+        let upstream = Arc::new(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            breaker: Breaker::new(config.breaker),
+            bulkhead: Bulkhead::new(&config.limits),
+            retries: Retries::new(config.retry),
+            pool: Pool::new(connector, events, pool_limits(&config), group.clone()),
+            facts: Facts::new(if config.enabled { State::Connecting } else { State::Disabled }),
+            commands,
+            group: group.clone(),
+            config,
+        });
+        if upstream.config.enabled {
+            let supervisor = Supervisor::new(Arc::clone(&upstream), updates, notices, inbox);
+            group.spawn(supervisor.run());
+            // Whoever waits for `shutdown` waits for this server too.
+            shutdown.spawn(async move {
+                group.requested().await;
+                group.wait(pool::CLOSE_LIMIT).await;
+            });
+        } else {
+            upstream.pool.shut(State::Disabled.as_str());
+        }
+        upstream
+    }
+
+    /// Makes one call, with retries where they do no harm; it ends by `deadline`. What the server
+    /// says meanwhile goes into `outlet`. Dropping the future cancels the call.
+    pub async fn call(&self, call: &Call, deadline: Instant, outlet: &Outlet) -> Result<Reply, Error> {
+        let request = attempt::Request { call, outlet };
+        let result = self.run(&request, Lane::Calls, deadline).await;
+        self.facts.called(&result);
+        result
+    }
+
+    /// Asks whether the server is alive, connecting if need be; how long the answer took.
+    pub async fn health_check(&self) -> Result<Duration, Error> {
+        let begun = Instant::now();
+        let limit = self.config.timeout.min(HEALTH_LIMIT);
+        self.run(&attempt::Health, Lane::Own, begun + limit).await?;
+        let latency = begun.elapsed();
+        self.facts.measured(latency);
+        Ok(latency)
+    }
+
+    /// Takes a disconnected server into use again, or finishes connecting one that is down; its
+    /// offer.
+    pub async fn connect(&self, deadline: Instant) -> Result<Arc<Offer>, Error> {
+        self.command(deadline, |reply| Command::Connect { deadline, reply }).await
+    }
+
+    /// Drops and rebuilds its connections, and reads its offer again. Closes the breaker first: it
+    /// judged the connections that are dropped. Calls that are running are lost.
+    pub async fn reconnect(&self, deadline: Instant) -> Result<Arc<Offer>, Error> {
+        self.command(deadline, |reply| Command::Reconnect { deadline, reply }).await
+    }
+
+    /// Ends its connections and makes no new ones until [`Upstream::connect`] or
+    /// [`Upstream::reconnect`]; calls are refused meanwhile, and calls that are running are lost.
+    pub async fn disconnect(&self) -> Result<(), Error> {
+        let deadline = Instant::now() + pool::CLOSE_LIMIT + REPORT_MARGIN;
+        self.command(deadline, |reply| Command::Disconnect { reply }).await
+    }
+
+    async fn command<T>(
+        &self,
+        deadline: Instant,
+        command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Command,
+    ) -> Result<T, Error> {
+        let unavailable = || Error::Unavailable { state: State::Disabled.as_str() };
+        if !self.config.enabled {
+            return Err(unavailable());
+        }
+        let (begun, (reply, answer)) = (Instant::now(), oneshot::channel());
+        let sent = self.commands.try_send(command(reply));
+        match sent {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                return Err(Error::Overloaded { retry_in: COMMAND_RETRY_IN });
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => {
+                return Err(Error::Unavailable { state: pool::SHUTTING_DOWN });
+            }
+        }
+        match timeout_at(deadline + REPORT_MARGIN, answer).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(Error::Unavailable { state: pool::SHUTTING_DOWN }),
+            Err(_) => Err(Error::TimedOut { after: begun.elapsed() }),
+        }
+    }
+
+    /// Lets calls that are running end, for at most `limit`, then closes every connection. Calls
+    /// that come meanwhile are still taken, from those who have not yet heard that it goes.
+    pub async fn stop(&self, limit: Duration) {
+        let _ = timeout(limit, self.bulkhead.idle()).await;
+        self.group.begin();
+        self.group.wait(pool::CLOSE_LIMIT).await;
+    }
+
+    /// Closes the breaker now.
+    pub fn reset_breaker(&self) {
+        self.breaker.reset();
+    }
+
+    /// The breaker now.
+    pub fn breaker(&self) -> breaker::Snapshot {
+        self.breaker.snapshot()
+    }
+
+    /// Everything known of it now.
+    pub fn status(&self) -> Status {
+        let told = self.facts.told();
+        let (last_error, failed_at) = told.error.unzip();
+        let offer = told.offer.as_deref();
+        Status {
+            server: Arc::clone(&self.config.name),
+            state: told.state,
+            last_error,
+            last_error_ago: failed_at.map(|at| at.elapsed()),
+            seen_ago: self.facts.seen_ago(),
+            latency: told.latency,
+            version: offer.map(|offer| offer.peer.version),
+            info: offer.map(|offer| offer.peer.info.clone()),
+            breaker: self.breaker.snapshot(),
+            connections: self.pool.live(),
+            running: self.bulkhead.running(),
+            waiting: self.bulkhead.waiting(),
+            tools: offer.map_or(0, |offer| offer.tools.len()),
+            problems: offer.map(|offer| offer.problems.clone()).unwrap_or_default(),
+            counters: self.facts.counters(),
+        }
+    }
+
+    /// Different for every `Upstream` of the program, so that a late [`Update`] of one that was
+    /// replaced is known as such.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What the operator says of it.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Its last known offer; it stays while the server is away.
+    pub fn offer(&self) -> Option<Arc<Offer>> {
+        self.facts.told().offer
+    }
+
+    /// The revision spoken with it, as of its last offer.
+    pub fn version(&self) -> Option<Version> {
+        self.offer().map(|offer| offer.peer.version)
+    }
+
+    /// The family of that revision.
+    pub fn era(&self) -> Option<Era> {
+        self.version().map(Version::era)
+    }
+}
+
+fn pool_limits(config: &Config) -> pool::Limits {
+    let (least, most) = CONNECT_LIMITS;
+    pool::Limits { connections: config.limits.connections, connect: config.timeout.clamp(least, most) }
+}

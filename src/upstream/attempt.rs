@@ -1,0 +1,176 @@
+//! How anything is asked of a server: a place, then attempts, each under a permit of the breaker.
+//!
+//! Invariants: every attempt of every kind (call, list, health) comes through here, so the breaker
+//! learns of all of them; the deadline is enforced inside the permit, so silence counts against the
+//! server; dropping the future gives back place, permit and seat and cancels the request.
+
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::Instrument;
+
+use super::Upstream;
+use super::bulkhead::Lane;
+use super::connection::{Call, Connection, Outlet};
+use super::error::{Delivery, Error};
+use super::retry::Kind;
+use crate::protocol::Reply;
+
+/// What is done with a connection under one permit.
+pub(super) trait Work: Sync {
+    /// What comes of it when the server answers.
+    type Output: Send;
+
+    /// Its name in traces: a method.
+    fn name(&self) -> &str;
+
+    /// Whether it may be done twice.
+    fn kind(&self) -> Kind;
+
+    /// Does it once. Has no deadline of its own.
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>>;
+}
+
+/// One request, and the reply to it.
+pub(super) struct Request<'a> {
+    /// What is sent.
+    pub call: &'a Call,
+    /// Where its notifications go.
+    pub outlet: &'a Outlet,
+}
+
+impl Work for Request<'_> {
+    type Output = Reply;
+
+    fn name(&self) -> &str {
+        &self.call.method
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::of(self.call)
+    }
+
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Reply, Error>> {
+        connection.request(self.call, self.outlet)
+    }
+}
+
+/// Asks whether the server is alive, in the way of its era. Any answer says yes.
+pub(super) struct Health;
+
+impl Work for Health {
+    type Output = ();
+
+    fn name(&self) -> &'static str {
+        "health"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Read
+    }
+
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let call = Call::of_gateway(connection.peer().version.health_method(), None);
+            connection.request(&call, &Outlet::none()).await.map(drop)
+        })
+    }
+}
+
+/// The time one piece of work has, all attempts included.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame {
+    begun: Instant,
+    deadline: Instant,
+}
+
+impl Frame {
+    /// From now to `deadline`.
+    pub(super) fn until(deadline: Instant) -> Self {
+        Self { begun: Instant::now(), deadline }
+    }
+
+    /// The output of `work`, or `None` when the deadline comes first; then nothing of it was begun
+    /// after the deadline.
+    async fn limit<T>(self, work: impl Future<Output = T>) -> Option<T> {
+        if Instant::now() >= self.deadline {
+            return None;
+        }
+        timeout_at(self.deadline, work).await.ok()
+    }
+}
+
+impl Upstream {
+    /// Does `work` in its own time frame, trying again where the retry table allows it.
+    pub(super) async fn run<W: Work>(
+        &self,
+        work: &W,
+        lane: Lane,
+        deadline: Instant,
+    ) -> Result<W::Output, Error> {
+        let (frame, _slot) = self.enter(lane, deadline).await?;
+        let mut attempts = self.retries.begin(work.kind());
+        let mut failed = None;
+        loop {
+            let span = tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = attempts.number());
+            let error = match self.attempt(work, frame).instrument(span).await {
+                Ok(output) => return Ok(output),
+                // A retry that we refuse ourselves says less than the failure before it.
+                Err(error) if error.delivery() == Delivery::Refused => return Err(failed.unwrap_or(error)),
+                Err(error) => error,
+            };
+            let Some(pause) = attempts.pause_after(&error, deadline, self.breaker.refuses_for()) else {
+                return Err(error);
+            };
+            tracing::debug!(server = %self.config.name, %error, ?pause, "trying again");
+            self.facts.retried();
+            failed = Some(error);
+            sleep(pause).await;
+        }
+    }
+
+    /// Does `work` once: for the supervisor, which has a schedule of its own for trying again.
+    pub(super) async fn run_once<W: Work>(&self, work: &W, deadline: Instant) -> Result<W::Output, Error> {
+        let (frame, _slot) = self.enter(Lane::Own, deadline).await?;
+        let span =
+            tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = 1);
+        self.attempt(work, frame).instrument(span).await
+    }
+
+    /// A place. Who would be refused anyway is refused here, and does not queue for it.
+    async fn enter(
+        &self,
+        lane: Lane,
+        deadline: Instant,
+    ) -> Result<(Frame, super::bulkhead::Slot<'_>), Error> {
+        self.pool.check_open()?;
+        if let Some(retry_in) = self.breaker.refuses_for() {
+            return Err(Error::CircuitOpen { retry_in });
+        }
+        let frame = Frame::until(deadline);
+        Ok((frame, self.bulkhead.enter(lane, deadline).await?))
+    }
+
+    async fn attempt<W: Work>(&self, work: &W, frame: Frame) -> Result<W::Output, Error> {
+        let permit = self.breaker.admit()?;
+        let result = self.on_a_connection(work, frame).await;
+        permit.record(&result);
+        self.facts.attempted(result.as_ref().err());
+        result
+    }
+
+    async fn on_a_connection<W: Work>(&self, work: &W, frame: Frame) -> Result<W::Output, Error> {
+        let after = frame.deadline.saturating_duration_since(frame.begun);
+        let Some(seat) = frame.limit(self.pool.seat()).await else {
+            // Not `TimedOut`, whose outcome is unknown: here nothing was sent.
+            return Err(Error::Connect {
+                reason: format!("no connection within {:.1} s", after.as_secs_f64()),
+            });
+        };
+        let seat = seat?;
+        frame.limit(work.on(seat.connection())).await.unwrap_or(Err(Error::TimedOut { after }))
+    }
+}
+
+#[cfg(test)]
+#[path = "attempt_tests.rs"]
+mod tests;

@@ -1,0 +1,144 @@
+//! Lists as servers send them: long, endless, broken, empty.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use super::super::connection::{Connector, Events};
+use super::super::fake::{Answer, Fake};
+use super::*;
+use crate::protocol::Version;
+
+async fn read_from(server: &Fake, mirrors_parameters: bool) -> Result<Result<Offer, ErrorObject>, Error> {
+    let connection = server.connect(Events::channel().0).await.expect("accepts");
+    Discovery { mirrors_parameters }.on(connection.as_ref()).await
+}
+
+async fn offer_of(server: &Fake) -> Offer {
+    read_from(server, false).await.expect("reached").expect("listed")
+}
+
+/// A server whose pages come from `page`, which is handed the number of the page and the cursor.
+fn paged(
+    page: impl Fn(usize, Option<String>) -> serde_json::Value + Send + Sync + 'static,
+) -> (Fake, Arc<AtomicUsize>) {
+    let (server, asked) = (Fake::new(Version::V2025_11_25), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&asked);
+    server.answer(move |call| {
+        let cursor = call.params.as_ref().and_then(|params| params.get_as("cursor"));
+        let number = count.fetch_add(1, Ordering::SeqCst);
+        (call.method == method::TOOLS_LIST).then(|| Answer::result(&page(number, cursor)))
+    });
+    (server, asked)
+}
+
+fn tool(number: usize) -> serde_json::Value {
+    json!({"name": format!("tool{number}"), "inputSchema": {"type": "object"}})
+}
+
+#[tokio::test]
+async fn every_page_is_read_and_an_empty_cursor_is_one() {
+    let cursors = [Some(json!("a")), Some(json!("")), Some(json!("\"b\u{0}")), None];
+    let (server, _) = paged(move |number, cursor| {
+        let before = number.checked_sub(1).and_then(|before| cursors[before].clone());
+        assert_eq!(before, cursor.map(serde_json::Value::from), "each cursor is sent back as it came");
+        match &cursors[number] {
+            Some(next) => json!({"tools": [tool(number)], "nextCursor": next}),
+            None => json!({"tools": [tool(number)], "nextCursor": null}),
+        }
+    });
+    let offer = offer_of(&server).await;
+    let names: Vec<_> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["tool0", "tool1", "tool2", "tool3"]);
+    assert!(offer.problems.is_empty(), "{:?}", offer.problems);
+}
+
+#[tokio::test]
+async fn lists_that_do_not_end_are_ended() {
+    let (cycle, asked) =
+        paged(|number, _| json!({"tools": [tool(number)], "nextCursor": (number % 2).to_string()}));
+    let offer = offer_of(&cycle).await;
+    assert_eq!((offer.tools.len(), asked.load(Ordering::SeqCst)), (3, 3));
+    assert!(offer.problems[0].contains("a cursor came twice"), "{:?}", offer.problems);
+
+    let (endless, asked) = paged(|number, _| json!({"tools": [], "nextCursor": number.to_string()}));
+    assert!(offer_of(&endless).await.problems[0].contains("1,000 pages"));
+    assert_eq!(asked.load(Ordering::SeqCst), 1_000);
+
+    let (many, asked) = paged(|page, _| {
+        let tools: Vec<_> = (0..3_000).map(|number| tool(page * 3_000 + number)).collect();
+        json!({"tools": tools, "nextCursor": page.to_string()})
+    });
+    let offer = offer_of(&many).await;
+    assert_eq!((offer.tools.len(), asked.load(Ordering::SeqCst)), (10_000, 4));
+    assert!(offer.problems[0].contains("10,000 items"));
+
+    let (fat, asked) = paged(
+        |page, _| json!({"tools": [{"name": page.to_string(), "description": "x".repeat(5 << 20)}], "nextCursor": page.to_string()}),
+    );
+    assert!(offer_of(&fat).await.problems[0].contains("16 MiB"));
+    assert_eq!(asked.load(Ordering::SeqCst), 4);
+
+    let (odd, _) = paged(|_, _| json!({"tools": [tool(0)], "nextCursor": 7}));
+    let offer = offer_of(&odd).await;
+    assert_eq!(offer.tools.len(), 1);
+    assert!(offer.problems[0].contains("not a string"));
+}
+
+#[tokio::test]
+async fn odd_tools_cost_only_themselves() {
+    let (server, _) = paged(|_, _| {
+        let bad: Vec<_> = (0..30).map(|_| json!({"name": ""})).collect();
+        let mut tools = vec![tool(1), json!({"title": "nameless"}), json!("no object"), tool(1), tool(2)];
+        tools.extend(bad);
+        json!({"tools": tools})
+    });
+    let offer = offer_of(&server).await;
+    assert_eq!(offer.tools.len(), 2);
+    assert_eq!(offer.problems.len(), 17);
+    assert_eq!(offer.problems[16], "and 17 more");
+    assert!(offer.problems[2].contains("\"tool1\" stands twice"), "{:?}", offer.problems);
+}
+
+#[tokio::test]
+async fn invalid_header_annotations_matter_only_where_there_are_headers() {
+    let page = json!({"tools": [
+        tool(1),
+        {"name": "bad", "inputSchema": {"properties": {"a": {"type": "string", "x-mcp-header": "no good"}}}},
+    ]});
+    for (version, mirrors, left) in
+        [(Version::V2026_07_28, true, 1), (Version::V2026_07_28, false, 2), (Version::V2025_11_25, true, 2)]
+    {
+        let (server, page) = (Fake::new(version), page.clone());
+        server.answer(move |_| Some(Answer::result(&page)));
+        let offer = read_from(&server, mirrors).await.expect("reached").expect("listed");
+        assert_eq!((offer.tools.len(), offer.problems.len()), (left, 2 - left));
+    }
+}
+
+#[tokio::test]
+async fn who_declares_no_tools_is_not_asked() {
+    let server = Fake::new(Version::V2025_11_25);
+    server.capabilities(&json!({"prompts": {}}));
+    assert!(offer_of(&server).await.tools.is_empty());
+    assert_eq!(server.executed(method::TOOLS_LIST), 0);
+}
+
+#[tokio::test]
+async fn refusals_and_broken_pages_are_told_apart() {
+    let refuse = |code| {
+        let server = Fake::new(Version::V2025_11_25);
+        server.answer(move |_| Some(Answer::Reply(Err(ErrorObject::new(code, "no\n")))));
+        server
+    };
+    let offer = offer_of(&refuse(code::METHOD_NOT_FOUND)).await;
+    assert!(offer.tools.is_empty() && offer.problems[0].contains("does not know tools/list"));
+    let refusal = read_from(&refuse(-32603), false).await.expect("reached").expect_err("refused");
+    assert_eq!(refused(&refusal).to_string().matches(r#"-32603 "no\n""#).count(), 1);
+    for page in [json!({}), json!({"tools": {}}), json!({"tools": null}), json!([])] {
+        let server = Fake::new(Version::V2025_11_25);
+        server.answer(move |_| Some(Answer::result(&page)));
+        assert!(matches!(read_from(&server, false).await, Err(Error::Malformed { .. })));
+    }
+}

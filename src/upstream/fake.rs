@@ -1,0 +1,338 @@
+//! A server that exists only in memory, for tests of everything above a transport.
+//!
+//! It counts what reaches it, and does what it is told: refuse, hang, answer late, die. It keeps the
+//! promises of [`Connection`]: a dropped request is cancelled, a dead connection ends every request.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, pending};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::config::{self, Config};
+use super::connection::{Call, Connection, Connector, Event, Events, Outlet};
+use super::error::Error;
+use crate::protocol::feature::Effect;
+use crate::protocol::lifecycle::Peer;
+use crate::protocol::{Raw, Reply, Version, method};
+
+/// How a connect goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Dial {
+    /// It succeeds at once.
+    Accept,
+    /// It succeeds after a while.
+    AcceptAfter(Duration),
+    /// It fails at once.
+    Refuse,
+    /// It never ends.
+    Hang,
+}
+
+/// What becomes of a request that reached the server.
+#[derive(Debug, Clone)]
+pub(crate) enum Answer {
+    /// It is answered.
+    Reply(Reply),
+    /// It is answered after a while.
+    After(Duration, Reply),
+    /// It fails; it counts as executed unless the error says that nothing was sent.
+    Fail(Error),
+    /// It is never answered.
+    Silence,
+}
+
+impl Answer {
+    /// A result.
+    pub(crate) fn result(json: &serde_json::Value) -> Self {
+        Self::Reply(Ok(Raw::of(json)))
+    }
+}
+
+type Script = Box<dyn Fn(&Call) -> Option<Answer> + Send + Sync>;
+
+/// The server. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct Fake(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    capacity: AtomicUsize,
+    connects: AtomicUsize,
+    open_requests: AtomicUsize,
+    cancelled: AtomicUsize,
+}
+
+struct State {
+    peer: Peer,
+    dial: Dial,
+    script: Script,
+    tools: Vec<&'static str>,
+    executed: Vec<String>,
+    live: Vec<watch::Sender<Option<String>>>,
+    events: Option<Events>,
+}
+
+impl Fake {
+    /// A server of `version` with one tool, `echo`, that accepts and answers at once.
+    pub(crate) fn new(version: Version) -> Self {
+        let peer = Peer {
+            version,
+            info: Raw::of(&serde_json::json!({"name": "fake"})),
+            capabilities: Raw::of(&serde_json::json!({"tools": {}})),
+            instructions: None,
+        };
+        let state = State {
+            peer,
+            dial: Dial::Accept,
+            script: Box::new(|_| None),
+            tools: vec!["echo"],
+            executed: Vec::new(),
+            live: Vec::new(),
+            events: None,
+        };
+        Self(Arc::new(Inner {
+            state: Mutex::new(state),
+            capacity: AtomicUsize::new(usize::MAX),
+            connects: AtomicUsize::new(0),
+            open_requests: AtomicUsize::new(0),
+            cancelled: AtomicUsize::new(0),
+        }))
+    }
+
+    /// A connector to it.
+    pub(crate) fn connector(&self) -> Arc<dyn Connector> {
+        Arc::new(self.clone())
+    }
+
+    /// How connects go from now on.
+    pub(crate) fn dial(&self, dial: Dial) {
+        self.lock().dial = dial;
+    }
+
+    /// What it says of itself to those who connect from now on.
+    pub(crate) fn capabilities(&self, json: &serde_json::Value) {
+        self.lock().peer.capabilities = Raw::of(json);
+    }
+
+    /// How requests are answered from now on; `None` leaves it to the default.
+    pub(crate) fn answer(&self, script: impl Fn(&Call) -> Option<Answer> + Send + Sync + 'static) {
+        self.lock().script = Box::new(script);
+    }
+
+    /// How calls of tools are answered from now on.
+    pub(crate) fn answer_calls(&self, answer: Answer) {
+        self.answer(move |call| (call.method == method::TOOLS_CALL).then(|| answer.clone()));
+    }
+
+    /// The tools it has from now on.
+    pub(crate) fn tools(&self, names: &[&'static str]) {
+        self.lock().tools = names.to_vec();
+    }
+
+    /// Requests one connection carries before the pool opens another.
+    pub(crate) fn capacity(&self, requests: usize) {
+        self.0.capacity.store(requests, Ordering::SeqCst);
+    }
+
+    /// Says that its tools changed.
+    pub(crate) fn say_changed(&self) {
+        self.lock().events.as_ref().expect("somebody connected").report(Event::ToolsChanged);
+    }
+
+    /// Ends all connections from its side.
+    pub(crate) fn die(&self, reason: &str) {
+        for connection in self.lock().live.drain(..) {
+            connection.send_replace(Some(reason.to_owned()));
+        }
+    }
+
+    /// How many connects there were, failed ones included.
+    pub(crate) fn connects(&self) -> usize {
+        self.0.connects.load(Ordering::SeqCst)
+    }
+
+    /// How many requests with `method` it executed.
+    pub(crate) fn executed(&self, method: &str) -> usize {
+        self.lock().executed.iter().filter(|executed| *executed == method).count()
+    }
+
+    /// Requests that are neither answered nor cancelled.
+    pub(crate) fn open_requests(&self) -> usize {
+        self.0.open_requests.load(Ordering::SeqCst)
+    }
+
+    /// Requests that were dropped before they were answered.
+    pub(crate) fn cancelled(&self) -> usize {
+        self.0.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Connections that neither side has ended.
+    pub(crate) fn live(&self) -> usize {
+        self.lock().live.iter().filter(|live| live.borrow().is_none()).count()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("no test panics while it holds this")
+    }
+
+    fn accept(&self, events: Events) -> Arc<dyn Connection> {
+        let (end, ended) = watch::channel(None);
+        let mut state = self.lock();
+        state.events = Some(events);
+        state.live.push(end.clone());
+        Arc::new(FakeConnection { server: self.clone(), peer: state.peer.clone(), end, ended })
+    }
+
+    fn decide(&self, call: &Call) -> Answer {
+        let mut state = self.lock();
+        let answer = (state.script)(call).unwrap_or_else(|| match call.method.as_str() {
+            method::TOOLS_LIST => {
+                let tools: Vec<_> =
+                    state.tools.iter().map(|name| serde_json::json!({"name": name})).collect();
+                Answer::result(&serde_json::json!({"tools": tools}))
+            }
+            _ => Answer::result(&serde_json::json!({})),
+        });
+        if !matches!(&answer, Answer::Fail(Error::NotSent { .. } | Error::Connect { .. })) {
+            state.executed.push(call.method.clone());
+        }
+        answer
+    }
+}
+
+impl Connector for Fake {
+    fn connect(&self, events: Events) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
+        self.0.connects.fetch_add(1, Ordering::SeqCst);
+        let (server, dial) = (self.clone(), self.lock().dial);
+        Box::pin(async move {
+            match dial {
+                Dial::Accept => {}
+                Dial::AcceptAfter(pause) => sleep(pause).await,
+                Dial::Refuse => return Err(Error::Connect { reason: "connection refused".into() }),
+                Dial::Hang => pending().await,
+            }
+            Ok(server.accept(events))
+        })
+    }
+
+    fn requests_per_connection(&self) -> usize {
+        self.0.capacity.load(Ordering::SeqCst)
+    }
+}
+
+struct FakeConnection {
+    server: Fake,
+    peer: Peer,
+    end: watch::Sender<Option<String>>,
+    ended: watch::Receiver<Option<String>>,
+}
+
+impl FakeConnection {
+    async fn end(&self) -> String {
+        let mut ended = self.ended.clone();
+        let reason = ended.wait_for(Option::is_some).await.expect("the sender is ours");
+        reason.clone().unwrap_or_default()
+    }
+}
+
+impl Connection for FakeConnection {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn request<'a>(&'a self, call: &'a Call, _outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+        Box::pin(async move {
+            if let Some(reason) = self.ended.borrow().clone() {
+                return Err(Error::NotSent { reason });
+            }
+            let mut open = OpenRequest::new(&self.server);
+            let answered = async {
+                match self.server.decide(call) {
+                    Answer::Reply(reply) => Ok(reply),
+                    Answer::After(pause, reply) => {
+                        sleep(pause).await;
+                        Ok(reply)
+                    }
+                    Answer::Fail(error) => Err(error),
+                    Answer::Silence => pending().await,
+                }
+            };
+            let result = tokio::select! {
+                biased;
+                result = answered => result,
+                reason = self.end() => Err(Error::Lost { reason }),
+            };
+            open.done = true;
+            result
+        })
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        Box::pin(self.end())
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.end.send_if_modified(|end| {
+            let first = end.is_none();
+            end.get_or_insert_with(|| "closed by us".into());
+            first
+        });
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Counts a request as long as it is open, and as cancelled when it is dropped before its answer.
+struct OpenRequest {
+    server: Fake,
+    done: bool,
+}
+
+impl OpenRequest {
+    fn new(server: &Fake) -> Self {
+        server.0.open_requests.fetch_add(1, Ordering::SeqCst);
+        Self { server: server.clone(), done: false }
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.server.0.open_requests.fetch_sub(1, Ordering::SeqCst);
+        self.server.0.cancelled.fetch_add(usize::from(!self.done), Ordering::SeqCst);
+    }
+}
+
+/// A configuration with the defaults of the registry file.
+pub(crate) fn config(name: &str) -> Config {
+    let stdio = config::Stdio { command: String::new(), args: Vec::new(), env: BTreeMap::new(), cwd: None };
+    Config {
+        name: name.into(),
+        transport: config::Transport::Stdio(stdio),
+        enabled: true,
+        description: None,
+        timeout: Duration::from_secs(30),
+        health_check_interval: Duration::from_secs(30),
+        retry: config::Retry {
+            attempts: 3,
+            delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(30),
+        },
+        breaker: config::Breaker { threshold: 5, timeout: Duration::from_secs(30) },
+        limits: config::Limits {
+            connections: 10,
+            concurrent_calls: 64,
+            waiting_calls: 256,
+            message_bytes: 1024 * 1024,
+        },
+        tools: config::Tools::default(),
+    }
+}
+
+/// A call of the tool `echo`.
+pub(crate) fn tool_call(effect: Effect) -> Call {
+    let params = Raw::of(&serde_json::json!({"name": "echo", "arguments": {}}));
+    Call { effect, ..Call::of_gateway(method::TOOLS_CALL, Some(params)) }
+}

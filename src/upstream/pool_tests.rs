@@ -1,0 +1,173 @@
+//! Connections: how many connects, for whom, on which one, and what becomes of closed ones.
+
+use futures_util::future::join_all;
+use tokio::time::{sleep, timeout};
+
+use super::super::fake::{Dial, Fake};
+use super::*;
+use crate::protocol::Version;
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+
+fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
+    let shutdown = Shutdown::new();
+    let limits = Limits { connections, connect: CONNECT_LIMIT };
+    let (events, _) = Events::channel();
+    (Pool::new(server.connector(), events, limits, shutdown.clone()), shutdown)
+}
+
+fn server() -> Fake {
+    Fake::new(Version::V2025_11_25)
+}
+
+/// Lets tasks run that are ready.
+async fn settle() {
+    sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_callers_wait_for_one_connect() {
+    let server = server();
+    server.dial(Dial::AcceptAfter(Duration::from_secs(2)));
+    let (pool, _shutdown) = pool_of(&server, 10);
+    let begun = Instant::now();
+    let seats = join_all((0..100).map(|_| pool.seat())).await;
+    assert!(seats.iter().all(Result::is_ok));
+    assert_eq!((server.connects(), begun.elapsed().as_secs()), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_connect_is_told_to_all_and_tried_anew_by_the_next() {
+    let server = server();
+    server.dial(Dial::Refuse);
+    let (pool, _shutdown) = pool_of(&server, 10);
+    for failed in join_all((0..100).map(|_| pool.seat())).await {
+        assert_eq!(failed.err(), Some(Error::Connect { reason: "connection refused".into() }));
+    }
+    assert_eq!(server.connects(), 1);
+    server.dial(Dial::Accept);
+    assert!(pool.seat().await.is_ok(), "at once");
+    assert_eq!(server.connects(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_does_not_end_the_connect_for_the_others() {
+    let server = server();
+    server.dial(Dial::AcceptAfter(Duration::from_secs(2)));
+    let (pool, _shutdown) = pool_of(&server, 10);
+    assert!(timeout(Duration::from_secs(1), pool.seat()).await.is_err(), "the first one leaves");
+    let begun = Instant::now();
+    assert!(pool.seat().await.is_ok());
+    assert_eq!((server.connects(), begun.elapsed().as_secs()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_that_hangs_ends_by_itself() {
+    let server = server();
+    server.dial(Dial::Hang);
+    let (pool, _shutdown) = pool_of(&server, 10);
+    let begun = Instant::now();
+    let error = pool.seat().await.err().expect("hangs");
+    assert_eq!((error.to_string().as_str(), begun.elapsed()), ("no handshake within 30.0 s", CONNECT_LIMIT));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_connection_only_when_all_are_full_and_never_more_than_allowed() {
+    let server = server();
+    server.capacity(2);
+    let (pool, _shutdown) = pool_of(&server, 3);
+    let mut seats = Vec::new();
+    for expected in [1, 1, 2, 2, 2, 3, 3, 3, 3, 3] {
+        seats.push(pool.seat().await.expect("a seat"));
+        settle().await;
+        assert_eq!(pool.live(), expected, "with {} requests", seats.len());
+    }
+    let mut loads: Vec<_> =
+        pool.lock().live.iter().map(|live| live.requests.load(Ordering::Relaxed)).collect();
+    loads.sort_unstable();
+    assert_eq!(loads, [3, 3, 4], "the least loaded comes first");
+    drop(seats);
+    assert!(pool.lock().live.iter().all(|live| live.requests.load(Ordering::Relaxed) == 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_second_connection() {
+    let server = server();
+    server.capacity(1);
+    let (pool, _shutdown) = pool_of(&server, 3);
+    let _first = pool.seat().await.expect("a seat");
+    server.dial(Dial::Refuse);
+    let begun = Instant::now();
+    for _ in 0..20 {
+        assert!(pool.seat().await.is_ok());
+        let _held = pool.seat().await.expect("a seat");
+        settle().await;
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert_eq!(server.connects(), 2, "and a refused second one is not tried again and again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_connection_leaves_by_itself() {
+    let server = server();
+    let (pool, _shutdown) = pool_of(&server, 3);
+    let mut occupancy = pool.occupancy();
+    let _held = pool.seat().await.expect("a seat");
+    assert_eq!((pool.live(), occupancy.borrow_and_update().arrivals), (1, 1));
+    server.die("gone");
+    occupancy.changed().await.expect("told");
+    assert_eq!((pool.live(), occupancy.borrow().lost.as_deref()), (0, Some("gone")));
+    assert!(pool.seat().await.is_ok());
+    assert_eq!((server.connects(), occupancy.borrow().arrivals), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_every_connection_at_once_leaves_none_behind() {
+    let server = server();
+    let (pool, _shutdown) = pool_of(&server, 3);
+    for _ in 0..50 {
+        let _seat = pool.seat().await.expect("a seat");
+        server.die("go away");
+        settle().await;
+        assert_eq!(pool.live(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_all_ends_live_ones_and_begins_anew_for_who_waits() {
+    let server = server();
+    let (pool, shutdown) = pool_of(&server, 3);
+    let _held = pool.seat().await.expect("a seat");
+    pool.close_all().await;
+    assert_eq!((pool.live(), server.live()), (0, 0));
+    server.dial(Dial::AcceptAfter(Duration::from_secs(5)));
+    let close = async {
+        sleep(Duration::from_secs(4)).await;
+        pool.close_all().await;
+    };
+    let begun = Instant::now();
+    let (seat, ()) = tokio::join!(pool.seat(), close);
+    assert!(seat.is_ok());
+    assert_eq!((begun.elapsed().as_secs(), server.live()), (9, 1), "the connect of before was dropped");
+    shutdown.begin();
+    settle().await;
+    assert_eq!(server.live(), 0);
+    assert_eq!(pool.seat().await.err(), Some(Error::Unavailable { state: "shutting down" }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shut_pool_lets_nobody_in_until_it_opens() {
+    let server = server();
+    server.dial(Dial::Hang);
+    let (pool, _shutdown) = pool_of(&server, 3);
+    let shut = async {
+        settle().await;
+        pool.shut("disconnected");
+        pool.close_all().await;
+    };
+    let (waited, ()) = tokio::join!(pool.seat(), shut);
+    assert_eq!(waited.err(), Some(Error::Unavailable { state: "disconnected" }));
+    server.dial(Dial::Accept);
+    pool.open();
+    assert!(pool.seat().await.is_ok());
+}

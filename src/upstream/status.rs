@@ -1,0 +1,204 @@
+//! What is known of one server at a moment, for operators.
+//!
+//! [`Facts`] is written by calls and by the supervisor, and read into a [`Status`]. Nothing here is
+//! asked before a call: facts are told, they do not decide.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::breaker;
+use super::discover::Offer;
+use super::error::{Delivery, Error};
+use crate::protocol::{Raw, Version};
+
+/// Whether a server can be used, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Being connected or asked what it offers.
+    Connecting,
+    /// Connected, and its offer is known.
+    Ready,
+    /// The last connect, discovery or health check failed; it is tried again.
+    Failed,
+    /// Disconnected by an operator.
+    Disconnected,
+    /// Disabled in the registry.
+    Disabled,
+}
+
+impl State {
+    /// The word, in lower case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Ready => "ready",
+            Self::Failed => "failed",
+            Self::Disconnected => "disconnected",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
+/// One server at a moment.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// Its key in the registry.
+    pub server: Arc<str>,
+    /// Whether it can be used.
+    pub state: State,
+    /// The last failure, in words; it stays after the server recovered.
+    pub last_error: Option<String>,
+    /// How long ago that was.
+    pub last_error_ago: Option<Duration>,
+    /// How long ago it last answered anything.
+    pub seen_ago: Option<Duration>,
+    /// How long the last successful health check took.
+    pub latency: Option<Duration>,
+    /// The revision spoken with it, as of its last offer.
+    pub version: Option<Version>,
+    /// What it said of itself, as of its last offer.
+    pub info: Option<Raw>,
+    /// Its breaker.
+    pub breaker: breaker::Snapshot,
+    /// Live connections.
+    pub connections: usize,
+    /// Client calls that run.
+    pub running: usize,
+    /// Client calls that wait for one of those to end.
+    pub waiting: usize,
+    /// Tools in its last offer, before the operator's choice among them.
+    pub tools: usize,
+    /// What is wrong with that offer.
+    pub problems: Vec<String>,
+    /// Counted since start.
+    pub counters: Counters,
+}
+
+impl Status {
+    /// Ready, and calls pass.
+    pub fn is_healthy(&self) -> bool {
+        self.state == State::Ready && self.breaker.state == breaker::State::Closed
+    }
+}
+
+/// Client calls since start; `calls` includes the other three but `retries`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// All of them.
+    pub calls: u64,
+    /// Failed between us and the server.
+    pub failures: u64,
+    /// Refused by ourselves: breaker, bulkhead, unavailable.
+    pub refusals: u64,
+    /// Attempts beyond the first, those of health checks included.
+    pub retries: u64,
+}
+
+/// Where the facts of one server are kept.
+#[derive(Debug)]
+pub(super) struct Facts {
+    begun: Instant,
+    /// Milliseconds after `begun`, plus one; zero for never.
+    seen: AtomicU64,
+    calls: AtomicU64,
+    failures: AtomicU64,
+    refusals: AtomicU64,
+    retries: AtomicU64,
+    told: Mutex<Told>,
+}
+
+/// What changes rarely.
+#[derive(Debug, Clone)]
+pub(super) struct Told {
+    pub state: State,
+    pub error: Option<(String, Instant)>,
+    pub latency: Option<Duration>,
+    pub offer: Option<Arc<Offer>>,
+}
+
+impl Facts {
+    pub(super) fn new(state: State) -> Self {
+        Self {
+            begun: Instant::now(),
+            seen: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+            told: Mutex::new(Told { state, error: None, latency: None, offer: None }),
+        }
+    }
+
+    /// One attempt of any kind ended.
+    pub(super) fn attempted(&self, error: Option<&Error>) {
+        match error {
+            Some(error) if error.trips_breaker() => self.failed(error.to_string()),
+            Some(error) if error.delivery() != Delivery::Answered => {}
+            _ => {
+                let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
+                self.seen.store(millis + 1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// One client call ended.
+    pub(super) fn called<T>(&self, result: &Result<T, Error>) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        match result {
+            Ok(_) => {}
+            Err(error) if error.delivery() == Delivery::Refused => {
+                self.refusals.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(_) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn retried(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn failed(&self, text: String) {
+        self.lock().error = Some((text, Instant::now()));
+    }
+
+    pub(super) fn measured(&self, latency: Duration) {
+        self.lock().latency = Some(latency);
+    }
+
+    pub(super) fn offered(&self, offer: &Arc<Offer>) {
+        self.lock().offer = Some(Arc::clone(offer));
+    }
+
+    /// Sets the state; whether it is another one.
+    pub(super) fn set_state(&self, state: State) -> bool {
+        std::mem::replace(&mut self.lock().state, state) != state
+    }
+
+    pub(super) fn told(&self) -> Told {
+        self.lock().clone()
+    }
+
+    pub(super) fn seen_ago(&self) -> Option<Duration> {
+        let millis = self.seen.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.begun.elapsed().saturating_sub(Duration::from_millis(millis)))
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        Counters {
+            calls: self.calls.load(Ordering::Relaxed),
+            failures: self.failures.load(Ordering::Relaxed),
+            refusals: self.refusals.load(Ordering::Relaxed),
+            retries: self.retries.load(Ordering::Relaxed),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

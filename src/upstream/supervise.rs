@@ -1,0 +1,413 @@
+//! The task that keeps one server up: connects, reads its offer, watches its health, and starts over
+//! when it goes away.
+//!
+//! Invariants: it is the only one who connects unasked, on the schedule of `backoff` and never while
+//! the breaker refuses; it does one thing at a time, and a command interrupts that; what it learns
+//! goes to the manager in the order it happened. One loop: choose what happened, then apply it.
+//!
+//! Not here: calls, which connect by themselves when they come first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, pending};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::Upstream;
+use super::backoff::Backoff;
+use super::config::Transport;
+use super::connection::Event;
+use super::discover::{self, Discovery, Offer};
+use super::error::{Delivery, Error};
+use super::pool::Occupancy;
+use super::status::State;
+
+/// Change notices that come this close together are one.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// Least time between two discoveries for change notices.
+const LEAST_GAP: Duration = Duration::from_millis(500);
+/// Who was up for so long and goes away is not in a crash loop.
+const STABLE: Duration = Duration::from_mins(1);
+/// Failed health checks in a row after which connections that carry no call are given up.
+const UNWELL: u32 = 2;
+/// Operators who may wait for one connect.
+const MAX_WAITING: usize = 16;
+
+/// News of one server, for the manager.
+#[derive(Debug, Clone)]
+pub struct Update {
+    /// Its key in the registry.
+    pub server: Arc<str>,
+    /// [`Upstream::id`] of who sends it.
+    pub id: u64,
+    /// What is new.
+    pub change: Change,
+}
+
+/// What is new of a server.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// It was asked what it offers, and this is all of it; often the same as before.
+    Offered(Arc<Offer>),
+    /// It is in another state. An offer stays known while its server is away.
+    State(State),
+}
+
+type OfferReply = oneshot::Sender<Result<Arc<Offer>, Error>>;
+
+/// What operators want of a server.
+pub(super) enum Command {
+    Connect { deadline: Instant, reply: OfferReply },
+    Reconnect { deadline: Instant, reply: OfferReply },
+    Disconnect { reply: oneshot::Sender<Result<(), Error>> },
+}
+
+/// ```text
+///            ┌─────────── offer read ───────────┐
+///            │                                  ▼
+///        ┌──────┐   connection lost, unwell   ┌────┐ ──┐ health tick,
+///   ───► │ down │ ◄────────────────────────── │ up │   │ list changed
+///        └──────┘   or a discovery failed     └────┘ ◄─┘
+///         ▲    │                                │
+/// connect │    └──────────┐    ┌── disconnect ──┘
+///         │    disconnect ▼    ▼
+///         └────────────── ( off )
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Tried again when `due`.
+    Down,
+    /// Its offer is known; asked for its health when `due`.
+    Up { since: Instant },
+    /// Disconnected by an operator.
+    Off,
+}
+
+/// Everything that can happen to a supervisor.
+enum Happened {
+    End,
+    Command(Command),
+    Done(Done),
+    Occupancy,
+    Event(Event),
+    Due,
+}
+
+/// What the one thing it does at a time came to.
+enum Done {
+    Discovered(Result<Arc<Offer>, Error>),
+    Checked(Result<Duration, Error>),
+}
+
+/// Keeps one server up.
+pub(super) struct Supervisor {
+    upstream: Arc<Upstream>,
+    updates: mpsc::Sender<Update>,
+    events: mpsc::Receiver<Event>,
+    commands: mpsc::Receiver<Command>,
+    occupancy: watch::Receiver<Occupancy>,
+    phase: Phase,
+    task: Option<BoxFuture<'static, Done>>,
+    /// When to act if nothing happens and no task runs.
+    due: Instant,
+    backoff: Backoff,
+    /// Operators who wait for the discovery under way.
+    waiting: Vec<OfferReply>,
+    /// The offer may have changed since it was read.
+    stale: bool,
+    /// The arrival ([`Occupancy::arrivals`]) that the present discovery or offer belongs to.
+    arrival: u64,
+    discovered_at: Option<Instant>,
+    failed_checks: u32,
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        upstream: Arc<Upstream>,
+        updates: mpsc::Sender<Update>,
+        events: mpsc::Receiver<Event>,
+        commands: mpsc::Receiver<Command>,
+    ) -> Self {
+        let occupancy = upstream.pool.occupancy();
+        Self {
+            upstream,
+            updates,
+            events,
+            commands,
+            occupancy,
+            phase: Phase::Down,
+            task: None,
+            due: Instant::now(),
+            backoff: Backoff::default(),
+            waiting: Vec::new(),
+            stale: false,
+            arrival: 0,
+            discovered_at: None,
+            failed_checks: 0,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        self.publish(Change::State(State::Connecting)).await;
+        loop {
+            match self.next().await {
+                Happened::End => break,
+                Happened::Command(command) => self.obey(command).await,
+                Happened::Done(done) => self.conclude(done).await,
+                Happened::Occupancy => self.look_who_is_there().await,
+                Happened::Event(Event::ToolsChanged) => self.expect_change(),
+                Happened::Due => self.act(),
+            }
+        }
+        self.task = None;
+        self.upstream.pool.close_all().await;
+    }
+
+    async fn next(&mut self) -> Happened {
+        let may_act = self.task.is_none() && self.phase != Phase::Off;
+        tokio::select! {
+            biased;
+            () = self.upstream.group.requested() => Happened::End,
+            Some(command) = self.commands.recv() => Happened::Command(command),
+            done = finished(&mut self.task) => Happened::Done(done),
+            Ok(()) = self.occupancy.changed() => Happened::Occupancy,
+            Some(event) = self.events.recv() => Happened::Event(event),
+            () = sleep_until(self.due), if may_act => Happened::Due,
+        }
+    }
+
+    /// The time has come for what the phase asks for.
+    fn act(&mut self) {
+        match self.phase {
+            Phase::Down => {
+                self.backoff.tried();
+                self.discover(None);
+            }
+            Phase::Up { .. } if self.stale => self.discover(None),
+            Phase::Up { .. } if self.is_busy() => self.due = self.next_tick(),
+            Phase::Up { .. } => {
+                let upstream = Arc::clone(&self.upstream);
+                self.task = Some(Box::pin(async move { Done::Checked(upstream.health_check().await) }));
+            }
+            Phase::Off => {}
+        }
+    }
+
+    /// Whether calls run and nothing was heard for a while: a server that works on one thing at a
+    /// time answers no ping meanwhile, and the deadlines of its calls judge it well enough.
+    fn is_busy(&self) -> bool {
+        let heard = self.upstream.facts.seen_ago();
+        self.upstream.bulkhead.running() > 0
+            && heard.is_none_or(|ago| ago > self.upstream.config.health_check_interval)
+    }
+
+    /// Reads the offer, on a new connection if there is none.
+    fn discover(&mut self, deadline: Option<Instant>) {
+        let there = self.occupancy.borrow_and_update();
+        self.arrival = there.arrivals + u64::from(there.live == 0);
+        drop(there);
+        self.stale = false;
+        let upstream = Arc::clone(&self.upstream);
+        let limit = super::pool_limits(&upstream.config).connect + upstream.config.timeout;
+        let deadline = deadline.unwrap_or(Instant::now() + limit);
+        let mirrors_parameters = matches!(upstream.config.transport, Transport::Http(_));
+        self.task = Some(Box::pin(async move {
+            let read = upstream.run_once(&Discovery { mirrors_parameters }, deadline).await;
+            let offer = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)));
+            Done::Discovered(offer.map(Arc::new))
+        }));
+    }
+
+    async fn conclude(&mut self, done: Done) {
+        self.task = None;
+        match done {
+            Done::Discovered(Ok(offer)) => self.came_up(offer).await,
+            Done::Discovered(Err(error)) => self.stayed_down(error).await,
+            Done::Checked(Ok(_)) => self.is_well().await,
+            Done::Checked(Err(error)) => self.is_unwell(error).await,
+        }
+    }
+
+    async fn came_up(&mut self, offer: Arc<Offer>) {
+        let now = Instant::now();
+        if !matches!(self.phase, Phase::Up { .. }) {
+            let server = &self.upstream.config.name;
+            tracing::info!(%server, version = %offer.peer.version, tools = offer.tools.len(), "server is ready");
+            self.phase = Phase::Up { since: now };
+        }
+        for problem in &offer.problems {
+            tracing::warn!(server = %self.upstream.config.name, problem, "something is wrong with its offer");
+        }
+        self.failed_checks = 0;
+        self.discovered_at = Some(now);
+        self.due = self.next_tick();
+        self.upstream.facts.offered(&offer);
+        self.publish(Change::Offered(Arc::clone(&offer))).await;
+        self.publish(Change::State(State::Ready)).await;
+        self.tell_waiting(&Ok(offer));
+        self.look_who_is_there().await;
+        if self.stale {
+            self.expect_change();
+        }
+    }
+
+    async fn stayed_down(&mut self, error: Error) {
+        tracing::warn!(server = %self.upstream.config.name, %error, "server is not ready");
+        self.go_down(Some(&error));
+        self.publish(Change::State(State::Failed)).await;
+        self.tell_waiting(&Err(error));
+    }
+
+    async fn is_well(&mut self) {
+        self.due = self.next_tick();
+        if std::mem::take(&mut self.failed_checks) > 0 {
+            // It may have been restarted meanwhile, with other tools.
+            self.expect_change();
+            self.publish(Change::State(State::Ready)).await;
+        }
+    }
+
+    async fn is_unwell(&mut self, error: Error) {
+        self.due = self.next_tick();
+        if error.delivery() == Delivery::Refused {
+            let refused_for = self.upstream.breaker.refuses_for().unwrap_or_default();
+            self.due = self.due.min(Instant::now() + refused_for.max(DEBOUNCE));
+            return;
+        }
+        tracing::warn!(server = %self.upstream.config.name, %error, "health check failed");
+        self.failed_checks += 1;
+        self.upstream.facts.failed(error.to_string());
+        self.publish(Change::State(State::Failed)).await;
+        let is_unreachable = error.delivery() == Delivery::NotSent;
+        if (is_unreachable || self.failed_checks >= UNWELL) && self.upstream.bulkhead.running() == 0 {
+            self.upstream.pool.close_all().await;
+            self.go_down(Some(&error));
+        }
+    }
+
+    /// Connections came or went.
+    async fn look_who_is_there(&mut self) {
+        let there = self.occupancy.borrow_and_update().clone();
+        match self.phase {
+            Phase::Up { .. } if there.live == 0 => {
+                let reason = there.lost.as_deref().unwrap_or("its last connection closed");
+                tracing::warn!(server = %self.upstream.config.name, reason, "server went away");
+                self.upstream.facts.failed(format!("the connection closed: {reason}"));
+                self.task = None;
+                self.go_down(None);
+                self.publish(Change::State(State::Connecting)).await;
+            }
+            // Somebody else is on the line than was asked: a call was faster than we.
+            Phase::Up { .. } if there.arrivals != self.arrival => self.expect_change(),
+            Phase::Down if there.live > 0 && self.task.is_none() => self.due = Instant::now(),
+            Phase::Up { .. } | Phase::Down | Phase::Off => {}
+        }
+    }
+
+    fn go_down(&mut self, error: Option<&Error>) {
+        if let Phase::Up { since } = self.phase
+            && since.elapsed() >= STABLE
+        {
+            self.backoff.reset();
+        }
+        if let Some(error) = error.filter(|error| error.delivery() != Delivery::Refused) {
+            self.upstream.facts.failed(error.to_string());
+        }
+        self.phase = Phase::Down;
+        let refused_for = self.upstream.breaker.refuses_for().unwrap_or_default();
+        self.due = self.backoff.next().max(Instant::now() + refused_for);
+    }
+
+    /// Reads the offer again soon, but not at once: notices come in swarms.
+    fn expect_change(&mut self) {
+        self.stale = true;
+        let soon = Instant::now() + DEBOUNCE;
+        let due = self.discovered_at.map_or(soon, |at| soon.max(at + LEAST_GAP));
+        if matches!(self.phase, Phase::Up { .. }) {
+            self.due = self.due.min(due);
+        }
+    }
+
+    async fn obey(&mut self, command: Command) {
+        match command {
+            Command::Connect { reply, .. } if matches!(self.phase, Phase::Up { .. }) => {
+                let offer = self.upstream.offer().ok_or(Error::Unavailable { state: "connecting" });
+                let _ = reply.send(offer); // who asked may have left
+            }
+            Command::Connect { deadline, reply } => self.start_over(deadline, reply).await,
+            Command::Reconnect { deadline, reply } => {
+                self.task = None;
+                self.upstream.pool.close_all().await;
+                self.start_over(deadline, reply).await;
+            }
+            Command::Disconnect { reply } => {
+                self.switch_off().await;
+                let _ = reply.send(Ok(())); // who asked may have left
+            }
+        }
+    }
+
+    async fn start_over(&mut self, deadline: Instant, reply: OfferReply) {
+        if self.waiting.len() >= MAX_WAITING {
+            let _ = reply.send(Err(Error::Overloaded { retry_in: super::COMMAND_RETRY_IN }));
+            return;
+        }
+        self.waiting.push(reply);
+        self.phase = Phase::Down;
+        self.upstream.pool.open();
+        self.upstream.breaker.reset();
+        self.publish(Change::State(State::Connecting)).await;
+        self.discover(Some(deadline));
+    }
+
+    async fn switch_off(&mut self) {
+        self.task = None;
+        self.phase = Phase::Off;
+        let state = State::Disconnected;
+        self.upstream.pool.shut(state.as_str());
+        self.upstream.pool.close_all().await;
+        self.publish(Change::State(state)).await;
+        self.tell_waiting(&Err(Error::Unavailable { state: state.as_str() }));
+    }
+
+    fn tell_waiting(&mut self, result: &Result<Arc<Offer>, Error>) {
+        for reply in self.waiting.drain(..) {
+            let _ = reply.send(result.clone()); // who asked may have left
+        }
+    }
+
+    /// A tick up to a tenth early, so that servers are not all asked at the same moment.
+    fn next_tick(&self) -> Instant {
+        let interval = self.upstream.config.health_check_interval;
+        Instant::now() + interval - super::retry::full_jitter(interval / 10)
+    }
+
+    /// Tells the manager, unless it is the state it knows already.
+    async fn publish(&mut self, change: Change) {
+        if let Change::State(state) = &change
+            && !self.upstream.facts.set_state(*state)
+            && *state != State::Connecting
+        {
+            return;
+        }
+        let update = Update { server: Arc::clone(&self.upstream.config.name), id: self.upstream.id, change };
+        tokio::select! {
+            // A manager that has gone needs no news.
+            _ = self.updates.send(update) => {}
+            () = self.upstream.group.requested() => {}
+        }
+    }
+}
+
+/// Resolves when the task, if there is one, is done.
+async fn finished(task: &mut Option<BoxFuture<'static, Done>>) -> Done {
+    match task {
+        Some(task) => task.await,
+        None => pending().await,
+    }
+}
+
+#[cfg(test)]
+#[path = "supervise_tests.rs"]
+mod tests;
