@@ -311,6 +311,7 @@ pub(crate) fn config(name: &str) -> Config {
     Config {
         name: name.into(),
         transport: config::Transport::Stdio(stdio),
+        target: "fake".into(),
         enabled: true,
         description: None,
         timeout: Duration::from_secs(30),

@@ -16,10 +16,11 @@ pub mod discover;
 pub mod error;
 #[cfg(test)]
 pub(crate) mod fake;
+mod news;
 mod pool;
 mod retry;
 pub mod status;
-pub mod supervise;
+mod supervise;
 pub mod transport;
 
 use std::sync::Arc;
@@ -33,17 +34,18 @@ pub use config::Config;
 pub use connection::{Call, Connection, Connector, Event, Events, Outlet};
 pub use discover::Offer;
 pub use error::{Delivery, Error};
+pub use news::{Change, Update};
 pub use status::{State, Status};
-pub use supervise::{Change, Update};
 
 use crate::protocol::{Era, Reply, Version};
 use crate::shutdown::Shutdown;
 use breaker::Breaker;
 use bulkhead::{Bulkhead, Lane};
+use news::Command;
 use pool::Pool;
 use retry::Retries;
 use status::Facts;
-use supervise::{Command, Supervisor};
+use supervise::Supervisor;
 
 /// Commands of operators that may wait.
 const COMMANDS: usize = 16;

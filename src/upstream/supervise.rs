@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, pending};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::Upstream;
@@ -20,6 +20,7 @@ use super::config::Transport;
 use super::connection::Event;
 use super::discover::{self, Discovery, Offer};
 use super::error::{Delivery, Error};
+use super::news::{Change, Command, OfferReply, Update};
 use super::pool::Occupancy;
 use super::status::State;
 
@@ -33,35 +34,6 @@ const STABLE: Duration = Duration::from_mins(1);
 const UNWELL: u32 = 2;
 /// Operators who may wait for one connect.
 const MAX_WAITING: usize = 16;
-
-/// News of one server, for the manager.
-#[derive(Debug, Clone)]
-pub struct Update {
-    /// Its key in the registry.
-    pub server: Arc<str>,
-    /// [`Upstream::id`] of who sends it.
-    pub id: u64,
-    /// What is new.
-    pub change: Change,
-}
-
-/// What is new of a server.
-#[derive(Debug, Clone)]
-pub enum Change {
-    /// It was asked what it offers, and this is all of it; often the same as before.
-    Offered(Arc<Offer>),
-    /// It is in another state. An offer stays known while its server is away.
-    State(State),
-}
-
-type OfferReply = oneshot::Sender<Result<Arc<Offer>, Error>>;
-
-/// What operators want of a server.
-pub(super) enum Command {
-    Connect { deadline: Instant, reply: OfferReply },
-    Reconnect { deadline: Instant, reply: OfferReply },
-    Disconnect { reply: oneshot::Sender<Result<(), Error>> },
-}
 
 /// ```text
 ///            ┌─────────── offer read ───────────┐

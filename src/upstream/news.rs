@@ -1,0 +1,43 @@
+//! What the task that keeps a server up tells the manager, and what operators tell it.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::discover::Offer;
+use super::error::Error;
+use super::status::State;
+
+/// News of one server, for the manager.
+#[derive(Debug, Clone)]
+pub struct Update {
+    /// Its key in the registry.
+    pub server: Arc<str>,
+    /// [`super::Upstream::id`] of who sends it.
+    pub id: u64,
+    /// What is new.
+    pub change: Change,
+}
+
+/// What is new of a server.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// It was asked what it offers, and this is all of it; often the same as before.
+    Offered(Arc<Offer>),
+    /// It is in another state. An offer stays known while its server is away.
+    State(State),
+}
+
+/// Where an operator waits for the offer.
+pub(super) type OfferReply = oneshot::Sender<Result<Arc<Offer>, Error>>;
+
+/// What operators want of a server.
+pub(super) enum Command {
+    /// Be connected; the offer, read by `deadline`.
+    Connect { deadline: Instant, reply: OfferReply },
+    /// Drop the connections and make new ones.
+    Reconnect { deadline: Instant, reply: OfferReply },
+    /// Drop the connections and make none.
+    Disconnect { reply: oneshot::Sender<Result<(), Error>> },
+}
