@@ -1,2 +1,5 @@
-//! stub
-fn main() {}
+//! The program. Everything is in the library; this only hands over the exit code.
+
+fn main() -> std::process::ExitCode {
+    switchyard::cli::run()
+}

@@ -103,12 +103,12 @@ impl<'t> Composer<'t> {
             return Err(fatal(span.start, path, format!("nested deeper than {MAX_DEPTH} levels")));
         }
         self.spend(NODE_COST, span.start, path)?;
-        let is_text = self.check_tag(&event, &span, path);
+        let tag = self.tag(&event, &span, path);
         let (value, anchor) = match event {
             Event::Scalar(text, style, anchor, _) => {
                 self.token(&span, true);
                 self.spend(text.len(), span.start, path)?;
-                let plain = style == ScalarStyle::Plain && !is_text;
+                let plain = style == ScalarStyle::Plain && tag != Tag::Text;
                 let value = if plain { scalar::plain(&text) } else { Value::Text(Text::literal(text)) };
                 (value, anchor)
             }
@@ -117,6 +117,7 @@ impl<'t> Composer<'t> {
             Event::Alias(anchor) => return self.alias(anchor, &span, path),
             _ => return Err(fatal(span.start, path, "a value was expected")),
         };
+        let value = if tag == Tag::Refused { Value::Unusable } else { value };
         let node = Node { mark: mark(span.start), value };
         if anchor != 0 {
             self.spend(cost(&node), span.start, path)?;
@@ -191,18 +192,21 @@ impl<'t> Composer<'t> {
         Ok(node)
     }
 
-    /// Whether the value is a text whatever it looks like.
-    fn check_tag(&mut self, event: &Event<'_>, span: &Span, path: &str) -> bool {
+    fn tag(&mut self, event: &Event<'_>, span: &Span, path: &str) -> Tag {
         let (Event::Scalar(.., tag) | Event::SequenceStart(.., tag) | Event::MappingStart(.., tag)) = event
         else {
-            return false;
+            return Tag::None;
         };
-        let Some(tag) = tag else { return false };
-        let is_text = tag.is_yaml_core_schema_tag("str") && matches!(event, Event::Scalar(..));
-        if !is_text {
-            self.report(span.tag_start().unwrap_or(span.start), path, "tags are not supported");
+        match tag {
+            None => Tag::None,
+            Some(tag) if tag.is_yaml_core_schema_tag("str") && matches!(event, Event::Scalar(..)) => {
+                Tag::Text
+            }
+            Some(_) => {
+                self.report(span.tag_start().unwrap_or(span.start), path, "tags are not supported");
+                Tag::Refused
+            }
         }
-        is_text
     }
 
     fn token(&mut self, span: &Span, is_value: bool) {
@@ -222,6 +226,16 @@ impl<'t> Composer<'t> {
     fn report(&self, at: Marker, path: &str, message: &str) {
         self.problems.add(problem(mark(at), path, message));
     }
+}
+
+/// What the tag of a value says.
+#[derive(PartialEq)]
+enum Tag {
+    None,
+    /// It is a text, whatever it looks like.
+    Text,
+    /// Something that is not supported, which was reported.
+    Refused,
 }
 
 /// A mapping while it is read.
@@ -290,8 +304,14 @@ fn broken(error: &ScanError) -> Problem {
         ErrorKind::UnknownAnchor => Some("a text that begins with `*` needs quotes"),
         ErrorKind::ExpectedFlowMappingSeparator
         | ErrorKind::ExpectedFlowSequenceSeparator
-        | ErrorKind::InvalidColonPlacement => {
-            Some("between brackets, a text that holds `${…}`, `,`, `[` or `{` needs quotes")
+        | ErrorKind::InvalidColonPlacement => Some(
+            "is a bracket left open? Between brackets, a text that holds `${…}`, `,` or `: ` needs quotes",
+        ),
+        ErrorKind::UnclosedFlowCollection { .. }
+        | ErrorKind::UnclosedQuotedScalar
+        | ErrorKind::InvalidQuotedScalarIndent => Some("is a bracket or a quote left open?"),
+        ErrorKind::ExpectedBlockMappingKey | ErrorKind::InvalidIndentation => {
+            Some("all keys of a mapping begin in the same column")
         }
         ErrorKind::UnexpectedCharacter { .. } => Some("a text that begins with this character needs quotes"),
         _ => None,

@@ -17,14 +17,23 @@ use std::path::Path;
 pub use error::{Error, Report};
 pub use expand::Lookup;
 
-use crate::manager;
 use crate::settings::{Mark, Problem, Problems, Setting, Shown};
+use crate::{auth, manager};
 
 /// What the operator wants, all of it.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The servers, and how their tools are offered.
     pub manager: manager::config::Config,
+    /// Our own listener.
+    pub server: Server,
+}
+
+/// `server:`, the settings of our own listener. Its parts stand side by side in one mapping.
+#[derive(Debug, Clone, Default)]
+pub struct Server {
+    /// Who may come in.
+    pub auth: auth::Config,
 }
 
 impl Config {
@@ -57,8 +66,19 @@ impl Config {
     fn from_settings(root: &Setting<'_>, folder: &Path) -> Option<Self> {
         let mut fields = root.fields()?;
         let manager = manager::config::Config::from_fields(&mut fields, folder);
+        let server = fields.part("server", |setting| Server::from_settings(setting, folder));
         fields.finish();
-        Some(Self { manager })
+        Some(Self { manager, server: server.unwrap_or_default() })
+    }
+}
+
+impl Server {
+    fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
+        let mut fields = setting.fields()?;
+        let mut auth = auth::Config::from_fields(&mut fields);
+        auth.resolve(folder);
+        fields.finish();
+        Some(Self { auth })
     }
 }
 

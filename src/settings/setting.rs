@@ -274,6 +274,7 @@ impl<'a> Setting<'a> {
             }
             Value::Text(text) if looks_like(expected, text) => "write it without quotes",
             Value::Text(_) if expected == "a list" => "write a list, such as [\"one\", \"two\"]",
+            Value::Text(_) if expected == "a mapping" => "write `key: value` lines below it, indented",
             _ => return None,
         };
         Some(hint.into())
@@ -320,8 +321,9 @@ fn escaped(c: char) -> impl Iterator<Item = char> {
 
 /// The word that is most likely meant, if one is near.
 pub(super) fn nearest<'w>(found: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let found = found.to_lowercase();
     words
-        .map(|word| (strsim::damerau_levenshtein(found, word), word))
+        .map(|word| (strsim::damerau_levenshtein(&found, word), word))
         .filter(|(distance, word)| {
             *distance <= 1 + word.chars().count() / 4 && *distance < word.chars().count()
         })

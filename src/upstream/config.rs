@@ -9,6 +9,7 @@ mod transport;
 pub use parse::Defaults;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +59,8 @@ pub enum Transport {
     Builtin(Builtin),
 }
 
-/// A server behind a URL.
-#[derive(Debug, Clone)]
+/// A server behind a URL. `Debug` shows no URL: any part of one may be a secret.
+#[derive(Clone)]
 pub struct Http {
     /// The MCP endpoint.
     pub url: Url,
@@ -67,8 +68,8 @@ pub struct Http {
     pub headers: Vec<(HeaderName, SecretString)>,
 }
 
-/// A server that is a child process.
-#[derive(Debug, Clone)]
+/// A server that is a child process. `Debug` shows no arguments: any of them may be a secret.
+#[derive(Clone)]
 pub struct Stdio {
     /// The program, looked up in `PATH`; no shell.
     pub command: String,
@@ -78,6 +79,18 @@ pub struct Stdio {
     pub env: BTreeMap<String, SecretString>,
     /// Where it runs.
     pub cwd: Option<PathBuf>,
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("headers", &self.headers).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Stdio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stdio").field("env", &self.env).field("cwd", &self.cwd).finish_non_exhaustive()
+    }
 }
 
 /// A built-in server: each kind with its own options.

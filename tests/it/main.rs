@@ -2,5 +2,6 @@
 #![allow(unreachable_pub)] // a test binary exports nothing
 #![allow(dead_code)] // until the program serves, only a part of the support is used
 
+mod config;
 mod support;
 mod support_tests;

@@ -147,13 +147,15 @@ fn tools(setting: &Setting<'_>) -> Option<Tools> {
 
 /// The names in `deny`; one that is also allowed can not be meant.
 fn denied(setting: &Setting<'_>, allow: Option<&[String]>) -> Option<Vec<String>> {
+    let mut names = Vec::new();
     for item in setting.list()? {
-        let name = item.text();
-        if name.is_some_and(|name| allow.is_some_and(|allow| allow.iter().any(|allowed| allowed == name))) {
+        let Some(name) = item.text() else { continue };
+        if allow.is_some_and(|allow| allow.iter().any(|allowed| allowed == name)) {
             item.problem(format!("{} is both allowed and denied", item.quoted()), None);
         }
+        names.push(name.to_owned());
     }
-    setting.list_of_text()
+    Some(names)
 }
 
 fn tool_name(name: &str) -> Option<String> {

@@ -1,0 +1,60 @@
+//! `switchyard check`: is the file valid, and what would run.
+//!
+//! Invariant: nothing that may be secret is printed: of a server only what operators may see of it
+//! ([`upstream::Config::target`]).
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::EXIT_USAGE;
+use crate::config::{Config, Lookup};
+use crate::upstream::{self, config::Transport};
+
+/// Checks `file`. What would run goes to `out`, what is wrong to `err`.
+pub fn run(file: &Path, environment: &Lookup<'_>, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
+    let written = match Config::load(file, environment) {
+        Ok(config) => print(file, &config, out).map(|()| ExitCode::SUCCESS),
+        Err(error) => writeln!(err, "{error}").map(|()| ExitCode::from(EXIT_USAGE)),
+    };
+    written.unwrap_or(ExitCode::FAILURE) // whoever reads has gone
+}
+
+fn print(file: &Path, config: &Config, out: &mut dyn Write) -> io::Result<()> {
+    let servers = &config.manager.servers;
+    let plural = if servers.len() == 1 { "" } else { "s" };
+    writeln!(out, "{}: valid, {} server{plural}", file.display(), servers.len())?;
+    if servers.is_empty() {
+        return Ok(());
+    }
+    let header = ["SERVER", "TRANSPORT", "TARGET", "TIMEOUT", "RETRIES", "STATE"].map(str::to_owned);
+    let rows: Vec<_> = [header].into_iter().chain(servers.iter().map(row)).collect();
+    let mut widths = [0; 6];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    for row in &rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+fn row(server: &upstream::Config) -> [String; 6] {
+    let transport = match server.transport {
+        Transport::Http(_) => "http",
+        Transport::Sse(_) => "sse",
+        Transport::Stdio(_) => "stdio",
+        Transport::Builtin(_) => "builtin",
+    };
+    [
+        server.name.to_string(),
+        transport.to_owned(),
+        server.target.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+        format!("{} s", server.timeout.as_secs_f64()),
+        server.retry.attempts.to_string(),
+        if server.enabled { "enabled" } else { "disabled" }.to_owned(),
+    ]
+}

@@ -1,0 +1,237 @@
+//! The configuration file: what loads, what is refused and how that looks, and that no secret shows.
+//!
+//! `tests/configs/{good,bad}/NAME.yaml` stand beside what `check` says of them, `NAME.expected`.
+//! `UPDATE_GOLDEN=1` writes those anew; look at the difference before it is committed.
+
+use std::collections::BTreeMap;
+use std::env::VarError;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use proptest::prelude::*;
+use switchyard::config::{Config, Error};
+
+/// In the files themselves; never in an answer.
+const LITERAL: &str = "s3cret-literal";
+/// In the environment; never in an answer.
+const CANARY: &str = "canary";
+
+const ENVIRONMENT: [(&str, &str); 10] = [
+    ("HOME", "/home/canary"),
+    ("TOKEN", "canary-token"),
+    ("PORT", "8001"),
+    ("WORD", "canary-word"),
+    ("EMPTY", ""),
+    ("LINES", "canary\ncanary"),
+    ("DELAY", "2.5"),
+    ("INJECTION", "x\n  two: {url: http://canary}\n# \""),
+    ("INJECTION_LINE", "canary, X-Other: canary}"),
+    ("ENABLED", "true"),
+];
+
+fn environment(name: &str) -> Result<String, VarError> {
+    let found = ENVIRONMENT.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| (*value).to_owned()).ok_or(VarError::NotPresent)
+}
+
+fn folder(kind: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs").join(kind)
+}
+
+/// Names of the files of one kind, without extension.
+fn names(kind: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(folder(kind)).expect("the folder is there");
+    let files = entries.map(|entry| entry.expect("readable").path());
+    let mut names: Vec<String> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// What `check` says of a file, on both outputs.
+fn check(path: &Path) -> (String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    switchyard::cli::check::run(path, &environment, &mut out, &mut err);
+    let text = |bytes: Vec<u8>| {
+        // Only the name of the file, so that the answer is the same wherever the tests run.
+        let folder = format!("{}/", path.parent().expect("a folder").display());
+        String::from_utf8(bytes).expect("UTF-8").replace(&folder, "")
+    };
+    (text(out), text(err))
+}
+
+fn compare(path: &Path, found: &str) {
+    let golden = path.with_extension("expected");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&golden, found).expect("can be written");
+    }
+    let wanted = std::fs::read_to_string(&golden).unwrap_or_default();
+    assert_eq!(found, wanted, "{} differs; UPDATE_GOLDEN=1 writes it anew", golden.display());
+}
+
+#[test]
+fn every_bad_file_is_refused_as_recorded() {
+    let names = names("bad");
+    assert!(names.len() >= 40, "files are missing: {}", names.len());
+    for name in names {
+        let path = folder("bad").join(format!("{name}.yaml"));
+        let (out, err) = check(&path);
+        assert_eq!(out, "", "{name} is not refused");
+        assert!(!err.contains(LITERAL) && !err.contains(CANARY), "a secret shows:\n{err}");
+        compare(&path, &err);
+    }
+}
+
+#[test]
+fn every_good_file_loads_as_recorded() {
+    let names = names("good");
+    assert!(names.len() >= 9, "files are missing: {}", names.len());
+    for name in names {
+        let path = folder("good").join(format!("{name}.yaml"));
+        let (out, err) = check(&path);
+        assert_eq!(err, "", "{name} is refused");
+        assert!(!out.contains(LITERAL) && !out.contains(CANARY), "a secret shows:\n{out}");
+        compare(&path, &out);
+    }
+}
+
+#[test]
+fn no_debug_text_of_a_configuration_has_a_secret() {
+    let path = folder("good").join("every_field.yaml");
+    let config = Config::load(&path, &environment).expect("valid");
+    let shown = format!("{config:?}");
+    assert!(!shown.contains(LITERAL) && !shown.contains("canary-token"), "{shown}");
+}
+
+#[test]
+fn the_registry_that_ships_with_the_project_loads() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp_servers.yaml");
+    let config = Config::load(&path, &environment).expect("valid");
+    assert_eq!(config.manager.servers.len(), 1);
+
+    // Without the comment signs, its five examples are as good.
+    let text = std::fs::read_to_string(&path).expect("readable");
+    let examples = text.lines().skip_while(|line| !line.contains("Five servers")).skip(2);
+    let examples: Vec<_> =
+        examples.filter_map(|line| Some(format!("  {}", line.strip_prefix("  # ")?))).collect();
+    let text = format!("mcp_servers:\n{}\n", examples.join("\n"));
+    let environment = |name: &str| match name {
+        "ISSUES_TOKEN" => Ok("t".to_owned()),
+        _ => environment(name),
+    };
+    let config =
+        Config::parse(&path, text.as_bytes(), &environment).unwrap_or_else(|error| panic!("{error}"));
+    let names: Vec<_> = config.manager.servers.iter().map(|server| server.name.to_string()).collect();
+    assert_eq!(names, ["everything", "files", "memory", "time", "issues"]);
+}
+
+/// The program itself, with nothing in its environment but [`ENVIRONMENT`].
+fn program(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
+    command.args(arguments).env_clear().envs(ENVIRONMENT).current_dir(folder(""));
+    let output = command.output().expect("it starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn the_program_answers_and_exits_as_documented() {
+    for name in ["everything_at_once", "environment_unset", "syntax_tab"] {
+        let (code, out, err) = program(&["check", &format!("bad/{name}.yaml")]);
+        let wanted =
+            std::fs::read_to_string(folder("bad").join(format!("{name}.expected"))).expect("recorded");
+        assert_eq!((code, out.as_str(), err.replace("bad/", "")), (Some(2), "", wanted));
+    }
+    let (code, out, err) = program(&["check", "good/specification_example.yaml"]);
+    let wanted = folder("good").join("specification_example.expected");
+    let wanted = std::fs::read_to_string(wanted).expect("recorded");
+    assert_eq!((code, out.replace("good/", ""), err.as_str()), (Some(0), wanted, ""));
+
+    let (code, out, err) = program(&["check", "absent.yaml"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(err.starts_with("absent.yaml: the configuration file can not be read: "), "{err}");
+    assert_eq!(program(&["chek"]).0, Some(2));
+}
+
+/// Every text a file may have, with references and canaries wherever a value can stand.
+fn any_value() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("${CANARY}".to_owned()),
+        Just("\"x ${CANARY} y\"".to_owned()),
+        Just("$CANARY".to_owned()),
+        Just("http://u:${CANARY}@h/p?k=${CANARY}".to_owned()),
+        Just("http://h/${CANARY}".to_owned()),
+        Just("\"${CANARY:-d}\"".to_owned()),
+        Just("{A: \"${CANARY}\", b: \"$CANARY\"}".to_owned()),
+        Just("[\"${CANARY}\", 5, {c: $CANARY}]".to_owned()),
+        Just("{bearer: \"${CANARY}\"}".to_owned()),
+        Just("|\n        $CANARY".to_owned()),
+        Just("http://h".to_owned()),
+        Just("npx".to_owned()),
+        Just("5".to_owned()),
+        Just("[*x".to_owned()),
+    ]
+}
+
+fn any_field() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "url",
+        "transport",
+        "timeout",
+        "retry_attempts",
+        "retry_delay",
+        "retry_max_delay",
+        "enabled",
+        "description",
+        "command",
+        "args",
+        "env",
+        "cwd",
+        "headers",
+        "auth",
+        "tools",
+        "limits",
+        "builtin",
+        "handbook",
+        "unknown",
+        "circuit_breaker_threshold",
+        "circuit_breaker_timeout",
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn no_value_of_the_environment_is_ever_shown(
+        fields in prop::collection::btree_map(any_field(), any_value(), 0..5),
+        canary in prop::sample::select(vec!["canary", "7007007", "http://canary/canary", "true\ncanary", "http", "npx-canary", ""]),
+        global in any_value(),
+    ) {
+        let fields: BTreeMap<&str, String> = fields;
+        let mut text = format!("tool_names: {global}\nmcp_servers:\n  one:\n");
+        for (name, value) in &fields {
+            let _ = writeln!(text, "    {name}: {value}");
+        }
+        let environment = |name: &str| match name {
+            "CANARY" => Ok(canary.to_owned()),
+            _ => Err(VarError::NotPresent),
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("c.yaml");
+        std::fs::write(&path, &text).expect("can be written");
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        switchyard::cli::check::run(&path, &environment, &mut out, &mut err);
+        let answer = String::from_utf8([out, err].concat()).expect("UTF-8");
+        for secret in ["canary", "7007007"] {
+            prop_assert!(!answer.contains(secret), "{secret} shows in\n{answer}\nof\n{text}");
+        }
+        if let Err(Error::Invalid(report)) = Config::load(&path, &environment) {
+            let debug = format!("{report:?}");
+            prop_assert!(!debug.contains("canary") && !debug.contains("7007007"), "{debug}");
+        }
+    }
+}
