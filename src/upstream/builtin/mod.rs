@@ -1,16 +1,38 @@
 //! Built-in servers: MCP servers that run inside the gateway and look like any other server.
 //!
-//! [`Builtin`] is what one has to be; [`connect`] makes a connection of it, so pool, breaker,
+//! [`Builtin`] is what one has to be; [`connector`] makes connections to it, so pool, breaker,
 //! catalog and naming treat it like a server across the network. A new built-in touches its own
 //! folder and the table in this file.
 
+mod connection;
 pub mod handbook;
 
+use std::sync::Arc;
+
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::connection::Outlet;
+pub use connection::InProcess;
+
+use super::config;
+use super::connection::{Connector, Outlet};
 use super::error::Error;
 use crate::protocol::{Raw, Reply};
+use crate::shutdown::Shutdown;
+
+/// How the built-in server of `config` is reached; its tasks run in `shutdown`.
+pub fn connector(config: &config::Builtin, shutdown: &Shutdown) -> Arc<dyn Connector> {
+    let shutdown = shutdown.clone();
+    match config {
+        config::Builtin::Handbook(options) => {
+            let options = options.clone();
+            Arc::new(InProcess::new(move || {
+                let (options, shutdown) = (options.clone(), shutdown.clone());
+                async move { handbook::Handbook::open(&options, &shutdown).await }.boxed()
+            }))
+        }
+    }
+}
 
 /// One built-in server. The outer error of [`Builtin::call`] means that the service behind it
 /// failed (it trips the breaker); bad arguments and failed tools are a [`Reply`].

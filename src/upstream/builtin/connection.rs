@@ -1,0 +1,118 @@
+//! A built-in server as a connection like any other, in the modern era.
+//!
+//! Nothing is sent and nothing can be lost: a call is a future in this process. Invariant: what a
+//! built-in answers passes the same way as an answer from across the network, so the floors above
+//! need not know the difference.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+
+use super::Builtin;
+use crate::protocol::error::code;
+use crate::protocol::lifecycle::Peer;
+use crate::protocol::{ErrorObject, Raw, Reply, Version, method};
+use crate::upstream::connection::{Call, Connection, Connector, Events, Outlet};
+use crate::upstream::error::Error;
+
+/// Makes the server when it is first wanted, and again when that failed: a folder that is missing
+/// at start may be there later.
+pub struct InProcess<F> {
+    open: F,
+}
+
+impl<F, B> InProcess<F>
+where
+    F: Fn() -> BoxFuture<'static, Result<B, Error>> + Send + Sync + 'static,
+    B: Builtin,
+{
+    /// A connector whose connections are servers made by `open`.
+    pub const fn new(open: F) -> Self {
+        Self { open }
+    }
+}
+
+impl<F, B> Connector for InProcess<F>
+where
+    F: Fn() -> BoxFuture<'static, Result<B, Error>> + Send + Sync + 'static,
+    B: Builtin,
+{
+    fn connect(&self, _events: Events) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
+        let opening = (self.open)();
+        async move {
+            let connection: Arc<dyn Connection> = Arc::new(Local::new(opening.await?));
+            Ok(connection)
+        }
+        .boxed()
+    }
+
+    fn requests_per_connection(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// One built-in server, running.
+struct Local<B> {
+    builtin: B,
+    peer: Peer,
+    tools: Raw,
+}
+
+#[derive(Serialize)]
+struct ToolList {
+    tools: Vec<Raw>,
+}
+
+impl<B: Builtin> Local<B> {
+    fn new(builtin: B) -> Self {
+        let peer = Peer {
+            version: Version::NEWEST_MODERN,
+            info: builtin.info(),
+            capabilities: Raw::empty_object().with("tools", &Raw::empty_object()),
+            instructions: builtin.instructions(),
+        };
+        let tools = Raw::of(&ToolList { tools: builtin.tools() });
+        Self { builtin, peer, tools }
+    }
+
+    async fn answer(&self, call: &Call, outlet: &Outlet) -> Result<Reply, Error> {
+        match call.method.as_str() {
+            method::TOOLS_CALL => self.call(call.params.as_ref(), outlet).await,
+            method::TOOLS_LIST => Ok(Ok(self.tools.clone())),
+            // Only asked whether it is alive; what it is, the floors above have from `peer`.
+            method::DISCOVER => Ok(Ok(Raw::empty_object())),
+            other => {
+                Ok(Err(ErrorObject::new(code::METHOD_NOT_FOUND, &format!("there is no method {other}"))))
+            }
+        }
+    }
+
+    async fn call(&self, params: Option<&Raw>, outlet: &Outlet) -> Result<Reply, Error> {
+        let name: Option<String> = params.and_then(|params| params.get_as("name"));
+        let Some(name) = name else {
+            return Ok(Err(ErrorObject::new(code::INVALID_PARAMS, "params.name must be a string")));
+        };
+        let arguments = params.and_then(|params| params.get("arguments")).unwrap_or_else(Raw::empty_object);
+        self.builtin.call(&name, arguments, outlet).await
+    }
+}
+
+impl<B: Builtin> Connection for Local<B> {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+        self.answer(call, outlet).boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        std::future::pending().boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
+}
