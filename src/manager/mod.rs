@@ -1,5 +1,290 @@
 //! The facade over all servers: which exist, what they offer, who owns a name.
+//!
+//! REST, the MCP endpoint, the command line and programs that embed the crate call [`Manager`], and
+//! nobody goes round it. Invariant: a call works on one immutable [`Snapshot`] from its beginning.
+//!
+//! Not here: HTTP, protocol eras of clients, who may do what.
 
 pub mod catalog;
 pub mod config;
+mod error;
 pub mod naming;
+mod registry;
+mod snapshot;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+pub use config::Config;
+pub use error::Error;
+pub use snapshot::{Scope, Server, Snapshot};
+
+use crate::protocol::meta::Sender;
+use crate::protocol::{Raw, Reply, method};
+use crate::shutdown::Shutdown;
+use crate::upstream::{self, Call, Connector, Outlet, Status, Upstream, transport};
+
+use catalog::Route;
+use registry::{Published, Registry};
+
+/// How long a call waits for servers that are still connecting for the first time.
+const STARTUP_GRACE: Duration = Duration::from_secs(10);
+/// Updates of servers that may wait for the registry.
+const UPDATES: usize = 256;
+
+/// What is called, and on whose behalf.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// Parameters of `tools/call`; `name` is replaced by the server's own.
+    pub params: Raw,
+    /// Whom it is made for.
+    pub sender: Sender,
+    /// Whether progress is wanted.
+    pub wants_progress: bool,
+    /// Overrides the server's timeout.
+    pub timeout: Option<Duration>,
+}
+
+/// The answer to a tool call, and whose it was.
+#[derive(Debug, Clone)]
+pub struct Called {
+    /// The server that ran it.
+    pub server: Arc<str>,
+    /// The tool's name there.
+    pub tool: String,
+    /// What it answered.
+    pub reply: Reply,
+    /// From the request to the answer, waiting and retries included.
+    pub elapsed: Duration,
+}
+
+/// The state of one server, for operators.
+#[derive(Debug, Clone)]
+pub struct ServerStatus {
+    /// Its configuration.
+    pub config: upstream::Config,
+    /// What is known of it now.
+    pub status: Status,
+    /// How many of its tools are offered.
+    pub tools: usize,
+}
+
+/// One facade over all servers.
+pub struct Manager {
+    published: Published,
+    shutdown: Shutdown,
+}
+
+impl Manager {
+    /// Starts every enabled server of `config` and returns at once: a server that is down or slow
+    /// delays nobody, its tools appear when it comes up. Tasks run until [`Manager::shutdown`], or
+    /// until `shutdown` begins.
+    pub fn initialize(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
+        let shutdown = shutdown.child();
+        let connect = |server: &upstream::Config| transport::connector(server, &shutdown);
+        let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::with_connectors(config, connectors, shutdown))
+    }
+
+    /// The same with connectors of the caller's choice, one per server of `config`, in its order.
+    pub fn with_connectors(
+        config: Config,
+        connectors: Vec<Arc<dyn Connector>>,
+        shutdown: Shutdown,
+    ) -> Arc<Self> {
+        let (sender, updates) = mpsc::channel(UPDATES);
+        let start = |(server, connector): (&upstream::Config, _)| {
+            Upstream::start(server.clone(), connector, sender.clone(), &shutdown)
+        };
+        let upstreams = config.servers.iter().zip(connectors).map(start).collect();
+        let (registry, published) = Registry::new(Arc::new(config), Snapshot::new(upstreams));
+        shutdown.spawn_until_end(registry.run(updates));
+        Arc::new(Self { published, shutdown })
+    }
+
+    /// Ends every connection and child process; returns when none is left, at most after `limit`.
+    pub async fn shutdown(&self, limit: Duration) -> bool {
+        self.shutdown.begin();
+        self.shutdown.wait(limit).await
+    }
+
+    /// What is true now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.published.snapshot.load_full()
+    }
+
+    /// Changes whenever something that [`Manager::snapshot`] shows has changed.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.published.count.clone()
+    }
+
+    /// Every server, in the order of the registry file.
+    pub fn list_servers(&self) -> Vec<ServerStatus> {
+        self.snapshot().servers().iter().map(server_status).collect()
+    }
+
+    /// One server.
+    pub fn server(&self, name: &str) -> Result<ServerStatus, Error> {
+        self.snapshot().server(name).map(server_status)
+    }
+
+    /// The tools of one server under its own names, or all tools under their exposed names.
+    pub fn list_tools(&self, server: Option<&str>) -> Result<Vec<catalog::Entry>, Error> {
+        let scope = server.map_or(Scope::All, |name| Scope::Server(name.into()));
+        self.snapshot().catalog(&scope).map(|catalog| catalog.entries().to_vec())
+    }
+
+    /// Calls a tool of a named server. `arguments` is an object.
+    pub async fn call_tool(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: &Raw,
+        timeout: Option<Duration>,
+    ) -> Result<Called, Error> {
+        let invocation = Invocation::of(tool, arguments, timeout);
+        self.invoke(&Scope::Server(server.into()), tool, &invocation, &Outlet::none()).await
+    }
+
+    /// Calls a tool by its discovered name, wherever it lives. `arguments` is an object.
+    pub async fn route_tool(
+        &self,
+        tool: &str,
+        arguments: &Raw,
+        timeout: Option<Duration>,
+    ) -> Result<Called, Error> {
+        self.invoke(&Scope::All, tool, &Invocation::of(tool, arguments, timeout), &Outlet::none()).await
+    }
+
+    /// Calls the tool that `name` means in `scope`. What the tool says meanwhile goes to `outlet`.
+    pub async fn invoke(
+        &self,
+        scope: &Scope,
+        name: &str,
+        invocation: &Invocation,
+        outlet: &Outlet,
+    ) -> Result<Called, Error> {
+        let started = Instant::now();
+        let (snapshot, route) = self.route_when_settled(scope, name).await?;
+        let upstream = &snapshot.server(&route.server)?.upstream;
+        let deadline = started + invocation.timeout.unwrap_or(upstream.config().timeout);
+        let call = call_of(&route, invocation);
+        let reply = upstream
+            .call(&call, deadline, outlet)
+            .await
+            .map_err(|source| failed(&route.server, Some(&route.tool), source))?;
+        Ok(Called {
+            server: route.server.clone(),
+            tool: route.tool.clone(),
+            reply,
+            elapsed: started.elapsed(),
+        })
+    }
+
+    /// Who owns `name`. While servers are still connecting for the first time an unknown name may
+    /// yet become known, so the answer "unknown" waits for them, at most [`STARTUP_GRACE`].
+    async fn route_when_settled(
+        &self,
+        scope: &Scope,
+        name: &str,
+    ) -> Result<(Arc<Snapshot>, Arc<Route>), Error> {
+        let mut changes = self.changes();
+        let patience = Instant::now() + STARTUP_GRACE;
+        loop {
+            changes.mark_unchanged();
+            let snapshot = self.snapshot();
+            match snapshot.route(scope, name) {
+                Err(Error::ToolNotFound { .. })
+                    if !snapshot.is_settled(scope)
+                        && matches!(
+                            tokio::time::timeout_at(patience, changes.changed()).await,
+                            Ok(Ok(()))
+                        ) => {}
+                found => return found.map(|route| (snapshot, route)),
+            }
+        }
+    }
+
+    /// Returns when every server's first attempt to connect has ended, at most after `patience`.
+    pub async fn settled(&self, scope: &Scope, patience: Duration) {
+        let mut changes = self.changes();
+        let wait = async { while !self.snapshot().is_settled(scope) && changes.changed().await.is_ok() {} };
+        // Whoever is late is reported by its state, not by this.
+        let _ = tokio::time::timeout(patience, wait).await;
+    }
+
+    /// Takes a disconnected server into use again.
+    pub async fn connect(&self, server: &str, timeout: Option<Duration>) -> Result<ServerStatus, Error> {
+        let upstream = self.snapshot().server(server)?.upstream.clone();
+        let deadline = Instant::now() + timeout.unwrap_or(upstream.config().timeout);
+        upstream.connect(deadline).await.map_err(|source| failed(&upstream.config().name, None, source))?;
+        self.server(server)
+    }
+
+    /// Ends the connections to a server and leaves it alone until [`Manager::connect`] or
+    /// [`Manager::reconnect`]. What it offered stays known; calls to it are refused.
+    pub async fn disconnect(&self, server: &str) -> Result<ServerStatus, Error> {
+        let upstream = self.snapshot().server(server)?.upstream.clone();
+        upstream.disconnect().await.map_err(|source| failed(&upstream.config().name, None, source))?;
+        self.server(server)
+    }
+
+    /// Drops the connections to a server, builds a new one and discovers it again.
+    pub async fn reconnect(&self, server: &str, timeout: Option<Duration>) -> Result<ServerStatus, Error> {
+        let upstream = self.snapshot().server(server)?.upstream.clone();
+        let deadline = Instant::now() + timeout.unwrap_or(upstream.config().timeout);
+        upstream.reconnect(deadline).await.map_err(|source| failed(&upstream.config().name, None, source))?;
+        self.server(server)
+    }
+
+    /// Checks every enabled server now, all at once, and reports their state.
+    pub async fn health_check(&self) -> Vec<ServerStatus> {
+        let snapshot = self.snapshot();
+        let enabled = snapshot.servers().iter().filter(|server| server.upstream.config().enabled);
+        // A failed check is a state, which the list shows.
+        futures_util::future::join_all(enabled.map(|server| server.upstream.health_check())).await;
+        self.list_servers()
+    }
+
+    /// Closes the breaker of a server now.
+    pub fn reset_breaker(&self, server: &str) -> Result<ServerStatus, Error> {
+        self.snapshot().server(server).map(|server| {
+            server.upstream.reset_breaker();
+            server_status(server)
+        })
+    }
+}
+
+impl Invocation {
+    /// A call on behalf of a program that is not an MCP client.
+    fn of(tool: &str, arguments: &Raw, timeout: Option<Duration>) -> Self {
+        let params = Raw::empty_object().with("name", &Raw::of(tool)).with("arguments", arguments);
+        Self { params, sender: Sender::gateway(), wants_progress: false, timeout }
+    }
+}
+
+fn call_of(route: &Route, invocation: &Invocation) -> Call {
+    Call {
+        method: method::TOOLS_CALL.to_owned(),
+        params: Some(invocation.params.with("name", &Raw::of(&route.tool))),
+        sender: invocation.sender.clone(),
+        wants_progress: invocation.wants_progress,
+        effect: route.effect,
+        header_params: route.header_params.clone(),
+    }
+}
+
+fn failed(server: &Arc<str>, tool: Option<&str>, source: upstream::Error) -> Error {
+    Error::Upstream { server: server.clone(), tool: tool.map(str::to_owned), source }
+}
+
+fn server_status(server: &Server) -> ServerStatus {
+    ServerStatus {
+        config: server.upstream.config().clone(),
+        status: server.upstream.status(),
+        tools: server.catalog.entries().len(),
+    }
+}

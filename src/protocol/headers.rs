@@ -23,6 +23,16 @@ pub const LAST_EVENT_ID: &str = "last-event-id";
 /// What the names of mirrored parameters begin with.
 pub const PARAM_PREFIX: &str = "mcp-param-";
 
+/// The member of `params` that [`NAME`] mirrors for `method`, if there is one.
+pub fn name_member(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    }
+}
+
 /// Deepest chain of `properties` that is followed for `x-mcp-header`.
 const MAX_PATH: usize = 16;
 /// Largest integer a mirrored parameter may have (2^53 - 1).

@@ -241,6 +241,12 @@ impl Message {
         }
     }
 
+    /// The id of a text that [`Message::from_client`] refused, where it can be read: the refusal
+    /// carries it.
+    pub fn readable_id(bytes: &Bytes) -> Option<RequestId> {
+        Raw::parse(bytes).ok()?.get("id").and_then(RequestId::from_raw)
+    }
+
     /// The message as JSON on one line, when its payload is on one line.
     pub fn encode(&self) -> Bytes {
         match self {

@@ -70,6 +70,16 @@ impl Version {
         self.era() == Era::Modern
     }
 
+    /// Whether a client of this revision may send `method` to a server, among the methods that one
+    /// of the two eras lacks. What both have, and what nobody knows, is not listed here.
+    pub fn has_method(self, name: &str) -> bool {
+        match name {
+            method::INITIALIZE | method::INITIALIZED | method::PING => self.era() == Era::Legacy,
+            method::DISCOVER | method::SUBSCRIPTIONS_LISTEN => self.era() == Era::Modern,
+            _ => true,
+        }
+    }
+
     /// What `initialize` is answered with: the revision asked for where it has a handshake, else
     /// the newest one that has. A client that names 2026-07-28 here gets 2025-11-25.
     pub fn negotiate(requested: &str) -> Self {

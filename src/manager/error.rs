@@ -1,0 +1,118 @@
+//! Why the manager could not do what it was asked: nobody by that name, or the server's failure.
+//!
+//! Each carries the facts its reader needs to go on: what there is instead, and the nearest name.
+
+use std::sync::Arc;
+
+use crate::upstream;
+
+/// Names listed in an error at most; a catalog can hold thousands.
+const LISTED: usize = 20;
+/// Names less alike than this are no suggestion.
+const ALIKE: f64 = 0.6;
+
+/// A failure of the facade.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// No server has that name.
+    #[error("there is no server called {server:?}{}", hint(nearest, available))]
+    ServerNotFound {
+        /// The name asked for.
+        server: String,
+        /// Servers there are, at most 20.
+        available: Vec<String>,
+        /// Names that look like it.
+        nearest: Vec<String>,
+    },
+    /// No tool has that name.
+    #[error("there is no tool called {tool:?}{}{}", at(server.as_ref()), hint(nearest, available))]
+    ToolNotFound {
+        /// The name asked for.
+        tool: String,
+        /// The server it was looked for at, if one was named.
+        server: Option<String>,
+        /// Tools there are, at most 20.
+        available: Vec<String>,
+        /// Names that look like it.
+        nearest: Vec<String>,
+    },
+    /// Several servers have a tool of that name.
+    #[error("{tool:?} is offered by several servers; use one of {}", candidates.join(", "))]
+    Ambiguous {
+        /// The name asked for.
+        tool: String,
+        /// The names that are not ambiguous.
+        candidates: Vec<String>,
+    },
+    /// The server could not be called, or its answer was lost.
+    #[error("server {server:?}: {source}")]
+    Upstream {
+        /// The server.
+        server: Arc<str>,
+        /// The tool, when the call was one of a tool.
+        tool: Option<String>,
+        /// What happened.
+        source: upstream::Error,
+    },
+}
+
+impl Error {
+    /// A server that is not among `servers`.
+    pub fn server_not_found<'a>(server: &str, servers: impl Iterator<Item = &'a str>) -> Self {
+        let names: Vec<&str> = servers.collect();
+        let (available, nearest) = alternatives(server, &names);
+        Self::ServerNotFound { server: server.to_owned(), available, nearest }
+    }
+
+    /// A tool that is not among `tools`.
+    pub fn tool_not_found<'a>(
+        tool: &str,
+        server: Option<&str>,
+        tools: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        let names: Vec<&str> = tools.collect();
+        let (available, nearest) = alternatives(tool, &names);
+        Self::ToolNotFound { tool: tool.to_owned(), server: server.map(str::to_owned), available, nearest }
+    }
+}
+
+/// The first names there are, and those that look like `name`, best first.
+fn alternatives(name: &str, names: &[&str]) -> (Vec<String>, Vec<String>) {
+    // Comparing is quadratic in the length of a name; nobody's typo is longer than this.
+    let asked: String = name.chars().take(128).collect::<String>().to_lowercase();
+    let mut scored: Vec<(f64, &str)> = names
+        .iter()
+        .map(|other| (strsim::jaro_winkler(&asked, &other.to_lowercase()), *other))
+        .filter(|(score, _)| *score >= ALIKE)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    let nearest = scored.into_iter().take(3).map(|(_, name)| name.to_owned()).collect();
+    (names.iter().take(LISTED).map(|&name| name.to_owned()).collect(), nearest)
+}
+
+fn at(server: Option<&String>) -> String {
+    server.map(|server| format!(" at server {server:?}")).unwrap_or_default()
+}
+
+fn hint(nearest: &[String], available: &[String]) -> String {
+    match (nearest, available) {
+        ([first, ..], _) => format!("; did you mean {first:?}?"),
+        ([], []) => "; there are none".to_owned(),
+        ([], available) => format!("; there are {}", available.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_suggested() {
+        let error = Error::tool_not_found("serch_handbok", None, ["ping", "search_handbook"].into_iter());
+        assert!(error.to_string().ends_with("did you mean \"search_handbook\"?"), "{error}");
+        let error = Error::server_not_found("zzz", ["docs", "files"].into_iter());
+        assert_eq!(error.to_string(), "there is no server called \"zzz\"; there are docs, files");
+        let error = Error::tool_not_found("x", Some("docs"), std::iter::empty());
+        assert_eq!(error.to_string(), "there is no tool called \"x\" at server \"docs\"; there are none");
+    }
+}

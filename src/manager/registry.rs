@@ -1,0 +1,59 @@
+//! The one task that owns the servers: it hears what they offer and publishes the catalog.
+//!
+//! Everybody else reads [`Snapshot`]s through an atomic pointer; nobody but this task writes one.
+//! Not here: connecting, health (each server's own supervisor does that).
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{mpsc, watch};
+
+use super::config::Config;
+use super::snapshot::Snapshot;
+use crate::upstream::{Change, State, Update};
+
+/// Where snapshots are published, and how often that happened.
+#[derive(Clone)]
+pub(super) struct Published {
+    pub(super) snapshot: Arc<ArcSwap<Snapshot>>,
+    pub(super) count: watch::Receiver<u64>,
+}
+
+/// The state of the task.
+pub(super) struct Registry {
+    config: Arc<Config>,
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    count: watch::Sender<u64>,
+}
+
+impl Registry {
+    pub(super) fn new(config: Arc<Config>, first: Snapshot) -> (Self, Published) {
+        let snapshot = Arc::new(ArcSwap::from_pointee(first));
+        let (sender, count) = watch::channel(0);
+        (Self { config, snapshot: snapshot.clone(), count: sender }, Published { snapshot, count })
+    }
+
+    /// Publishes what the servers report, until the last of them is gone.
+    pub(super) async fn run(self, mut updates: mpsc::Receiver<Update>) {
+        while let Some(update) = updates.recv().await {
+            if let Some(next) = self.choose(&update) {
+                self.snapshot.store(Arc::new(next));
+                self.count.send_modify(|count| *count += 1);
+            }
+        }
+    }
+
+    /// The snapshot that follows from an update; none when nothing visible changed.
+    fn choose(&self, update: &Update) -> Option<Snapshot> {
+        let now = self.snapshot.load();
+        let server = now.server(&update.server).ok().filter(|server| server.upstream.id() == update.id)?;
+        match &update.change {
+            Change::Offered(offer) if server.offer.as_ref() != Some(offer) => {
+                Some(now.updated(&self.config, &update.server, Some(offer.clone())))
+            }
+            Change::State(State::Connecting) => None,
+            _ if !server.settled => Some(now.updated(&self.config, &update.server, None)),
+            Change::Offered(_) | Change::State(_) => None,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What is true at one moment: the servers, their last known offers, and the catalogs made of them.
+//!
+//! Immutable. The registry publishes a new one whenever an offer changes; every call works on the
+//! one it took at its start. Not here: how it comes about (`registry`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::catalog::{Catalog, Lookup, Part, Route};
+use super::config::{Config, ToolNames};
+use super::error::Error;
+use crate::upstream::{Offer, Upstream};
+
+/// Which servers a client sees: all of them merged, or one alone under its own names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The merged catalog.
+    All,
+    /// One server, verbatim.
+    Server(Arc<str>),
+}
+
+/// One server with what it last offered.
+#[derive(Clone)]
+pub struct Server {
+    /// How it is called.
+    pub upstream: Arc<Upstream>,
+    /// What it last offered; none until it was reached for the first time.
+    pub offer: Option<Arc<Offer>>,
+    /// Its tools alone, under its own names.
+    pub catalog: Arc<Catalog>,
+    /// Counts the changes of that catalog.
+    pub revision: u64,
+    /// Whether its first attempt to connect has ended, well or badly.
+    pub settled: bool,
+}
+
+/// The servers and the catalogs of one moment.
+#[derive(Default, Clone)]
+pub struct Snapshot {
+    servers: Vec<Server>,
+    by_name: HashMap<Arc<str>, usize>,
+    catalog: Arc<Catalog>,
+    revision: u64,
+}
+
+impl Snapshot {
+    /// A snapshot of servers nothing is known of yet.
+    pub(super) fn new(upstreams: Vec<Arc<Upstream>>) -> Self {
+        let by_name = upstreams.iter().enumerate().map(|(i, u)| (u.config().name.clone(), i)).collect();
+        let server = |upstream: Arc<Upstream>| Server {
+            settled: !upstream.config().enabled,
+            upstream,
+            offer: None,
+            catalog: Arc::default(),
+            revision: 0,
+        };
+        Self { servers: upstreams.into_iter().map(server).collect(), by_name, ..Self::default() }
+    }
+
+    /// The servers, in the order of the registry file.
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// The server called `name`.
+    pub fn server(&self, name: &str) -> Result<&Server, Error> {
+        self.by_name.get(name).map(|&index| &self.servers[index]).ok_or_else(|| {
+            Error::server_not_found(name, self.servers.iter().map(|s| s.upstream.config().name.as_ref()))
+        })
+    }
+
+    /// The catalog a scope sees.
+    pub fn catalog(&self, scope: &Scope) -> Result<&Arc<Catalog>, Error> {
+        match scope {
+            Scope::All => Ok(&self.catalog),
+            Scope::Server(name) => self.server(name).map(|server| &server.catalog),
+        }
+    }
+
+    /// How often the list that a scope sees has changed.
+    pub fn revision(&self, scope: &Scope) -> u64 {
+        match scope {
+            Scope::All => self.revision,
+            Scope::Server(name) => self.server(name).map_or(0, |server| server.revision),
+        }
+    }
+
+    /// Whether every server's first attempt to connect has ended.
+    pub fn is_settled(&self, scope: &Scope) -> bool {
+        match scope {
+            Scope::All => self.servers.iter().all(|server| server.settled),
+            Scope::Server(name) => self.server(name).is_ok_and(|server| server.settled),
+        }
+    }
+
+    /// Who owns the tool `name` in a scope.
+    pub fn route(&self, scope: &Scope, name: &str) -> Result<Arc<Route>, Error> {
+        let catalog = self.catalog(scope)?;
+        match catalog.lookup(name) {
+            Lookup::Found(route) => Ok(route.clone()),
+            Lookup::Ambiguous(candidates) => {
+                Err(Error::Ambiguous { tool: name.to_owned(), candidates: candidates.to_vec() })
+            }
+            Lookup::Unknown => {
+                let server = match scope {
+                    Scope::All => None,
+                    Scope::Server(server) => Some(server.as_ref()),
+                };
+                let names = catalog.entries().iter().map(|entry| entry.exposed.as_str());
+                Err(Error::tool_not_found(name, server, names))
+            }
+        }
+    }
+
+    /// The same servers after one of them settled or offered something new.
+    pub(super) fn updated(&self, config: &Config, name: &str, offer: Option<Arc<Offer>>) -> Self {
+        let mut next = self.clone();
+        let Some(&index) = self.by_name.get(name) else { return next };
+        let server = &mut next.servers[index];
+        server.settled = true;
+        let Some(offer) = offer else { return next };
+        let own = Arc::new(catalog(std::iter::once((&server.upstream, &offer)), config, ToolNames::Verbatim));
+        if !own.lists_the_same(&server.catalog) {
+            server.revision += 1;
+        }
+        server.catalog = own;
+        server.offer = Some(offer);
+        let offers = next.servers.iter().filter_map(|s| s.offer.as_ref().map(|offer| (&s.upstream, offer)));
+        let merged = Arc::new(catalog(offers, config, config.tool_names));
+        if !merged.lists_the_same(&next.catalog) {
+            next.revision += 1;
+        }
+        next.catalog = merged;
+        next
+    }
+}
+
+fn catalog<'a>(
+    offers: impl Iterator<Item = (&'a Arc<Upstream>, &'a Arc<Offer>)>,
+    config: &Config,
+    names: ToolNames,
+) -> Catalog {
+    let parts: Vec<Part<'_>> = offers
+        .map(|(upstream, offer)| Part {
+            server: &upstream.config().name,
+            choice: &upstream.config().tools,
+            tools: &offer.tools,
+        })
+        .collect();
+    Catalog::build(&parts, names, config.max_tool_name_length, config.tools_per_page)
+}
