@@ -1,1 +1,90 @@
-//! What each MCP method means at a gateway.
+//! What each MCP method means at a gateway: the table from method to function.
+//!
+//! Knows no HTTP, no sessions and no pipes: it is handed a [`Caller`] and one request, and answers
+//! it. Notices born meanwhile go into the request's outlet. Not here: finding the caller
+//! (`downstream`), reaching servers (`manager`).
+
+pub mod caller;
+pub mod era;
+pub mod error;
+mod lifecycle;
+pub mod subscriptions;
+pub mod tools;
+
+use std::sync::Arc;
+
+pub use caller::Caller;
+
+use crate::manager::Manager;
+use crate::protocol::error::code;
+use crate::protocol::{ErrorObject, Raw, Reply, Request, method};
+use crate::shutdown::Shutdown;
+use crate::upstream::Outlet;
+
+/// The gateway towards all clients: the manager and the signal that ends long answers.
+#[derive(Clone)]
+pub struct Gateway {
+    manager: Arc<Manager>,
+    shutdown: Shutdown,
+}
+
+/// What is done with a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Row {
+    Initialize,
+    Discover,
+    Ping,
+    ListTools,
+    CallTool,
+    Listen,
+}
+
+/// The methods there are. Which revision has which, its `Version` knows.
+const TABLE: [(&str, Row); 6] = [
+    (method::INITIALIZE, Row::Initialize),
+    (method::PING, Row::Ping),
+    (method::DISCOVER, Row::Discover),
+    (method::TOOLS_LIST, Row::ListTools),
+    (method::TOOLS_CALL, Row::CallTool),
+    (method::SUBSCRIPTIONS_LISTEN, Row::Listen),
+];
+
+impl Gateway {
+    /// A gateway over `manager`; `shutdown` ends the answers that would otherwise go on for ever.
+    pub const fn new(manager: Arc<Manager>, shutdown: Shutdown) -> Self {
+        Self { manager, shutdown }
+    }
+
+    /// The servers behind it.
+    pub const fn manager(&self) -> &Arc<Manager> {
+        &self.manager
+    }
+
+    /// Answers one request. Dropping the future cancels it at its server.
+    pub async fn handle(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
+        let params = request.params.as_ref();
+        match row(&request.method, caller) {
+            Some(Row::Initialize) => Ok(lifecycle::initialize(&self.manager, caller)),
+            Some(Row::Discover) => Ok(lifecycle::discover(&self.manager, caller)),
+            Some(Row::Ping) => Ok(Raw::empty_object()),
+            Some(Row::ListTools) => tools::list(&self.manager, caller, params).await,
+            Some(Row::CallTool) => tools::call(&self.manager, caller, params, outlet).await,
+            Some(Row::Listen) => {
+                let request = (&request.id, params);
+                subscriptions::listen(&self.manager, &self.shutdown, caller, request, outlet).await
+            }
+            None => Err(unknown_method(&request.method, caller)),
+        }
+    }
+}
+
+fn row(name: &str, caller: &Caller) -> Option<Row> {
+    let known = TABLE.iter().find(|(method, _)| *method == name).map(|(_, row)| *row);
+    known.filter(|_| caller.version.has_method(name))
+}
+
+fn unknown_method(name: &str, caller: &Caller) -> ErrorObject {
+    let shown: String = name.chars().take(64).collect();
+    let text = format!("the method {shown:?} does not exist in protocol revision {}", caller.version);
+    ErrorObject::new(code::METHOD_NOT_FOUND, &text)
+}

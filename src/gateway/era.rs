@@ -1,0 +1,61 @@
+//! Where the two eras meet: what an answer or a notice must have for a client of the other one.
+//!
+//! Every function leaves a message alone that its client already understands.
+
+use super::caller::Caller;
+use crate::protocol::error::code;
+use crate::protocol::{ErrorObject, Notification, Raw, Reply, lifecycle, meta, method};
+
+/// How long a modern client may keep a list, in milliseconds: changes are announced.
+const LIST_TTL_MS: u32 = 60_000;
+
+/// A server's answer to a call, as the client's revision writes it.
+pub fn answer(caller: &Caller, reply: Reply) -> Reply {
+    let result = reply?;
+    let kind: Option<String> = result.get_as("resultType");
+    match kind.as_deref() {
+        None if caller.version.has_result_type() => Ok(complete(&result)),
+        Some("input_required") if !caller.version.has_result_type() => Err(ErrorObject::new(
+            code::INTERNAL_ERROR,
+            "the server asks for more input, which a client of this protocol revision cannot give",
+        )),
+        _ => Ok(result),
+    }
+}
+
+/// A result of our own, with the members every modern result has.
+pub fn own(caller: &Caller, result: &Raw) -> Raw {
+    if !caller.version.has_result_type() {
+        return result.clone();
+    }
+    let info = Raw::empty_object().with(meta::SERVER_INFO, &lifecycle::own_info());
+    result.edit(&[("resultType", Some(&Raw::of("complete"))), ("_meta", Some(&info))])
+}
+
+/// A list of our own. Until every server was reached it may grow at any moment and is not kept.
+pub fn list(caller: &Caller, result: &Raw, is_settled: bool) -> Raw {
+    if !caller.version.has_result_type() {
+        return result.clone();
+    }
+    let ttl = if is_settled { LIST_TTL_MS } else { 0 };
+    // Which tools there are can depend on who asks, so no shared cache may keep it.
+    let (ttl, scope) = (Raw::of(&ttl), Raw::of("private"));
+    own(caller, &result.edit(&[("ttlMs", Some(&ttl)), ("cacheScope", Some(&scope))]))
+}
+
+fn complete(result: &Raw) -> Raw {
+    result.with("resultType", &Raw::of("complete"))
+}
+
+/// A notice that a server sent during a call, for the client that made the call; none when the
+/// client must not get it. `token` is the client's own progress token.
+pub fn notice(caller: &Caller, notice: Notification, token: Option<&Raw>) -> Option<Notification> {
+    match notice.method.as_str() {
+        method::PROGRESS => {
+            let params = notice.params?.with(meta::PROGRESS_TOKEN, token?);
+            Some(Notification { method: notice.method, params: Some(params) })
+        }
+        method::LOG_MESSAGE => caller.wants_log.then_some(notice),
+        _ => Some(notice),
+    }
+}

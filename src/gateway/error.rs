@@ -1,0 +1,91 @@
+//! What failed on our side, as a JSON-RPC error for a client.
+//!
+//! One match. `data.code` holds the same stable code as the REST API's problem documents; texts
+//! name what to do. Not here: what servers answered, which passes untouched.
+
+use serde::Serialize;
+
+use crate::manager::Error;
+use crate::protocol::ErrorObject;
+use crate::protocol::error::code;
+use crate::upstream;
+
+/// The `data` member of our errors.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Facts<'a> {
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    nearest: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    available: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    candidates: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_seconds: Option<f64>,
+}
+
+/// The error object that tells a client what happened.
+pub fn object(error: &Error) -> ErrorObject {
+    let (number, facts) = match error {
+        Error::ServerNotFound { server, available, nearest } => (
+            code::INVALID_PARAMS,
+            Facts { code: "server_not_found", server: Some(server), nearest, available, ..Facts::default() },
+        ),
+        Error::ToolNotFound { tool, server, available, nearest } => (
+            code::INVALID_PARAMS,
+            Facts {
+                code: "tool_not_found",
+                tool: Some(tool),
+                server: server.as_deref(),
+                nearest,
+                available,
+                ..Facts::default()
+            },
+        ),
+        Error::Ambiguous { tool, candidates } => (
+            code::INVALID_PARAMS,
+            Facts { code: "ambiguous_tool", tool: Some(tool), candidates, ..Facts::default() },
+        ),
+        Error::Upstream { server, tool, source } => {
+            let (number, code, retry_after) = of_upstream(source);
+            let facts = Facts {
+                code,
+                server: Some(server),
+                tool: tool.as_deref(),
+                retry_after_seconds: retry_after.map(|pause| pause.as_secs_f64()),
+                ..Facts::default()
+            };
+            (number, facts)
+        }
+    };
+    ErrorObject::new(number, &error.to_string()).with_data(&facts)
+}
+
+/// The number and the stable code of a failure to reach a server, and when to try again.
+fn of_upstream(error: &upstream::Error) -> (i64, &'static str, Option<std::time::Duration>) {
+    use upstream::Error as E;
+    match error {
+        E::CircuitOpen { retry_in } => (code::CONNECTION_CLOSED, "circuit_open", Some(*retry_in)),
+        E::Overloaded { retry_in } => (code::CONNECTION_CLOSED, "overloaded", Some(*retry_in)),
+        E::Connect { .. } | E::NotSent { .. } => (code::CONNECTION_CLOSED, "connection_failed", None),
+        E::Lost { .. } | E::Cut { .. } => (code::CONNECTION_CLOSED, "outcome_unknown", None),
+        E::TimedOut { .. } => (code::REQUEST_TIMEOUT, "timed_out", None),
+        E::Status { retry_after, .. } => (code::CONNECTION_CLOSED, "connection_failed", *retry_after),
+        E::Malformed { .. } | E::TooLarge { .. } => (code::INTERNAL_ERROR, "invalid_answer", None),
+        E::Unavailable { .. } => (code::CONNECTION_CLOSED, "server_unavailable", None),
+    }
+}
+
+/// The refusal of something the caller's role does not allow.
+pub fn forbidden(action: &str) -> ErrorObject {
+    ErrorObject::new(
+        code::INVALID_REQUEST,
+        &format!("this credential may not {action}; it needs the role superuser"),
+    )
+    .with_data(&Facts { code: "forbidden", ..Facts::default() })
+}

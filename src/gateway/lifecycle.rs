@@ -1,0 +1,82 @@
+//! What the gateway says of itself: `initialize`, `server/discover`, `ping`.
+
+use serde::Serialize;
+
+use super::caller::Caller;
+use super::era;
+use crate::manager::{Manager, Scope, Server};
+use crate::protocol::{Raw, Version, lifecycle};
+
+/// Servers' advice is merged up to this many bytes; language models read all of it at every start.
+const MAX_INSTRUCTIONS: usize = 16 * 1024;
+
+#[derive(Serialize)]
+struct ListChanged {
+    #[serde(rename = "listChanged")]
+    list_changed: bool,
+}
+
+#[derive(Serialize)]
+struct Capabilities {
+    tools: ListChanged,
+}
+
+const CAPABILITIES: Capabilities = Capabilities { tools: ListChanged { list_changed: true } };
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InitializeResult {
+    protocol_version: &'static str,
+    capabilities: Capabilities,
+    server_info: Raw,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DiscoverResult {
+    supported_versions: [&'static str; 1],
+    capabilities: Capabilities,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<String>,
+}
+
+/// The result of `initialize`.
+pub(super) fn initialize(manager: &Manager, caller: &Caller) -> Raw {
+    Raw::of(&InitializeResult {
+        protocol_version: caller.version.as_str(),
+        capabilities: CAPABILITIES,
+        server_info: lifecycle::own_info(),
+        instructions: instructions(manager, &caller.scope),
+    })
+}
+
+/// The result of `server/discover`. Only revisions that can stand in a request's `_meta` are named:
+/// a client that wants an older one begins with `initialize`.
+pub(super) fn discover(manager: &Manager, caller: &Caller) -> Raw {
+    let result = Raw::of(&DiscoverResult {
+        supported_versions: [Version::NEWEST_MODERN.as_str()],
+        capabilities: CAPABILITIES,
+        instructions: instructions(manager, &caller.scope),
+    });
+    let is_settled = manager.snapshot().is_settled(&caller.scope);
+    era::list(caller, &result, is_settled)
+}
+
+/// The advice of all servers a scope sees, each under its server's name; of one alone, untouched.
+fn instructions(manager: &Manager, scope: &Scope) -> Option<String> {
+    let snapshot = manager.snapshot();
+    let advice = |server: &Server| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());
+    let merged = match scope {
+        Scope::Server(name) => snapshot.server(name).ok().and_then(advice)?,
+        Scope::All => {
+            let part = |server: &Server| {
+                advice(server).map(|text| format!("## {}\n\n{}", server.upstream.config().name, text.trim()))
+            };
+            snapshot.servers().iter().filter_map(part).collect::<Vec<_>>().join("\n\n")
+        }
+    };
+    let end = merged.floor_char_boundary(MAX_INSTRUCTIONS);
+    (end > 0).then(|| merged[..end].to_owned())
+}

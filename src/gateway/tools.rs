@@ -1,0 +1,110 @@
+//! `tools/list` and `tools/call`.
+
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+
+use super::caller::Caller;
+use super::{era, error};
+use crate::auth::Action;
+use crate::manager::catalog::Page;
+use crate::manager::{Error, Invocation, Manager};
+use crate::protocol::error::code;
+use crate::protocol::{ErrorObject, Raw, Reply, meta};
+use crate::upstream::Outlet;
+
+/// How long a list waits for servers that are still connecting for the first time.
+const LIST_PATIENCE: Duration = Duration::from_millis(300);
+
+/// One page of the tools the caller sees.
+pub async fn list(manager: &Manager, caller: &Caller, params: Option<&Raw>) -> Reply {
+    manager.settled(&caller.scope, LIST_PATIENCE).await;
+    let snapshot = manager.snapshot();
+    let catalog = snapshot.catalog(&caller.scope).map_err(|error| error::object(&error))?;
+    let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());
+    let after = cursor.as_ref().map(read_cursor).transpose()?;
+    let page = match catalog.page(after.as_deref()) {
+        Some(page) => page.clone(),
+        // Nothing was offered yet: an empty list, not an unknown page.
+        None if after.is_none() => Page { items: Raw::of(&[(); 0]), next: None },
+        None => return Err(bad_cursor()),
+    };
+    Ok(era::list(caller, &result(&page), snapshot.is_settled(&caller.scope)))
+}
+
+/// `{"tools":[…],"nextCursor":…}` around a page that is already printed.
+fn result(page: &Page) -> Raw {
+    let mut out = BytesMut::with_capacity(page.items.bytes().len() + 64);
+    out.put_slice(b"{\"tools\":");
+    out.put_slice(page.items.bytes());
+    if let Some(next) = &page.next {
+        out.put_slice(b",\"nextCursor\":");
+        out.put_slice(write_cursor(next).bytes());
+    }
+    out.put_u8(b'}');
+    Raw::parse(&out.freeze()).unwrap_or_else(|_| Raw::empty_object())
+}
+
+/// A cursor names the tool behind which to go on, so it survives changes elsewhere in the list.
+fn write_cursor(after: &str) -> Raw {
+    Raw::of(&format!("after:{after}"))
+}
+
+fn read_cursor(cursor: &Raw) -> Result<String, ErrorObject> {
+    let text: String = cursor.read().map_err(|_| bad_cursor())?;
+    text.strip_prefix("after:").map(str::to_owned).ok_or_else(bad_cursor)
+}
+
+fn bad_cursor() -> ErrorObject {
+    ErrorObject::new(
+        code::INVALID_PARAMS,
+        "the cursor is not one of this list; list again from the beginning",
+    )
+}
+
+/// Runs a tool where it lives.
+pub async fn call(manager: &Manager, caller: &Caller, params: Option<&Raw>, outlet: &Outlet) -> Reply {
+    if !caller.principal.may(Action::Call) {
+        return Err(error::forbidden("call tools"));
+    }
+    let (name, params) = checked(params)?;
+    let invocation = Invocation {
+        wants_progress: meta::progress_token(Some(&params)).is_some(),
+        params,
+        sender: caller.sender.clone(),
+        timeout: None,
+    };
+    match manager.invoke(&caller.scope, &name, &invocation, outlet).await {
+        Ok(done) => era::answer(caller, done.reply),
+        Err(error) => Err(error::object(&error)),
+    }
+}
+
+fn checked(params: Option<&Raw>) -> Result<(String, Raw), ErrorObject> {
+    let invalid = |text: &str| ErrorObject::new(code::INVALID_PARAMS, text);
+    let params = params.ok_or_else(|| invalid("params is missing; name says which tool to call"))?;
+    let name =
+        params.get("name").ok_or_else(|| invalid("params.name is missing; it says which tool to call"))?;
+    let name: String = name.read().map_err(|_| invalid("params.name must be a string"))?;
+    match params.get("arguments") {
+        Some(arguments) if !arguments.is_object() => Err(invalid("params.arguments must be an object")),
+        _ => Ok((name, params.clone())),
+    }
+}
+
+/// The values that a modern client mirrors into headers for this call: header name (lower case) and
+/// value. An unknown tool has none; its call will say so.
+pub fn mirrored(
+    manager: &Manager,
+    caller: &Caller,
+    params: &Raw,
+) -> Result<Vec<(String, Option<String>)>, Error> {
+    let name: String = params.get_as("name").unwrap_or_default();
+    let route = manager.snapshot().route(&caller.scope, &name)?;
+    let arguments = params.get("arguments");
+    Ok(route
+        .header_params
+        .iter()
+        .map(|param| (param.header_name(), param.value_in(arguments.as_ref())))
+        .collect())
+}
