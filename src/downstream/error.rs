@@ -1,0 +1,152 @@
+//! What is wrong with an HTTP request before any method is called, as status and JSON-RPC error.
+//!
+//! One match. Source: the transports page of each revision. Not here: what a method answers
+//! (`gateway::error`), refusals at the door (`guard`).
+
+use axum::body::Body;
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use serde::Serialize;
+
+use crate::manager;
+use crate::protocol::error::code;
+use crate::protocol::{self, ErrorObject, Message, ParseError, RequestId, Version};
+
+/// Why a request is not answered by its method.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The body is not one message.
+    #[error("{0}")]
+    Message(#[from] ParseError),
+    /// The body is larger than allowed.
+    #[error("the body is larger than {limit} bytes")]
+    BodyTooLarge {
+        /// The cap in bytes.
+        limit: usize,
+    },
+    /// The body did not arrive.
+    #[error("the body could not be read")]
+    Body,
+    /// Not JSON.
+    #[error("Content-Type must be application/json")]
+    ContentType,
+    /// The client cannot read what we may answer.
+    #[error("Accept must allow {0}")]
+    Accept(&'static str),
+    /// Not GET, POST or DELETE, or not in this era.
+    #[error("this method is not allowed here")]
+    Method {
+        /// Those that are.
+        allow: &'static str,
+    },
+    /// `/mcp/{server}` with a name nobody has.
+    #[error("{0}")]
+    Server(manager::Error),
+    /// A legacy request outside of a session.
+    #[error("there is no session here; begin with initialize, or describe each request in its _meta")]
+    NoSession,
+    /// A session that is over, or somebody else's.
+    #[error("there is no such session; begin again with initialize")]
+    UnknownSession,
+    /// The table is full.
+    #[error("too many sessions are open")]
+    TooManySessions,
+    /// The same id twice at a time.
+    #[error("a request with this id is already running, or too many are")]
+    IdInUse,
+    /// A version header nobody knows.
+    #[error("MCP-Protocol-Version {0:?} is not a known revision")]
+    VersionHeader(String),
+    /// Modern: a header is missing or says something else than the body.
+    #[error("header mismatch: {0}")]
+    HeaderMismatch(String),
+    /// Modern: `_meta` lacks a member.
+    #[error("params._meta must have {0}")]
+    Meta(&'static str),
+    /// Modern: a revision that is not spoken here.
+    #[error("protocol version {requested:?} is not supported")]
+    UnsupportedVersion {
+        /// What was asked for.
+        requested: String,
+    },
+    /// Modern clients answer by retrying, not by posting responses.
+    #[error("responses cannot be posted in this protocol revision")]
+    PostedResponse,
+}
+
+#[derive(Serialize)]
+struct Supported<'a> {
+    supported: [&'static str; 1],
+    requested: &'a str,
+}
+
+impl Refusal {
+    const fn status(&self) -> StatusCode {
+        match self {
+            Self::Message(_)
+            | Self::Body
+            | Self::NoSession
+            | Self::VersionHeader(_)
+            | Self::HeaderMismatch(_)
+            | Self::Meta(_)
+            | Self::UnsupportedVersion { .. }
+            | Self::PostedResponse
+            | Self::IdInUse => StatusCode::BAD_REQUEST,
+            Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Accept(_) => StatusCode::NOT_ACCEPTABLE,
+            Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Server(_) | Self::UnknownSession => StatusCode::NOT_FOUND,
+            Self::TooManySessions => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The JSON-RPC error that says it.
+    pub fn object(&self) -> ErrorObject {
+        let number = match self {
+            Self::Message(error) => error.code(),
+            Self::HeaderMismatch(_) => code::HEADER_MISMATCH,
+            Self::Meta(_) => code::INVALID_PARAMS,
+            Self::UnsupportedVersion { .. } => code::UNSUPPORTED_PROTOCOL_VERSION,
+            Self::TooManySessions => code::CONNECTION_CLOSED,
+            Self::Server(error) => return crate::gateway::error::object(error),
+            _ => code::INVALID_REQUEST,
+        };
+        let object = ErrorObject::new(number, &self.to_string());
+        match self {
+            Self::UnsupportedVersion { requested } => {
+                object.with_data(&Supported { supported: [Version::NEWEST_MODERN.as_str()], requested })
+            }
+            _ => object,
+        }
+    }
+
+    /// The whole answer; `id` is the request's where it could be read.
+    pub fn into_response(self, id: Option<RequestId>) -> Response<Body> {
+        let body = Message::Response(protocol::Response { id, reply: Err(self.object()) }).encode();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = self.status();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        match self {
+            Self::Method { allow } => headers.insert(ALLOW, HeaderValue::from_static(allow)),
+            Self::TooManySessions => headers.insert(RETRY_AFTER, HeaderValue::from_static("5")),
+            _ => None,
+        };
+        response
+    }
+}
+
+/// The status that carries a modern response: some errors have one of their own.
+pub const fn status_of(reply: &protocol::Reply) -> StatusCode {
+    match reply {
+        Ok(_) => StatusCode::OK,
+        Err(error) => match error.code() {
+            code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+            code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY | code::UNSUPPORTED_PROTOCOL_VERSION => {
+                StatusCode::BAD_REQUEST
+            }
+            _ => StatusCode::OK,
+        },
+    }
+}

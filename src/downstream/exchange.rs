@@ -1,0 +1,134 @@
+//! One request of a client, as the stream of messages that ends in its response.
+//!
+//! Every transport serves requests through this: what was said during the call comes first and in
+//! order, the response last. Invariants: after the response there is nothing; a cancelled request
+//! has no response; a notice carries the client's own progress token or does not arrive.
+//!
+//! Who keeps an answer going differs by era. A modern client's request lives in this object and
+//! dies with it, because there a closed stream means "stop". A legacy client's runs in a task of
+//! its own, because there it does not, and only `notifications/cancelled` ends it.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument;
+
+use super::sessions::Running;
+use crate::gateway::{Caller, Gateway, era};
+use crate::protocol::error::code;
+use crate::protocol::{ErrorObject, Message, Notification, Raw, Reply, Request, RequestId, Response, meta};
+use crate::shutdown::Shutdown;
+use crate::upstream::Outlet;
+
+/// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
+const NOTICES: usize = 128;
+
+/// One request being answered.
+pub struct Exchange {
+    caller: Arc<Caller>,
+    id: RequestId,
+    token: Option<Raw>,
+    notices: mpsc::Receiver<Notification>,
+    answer: Answer,
+}
+
+enum Answer {
+    Pending(BoxFuture<'static, Option<Reply>>),
+    Ready(Option<Reply>),
+    Given,
+}
+
+impl Exchange {
+    /// Answers `request` for as long as the exchange is kept.
+    pub fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request) -> Self {
+        let (outlet, notices) = Outlet::new(NOTICES);
+        let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
+        let (gateway, asker) = (gateway.clone(), caller.clone());
+        let answer = async move { Some(answer(&gateway, &asker, &request, &outlet).await) };
+        Self { caller, id, token, notices, answer: Answer::Pending(answer.boxed()) }
+    }
+
+    /// Answers `request` in a task, until it is answered or `running` is cancelled.
+    pub fn detached(
+        gateway: &Gateway,
+        caller: Arc<Caller>,
+        request: Request,
+        running: Running,
+        tasks: &Shutdown,
+    ) -> Self {
+        let (outlet, notices) = Outlet::new(NOTICES);
+        let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
+        let (gateway, asker) = (gateway.clone(), caller.clone());
+        let (sender, receiver) = oneshot::channel();
+        tasks.spawn(async move {
+            let answer = answer(&gateway, &asker, &request, &outlet);
+            let reply = running.cancel.run_until_cancelled(answer).await;
+            drop(running);
+            // Whoever asked may have gone; the call was made to its end all the same.
+            let _ = sender.send(reply);
+        });
+        let answer = receiver.map(|reply| reply.ok().flatten()).boxed();
+        Self { caller, id, token, notices, answer: Answer::Pending(answer) }
+    }
+
+    /// Whether its client speaks the modern era.
+    pub fn is_modern(&self) -> bool {
+        self.caller.version.is_modern()
+    }
+
+    /// The next message for the client; none when there is nothing more.
+    pub async fn next(&mut self) -> Option<Message> {
+        loop {
+            match &mut self.answer {
+                Answer::Given => return None,
+                Answer::Pending(answer) => {
+                    tokio::select! {
+                        biased;
+                        Some(notice) = self.notices.recv() => {
+                            if let Some(message) = self.passed(notice) {
+                                return Some(message);
+                            }
+                        }
+                        reply = answer => self.answer = Answer::Ready(reply),
+                    }
+                }
+                Answer::Ready(_) => {
+                    // What was said before the answer arrives before it.
+                    while let Ok(notice) = self.notices.try_recv() {
+                        if let Some(message) = self.passed(notice) {
+                            return Some(message);
+                        }
+                    }
+                    return self.finish();
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Option<Message> {
+        let Answer::Ready(reply) = std::mem::replace(&mut self.answer, Answer::Given) else { return None };
+        reply.map(|reply| Message::Response(Response { id: Some(self.id.clone()), reply }))
+    }
+
+    fn passed(&self, notice: Notification) -> Option<Message> {
+        era::notice(&self.caller, notice, self.token.as_ref()).map(Message::Notification)
+    }
+}
+
+/// Answers one request; a panic on the way is this request's alone.
+async fn answer(gateway: &Gateway, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
+    let span =
+        tracing::info_span!("request", method = %shown(&request.method), principal = %caller.principal.id());
+    let handled = std::panic::AssertUnwindSafe(gateway.handle(caller, request, outlet).instrument(span));
+    handled.catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!(method = %shown(&request.method), "a request panicked");
+        Err(ErrorObject::new(code::INTERNAL_ERROR, "the gateway failed on this request; its log says more"))
+    })
+}
+
+/// A method name for logs: clients choose it, so it is cut and escaped.
+fn shown(method: &str) -> String {
+    method.chars().take(64).flat_map(char::escape_default).collect()
+}

@@ -1,0 +1,138 @@
+//! What the headers of an HTTP request must say, in each era.
+//!
+//! Modern: they mirror the body, and a request whose headers and body differ is refused, so that
+//! whoever routes by header and whoever executes by body mean the same. Names compare
+//! case-insensitively, values exactly, white space around them ignored.
+
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE};
+
+use super::error::Refusal;
+use crate::protocol::{Raw, Request, Version, headers, meta};
+
+/// The value of a header that may stand once, without the white space around it.
+pub fn single<'a>(map: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Refusal> {
+    let mut values = map.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Refusal::HeaderMismatch(format!("{name} stands more than once")));
+    }
+    let text = value.to_str().map_err(|_| Refusal::HeaderMismatch(format!("{name} is not plain text")))?;
+    Ok(Some(text.trim_matches([' ', '\t'])))
+}
+
+/// Whether the body is declared as JSON.
+pub fn check_content_type(map: &HeaderMap) -> Result<(), Refusal> {
+    let value = map.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = value.split(';').next().unwrap_or_default().trim();
+    if media_type.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(Refusal::ContentType) }
+}
+
+/// Whether the client can read every one of `types`.
+pub fn check_accept(
+    map: &HeaderMap,
+    types: &'static [&'static str],
+    shown: &'static str,
+) -> Result<(), Refusal> {
+    let accepts = |wanted: &str| {
+        map.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(',')).any(
+            |range| {
+                let range = range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+                let family = wanted.split('/').next().unwrap_or_default();
+                range == wanted || range == "*/*" || range == format!("{family}/*")
+            },
+        )
+    };
+    if types.iter().all(|wanted| accepts(wanted)) { Ok(()) } else { Err(Refusal::Accept(shown)) }
+}
+
+/// Whether a request describes itself, which is what makes it modern: by a claim in its body, or by
+/// a version header that names no revision with a handshake.
+pub fn is_modern(map: &HeaderMap, params: Option<&Raw>) -> bool {
+    let by_header = || {
+        let value = map.get(headers::PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+        value.map(str::trim).and_then(Version::from_name).is_some_and(Version::is_modern)
+    };
+    meta::claimed_version(params).is_some() || by_header()
+}
+
+/// The version header of a legacy request: absent, or a revision somebody knows.
+pub fn check_legacy_version(map: &HeaderMap) -> Result<(), Refusal> {
+    match single(map, headers::PROTOCOL_VERSION)? {
+        Some(name) if Version::from_name(name).is_none() => Err(Refusal::VersionHeader(name.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// `_meta` and the headers of a modern request, checked against one another.
+pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
+    let header = single(map, headers::PROTOCOL_VERSION)?
+        .ok_or_else(|| Refusal::HeaderMismatch("MCP-Protocol-Version is missing".into()))?;
+    let claimed: String = meta::of(request.params.as_ref())
+        .and_then(|described| described.get_as(meta::PROTOCOL_VERSION))
+        .ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
+    if header != claimed {
+        return Err(mismatch("MCP-Protocol-Version", header, &claimed));
+    }
+    check_meta(request)?;
+    let method = single(map, headers::METHOD)?
+        .ok_or_else(|| Refusal::HeaderMismatch("Mcp-Method is missing".into()))?;
+    if method != request.method {
+        return Err(mismatch("Mcp-Method", method, &request.method));
+    }
+    check_name(map, request)
+}
+
+/// What the body of a modern request must say of itself, on every transport.
+pub fn check_meta(request: &Request) -> Result<(), Refusal> {
+    let described = meta::of(request.params.as_ref()).ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
+    let claimed: String =
+        described.get_as(meta::PROTOCOL_VERSION).ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
+    if Version::from_name(&claimed).is_none_or(|version| !version.is_modern()) {
+        return Err(Refusal::UnsupportedVersion { requested: claimed });
+    }
+    if !described.get(meta::CLIENT_CAPABILITIES).is_some_and(|value| value.is_object()) {
+        return Err(Refusal::Meta(meta::CLIENT_CAPABILITIES));
+    }
+    Ok(())
+}
+
+fn check_name(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
+    let Some(member) = headers::name_member(&request.method) else { return Ok(()) };
+    let Some(body): Option<String> = request.params.as_ref().and_then(|params| params.get_as(member)) else {
+        return Ok(()); // the method itself refuses parameters that lack it
+    };
+    let sent =
+        single(map, headers::NAME)?.ok_or_else(|| Refusal::HeaderMismatch("Mcp-Name is missing".into()))?;
+    let decoded = headers::decode(sent)
+        .ok_or_else(|| Refusal::HeaderMismatch(format!("Mcp-Name {sent:?} is not a readable value")))?;
+    if decoded == body { Ok(()) } else { Err(mismatch("Mcp-Name", &decoded, &body)) }
+}
+
+/// The mirrored parameters of a tool call: each stands in its header exactly when it stands in the
+/// body, with the same value.
+pub fn check_mirrored(map: &HeaderMap, mirrored: &[(String, Option<String>)]) -> Result<(), Refusal> {
+    for (name, value) in mirrored {
+        let sent = single(map, name)?;
+        match (sent, value) {
+            (None, None) => {}
+            (None, Some(_)) => return Err(Refusal::HeaderMismatch(format!("{name} is missing"))),
+            (Some(_), None) => {
+                return Err(Refusal::HeaderMismatch(format!("{name} stands in the headers only")));
+            }
+            (Some(sent), Some(value)) => {
+                let decoded = headers::decode(sent)
+                    .ok_or_else(|| Refusal::HeaderMismatch(format!("{name} is not a readable value")))?;
+                if !headers::HeaderParam::agrees(&decoded, value) {
+                    return Err(mismatch(name, &decoded, value));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn mismatch(name: &str, header: &str, body: &str) -> Refusal {
+    let cut = |text: &str| text.chars().take(80).collect::<String>();
+    Refusal::HeaderMismatch(format!("{name} is {:?}, the body says {:?}", cut(header), cut(body)))
+}

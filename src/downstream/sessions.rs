@@ -1,0 +1,256 @@
+//! Sessions of the legacy era: who they belong to, how long they live, and what runs in them.
+//!
+//! Invariants: at most `max_sessions`; a session belongs to one principal and one endpoint, and
+//! for everybody else its id is unknown; one that was idle for long enough is gone. Nothing here
+//! is HTTP; the pipe of `switchyard stdio` is a session of its own.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::auth::Principal;
+use crate::gateway::Caller;
+use crate::manager::Scope;
+use crate::protocol::RequestId;
+
+/// Requests of one session that may run at a time.
+const MAX_RUNNING: usize = 256;
+
+/// One client's session.
+pub struct Session {
+    /// What the client is and sees.
+    pub caller: Arc<Caller>,
+    id: String,
+    state: Mutex<State>,
+    /// Changes when a newer GET stream replaces the one before.
+    streams: watch::Sender<u64>,
+    ended: CancellationToken,
+}
+
+struct State {
+    last_used: Instant,
+    /// Streams and requests under way; a session that has any is not idle.
+    open: usize,
+    running: HashMap<RequestId, CancellationToken>,
+}
+
+impl Session {
+    fn new(caller: Caller) -> Self {
+        Self {
+            caller: Arc::new(caller),
+            id: Uuid::new_v4().simple().to_string(),
+            state: Mutex::new(State { last_used: Instant::now(), open: 0, running: HashMap::new() }),
+            streams: watch::Sender::new(0),
+            ended: CancellationToken::new(),
+        }
+    }
+
+    /// A session that no table holds: the two ends of a pipe.
+    pub fn alone(caller: Caller) -> Arc<Self> {
+        Arc::new(Self::new(caller))
+    }
+
+    /// Its id, 32 hexadecimal digits.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Notes that the request `id` has begun; none when that id is already running or too many are.
+    pub fn begin(self: &Arc<Self>, id: &RequestId) -> Option<Running> {
+        let cancel = self.ended.child_token();
+        let mut state = self.state();
+        if state.running.len() >= MAX_RUNNING || state.running.contains_key(id) {
+            return None;
+        }
+        state.running.insert(id.clone(), cancel.clone());
+        state.open += 1;
+        drop(state);
+        Some(Running { session: self.clone(), id: id.clone(), cancel })
+    }
+
+    /// Stops the request `id`, if it is running.
+    pub fn cancel(&self, id: &RequestId) {
+        if let Some(cancel) = self.state().running.get(id) {
+            cancel.cancel();
+        }
+    }
+
+    /// Opens the stream for what the gateway sends by itself. There is one: an older stream, whose
+    /// client may be gone without a trace, ends.
+    pub fn open_stream(self: &Arc<Self>) -> Stream {
+        self.state().open += 1;
+        let mut mine = 0;
+        self.streams.send_modify(|number| {
+            *number += 1;
+            mine = *number;
+        });
+        Stream { session: self.clone(), newest: self.streams.subscribe(), mine }
+    }
+
+    /// Ends the session and everything that runs in it.
+    pub fn end(&self) {
+        self.ended.cancel();
+    }
+
+    /// Resolves when the session has ended.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    fn is_idle(&self, limit: Duration) -> bool {
+        let state = self.state();
+        state.open == 0 && state.last_used.elapsed() >= limit
+    }
+
+    fn close_one(&self, id: Option<&RequestId>) {
+        let mut state = self.state();
+        state.open = state.open.saturating_sub(1);
+        state.last_used = Instant::now();
+        if let Some(id) = id {
+            state.running.remove(id);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock, and if it did the state would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The id is a credential of a kind: it does not belong in a log.
+        write!(f, "Session({})", self.caller.version)
+    }
+}
+
+/// A request under way in a session; dropping it takes it off the session's books.
+#[derive(Debug)]
+pub struct Running {
+    session: Arc<Session>,
+    id: RequestId,
+    /// Cancelled by `notifications/cancelled` and by the end of the session.
+    pub cancel: CancellationToken,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.session.close_one(Some(&self.id));
+    }
+}
+
+/// The stream for what the gateway sends by itself; dropping it closes it.
+pub struct Stream {
+    session: Arc<Session>,
+    newest: watch::Receiver<u64>,
+    mine: u64,
+}
+
+impl Stream {
+    /// The session it belongs to.
+    pub const fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Resolves when the stream is to end: replaced by a newer one, or the session is over.
+    pub async fn ended(&mut self) {
+        let mine = self.mine;
+        tokio::select! {
+            () = self.session.ended.cancelled() => {}
+            _ = self.newest.wait_for(|newest| *newest != mine) => {}
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.session.close_one(None);
+    }
+}
+
+/// All sessions of an endpoint.
+pub struct Sessions {
+    table: RwLock<HashMap<String, Arc<Session>>>,
+    max: usize,
+    idle: Duration,
+}
+
+impl Sessions {
+    /// An empty table: at most `max` sessions, each gone after being idle for `idle`.
+    pub fn new(max: usize, idle: Duration) -> Self {
+        Self { table: RwLock::default(), max, idle }
+    }
+
+    /// Opens a session; none when the table is full of sessions that are in use.
+    pub fn open(&self, caller: Caller) -> Option<Arc<Session>> {
+        let session = Arc::new(Session::new(caller));
+        if self.count() >= self.max {
+            self.sweep();
+        }
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        if table.len() >= self.max {
+            return None;
+        }
+        table.insert(session.id.clone(), session.clone());
+        Some(session)
+    }
+
+    /// The session `id`, if it belongs to `principal` and to `scope`.
+    pub fn find(&self, id: &str, principal: &Principal, scope: &Scope) -> Option<Arc<Session>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let session = table.get(id).filter(|session| {
+            let caller = &session.caller;
+            caller.principal.id() == principal.id() && caller.scope == *scope && !session.ended.is_cancelled()
+        })?;
+        session.state().last_used = Instant::now();
+        Some(session.clone())
+    }
+
+    /// Ends a session and forgets it.
+    pub fn close(&self, session: &Session) {
+        session.end();
+        self.table.write().unwrap_or_else(PoisonError::into_inner).remove(&session.id);
+    }
+
+    /// Ends every session.
+    pub fn close_all(&self) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        table.drain().for_each(|(_, session)| session.end());
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Ends sessions that have been idle for too long.
+    pub fn sweep(&self) {
+        let idle = self.idle;
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        table.retain(|_, session| {
+            let keep = !session.is_idle(idle);
+            if !keep {
+                session.end();
+            }
+            keep
+        });
+    }
+
+    /// Sweeps for ever, so that forgotten sessions go even when nobody opens new ones.
+    pub async fn sweep_for_ever(&self) {
+        loop {
+            tokio::time::sleep((self.idle / 4).max(Duration::from_secs(1))).await;
+            self.sweep();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "sessions_tests.rs"]
+mod tests;

@@ -1,0 +1,80 @@
+//! Sessions under paused time: whose they are, when they end, and that the books balance.
+
+use super::*;
+use crate::protocol::Raw;
+
+fn caller(scope: Scope) -> Caller {
+    Caller::legacy(Principal::anonymous(), scope, None)
+}
+
+fn id(number: u64) -> RequestId {
+    RequestId::from_u64(number)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_found_only_at_its_own_endpoint() {
+    let sessions = Sessions::new(10, Duration::from_mins(1));
+    let session = sessions.open(caller(Scope::All)).expect("room");
+    let principal = Principal::anonymous();
+    assert!(sessions.find(session.id(), &principal, &Scope::All).is_some());
+    assert!(sessions.find(session.id(), &principal, &Scope::Server("files".into())).is_none());
+    assert!(sessions.find("0", &principal, &Scope::All).is_none());
+    sessions.close(&session);
+    assert!(sessions.find(session.id(), &principal, &Scope::All).is_none());
+    session.ended().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_table_makes_room_only_by_dropping_idle_sessions() {
+    let sessions = Sessions::new(2, Duration::from_mins(1));
+    let first = sessions.open(caller(Scope::All)).expect("room");
+    let _second = sessions.open(caller(Scope::All)).expect("room");
+    assert!(sessions.open(caller(Scope::All)).is_none(), "both are fresh");
+    let running = first.begin(&id(1)).expect("not running yet");
+    tokio::time::advance(Duration::from_secs(61)).await;
+    assert!(sessions.open(caller(Scope::All)).is_some(), "the second one was idle");
+    assert!(!first.ended.is_cancelled(), "the first one has a request under way");
+    drop(running);
+    tokio::time::advance(Duration::from_secs(61)).await;
+    sessions.sweep();
+    assert_eq!(sessions.count(), 0);
+    assert!(first.ended.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_reaches_the_request_of_that_id_and_type() {
+    let session = Session::alone(caller(Scope::All));
+    let running = session.begin(&id(1)).expect("free");
+    assert!(session.begin(&id(1)).is_none(), "the id is taken while its request runs");
+    let string = RequestId::from_raw(Raw::of("1")).expect("an id");
+    session.cancel(&string);
+    assert!(!running.cancel.is_cancelled(), "\"1\" is another id than 1");
+    session.cancel(&id(1));
+    assert!(running.cancel.is_cancelled());
+    drop(running);
+    assert!(session.begin(&id(1)).is_some(), "free again");
+    assert_eq!(session.state().running.len(), 0, "the probe above was dropped too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_stream_ends_the_older_one_and_the_session_ends_both() {
+    let session = Session::alone(caller(Scope::All));
+    let mut older = session.open_stream();
+    let mut newer = session.open_stream();
+    older.ended().await;
+    let still_open = tokio::time::timeout(Duration::from_secs(5), newer.ended()).await;
+    assert!(still_open.is_err(), "nothing ended the newer one");
+    session.end();
+    newer.ended().await;
+    drop((older, newer));
+    assert_eq!(session.state().open, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_one_session_are_bounded() {
+    let session = Session::alone(caller(Scope::All));
+    let running: Vec<_> = (0..MAX_RUNNING as u64).map(|n| session.begin(&id(n)).expect("room")).collect();
+    assert!(session.begin(&id(9_999)).is_none());
+    drop(running);
+    assert!(session.begin(&id(9_999)).is_some());
+}

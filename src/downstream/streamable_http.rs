@@ -1,0 +1,227 @@
+//! Streamable HTTP towards clients, both eras on one path.
+//!
+//! `POST` carries every message; `GET` and `DELETE` belong to legacy sessions. A message says itself
+//! which era it is of, so one URL serves every client. The first thing a request produces decides
+//! how it is answered: the response itself as JSON, anything else as an event stream.
+//!
+//! Source: `basic/transports` of 2025-03-26 to 2026-07-28. Not here: Host, Origin and credentials
+//! (`guard`), what a method means (`gateway`).
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Extension, Path, Request as HttpRequest, State};
+use axum::response::Response;
+use axum::routing::any;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+
+use super::error::Refusal;
+use super::events;
+use super::exchange::Exchange;
+use super::headers;
+use super::sessions::{Session, Sessions};
+use crate::auth::Principal;
+use crate::gateway::{Caller, Gateway, tools};
+use crate::manager::Scope;
+use crate::protocol::headers::SESSION_ID;
+use crate::protocol::{Message, Notification, Request, RequestId, method};
+use crate::shutdown::Shutdown;
+
+/// What `Accept` must allow on POST.
+const BOTH: &[&str] = &["application/json", "text/event-stream"];
+/// The same for people.
+const BOTH_SHOWN: &str = "application/json and text/event-stream";
+/// What legacy sessions may do here.
+const ALL_METHODS: &str = "GET, POST, DELETE";
+
+/// The MCP endpoint: the gateway, its sessions, and the tasks that outlive a connection.
+#[derive(Clone)]
+pub struct Endpoint(Arc<Parts>);
+
+struct Parts {
+    gateway: Gateway,
+    sessions: Arc<Sessions>,
+    tasks: Shutdown,
+    max_body: usize,
+}
+
+/// Who asks for what, before the message is looked at.
+struct Asked {
+    principal: Principal,
+    scope: Scope,
+    headers: HeaderMap,
+}
+
+impl Endpoint {
+    /// An endpoint over `gateway`. Bodies larger than `max_body` bytes are refused; `tasks` ends the
+    /// streams and waits for the calls.
+    pub fn new(gateway: Gateway, sessions: Arc<Sessions>, tasks: Shutdown, max_body: usize) -> Self {
+        Self(Arc::new(Parts { gateway, sessions, tasks, max_body }))
+    }
+
+    /// `/mcp` for all servers, `/mcp/{server}` for one alone.
+    pub fn router(self) -> Router {
+        Router::new().route("/mcp", any(serve_all)).route("/mcp/{server}", any(serve_one)).with_state(self)
+    }
+
+    async fn serve(&self, principal: Principal, scope: Scope, request: HttpRequest) -> Response {
+        let (head, body) = request.into_parts();
+        let asked = Asked { principal, scope, headers: head.headers };
+        if let Scope::Server(name) = &asked.scope
+            && let Err(error) = self.0.gateway.manager().snapshot().server(name)
+        {
+            return Refusal::Server(error).into_response(None);
+        }
+        let answered = match head.method {
+            Method::POST => return self.post(asked, body).await,
+            Method::GET => self.get(&asked),
+            Method::DELETE => self.delete(&asked),
+            _ => Err(Refusal::Method { allow: ALL_METHODS }),
+        };
+        answered.unwrap_or_else(|refusal| refusal.into_response(None))
+    }
+
+    async fn post(&self, asked: Asked, body: Body) -> Response {
+        let bytes = match self.read(&asked.headers, body).await {
+            Ok(bytes) => bytes,
+            Err(refusal) => return refusal.into_response(None),
+        };
+        let message = match Message::from_client(&bytes) {
+            Ok(message) => message,
+            Err(error) => return Refusal::from(error).into_response(Message::readable_id(&bytes)),
+        };
+        let id = match &message {
+            Message::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        self.message(asked, message).await.unwrap_or_else(|refusal| refusal.into_response(id))
+    }
+
+    async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Refusal> {
+        headers::check_content_type(headers)?;
+        headers::check_accept(headers, BOTH, BOTH_SHOWN)?;
+        let limit = self.0.max_body;
+        axum::body::to_bytes(body, limit).await.map_err(|error| {
+            let cause = std::error::Error::source(&error);
+            let too_large =
+                cause.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>);
+            if too_large { Refusal::BodyTooLarge { limit } } else { Refusal::Body }
+        })
+    }
+
+    async fn message(&self, asked: Asked, message: Message) -> Result<Response, Refusal> {
+        match message {
+            Message::Request(request) if headers::is_modern(&asked.headers, request.params.as_ref()) => {
+                self.modern(asked, request).await
+            }
+            Message::Request(request) => self.legacy(asked, request).await,
+            Message::Notification(notice) => {
+                if !headers::is_modern(&asked.headers, notice.params.as_ref()) {
+                    let session = self.session(&asked)?;
+                    note(&session, &notice);
+                }
+                Ok(accepted())
+            }
+            Message::Response(_) if headers::is_modern(&asked.headers, None) => Err(Refusal::PostedResponse),
+            // Nothing is asked of clients yet, so there is nothing this could answer; it is legal.
+            Message::Response(_) => self.session(&asked).map(|_| accepted()),
+        }
+    }
+
+    async fn modern(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
+        headers::check_modern(&asked.headers, &request)?;
+        let caller = Arc::new(Caller::modern(asked.principal, asked.scope, request.params.as_ref()));
+        if request.method == method::TOOLS_CALL
+            && let Some(params) = &request.params
+            && let Ok(mirrored) = tools::mirrored(self.0.gateway.manager(), &caller, params)
+        {
+            headers::check_mirrored(&asked.headers, &mirrored)?;
+        }
+        Ok(events::answer(Exchange::attached(&self.0.gateway, caller, request)).await)
+    }
+
+    async fn legacy(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
+        if request.method == method::INITIALIZE {
+            return self.initialize(asked, request).await;
+        }
+        let session = self.session(&asked)?;
+        let running = session.begin(&request.id).ok_or(Refusal::IdInUse)?;
+        let caller = session.caller.clone();
+        Ok(events::answer(Exchange::detached(&self.0.gateway, caller, request, running, &self.0.tasks)).await)
+    }
+
+    async fn initialize(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
+        let caller = Caller::legacy(asked.principal, asked.scope, request.params.as_ref());
+        let session = self.0.sessions.open(caller).ok_or(Refusal::TooManySessions)?;
+        let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request);
+        let mut response = events::answer(exchange).await;
+        if let Ok(value) = HeaderValue::from_str(session.id()) {
+            response.headers_mut().insert(HeaderName::from_static(SESSION_ID), value);
+        }
+        Ok(response)
+    }
+
+    fn get(&self, asked: &Asked) -> Result<Response, Refusal> {
+        if headers::is_modern(&asked.headers, None) {
+            return Err(Refusal::Method { allow: "POST" });
+        }
+        headers::check_accept(&asked.headers, &["text/event-stream"], "text/event-stream")?;
+        let session = self.session(asked)?;
+        Ok(events::notices(&self.0.gateway, session.open_stream(), self.0.tasks.clone()))
+    }
+
+    fn delete(&self, asked: &Asked) -> Result<Response, Refusal> {
+        if headers::is_modern(&asked.headers, None) {
+            return Err(Refusal::Method { allow: "POST" });
+        }
+        self.0.sessions.close(self.session(asked)?.as_ref());
+        Ok(empty(StatusCode::NO_CONTENT))
+    }
+
+    fn session(&self, asked: &Asked) -> Result<Arc<Session>, Refusal> {
+        headers::check_legacy_version(&asked.headers)?;
+        let id = headers::single(&asked.headers, SESSION_ID)?.ok_or(Refusal::NoSession)?;
+        self.0.sessions.find(id, &asked.principal, &asked.scope).ok_or(Refusal::UnknownSession)
+    }
+}
+
+/// What a notification of a legacy client does to its session.
+pub(super) fn note(session: &Session, notice: &Notification) {
+    if notice.method != method::CANCELLED {
+        return;
+    }
+    if let Some(id) = notice.params.as_ref().and_then(|p| p.get("requestId")).and_then(RequestId::from_raw) {
+        session.cancel(&id);
+    }
+}
+
+async fn serve_all(
+    State(endpoint): State<Endpoint>,
+    Extension(principal): Extension<Principal>,
+    request: HttpRequest,
+) -> Response {
+    endpoint.serve(principal, Scope::All, request).await
+}
+
+async fn serve_one(
+    State(endpoint): State<Endpoint>,
+    Extension(principal): Extension<Principal>,
+    Path(server): Path<String>,
+    request: HttpRequest,
+) -> Response {
+    endpoint.serve(principal, Scope::Server(server.into()), request).await
+}
+
+fn accepted() -> Response {
+    empty(StatusCode::ACCEPTED)
+}
+
+fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response.headers_mut().remove(CONTENT_TYPE);
+    response
+}
