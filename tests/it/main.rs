@@ -5,3 +5,4 @@
 mod config;
 mod support;
 mod support_tests;
+mod transcripts;

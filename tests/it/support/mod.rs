@@ -4,12 +4,10 @@
 //! - [`gateway`] the program under test, as `serve` and as `stdio`;
 //! - [`client`] a bare JSON-RPC client for both eras, which sees every byte of an answer;
 //! - [`scripted`] servers that answer, stream, fail, hang and cut as scripted, and keep the record;
-//! - [`child`] the same for a server on standard input and output;
 //! - [`rmcp_peer`] the Rust SDK as independent client and server;
 //! - [`peers`] programs of other makers, where `scripts/peers` installed them.
 
 pub mod answer;
-pub mod child;
 pub mod client;
 pub mod gateway;
 pub mod peers;

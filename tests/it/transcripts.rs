@@ -1,0 +1,433 @@
+//! Conversations as data: every file in `tests/transcripts` is played against the MCP endpoint.
+//!
+//! Lines: `server NAME REVISION [TOOL…]` declares a server with tools (a JSON definition each);
+//! `C> JSON` the client posts a message (`C> +Header: value JSON` with one more header, `-Header` without
+//! one); `U> METHOD PARAMS` a server must have received exactly this; `U< JSON` what it answers: a
+//! notification, a `{"result":…}` or an `{"error":…}`; `C< STATUS JSON` what the client must get, byte
+//! for byte (`C< STATUS` alone: no message). `C! SUBSTRING` checks a part of the next message instead.
+//! `*` in an expected text stands for any text.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt;
+use switchyard::auth::Principal;
+use switchyard::downstream::sessions::Sessions;
+use switchyard::downstream::streamable_http::Endpoint;
+use switchyard::gateway::Gateway;
+use switchyard::manager::config::ToolNames;
+use switchyard::manager::{self, Manager};
+use switchyard::protocol::feature::Tool;
+use switchyard::protocol::lifecycle::Peer;
+use switchyard::protocol::{ErrorObject, Notification, Raw, Reply, Version, headers, meta};
+use switchyard::shutdown::Shutdown;
+use switchyard::upstream::{self, Call, Connection, Connector, Events, Outlet, config};
+use switchyard::wire::sse;
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tower::ServiceExt;
+
+/// How long a line of a transcript may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A call that a scripted server received, and the way to answer it.
+struct Received {
+    method: String,
+    params: String,
+    outlet: Outlet,
+    answer: oneshot::Sender<Reply>,
+}
+
+/// A server that answers `tools/list` from its declaration and everything else from the transcript.
+struct Scripted {
+    peer: Peer,
+    tools: Vec<Raw>,
+    received: mpsc::UnboundedSender<Received>,
+}
+
+impl Connection for Scripted {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn request<'a>(
+        &'a self,
+        call: &'a Call,
+        outlet: &'a Outlet,
+    ) -> BoxFuture<'a, Result<Reply, upstream::Error>> {
+        let token = call.wants_progress.then(|| Raw::of(&7));
+        let params = meta::dress(call.params.as_ref(), self.peer.era(), &call.sender, token.as_ref());
+        async move {
+            match call.method.as_str() {
+                "tools/list" => return Ok(Ok(Raw::empty_object().with("tools", &Raw::of(&self.tools)))),
+                "ping" | "server/discover" => return Ok(Ok(Raw::empty_object())),
+                _ => {}
+            }
+            let (answer, answered) = oneshot::channel();
+            let received = Received {
+                method: call.method.clone(),
+                params: params.map_or_else(String::new, |params| params.as_str().to_owned()),
+                outlet: outlet.clone(),
+                answer,
+            };
+            self.received.send(received).expect("the player listens");
+            answered.await.map_err(|_| upstream::Error::Lost { reason: "the transcript ended".into() })
+        }
+        .boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        std::future::pending().boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        async {}.boxed()
+    }
+}
+
+struct ScriptedConnector(Arc<Scripted>);
+
+impl Connector for ScriptedConnector {
+    fn connect(&self, _: Events) -> BoxFuture<'static, Result<Arc<dyn Connection>, upstream::Error>> {
+        let connection: Arc<dyn Connection> = self.0.clone();
+        async move { Ok(connection) }.boxed()
+    }
+
+    fn requests_per_connection(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// A registry of servers that nothing is configured for but their names.
+fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Config {
+    let second = Duration::from_secs(1);
+    let server = |name: &str| upstream::Config {
+        name: name.into(),
+        target: String::new(),
+        transport: config::Transport::Stdio(config::Stdio {
+            command: "not used".into(),
+            args: Vec::new(),
+            env: std::collections::BTreeMap::new(),
+            cwd: None,
+        }),
+        enabled: true,
+        description: None,
+        timeout: PATIENCE,
+        health_check_interval: PATIENCE * 10,
+        retry: config::Retry { attempts: 0, delay: second, max_delay: second },
+        breaker: config::Breaker { threshold: 5, timeout: second },
+        limits: config::Limits {
+            connections: 1,
+            concurrent_calls: 8,
+            waiting_calls: 8,
+            message_bytes: 1 << 20,
+        },
+        tools: config::Tools::default(),
+    };
+    manager::Config {
+        servers: names.map(server).collect(),
+        tool_names: ToolNames::Auto,
+        max_tool_name_length: 64,
+        tools_per_page: 2,
+    }
+}
+
+/// Runs a request beside the transcript, as a client's connection would.
+#[allow(clippy::disallowed_methods)] // a test's own task; it is joined by the player
+fn spawn(request: impl Future<Output = Answered> + Send + 'static) -> tokio::task::JoinHandle<Answered> {
+    tokio::spawn(request)
+}
+
+/// Plays one transcript.
+struct Player {
+    router: axum::Router,
+    received: mpsc::UnboundedReceiver<Received>,
+    session: Arc<Mutex<Option<String>>>,
+    answers: VecDeque<tokio::task::JoinHandle<Answered>>,
+    open: Option<Open>,
+    pending: Option<Received>,
+}
+
+struct Answered {
+    status: u16,
+    body: Response<Body>,
+}
+
+/// An answer that is being read.
+struct Open {
+    status: u16,
+    stream: Option<sse::Decoder>,
+    messages: VecDeque<String>,
+    body: Body,
+}
+
+impl Player {
+    async fn new(servers: Vec<(String, Version, Vec<Raw>)>) -> Self {
+        let (sender, received) = mpsc::unbounded_channel();
+        let connector = |(_, version, tools): &(String, Version, Vec<Raw>)| -> Arc<dyn Connector> {
+            let peer = Peer {
+                version: *version,
+                info: Raw::empty_object(),
+                capabilities: Raw::of(&serde_json::json!({"tools": {}})),
+                instructions: None,
+            };
+            Arc::new(ScriptedConnector(Arc::new(Scripted {
+                peer,
+                tools: tools.clone(),
+                received: sender.clone(),
+            })))
+        };
+        let connectors = servers.iter().map(connector).collect();
+        let config = manager_config(servers.iter().map(|(name, ..)| name.as_str()));
+        let shutdown = Shutdown::new();
+        let manager = Manager::with_connectors(config, connectors, shutdown.clone());
+        manager.settled(&switchyard::manager::Scope::All, PATIENCE).await;
+        let sessions = Arc::new(Sessions::new(10, Duration::from_mins(1)));
+        let gateway = Gateway::new(manager, shutdown.clone());
+        let router = Endpoint::new(gateway, sessions, shutdown, 1 << 20)
+            .router()
+            .layer(axum::Extension(Principal::anonymous()));
+        Self {
+            router,
+            received,
+            session: Arc::default(),
+            answers: VecDeque::new(),
+            open: None,
+            pending: None,
+        }
+    }
+
+    async fn play(&mut self, line: &str) {
+        let (kind, rest) = line.split_at(2);
+        let rest = rest.trim();
+        match kind {
+            "C>" => self.post(rest).await,
+            "U>" => self.expect_received(rest).await,
+            "U<" => self.answer(rest),
+            "C<" => self.expect_answer(rest).await,
+            "C!" => {
+                let message = self.next_message().await.expect("a message");
+                assert!(message.contains(rest), "expected a message with {rest}\n     got {message}");
+            }
+            _ => panic!("not a transcript line: {line}"),
+        }
+    }
+
+    async fn post(&mut self, text: &str) {
+        let mut extra = Vec::new();
+        let mut rest = text;
+        while !rest.starts_with('{') && !rest.starts_with('[') {
+            let (word, behind) = rest.split_once(' ').expect("a header and a message");
+            let (word, behind) = match word.strip_suffix(':') {
+                Some(name) => {
+                    let (value, behind) = behind.split_once(' ').expect("a value and a message");
+                    (format!("{name}:{value}"), behind)
+                }
+                None => (word.to_owned(), behind),
+            };
+            extra.push(word);
+            rest = behind;
+        }
+        let mut headers = self.usual_headers(rest).await;
+        for header in extra {
+            if let Some(name) = header.strip_prefix('-') {
+                headers.remove(name);
+                continue;
+            }
+            let (name, value) = header[1..].split_once(':').expect("+Header: value");
+            let name: http::HeaderName = name.parse().expect("a header name");
+            headers.insert(name, value.parse().expect("a header value"));
+        }
+        let mut request = Request::post("/mcp").body(Body::from(rest.to_owned())).expect("a request");
+        *request.headers_mut() = headers;
+        let (router, session) = (self.router.clone(), self.session.clone());
+        let before = self.answers.len();
+        let answered = async move {
+            let response = router.oneshot(request).await.expect("infallible");
+            if let Some(id) = response.headers().get(headers::SESSION_ID) {
+                *session.lock().await = Some(id.to_str().expect("ASCII").to_owned());
+            }
+            Answered { status: response.status().as_u16(), body: response }
+        };
+        self.answers.push_back(spawn(answered));
+        assert_eq!(self.answers.len(), before + 1);
+    }
+
+    /// The headers a correct client of the message's era sends.
+    async fn usual_headers(&self, text: &str) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        let mut set = |name: &'static str, value: &str| {
+            map.insert(name, value.parse().expect("a header value"));
+        };
+        set("content-type", "application/json");
+        set("accept", "application/json, text/event-stream");
+        let Ok(raw) = Raw::parse(&Bytes::copy_from_slice(text.as_bytes())) else { return map };
+        let params = raw.get("params");
+        match meta::claimed_version(params.as_ref()) {
+            Some(version) => {
+                set(headers::PROTOCOL_VERSION, &version.read::<String>().unwrap_or_default());
+                let method: String = raw.get_as("method").unwrap_or_default();
+                set(headers::METHOD, &method);
+                let name = headers::name_member(&method).and_then(|member| params?.get_as::<String>(member));
+                if let Some(name) = name {
+                    set(headers::NAME, &headers::encode(&name));
+                }
+            }
+            None => {
+                if let Some(id) = &*self.session.lock().await {
+                    set(headers::SESSION_ID, id);
+                }
+            }
+        }
+        map
+    }
+
+    async fn expect_received(&mut self, expected: &str) {
+        let received = tokio::time::timeout(PATIENCE, self.received.recv()).await;
+        let received =
+            received.unwrap_or_else(|_| panic!("no server received {expected}")).expect("servers live");
+        let got = format!("{} {}", received.method, received.params);
+        assert!(matches(expected, got.trim()), "a server must receive\n     {expected}\ngot  {got}");
+        self.pending = Some(received);
+    }
+
+    fn answer(&mut self, text: &str) {
+        let raw = Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).expect("JSON");
+        if let (Some(method), params) = (raw.get_as("method"), raw.get("params")) {
+            let received = self.pending.as_ref().expect("a call to answer");
+            received.outlet.offer(Notification { method, params });
+            return;
+        }
+        let reply = match (raw.get("result"), raw.get("error")) {
+            (Some(result), None) => Ok(result),
+            (None, Some(error)) => Err(ErrorObject::from_raw(error).expect("an error object")),
+            _ => panic!("U< has a method, a result or an error"),
+        };
+        let received = self.pending.take().expect("a call to answer");
+        received.answer.send(reply).expect("the call is still waiting");
+    }
+
+    async fn expect_answer(&mut self, expected: &str) {
+        let (status, message) = expected.split_once(' ').unwrap_or((expected, ""));
+        let got = self.next_message().await.unwrap_or_default();
+        let shown = self.open.as_ref().map_or(0, |open| open.status);
+        assert!(matches(message.trim(), &got), "the client must get\n     {message}\ngot  {got}");
+        assert_eq!(shown.to_string(), status, "status of {got}");
+    }
+
+    /// The next message of the oldest answer that is not read to its end.
+    async fn next_message(&mut self) -> Option<String> {
+        if let Some(open) = &mut self.open {
+            match open.next().await {
+                Some(message) => return Some(message),
+                None if self.answers.is_empty() => return None,
+                None => {}
+            }
+        }
+        let answer = self.answers.pop_front().expect("something was posted");
+        let answer =
+            tokio::time::timeout(PATIENCE, answer).await.expect("answered in time").expect("no panic");
+        let open = self.open.insert(Open::new(answer));
+        open.next().await
+    }
+}
+
+impl Open {
+    fn new(answer: Answered) -> Self {
+        let is_stream =
+            answer.body.headers().get("content-type").is_some_and(|value| value == "text/event-stream");
+        Self {
+            status: answer.status,
+            stream: is_stream.then(|| sse::Decoder::new(1 << 20)),
+            messages: VecDeque::new(),
+            body: answer.body.into_body(),
+        }
+    }
+
+    async fn next(&mut self) -> Option<String> {
+        loop {
+            if let Some(message) = self.messages.pop_front() {
+                return Some(message);
+            }
+            let frame =
+                tokio::time::timeout(PATIENCE, self.body.frame()).await.expect("a message in time")?;
+            let mut data = frame.expect("no body error").into_data().ok()?;
+            let Some(decoder) = &mut self.stream else {
+                return (!data.is_empty()).then(|| text(&data));
+            };
+            while let Some(item) = decoder.decode(&mut data) {
+                if let sse::Item::Event(event) = item {
+                    self.messages.push_back(text(&event.data));
+                }
+            }
+        }
+    }
+}
+
+fn text(bytes: &Bytes) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Whether `text` is `pattern`, where `*` in the pattern stands for any text.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let mut last = None;
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+        last = Some(part);
+    }
+    match last {
+        None => rest.is_empty(),
+        Some(part) => part.is_empty() || rest.is_empty() || text.ends_with(part),
+    }
+}
+
+async fn check(name: &str, transcript: &str) {
+    let lines: Vec<&str> =
+        transcript.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    let servers = lines.iter().filter_map(|line| line.strip_prefix("server ")).map(|line| {
+        let mut words = line.splitn(3, ' ');
+        let server = words.next().expect("a name").to_owned();
+        let version = Version::from_name(words.next().expect("a revision")).expect("a known revision");
+        let tools = words.next().unwrap_or("[]");
+        let tools = Raw::parse(&Bytes::copy_from_slice(tools.as_bytes())).expect("a JSON array of tools");
+        let tools: Vec<Raw> = tools.elements().collect();
+        assert!(tools.iter().all(|tool| Tool::from_definition(tool.clone()).is_some()), "tools have names");
+        (server, version, tools)
+    });
+    let mut player = Player::new(servers.collect()).await;
+    let mut steps = 0;
+    for line in lines.iter().filter(|line| !line.starts_with("server ")) {
+        let step = std::panic::AssertUnwindSafe(player.play(line)).catch_unwind().await;
+        step.unwrap_or_else(|_| panic!("{name}: failed at\n     {line}"));
+        steps += 1;
+    }
+    assert!(steps >= 2, "{name} says nothing");
+}
+
+#[tokio::test]
+async fn every_transcript_plays() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 5, "transcripts are there");
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        check(&name, &std::fs::read_to_string(&path).expect("readable")).await;
+    }
+}
+
+#[test]
+fn stars_match_any_text() {
+    assert!(matches("a*c", "abc") && matches("*", "x") && matches("a*", "a") && matches("abc", "abc"));
+    assert!(!matches("a*c", "abd") && !matches("abc", "abcd") && !matches("b*", "abc"));
+}
