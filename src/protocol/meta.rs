@@ -58,12 +58,10 @@ pub fn claimed_version(params: Option<&Raw>) -> Option<Raw> {
 /// modern client's own stay byte for byte. Legacy: they are removed, because that wire has no such
 /// thing. In both, a progress token is replaced by `token`, and only by that.
 pub fn dress(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<&Raw>) -> Option<Raw> {
-    let meta = of(params);
+    let meta = of(params).unwrap_or_else(Raw::empty_object);
     let dressed = match era {
-        Era::Modern => Some(dress_modern(meta.unwrap_or_else(Raw::empty_object), sender, token)),
-        Era::Legacy => {
-            meta.map(|meta| dress_legacy(&meta, token)).filter(|meta| meta.bytes().as_ref() != b"{}")
-        }
+        Era::Modern => Some(dress_modern(meta, sender, token)),
+        Era::Legacy => Some(dress_legacy(&meta, token)).filter(|meta| meta.bytes().as_ref() != b"{}"),
     };
     match (params, dressed) {
         (Some(params), dressed) => Some(params.edit(&[("_meta", dressed.as_ref())])),
@@ -148,5 +146,11 @@ mod tests {
             r#"{"name":"t"}"#
         );
         assert_eq!(dress(None, Era::Legacy, &sender(), None), None);
+        assert_eq!(
+            dress(Some(&raw(r#"{"name":"t"}"#)), Era::Legacy, &sender(), Some(&raw("9")))
+                .expect("params")
+                .as_str(),
+            r#"{"name":"t","_meta":{"progressToken":9}}"#
+        );
     }
 }

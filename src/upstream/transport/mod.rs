@@ -1,19 +1,52 @@
 //! The ways to reach a server, each in its own file.
+//!
+//! [`connector`] is all the floors above need. What the transports have in common stands beside
+//! them: the table of open requests (`pending`), finding the era (`handshake`), what a server says by
+//! itself (`inbound`), change notices (`listen`), the end of a connection (`closing`).
+
+mod closing;
+mod handshake;
+mod inbound;
+mod listen;
+mod pending;
+pub mod stdio;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 
-use super::config::Transport;
-use super::connection::Connector;
-use super::error::Error;
-use super::{Config, builtin};
-use crate::shutdown::Shutdown;
+use serde_json::json;
 
-/// The way to the server of `config`; what it starts runs in `shutdown`.
+use crate::protocol::{Era, Notification, Raw, Request, RequestId, meta, method};
+use crate::shutdown::Shutdown;
+use crate::upstream::builtin;
+use crate::upstream::config::{Config, Transport};
+use crate::upstream::connection::{Call, Connector};
+use crate::upstream::error::Error;
+
+/// A call as a request of one server: our id, `_meta` as its era wants it.
+fn compose(call: &Call, id: u64, era: Era) -> Request {
+    let token = call.wants_progress.then(|| Raw::of(&id));
+    let params = meta::dress(call.params.as_ref(), era, &call.sender, token.as_ref());
+    Request { id: RequestId::from_u64(id), method: call.method.clone(), params }
+}
+
+/// The notification that nobody waits for the request `id` any more.
+fn cancelled(id: u64) -> Notification {
+    let params = json!({"requestId": id, "reason": "the caller no longer waits for it"});
+    Notification { method: method::CANCELLED.into(), params: Some(Raw::of(&params)) }
+}
+
+/// The way to the server that `config` describes. Nothing is contacted yet.
+///
+/// `shutdown` is the group of all tasks of its connections: when its end is requested they close,
+/// and waiting for the group waits for the last child process. So end it after the calls are done.
 pub fn connector(config: &Config, shutdown: &Shutdown) -> Result<Arc<dyn Connector>, Error> {
-    match &config.transport {
-        Transport::Builtin(options) => Ok(builtin::connector(options, shutdown)),
-        Transport::Http(_) | Transport::Sse(_) | Transport::Stdio(_) => {
-            Err(Error::Unavailable { state: "not reachable by this build" })
+    Ok(match &config.transport {
+        Transport::Stdio(stdio) => Arc::new(stdio::ToChild::new(config, stdio, shutdown)),
+        Transport::Builtin(options) => builtin::connector(options, shutdown),
+        Transport::Http(_) | Transport::Sse(_) => {
+            return Err(Error::Unavailable { state: "not reachable by this build" });
         }
-    }
+    })
 }

@@ -1,0 +1,117 @@
+//! What a child process is given of our environment, and where its program is found.
+//!
+//! A server needs to find programs, its home and the user's language; it does not need our
+//! credentials. So it gets the variables of [`PASSED_ON`] and what its configuration names, and
+//! nothing else. Not here: a shell. The command is a program, the arguments are arguments.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use secrecy::ExposeSecret;
+
+use crate::upstream::config::Stdio;
+
+/// The variables every child gets, when we have them; and those that begin with `LC_`.
+const PASSED_ON: [&str; 10] =
+    ["HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
+
+/// Where programs are looked for when there is no `PATH` at all.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The whole environment of the child: the allowed part of `ours`, and what is configured.
+pub(super) fn of(
+    config: &Stdio,
+    ours: impl Iterator<Item = (OsString, OsString)>,
+) -> BTreeMap<OsString, OsString> {
+    let configured = config.env.iter().map(|(name, value)| (name.into(), value.expose_secret().into()));
+    ours.filter(|(name, value)| passes(name, value)).chain(configured).collect()
+}
+
+fn passes(name: &OsStr, value: &OsStr) -> bool {
+    let allowed = name.to_str().is_some_and(|name| PASSED_ON.contains(&name) || name.starts_with("LC_"));
+    // Exported shell functions are code, not values.
+    allowed && !value.as_encoded_bytes().starts_with(b"()")
+}
+
+/// The file to execute for the command of `config`, or what to do about it.
+///
+/// The reasons do not name it: it may come from a variable, whose value is not for every reader.
+pub(super) fn program(config: &Stdio, environment: &BTreeMap<OsString, OsString>) -> Result<PathBuf, String> {
+    let command = config.command.as_str();
+    if config.cwd.as_deref().is_some_and(|folder| !folder.is_dir()) {
+        return Err("its `cwd` is not a folder".into());
+    }
+    let found = if command.contains('/') {
+        let path = config.cwd.as_deref().unwrap_or(Path::new("")).join(command);
+        path.exists().then_some(path)
+    } else {
+        let search = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| DEFAULT_PATH.into());
+        std::env::split_paths(&search).map(|folder| folder.join(command)).find(|path| is_program(path))
+    };
+    let Some(path) = found else { return Err(advice(command).into()) };
+    if is_program(&path) {
+        // The child may run in another folder; a path relative to ours would mean something else there.
+        std::path::absolute(path).map_err(|error| error.to_string())
+    } else {
+        Err("it is no executable file; set its execute permission".into())
+    }
+}
+
+/// What to do about a command that was not found.
+fn advice(command: &str) -> &'static str {
+    if command.contains('/') {
+        "there is no such file"
+    } else if command.contains(char::is_whitespace) {
+        "it is not in PATH; `command` is the program alone, put the rest into `args`"
+    } else {
+        "it is not in PATH; install it, or write its full path as `command`"
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(command: &str) -> Stdio {
+        Stdio { command: command.into(), args: Vec::new(), env: BTreeMap::new(), cwd: None }
+    }
+
+    #[test]
+    fn a_child_sees_the_allowed_part_of_our_environment_and_its_own() {
+        let ours = [
+            ("PATH", "/bin"),
+            ("LC_ALL", "C"),
+            ("HOME", "() { :; }"),
+            ("SWITCHYARD_TOKEN", "secret"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("LD_PRELOAD", "x.so"),
+        ];
+        let mut config = config("x");
+        config.env.insert("API_KEY".into(), "key".into());
+        config.env.insert("LC_ALL".into(), "en_US.UTF-8".into());
+        let environment = of(&config, ours.iter().map(|(name, value)| (name.into(), value.into())));
+        let expected = [("API_KEY", "key"), ("LC_ALL", "en_US.UTF-8"), ("PATH", "/bin")];
+        assert_eq!(environment, expected.iter().map(|(name, value)| (name.into(), value.into())).collect());
+    }
+
+    #[test]
+    fn a_command_that_cannot_run_comes_with_advice() {
+        let environment = [("PATH".into(), "/usr/bin:/bin".into())].into();
+        let reason = |config: &Stdio| program(config, &environment).expect_err("cannot run");
+        assert!(reason(&config("no-such-program")).contains("not in PATH"));
+        assert!(reason(&config("sh -c true")).contains("`args`"));
+        assert!(reason(&config("/no/such/file")).contains("no such file"));
+        assert!(reason(&config("/etc/passwd")).contains("execute permission"));
+        let elsewhere = Stdio { cwd: Some("/no/such/folder".into()), ..config("sh") };
+        assert!(reason(&elsewhere).contains("`cwd`"));
+        assert!(program(&config("sh"), &environment).expect("every system has one").is_absolute());
+        let relative = Stdio { cwd: Some("/bin".into()), ..config("./sh") };
+        assert_eq!(program(&relative, &environment), Ok("/bin/./sh".into()));
+    }
+}

@@ -1,0 +1,95 @@
+//! Watches the child until nothing of it is left, and says why the connection ended.
+//!
+//! Invariant: what the child wrote before its end is handed over before its requests fail.
+
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::child::{self, Process};
+use super::link::Signals;
+use super::stderr::LastWords;
+use crate::shutdown::Shutdown;
+use crate::upstream::transport::closing::Closing;
+use crate::upstream::transport::pending::Pending;
+
+/// How long the output of a child that is gone may take to end. It takes longer only when a process
+/// outside its group holds the pipe.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
+/// How long a child that closed a pipe may take to exit before the pipe counts as the reason.
+const LAST_BREATH: Duration = Duration::from_millis(200);
+
+/// The task that owns the process.
+pub(super) struct Keeper {
+    pub(super) process: Process,
+    pub(super) signals: Signals,
+    pub(super) last: LastWords,
+    pub(super) pending: Arc<Pending>,
+    pub(super) closing: Closing,
+    pub(super) end: CancellationToken,
+    pub(super) gone: CancellationToken,
+}
+
+/// Why the child is to end.
+enum Why {
+    Exited(Option<ExitStatus>),
+    Broken(String),
+    Asked,
+}
+
+impl Keeper {
+    pub(super) async fn run(mut self, shutdown: Shutdown) {
+        match self.watch(&shutdown).await {
+            Why::Exited(status) => self.give_up_dead(status).await,
+            Why::Broken(reason) => self.give_up(&reason),
+            Why::Asked => self.closing.close("the connection was closed"),
+        }
+        self.signals.stop_writing.cancel();
+        self.process.end().await;
+        self.drain().await;
+        self.pending.end(&self.closing.reason());
+        self.gone.cancel();
+    }
+
+    async fn watch(&mut self, shutdown: &Shutdown) -> Why {
+        let broken = tokio::select! {
+            status = self.process.ended() => return Why::Exited(status.ok()),
+            () = self.end.cancelled() => return Why::Asked,
+            () = shutdown.requested() => return Why::Asked,
+            broken = self.signals.broken.wait() => broken,
+        };
+        // A closed pipe is mostly the first sign of an exit, and that is the better reason.
+        match tokio::time::timeout(LAST_BREATH, self.process.ended()).await {
+            Ok(status) => Why::Exited(status.ok()),
+            Err(_) => Why::Broken(broken),
+        }
+    }
+
+    async fn give_up_dead(&self, status: Option<ExitStatus>) {
+        // What it left behind may hold the pipes open.
+        self.process.end_group();
+        self.drain().await;
+        let how = status.map_or_else(|| "the process ended".to_owned(), child::describe);
+        match self.last.get() {
+            Some(line) => self.give_up(&format!("{how}; its last line on stderr: {line}")),
+            None => self.give_up(&how),
+        }
+    }
+
+    fn give_up(&self, reason: &str) {
+        self.pending.end(reason);
+        self.closing.close(reason);
+    }
+
+    /// Waits until the readers have handed over what the child wrote before its end.
+    async fn drain(&self) {
+        let all = async {
+            self.signals.read.cancelled().await;
+            self.signals.heard.cancelled().await;
+        };
+        let _ = tokio::time::timeout(LAST_OUTPUT, all).await;
+        self.signals.stop_reading.cancel();
+    }
+}

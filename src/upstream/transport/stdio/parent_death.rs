@@ -1,0 +1,71 @@
+//! Children that end when we are killed.
+//!
+//! A child whose parent is killed lives on, unless it asked the kernel beforehand to be killed too
+//! (`PR_SET_PDEATHSIG`). That has to be asked in the child between fork and exec, where only unsafe
+//! code runs; so our own program is started first, asks, and becomes the server's program. This
+//! works only in a program whose `main` calls [`enter`] first; elsewhere, and on other systems than
+//! Linux, children are started directly and learn of our death by the end of their input.
+//!
+//! The signal follows the *thread* that forked: see the spawning thread in `child`.
+//! Not covered: grandchildren, which see the end of their input.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// First argument of our program when it is started to become another one.
+const MARKER: &str = "__become";
+/// Our own program, also when its file was replaced meanwhile.
+const OURSELVES: &str = "/proc/self/exe";
+
+/// Whether the program we run in calls [`enter`].
+static ENTERED: AtomicBool = AtomicBool::new(false);
+
+/// To be called first in `main`, before any thread: becomes the program of a server when that is
+/// what this process was started for, and returns otherwise.
+pub fn enter() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == MARKER) {
+        eprintln!("switchyard: {}", become_child(arguments));
+        // 126: found but not executed, as shells have it.
+        std::process::exit(126);
+    }
+    ENTERED.store(cfg!(target_os = "linux"), Ordering::Relaxed);
+}
+
+/// The program to start and its arguments, so that `program` runs with `arguments` and ends with us.
+pub(super) fn through(program: &Path, arguments: &[String]) -> (PathBuf, Vec<OsString>) {
+    let direct = arguments.iter().map(OsString::from);
+    if !ENTERED.load(Ordering::Relaxed) {
+        return (program.to_owned(), direct.collect());
+    }
+    let shim = [MARKER.into(), std::process::id().to_string().into(), program.into()];
+    (OURSELVES.into(), shim.into_iter().chain(direct).collect())
+}
+
+/// Returns only when it could not be done, with the reason.
+#[cfg(target_os = "linux")]
+fn become_child(mut arguments: impl Iterator<Item = OsString>) -> String {
+    use std::os::unix::process::CommandExt;
+
+    let parent = arguments.next().and_then(|id| id.to_str()?.parse::<i32>().ok());
+    let (Some(parent), Some(program)) = (parent, arguments.next()) else {
+        return format!("{MARKER} is for internal use");
+    };
+    if let Err(error) = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+    {
+        return format!("cannot tie a child to its parent: {error}");
+    }
+    // The parent may have died before the line above.
+    if rustix::process::getppid().map(|id| id.as_raw_nonzero().get()) != Some(parent) {
+        return "the parent is gone".into();
+    }
+    let error = std::process::Command::new(&program).args(arguments).exec();
+    format!("cannot start {}: {error}", program.display())
+}
+
+/// Never asked for, because [`through`] starts children directly.
+#[cfg(not(target_os = "linux"))]
+fn become_child(_: impl Iterator<Item = OsString>) -> String {
+    format!("{MARKER} is for internal use on Linux")
+}

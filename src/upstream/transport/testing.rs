@@ -1,0 +1,31 @@
+//! What the tests of all transports need.
+
+use std::time::Duration;
+
+use crate::upstream::config::{Breaker, Config, Limits, Retry, Tools, Transport};
+
+/// The cap on one message in these tests.
+pub(super) const MESSAGE_BYTES: usize = 64 * 1024;
+
+/// A server called `s`.
+pub(super) fn config(transport: Transport) -> Config {
+    let second = Duration::from_secs(1);
+    Config {
+        name: "s".into(),
+        transport,
+        target: "the target".into(),
+        enabled: true,
+        description: None,
+        timeout: second,
+        health_check_interval: second,
+        retry: Retry { attempts: 0, delay: second, max_delay: second },
+        breaker: Breaker { threshold: 5, timeout: second },
+        limits: Limits {
+            connections: 4,
+            concurrent_calls: 16,
+            waiting_calls: 16,
+            message_bytes: MESSAGE_BYTES,
+        },
+        tools: Tools::default(),
+    }
+}
