@@ -91,8 +91,9 @@ enum Mode {
 }
 
 impl Config {
-    /// Reads `auth_mode`, `api_keys` and `jwt` of the mapping that is being read.
-    pub fn from_fields(fields: &mut Fields<'_>) -> Self {
+    /// Reads `auth_mode`, `api_keys` and `jwt` of the mapping that is being read. Relative paths of
+    /// key files are relative to `folder`.
+    pub fn from_fields(fields: &mut Fields<'_>, folder: &Path) -> Self {
         let mode = fields.take("auth_mode");
         let said = mode.is_some();
         let options = [("none", Mode::None), ("api_key", Mode::ApiKey), ("jwt", Mode::Jwt)];
@@ -111,25 +112,13 @@ impl Config {
                 .key_problem(format!("`{name}` is missing, and `auth_mode` asks for it"), Some(hint));
         };
         let keys = keys.map(|keys| read_keys(&keys));
-        let jwt = jwt.map(|jwt| Jwt::from_settings(&jwt));
+        let jwt = jwt.map(|jwt| Jwt::from_settings(&jwt, folder));
         match mode {
             Mode::None => Self::None,
             Mode::ApiKey if keys.is_none() => (missing("api_keys"), Self::None).1,
             Mode::ApiKey => Self::ApiKey(keys.unwrap_or_default()),
             Mode::Jwt if jwt.is_none() => (missing("jwt"), Self::None).1,
             Mode::Jwt => jwt.flatten().map_or(Self::None, |jwt| Self::Jwt(Box::new(jwt))),
-        }
-    }
-
-    /// Makes relative paths of key files relative to `base`, the folder of the registry file.
-    pub fn resolve(&mut self, base: &Path) {
-        if let Self::Jwt(jwt) = self {
-            match &mut jwt.key {
-                KeySource::JwksFile(path) | KeySource::PublicKey(PublicKey::File(path)) => {
-                    *path = base.join(&*path);
-                }
-                KeySource::Secret(_) | KeySource::PublicKey(PublicKey::Text(_)) => {}
-            }
         }
     }
 
@@ -189,12 +178,13 @@ fn read_role(setting: &Setting<'_>) -> Option<Role> {
 }
 
 impl Jwt {
-    fn from_settings(setting: &Setting<'_>) -> Option<Self> {
+    fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
         let mut fields = setting.fields()?;
         let issuer = fields.require("issuer", "the `iss` of the tokens, such as https://login.example.org/");
         let audience = fields.require("audience", "the `aud` of the tokens, such as switchyard");
         let algorithms = read_algorithms(&mut fields);
-        let key = read_key_source(&mut fields, algorithms.first().map(|algorithm| algorithm.family()));
+        let family = algorithms.first().map(|algorithm| algorithm.family());
+        let key = read_key_source(&mut fields, family, folder);
         let leeway = fields.seconds("leeway", 0.0..=MAX_LEEWAY_SECONDS).unwrap_or(DEFAULT_LEEWAY);
         let role_claim = fields.take("role_claim").and_then(|claim| filled(&claim));
         fields.finish();
@@ -237,7 +227,11 @@ fn read_algorithms(fields: &mut Fields<'_>) -> Vec<Algorithm> {
     read
 }
 
-fn read_key_source(fields: &mut Fields<'_>, family: Option<AlgorithmFamily>) -> Option<KeySource> {
+fn read_key_source(
+    fields: &mut Fields<'_>,
+    family: Option<AlgorithmFamily>,
+    folder: &Path,
+) -> Option<KeySource> {
     let secret = fields.take("secret");
     let public = fields.take("public_key");
     let jwks = fields.take("jwks_file");
@@ -257,9 +251,11 @@ fn read_key_source(fields: &mut Fields<'_>, family: Option<AlgorithmFamily>) -> 
         setting.key_problem(message, None);
         return None;
     }
-    let public = public.and_then(|setting| read_public_key(&setting)).map(KeySource::PublicKey);
+    let public = public.and_then(|setting| read_public_key(&setting, folder)).map(KeySource::PublicKey);
     let secret = secret.and_then(|setting| read_secret(&setting)).map(KeySource::Secret);
-    secret.or(public).or(jwks.and_then(|file| filled(&file)).map(|path| KeySource::JwksFile(path.into())))
+    secret
+        .or(public)
+        .or(jwks.and_then(|file| filled(&file)).map(|path| KeySource::JwksFile(folder.join(path))))
 }
 
 fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
@@ -274,7 +270,7 @@ fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
     Some(secret)
 }
 
-fn read_public_key(setting: &Setting<'_>) -> Option<PublicKey> {
+fn read_public_key(setting: &Setting<'_>, folder: &Path) -> Option<PublicKey> {
     let text = setting.secret()?; // somebody may have put the private key here
     let text = text.expose_secret();
     if text.contains("PRIVATE KEY") {
@@ -285,7 +281,7 @@ fn read_public_key(setting: &Setting<'_>) -> Option<PublicKey> {
     if text.contains("-----BEGIN") {
         Some(PublicKey::Text(text.into()))
     } else {
-        filled(setting).map(|path| PublicKey::File(path.into()))
+        filled(setting).map(|path| PublicKey::File(folder.join(path)))
     }
 }
 

@@ -11,7 +11,7 @@ const SECRET: &str = "0123456789abcdef0123456789abcdef";
 fn read(json: serde_json::Value) -> (Config, Vec<String>) {
     let (node, problems) = (Node::from(json), Problems::default());
     let mut fields = Setting::root(&node, &problems).fields().expect("a mapping");
-    let config = Config::from_fields(&mut fields);
+    let config = Config::from_fields(&mut fields, Path::new("/etc/switchyard"));
     fields.finish();
     (config, problems.sorted().iter().map(ToString::to_string).collect())
 }
@@ -42,8 +42,6 @@ fn tokens_are_read() {
         "issuer": "https://login.example.org/", "audience": "switchyard", "algorithms": ["RS256", "PS256"],
         "jwks_file": "keys.json", "leeway": 5, "role_claim": "groups"}}));
     assert_eq!(problems, [""; 0]);
-    let mut config = config;
-    config.resolve(Path::new("/etc/switchyard"));
     let Config::Jwt(jwt) = &config else { panic!("tokens") };
     assert_eq!(
         (jwt.algorithms.clone(), jwt.leeway),

@@ -18,22 +18,15 @@ pub use error::{Error, Report};
 pub use expand::Lookup;
 
 use crate::settings::{Mark, Problem, Problems, Setting, Shown};
-use crate::{auth, manager};
+use crate::{downstream, manager};
 
 /// What the operator wants, all of it.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The servers, and how their tools are offered.
     pub manager: manager::config::Config,
-    /// Our own listener.
-    pub server: Server,
-}
-
-/// `server:`, the settings of our own listener. Its parts stand side by side in one mapping.
-#[derive(Debug, Clone, Default)]
-pub struct Server {
-    /// Who may come in.
-    pub auth: auth::Config,
+    /// `server:`, our own listener.
+    pub server: downstream::Config,
 }
 
 impl Config {
@@ -66,19 +59,9 @@ impl Config {
     fn from_settings(root: &Setting<'_>, folder: &Path) -> Option<Self> {
         let mut fields = root.fields()?;
         let manager = manager::config::Config::from_fields(&mut fields, folder);
-        let server = fields.part("server", |setting| Server::from_settings(setting, folder));
+        let server = fields.part("server", |setting| downstream::Config::from_settings(setting, folder));
         fields.finish();
         Some(Self { manager, server: server.unwrap_or_default() })
-    }
-}
-
-impl Server {
-    fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
-        let mut fields = setting.fields()?;
-        let mut auth = auth::Config::from_fields(&mut fields);
-        auth.resolve(folder);
-        fields.finish();
-        Some(Self { auth })
     }
 }
 

@@ -1,9 +1,18 @@
 //! Towards MCP clients: transports, sessions, and the guard at the door.
 
+mod activity;
+pub mod authority;
+pub mod config;
+mod cors;
 pub mod error;
 mod events;
 pub mod exchange;
+pub mod guard;
 pub mod headers;
+pub mod listener;
+pub mod refusal;
 pub mod sessions;
 pub mod stdio;
 pub mod streamable_http;
+
+pub use config::Config;

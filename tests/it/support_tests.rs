@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::rmcp_peer::{self, Era};
 use crate::support::scripted::{Act, Refusing, Scripted, Silent, Tool};
-use crate::support::{Client, sse};
+use crate::support::{Client, child, sse};
 
 #[tokio::test]
 async fn the_sdk_accepts_a_scripted_modern_server() {
@@ -146,4 +146,15 @@ async fn nobody_listens_or_nobody_answers() {
     let silent = Silent::new();
     let patience = std::time::Duration::from_millis(50);
     assert!(http.post(silent.url()).timeout(patience).send().await.expect_err("silence").is_timeout());
+}
+
+#[tokio::test]
+async fn the_sdk_accepts_the_stdio_peer_in_both_eras() {
+    for (era, argument) in [(Era::Modern, "modern"), (Era::Legacy, "legacy"), (Era::Modern, "dual")] {
+        let mut command = std::process::Command::new(child::program());
+        command.args(["--era", argument, "--tools", "a,b"]);
+        let client = rmcp_peer::stdio_client(command, era).await;
+        assert_eq!(client.list_all_tools().await.expect("a list").len(), 2);
+        assert_eq!(rmcp_peer::call(&client, "a", &json!({"x": 2})).await, r#"{"x":2}"#);
+    }
 }

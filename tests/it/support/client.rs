@@ -80,7 +80,8 @@ impl Client {
         }
         let ready = client.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, &[]).await;
         assert_eq!((ready.status, ready.body.as_str()), (202, ""), "{ready:?}");
-        Session { client, version, initialized }
+        let server = initialized.result();
+        Session { client, version, server }
     }
 
     /// POSTs `body` as it is, with `headers` on top of the usual ones.
@@ -148,8 +149,8 @@ pub struct Session {
     pub client: Client,
     /// The revision agreed on.
     pub version: String,
-    /// The answer to `initialize`.
-    pub initialized: Answer,
+    /// What the server said of itself.
+    pub server: Value,
 }
 
 impl Session {
@@ -176,8 +177,6 @@ impl Session {
 
 /// An event stream that is read while it runs.
 pub struct Stream {
-    /// The HTTP status code.
-    pub status: u16,
     response: futures_util::stream::BoxStream<'static, Vec<u8>>,
     text: String,
     read: usize,
@@ -185,11 +184,11 @@ pub struct Stream {
 
 impl Stream {
     fn of(response: reqwest::Response) -> Self {
-        let status = response.status().as_u16();
+        assert_eq!(response.status().as_u16(), 200, "{response:?}");
         // A stream that breaks has ended, as far as its reader can tell.
         let chunks = response.bytes_stream().map(|chunk| chunk.unwrap_or_default().to_vec());
         let chunks = chunks.take_while(|chunk| std::future::ready(!chunk.is_empty()));
-        Self { status, response: chunks.boxed(), text: String::new(), read: 0 }
+        Self { response: chunks.boxed(), text: String::new(), read: 0 }
     }
 
     /// The next message; `None` when the stream has ended.

@@ -11,13 +11,13 @@ use tempfile::TempDir;
 use super::answer::Answer;
 use super::client::{Client, LEGACY, MODERN, client_info};
 use super::process::Process;
+use super::registry::Registry;
 use super::{PATIENCE, eventually};
 
 /// The program with a configuration, not started yet.
 #[derive(Debug)]
 pub struct Gateway {
     folder: TempDir,
-    arguments: Vec<String>,
     environment: Vec<(String, String)>,
     path: Vec<PathBuf>,
 }
@@ -27,24 +27,17 @@ impl Gateway {
     pub fn with_config(yaml: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("mcp_servers.yaml"), yaml).expect("it can be written");
-        Self { folder, arguments: Vec::new(), environment: Vec::new(), path: Vec::new() }
+        Self { folder, environment: Vec::new(), path: Vec::new() }
     }
 
-    /// With one server called `name`; `settings` are the lines below its name.
-    pub fn with_server(name: &str, settings: &[&str]) -> Self {
-        let settings = settings.join("\n    ");
-        Self::with_config(&format!("mcp_servers:\n  {name}:\n    {settings}\n"))
+    /// With `registry` as its registry file.
+    pub fn of(registry: &Registry) -> Self {
+        Self::with_config(&registry.yaml())
     }
 
     /// With one more variable in its environment, which is empty but for `PATH` and `HOME`.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// With one more argument.
-    pub fn arg(mut self, argument: &str) -> Self {
-        self.arguments.push(argument.to_owned());
         self
     }
 
@@ -74,7 +67,7 @@ impl Gateway {
             process.errors().iter().find_map(|line| bound_address(line))
         });
         let address = address.await;
-        Running { process, address, gateway: self }
+        Running { process, address, _gateway: self }
     }
 
     /// Starts it as a server on its standard input and output.
@@ -95,8 +88,7 @@ impl Gateway {
             .env("HOME", self.folder.path())
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(self.folder.path())
-            .args([command, "--config", "mcp_servers.yaml"])
-            .args(&self.arguments);
+            .args([command, "--config", "mcp_servers.yaml"]);
         child
     }
 }
@@ -114,7 +106,7 @@ pub struct Running {
     process: Process,
     /// Where it listens, as `127.0.0.1:40123`.
     pub address: String,
-    gateway: Gateway,
+    _gateway: Gateway,
 }
 
 impl Running {
@@ -159,21 +151,20 @@ impl Running {
         .await
     }
 
-    /// Puts another registry file in the place of the old one.
-    pub fn rewrite_config(&self, yaml: &str) {
-        let path = self.gateway.folder().join("mcp_servers.yaml");
-        std::fs::write(path, yaml).expect("it can be written");
+    /// The same for one tool, asked for with a credential.
+    pub async fn offers_to(&self, tool: &str, credential: &str) {
+        let client = self.mcp().with_header("authorization", credential);
+        eventually(&format!("{tool} is offered"), async || {
+            let names = client.modern("tools/list", json!({})).await.tool_names();
+            names.iter().any(|name| name == tool).then_some(())
+        })
+        .await;
     }
 
     /// The lines of its log so far, each one JSON.
     pub fn log(&self) -> Vec<Value> {
         let lines = self.process.errors();
         lines.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
-    }
-
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        self.process.id()
     }
 
     /// Asks it to end and waits for that.

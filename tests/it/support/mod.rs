@@ -3,15 +3,19 @@
 //!
 //! - [`gateway`] the program under test, as `serve` and as `stdio`;
 //! - [`client`] a bare JSON-RPC client for both eras, which sees every byte of an answer;
+//! - [`registry`] registry files;
 //! - [`scripted`] servers that answer, stream, fail, hang and cut as scripted, and keep the record;
+//! - [`child`] the same for a server on standard input and output;
 //! - [`rmcp_peer`] the Rust SDK as independent client and server;
 //! - [`peers`] programs of other makers, where `scripts/peers` installed them.
 
 pub mod answer;
+pub mod child;
 pub mod client;
 pub mod gateway;
 pub mod peers;
 pub mod process;
+pub mod registry;
 pub mod rmcp_peer;
 pub mod scripted;
 pub mod sse;
@@ -19,7 +23,10 @@ pub mod sse;
 use std::future::Future;
 use std::time::Duration;
 
+pub use answer::Answer;
 pub use client::Client;
+pub use gateway::Gateway;
+pub use registry::Registry;
 
 /// How long a test waits for what should come at once; a test that gets here has failed.
 pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -131,7 +131,7 @@ fn old_sse(
     };
     if request.id.is_some() {
         match state.answer(&request) {
-            Outcome::Message(text) | Outcome::Cut(text) => drop(stream.send(text)),
+            Outcome::Message(text) | Outcome::Cut(text) | Outcome::Later(_, text) => drop(stream.send(text)),
             Outcome::Stream(texts) => texts.into_iter().for_each(|text| drop(stream.send(text))),
             Outcome::Status(code, _) => return status(code),
             Outcome::Drop => return Err(io::Error::other("told to drop")),
@@ -165,6 +165,10 @@ async fn perform(state: &Arc<State>, outcome: Outcome) -> Reply {
                 response.headers_mut().insert("retry-after", seconds.into());
             }
             Ok(response)
+        }
+        Outcome::Later(pause, text) => {
+            tokio::time::sleep(pause).await;
+            json(200, text)
         }
         Outcome::Hang => std::future::pending().await,
         Outcome::Drop => Err(io::Error::other("told to drop")),

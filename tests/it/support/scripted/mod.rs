@@ -11,6 +11,7 @@ mod state;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -32,6 +33,8 @@ pub enum Act {
     After(Vec<String>, Box<Act>),
     /// Answers with a bare HTTP status, and `Retry-After` in seconds.
     Status(u16, Option<u64>),
+    /// Echoes after a while.
+    Slow(Duration),
     /// Never answers.
     Hang,
     /// Runs, and closes the connection before the first byte of an answer.
@@ -109,7 +112,17 @@ impl Scripted {
 
     /// Starts it on a port of its own.
     pub async fn start(self) -> Server {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        self.listen((Ipv4Addr::LOCALHOST, 0).into()).await
+    }
+
+    /// Starts it where `url` points to, such as the address of a [`Refusing`] that is gone.
+    pub async fn start_at(self, url: &str) -> Server {
+        let authority = url.trim_start_matches("http://").split('/').next().unwrap_or_default();
+        self.listen(authority.parse().expect("an address")).await
+    }
+
+    async fn listen(self, address: SocketAddr) -> Server {
+        let listener = TcpListener::bind(address).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let state = Arc::new(State::new(self.era, self.tools, self.page));
         let task = Background::run(http::serve(listener, state.clone()));

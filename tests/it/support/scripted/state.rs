@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use ::http::HeaderMap;
 use serde::Deserialize;
@@ -84,6 +85,8 @@ pub enum Outcome {
     Stream(Vec<String>),
     /// A bare HTTP status, with `Retry-After`.
     Status(u16, Option<u64>),
+    /// One response after a while.
+    Later(Duration, String),
     /// Nothing, for ever.
     Hang,
     /// The connection closes before the first byte.
@@ -241,6 +244,7 @@ impl State {
                 Outcome::Stream(all)
             }
             Act::Status(status, retry_after) => Outcome::Status(status, retry_after),
+            Act::Slow(pause) => Outcome::Later(pause, response(request, "result", &self.echo(request))),
             Act::Hang => Outcome::Hang,
             Act::Drop => Outcome::Drop,
             Act::Cut => Outcome::Cut(response(request, "result", &self.echo(request))),

@@ -1,0 +1,250 @@
+//! What one connection is doing, for its time limits.
+//!
+//! ```text
+//!         first byte          head complete
+//! Fresh ─────────────▶ Head ─────────────────▶ Busy(n requests)
+//!   head_timeout         │ head_timeout           │ no limit of ours: the body and the call have their own
+//!                        ▲                        ▼ last answer sent
+//!                        └──── first byte ───── Idle
+//!                                                 idle_timeout
+//! ```
+//!
+//! A fresh connection has one `head_timeout` for its first byte and its first head together. On
+//! HTTP/2 an idle connection still receives pings and settings, so there a byte does not begin a
+//! head. Beside all that, a peer that does not read for `write_timeout` is given up.
+//!
+//! Not here: acting on it (`listener`).
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// The time limits of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    pub(super) head: Duration,
+    pub(super) idle: Duration,
+    pub(super) write: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Fresh,
+    Head,
+    Busy(usize),
+    Idle,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// When the phase began; for `Head` of a fresh connection, when that was accepted.
+    since: Instant,
+    is_http2: bool,
+    write_blocked: Option<Instant>,
+}
+
+/// Shared by the socket, the requests and the one who enforces the limits.
+#[derive(Debug, Clone)]
+pub(super) struct Activity(Arc<Mutex<State>>);
+
+impl Activity {
+    pub(super) fn new() -> Self {
+        let since = Instant::now();
+        let state = State { phase: Phase::Fresh, since, is_http2: false, write_blocked: None };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while holding it; and if it did, the state would still be one.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request has begun; it ends when the returned value is dropped.
+    pub(super) fn request(&self, is_http2: bool) -> Running {
+        let mut state = self.state();
+        state.is_http2 = is_http2;
+        state.phase = match state.phase {
+            Phase::Busy(running) => Phase::Busy(running + 1),
+            _ => Phase::Busy(1),
+        };
+        Running(self.clone())
+    }
+
+    /// When the connection is to be closed unless something happens before.
+    pub(super) fn deadline(&self, times: &Times) -> Option<Instant> {
+        let state = self.state();
+        let phase = match state.phase {
+            Phase::Fresh | Phase::Head => Some(state.since + times.head),
+            Phase::Idle => Some(state.since + times.idle),
+            Phase::Busy(_) => None,
+        };
+        let write = state.write_blocked.map(|since| since + times.write);
+        [phase, write].into_iter().flatten().min()
+    }
+
+    fn received(&self) {
+        let mut state = self.state();
+        match state.phase {
+            Phase::Fresh => state.phase = Phase::Head,
+            Phase::Idle if !state.is_http2 => {
+                state.phase = Phase::Head;
+                state.since = Instant::now();
+            }
+            Phase::Idle | Phase::Head | Phase::Busy(_) => {}
+        }
+    }
+
+    fn wrote(&self, progress: bool) {
+        let mut state = self.state();
+        match state.write_blocked {
+            Some(_) if progress => state.write_blocked = None,
+            None if !progress => state.write_blocked = Some(Instant::now()),
+            _ => {}
+        }
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(super) struct Running(Activity);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        match state.phase {
+            Phase::Busy(running) if running > 1 => state.phase = Phase::Busy(running - 1),
+            _ => {
+                state.phase = Phase::Idle;
+                state.since = Instant::now();
+            }
+        }
+    }
+}
+
+/// A socket that reports what it does.
+#[derive(Debug)]
+pub(super) struct Watched<S> {
+    socket: S,
+    activity: Activity,
+}
+
+impl<S> Watched<S> {
+    pub(super) const fn new(socket: S, activity: Activity) -> Self {
+        Self { socket, activity }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
+        if buf.filled().len() > before {
+            self.activity.received();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.socket).poll_write(cx, buf);
+        self.activity.wrote(polled.is_ready());
+        polled
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.socket).poll_write_vectored(cx, bufs);
+        self.activity.wrote(polled.is_ready());
+        polled
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMES: Times = Times {
+        head: Duration::from_secs(10),
+        idle: Duration::from_secs(75),
+        write: Duration::from_secs(30),
+    };
+
+    async fn pass(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
+    /// Seconds from now until the deadline.
+    fn left(activity: &Activity) -> Option<u64> {
+        activity.deadline(&TIMES).map(|at| at.duration_since(Instant::now()).as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_on_http1_walks_through_its_phases() {
+        let activity = Activity::new();
+        assert_eq!(left(&activity), Some(10));
+        pass(4).await;
+        activity.received();
+        assert_eq!(left(&activity), Some(6), "the first byte wins no time");
+        let request = activity.request(false);
+        activity.received();
+        assert_eq!(left(&activity), None, "a body is not a head");
+        drop(request);
+        assert_eq!(left(&activity), Some(75));
+        pass(50).await;
+        activity.received();
+        assert_eq!(left(&activity), Some(10), "a head has begun");
+        pass(9).await;
+        activity.received();
+        assert_eq!(left(&activity), Some(1), "more bytes win no time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn on_http2_requests_overlap_and_pings_are_not_heads() {
+        let activity = Activity::new();
+        let (one, two) = (activity.request(true), activity.request(true));
+        drop(one);
+        assert_eq!(left(&activity), None, "one is still running");
+        drop(two);
+        pass(70).await;
+        activity.received();
+        assert_eq!(left(&activity), Some(5), "a ping does not keep an idle connection");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_does_not_read_is_given_up() {
+        let activity = Activity::new();
+        let _request = activity.request(false);
+        activity.wrote(false);
+        pass(20).await;
+        activity.wrote(false);
+        assert_eq!(left(&activity), Some(10), "from the first blocked write on");
+        activity.wrote(true);
+        assert_eq!(left(&activity), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! What the operator says of our own listener: `server:` in the registry file.
+//!
+//! Invariant: a gateway that others can reach asks for credentials and knows its own name. A bind
+//! address that is not loopback is refused without `auth_mode` or without `allowed_hosts`, wherever
+//! the address comes from: the file, the environment or the command line.
+//!
+//! Not here: who is let in (`auth`), which has its keys in the same mapping.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use super::authority::{Authority, Hosts, Origin, Origins};
+use super::listener::Limits;
+use crate::auth;
+use crate::settings::{Fields, Setting};
+use crate::telemetry::Format;
+
+/// Where and for whom we listen, and what we let one client take.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The address to bind.
+    pub listen: SocketAddr,
+    /// Which values of `Host` mean us.
+    pub hosts: Hosts,
+    /// Which web pages may ask.
+    pub origins: Origins,
+    /// How clients are authenticated.
+    pub auth: auth::Config,
+    /// Caps and times of connections.
+    pub limits: Limits,
+    /// The largest body of a request, in bytes.
+    pub max_body_bytes: usize,
+    /// Legacy sessions open at a time.
+    pub max_sessions: usize,
+    /// When a legacy session nobody uses is forgotten.
+    pub session_idle_timeout: Duration,
+    /// How log lines look.
+    pub log_format: Format,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            hosts: Hosts::default(),
+            origins: Origins::default(),
+            auth: auth::Config::default(),
+            limits: Limits::default(),
+            max_body_bytes: 4 * 1024 * 1024,
+            max_sessions: 10_000,
+            session_idle_timeout: Duration::from_mins(30),
+            log_format: Format::default(),
+        }
+    }
+}
+
+/// Why an address must not be bound with the rest of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Exposed {
+    /// Anybody could use every tool.
+    #[error("others can reach this address, and nobody would be asked for a credential ({})", self.hint())]
+    NoAuthentication,
+    /// Web pages could reach us under a name of their own.
+    #[error("others can reach this address, and the names they may use for it are not listed ({})", self.hint())]
+    NoHosts,
+}
+
+impl Exposed {
+    const fn hint(self) -> &'static str {
+        match self {
+            Self::NoAuthentication => {
+                "set `auth_mode: api_key` or `auth_mode: jwt` under `server:`, or listen on 127.0.0.1"
+            }
+            Self::NoHosts => {
+                "list them in `allowed_hosts` under `server:`, such as [gateway.example.org], or listen on 127.0.0.1"
+            }
+        }
+    }
+}
+
+impl Config {
+    /// Reads `server:`; nothing written is the default. Relative paths of key files are relative to `folder`.
+    pub fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
+        let mut fields = setting.fields()?;
+        let default = Self::default();
+        let listen = fields.take("listen");
+        let config = Self {
+            listen: listen.as_ref().and_then(read_address).unwrap_or(default.listen),
+            hosts: read_hosts(&mut fields),
+            origins: read_origins(&mut fields),
+            auth: auth::Config::from_fields(&mut fields, folder),
+            limits: read_limits(&mut fields, default.limits),
+            max_body_bytes: fields
+                .integer("max_body_bytes", 1_024..=1_073_741_824)
+                .unwrap_or(default.max_body_bytes),
+            max_sessions: fields.integer("max_sessions", 1..=1_000_000).unwrap_or(default.max_sessions),
+            session_idle_timeout: fields
+                .seconds("session_idle_timeout", 1.0..=86_400.0)
+                .unwrap_or(default.session_idle_timeout),
+            log_format: read_log_format(&mut fields),
+        };
+        fields.finish();
+        if let (Some(listen), Err(exposed)) = (listen, config.check()) {
+            listen.problem(exposed.to_string(), None);
+        }
+        Some(config)
+    }
+
+    /// The same for another address, such as one from the command line.
+    pub fn listening_on(self, listen: SocketAddr) -> Result<Self, Exposed> {
+        let config = Self { listen, ..self };
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), Exposed> {
+        if self.listen.ip().is_loopback() {
+            return Ok(());
+        }
+        if self.auth.is_open() {
+            return Err(Exposed::NoAuthentication);
+        }
+        if self.hosts == Hosts::Loopback { Err(Exposed::NoHosts) } else { Ok(()) }
+    }
+}
+
+fn read_address(setting: &Setting<'_>) -> Option<SocketAddr> {
+    setting.parsed("an address and a port, such as 127.0.0.1:8080 or [::1]:8080", parse_address)
+}
+
+/// An IP address and a port; `localhost` stands for 127.0.0.1. Other names are not looked up.
+pub fn parse_address(text: &str) -> Option<SocketAddr> {
+    let local = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    local.as_deref().unwrap_or(text).parse().ok()
+}
+
+fn read_hosts(fields: &mut Fields<'_>) -> Hosts {
+    let expected = "a host or a host and a port, such as gateway.example.org or 10.0.0.5:8443";
+    let Some(list) = fields.take("allowed_hosts") else { return Hosts::Loopback };
+    let listed = read_list(&list, expected, Authority::parse);
+    if listed.is_empty() {
+        list.key_problem("no host is listed, so nobody could reach the gateway", None);
+    }
+    Hosts::Listed(listed)
+}
+
+fn read_origins(fields: &mut Fields<'_>) -> Origins {
+    let expected = "an origin without a path, such as https://app.example.org or http://localhost:5173";
+    match fields.take("allowed_origins") {
+        None => Origins::Loopback,
+        Some(list) => Origins::Listed(read_list(&list, expected, Origin::parse)),
+    }
+}
+
+fn read_list<T>(setting: &Setting<'_>, expected: &str, parse: fn(&str) -> Option<T>) -> Vec<T> {
+    let items = setting.list().unwrap_or_default();
+    items.iter().filter_map(|item| item.parsed(expected, parse)).collect()
+}
+
+fn read_limits(fields: &mut Fields<'_>, default: Limits) -> Limits {
+    Limits {
+        max_connections: fields.integer("max_connections", 1..=1_000_000).unwrap_or(default.max_connections),
+        header_timeout: fields.seconds("header_timeout", 0.1..=60.0).unwrap_or(default.header_timeout),
+        body_timeout: fields.seconds("body_timeout", 0.1..=600.0).unwrap_or(default.body_timeout),
+        idle_timeout: fields.seconds("idle_timeout", 0.1..=3_600.0).unwrap_or(default.idle_timeout),
+        write_timeout: fields.seconds("write_timeout", 0.1..=600.0).unwrap_or(default.write_timeout),
+        drain_timeout: fields.seconds("drain_timeout", 0.0..=600.0).unwrap_or(default.drain_timeout),
+    }
+}
+
+fn read_log_format(fields: &mut Fields<'_>) -> Format {
+    let options = [("auto", Format::Auto), ("json", Format::Json), ("pretty", Format::Pretty)];
+    fields.choice("log_format", &options).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

@@ -1,0 +1,106 @@
+//! Reading `server:`.
+
+use serde_json::json;
+
+use super::*;
+use crate::settings::{Node, Problems};
+
+fn read(json: serde_json::Value) -> (Config, Vec<String>) {
+    let (node, problems) = (Node::from(json), Problems::default());
+    let config = Config::from_settings(&Setting::root(&node, &problems), Path::new("")).expect("a mapping");
+    (config, problems.sorted().iter().map(ToString::to_string).collect())
+}
+
+fn keys() -> serde_json::Value {
+    json!([{"id": "ci", "hash": format!("sha256:{}", "0".repeat(64)), "role": "reader"}])
+}
+
+#[test]
+fn nothing_written_is_a_gateway_for_this_machine_alone() {
+    let (config, problems) = read(json!({}));
+    assert_eq!(problems, [""; 0]);
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!((config.hosts, config.origins), (Hosts::Loopback, Origins::Loopback));
+    assert!(config.auth.is_open());
+    assert_eq!((config.max_body_bytes, config.limits), (4_194_304, Limits::default()));
+}
+
+#[test]
+fn everything_can_be_said() {
+    let (config, problems) = read(json!({
+        "listen": "0.0.0.0:80", "allowed_hosts": ["gw.example", "10.0.0.5:80"],
+        "allowed_origins": ["https://app.example"], "auth_mode": "api_key", "api_keys": keys(),
+        "max_body_bytes": 1024, "max_connections": 7, "header_timeout": 1, "body_timeout": 2,
+        "idle_timeout": 3, "write_timeout": 4, "drain_timeout": 0, "max_sessions": 5,
+        "session_idle_timeout": 6, "log_format": "json",
+    }));
+    assert_eq!(problems, [""; 0]);
+    assert_eq!(config.listen.to_string(), "0.0.0.0:80");
+    assert!(matches!(&config.hosts, Hosts::Listed(hosts) if hosts.len() == 2));
+    let seconds = Duration::from_secs;
+    assert_eq!(
+        config.limits,
+        Limits {
+            max_connections: 7,
+            header_timeout: seconds(1),
+            body_timeout: seconds(2),
+            idle_timeout: seconds(3),
+            write_timeout: seconds(4),
+            drain_timeout: seconds(0),
+        }
+    );
+    assert_eq!((config.max_sessions, config.session_idle_timeout), (5, seconds(6)));
+    assert_eq!((config.max_body_bytes, config.log_format), (1_024, Format::Json));
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    for (settings, wanted) in [
+        (json!({"listen": "gw.example:80"}), "listen: `gw.example:80` is not an address and a port"),
+        (json!({"listen": "127.0.0.1"}), "listen: `127.0.0.1` is not an address and a port"),
+        (json!({"listen": "0.0.0.0:80"}), "listen: others can reach this address, and nobody would be asked"),
+        (json!({"listen": "[::]:80"}), "listen: others can reach this address, and nobody would be asked"),
+        (
+            json!({"listen": "10.0.0.5:80", "auth_mode": "api_key", "api_keys": keys()}),
+            "listen: others can reach this address, and the names they may use for it are not listed",
+        ),
+        (json!({"allowed_hosts": []}), "allowed_hosts: no host is listed"),
+        (json!({"allowed_hosts": ["*"]}), "allowed_hosts[0]: `*` is not a host"),
+        (
+            json!({"allowed_hosts": ["http://gw.example"]}),
+            "allowed_hosts[0]: `http://gw.example` is not a host",
+        ),
+        (json!({"allowed_origins": ["*"]}), "allowed_origins[0]: `*` is not an origin"),
+        (
+            json!({"allowed_origins": ["https://app.example/"]}),
+            "allowed_origins[0]: `https://app.example/` is not",
+        ),
+        (json!({"max_body_bytes": 10}), "max_body_bytes: 10 is out of range"),
+        (json!({"header_timeout": 61}), "header_timeout: 61 is out of range"),
+        (json!({"log_format": "xml"}), "log_format: `xml` is not one of `auto`, `json`, `pretty`"),
+        (json!({"max_conections": 3}), "max_conections: unknown key (hint: did you mean `max_connections`?)"),
+    ] {
+        let (_, problems) = read(settings);
+        assert!(problems.iter().any(|problem| problem.starts_with(wanted)), "{problems:?} lacks {wanted}");
+    }
+}
+
+#[test]
+fn another_address_is_checked_like_the_one_in_the_file() {
+    let open = "0.0.0.0:80".parse().expect("an address");
+    let refused = |settings| read(settings).0.listening_on(open).map(|config| config.listen);
+    assert_eq!(refused(json!({})), Err(Exposed::NoAuthentication));
+    assert_eq!(refused(json!({"auth_mode": "api_key", "api_keys": keys()})), Err(Exposed::NoHosts));
+    let named = json!({"auth_mode": "api_key", "api_keys": keys(), "allowed_hosts": ["gw.example"]});
+    assert_eq!(refused(named), Ok(open));
+    let text = Exposed::NoAuthentication.to_string();
+    assert!(text.contains("auth_mode: api_key") && text.contains("127.0.0.1"), "{text}");
+    for (text, read) in [
+        ("localhost:1", Some("127.0.0.1:1")),
+        ("[::1]:0", Some("[::1]:0")),
+        ("localhost", None),
+        (":80", None),
+    ] {
+        assert_eq!(parse_address(text).map(|address| address.to_string()).as_deref(), read, "{text}");
+    }
+}

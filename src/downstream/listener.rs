@@ -1,0 +1,375 @@
+//! The accept loop: connections with a cap, time limits and an end.
+//!
+//! Why not `axum::serve`: it leaves a silent peer open for ever, knows no cap, and its graceful
+//! end waits for event streams that never end. Why not only hyper's own limits: its detection of
+//! the protocol version waits without one.
+//!
+//! Invariants: at most `max_connections` are open, more are closed at once; a peer that is slow with
+//! its head, its body or its reading is closed in time, whatever protocol it speaks; an error of
+//! `accept` never spins; nothing accepted here outlives [`serve`].
+//!
+//! Not here: what a request means (the router), who may send one (`guard`).
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Request, Version};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+use super::activity::{Activity, Running, Times, Watched};
+use crate::shutdown::Shutdown;
+
+/// How long `accept` rests after an error that is not the peer's, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// A connection buffers at most this much of a head, in bytes; a longer one is answered 431.
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+/// The same for HTTP/2, where it is counted unpacked.
+const MAX_HEAD_LIST: u32 = 64 * 1024;
+/// Files that are open beside client connections: connections to servers, pipes, logs.
+const OTHER_FILES: u64 = 1_024;
+/// Requests that run on one HTTP/2 connection at a time.
+const MAX_STREAMS: u32 = 128;
+/// How often an HTTP/2 peer is asked whether it is still there, and how long it may take.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// How long connections go on after the end was requested, so that a request which has arrived
+/// and was not yet read is answered.
+const LAST_LOOK: Duration = Duration::from_millis(50);
+/// What is left after `drain_timeout` is cut; this long it may take to notice.
+const CUT_TIME: Duration = Duration::from_secs(1);
+
+/// What a listener allows its peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections open at a time.
+    pub max_connections: usize,
+    /// Time from accepting to the end of the first head, and for every later head from its first byte.
+    pub header_timeout: Duration,
+    /// Time for a whole body.
+    pub body_timeout: Duration,
+    /// Time between two requests.
+    pub idle_timeout: Duration,
+    /// Time without reading any of what we send.
+    pub write_timeout: Duration,
+    /// Time for running requests after the end was requested.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_connections: 4_096,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Accepts connections and answers them with `router` until `shutdown` begins; then accepts no
+/// more, lets running requests end for `drain_timeout`, cuts the rest and returns. Event streams
+/// must be ended by who serves them: they watch the same `shutdown`.
+pub async fn serve(listener: TcpListener, router: Router, limits: Limits, shutdown: Shutdown) {
+    let door = Door {
+        live: shutdown.child(),
+        cut: CancellationToken::new(),
+        slots: Arc::new(Semaphore::new(limits.max_connections)),
+        refused: AtomicU64::new(0),
+        router,
+        limits,
+    };
+    tokio::select! {
+        () = shutdown.requested() => {}
+        () = door.accept(&listener) => {}
+    }
+    door.accept_waiting(listener);
+    if !door.live.wait(limits.drain_timeout).await {
+        tracing::warn!(drain_timeout = ?limits.drain_timeout, "requests were still running and are cut");
+        door.cut.cancel();
+        door.live.wait(CUT_TIME).await;
+    }
+}
+
+struct Door {
+    /// The connections; asked to end with the program.
+    live: Shutdown,
+    /// Ends connections where they stand.
+    cut: CancellationToken,
+    slots: Arc<Semaphore>,
+    /// Connections that found none.
+    refused: AtomicU64,
+    router: Router,
+    limits: Limits,
+}
+
+impl Door {
+    /// Never returns.
+    async fn accept(&self, listener: &TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((socket, _)) => self.admit(socket),
+                Err(error) if is_of_peer(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, pause = ?ACCEPT_PAUSE, "cannot accept connections");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Takes in who stands in the queue of the system, and closes it: those peers have been told
+    /// that they are connected.
+    fn accept_waiting(&self, listener: TcpListener) {
+        let Ok(listener) = listener.into_std() else { return };
+        while let Ok((socket, _)) = listener.accept() {
+            if socket.set_nonblocking(true).is_ok() {
+                let _ = TcpStream::from_std(socket).map(|socket| self.admit(socket));
+            }
+        }
+    }
+
+    fn admit(&self, socket: TcpStream) {
+        if let Ok(slot) = self.slots.clone().try_acquire_owned() {
+            return self.begin(socket, slot);
+        }
+        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        // A flood must not fill the log as well.
+        if refused.is_power_of_two() {
+            tracing::warn!(refused, "too many connections, new ones are closed");
+        }
+    }
+
+    fn begin(&self, socket: TcpStream, slot: OwnedSemaphorePermit) {
+        // Small answers must not wait for more; a socket that refuses is about to fail anyway.
+        let _ = socket.set_nodelay(true);
+        let connection = connection(socket, self);
+        self.live.spawn(async move {
+            connection.await;
+            drop(slot);
+        });
+    }
+}
+
+/// Errors of one connection that was gone before it was accepted.
+fn is_of_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+/// Serves one connection until its peer, a limit or the end of the program closes it.
+fn connection(socket: TcpStream, door: &Door) -> impl Future<Output = ()> + Send + 'static {
+    let activity = Activity::new();
+    let mut limit = Limit::new(activity.clone(), door.limits);
+    let service = service(door.router.clone(), activity.clone(), door.limits.body_timeout);
+    let (live, cut) = (door.live.clone(), door.cut.clone());
+    async move {
+        let protocols = protocols(Streams { live: live.clone(), cut: cut.clone() });
+        let io = TokioIo::new(Watched::new(socket, activity));
+        let mut connection = pin!(protocols.serve_connection(io, service));
+        let mut end = pin!(async {
+            live.requested().await;
+            tokio::time::sleep(LAST_LOOK).await;
+        });
+        let mut ending = false;
+        let served = poll_fn(|cx| {
+            if !ending && end.as_mut().poll(cx).is_ready() {
+                ending = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+                // Whatever goes wrong on a connection is its peer's business.
+                let _ = result.inspect_err(|error| tracing::debug!(error, "a connection ended early"));
+                return Poll::Ready(());
+            }
+            ready!(limit.poll(cx));
+            tracing::debug!("a peer was too slow and is closed");
+            Poll::Ready(())
+        });
+        cut.run_until_cancelled(served).await;
+    }
+}
+
+fn protocols(streams: Streams) -> auto::Builder<Streams> {
+    let mut builder = auto::Builder::new(streams);
+    // The head has a limit of ours, which does not end an idle connection as early as hyper's would.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_HEAD_BYTES);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD_LIST)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_INTERVAL);
+    builder
+}
+
+/// The requests of one connection. Each counts as running until the last byte of its answer is
+/// handed to the connection.
+fn service(
+    router: Router,
+    activity: Activity,
+    body_timeout: Duration,
+) -> impl hyper::service::Service<
+    Request<Incoming>,
+    Response = http::Response<Answer>,
+    Error = Infallible,
+    Future = impl Future<Output = Result<http::Response<Answer>, Infallible>> + Send + 'static,
+> {
+    hyper::service::service_fn(move |request: Request<Incoming>| {
+        let running = activity.request(request.version() == Version::HTTP_2);
+        let deadline = Instant::now() + body_timeout;
+        let answer =
+            router.clone().call(request.map(|body| Body::new(Timed { body, deadline, alarm: None })));
+        async move { Ok(answer.await?.map(|body| Answer { body, _running: running })) }
+    })
+}
+
+/// Spawns the streams of HTTP/2 connections where the connections are.
+#[derive(Clone)]
+struct Streams {
+    live: Shutdown,
+    cut: CancellationToken,
+}
+
+impl<F> Executor<F> for Streams
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let cut = self.cut.clone();
+        self.live.spawn(async move {
+            cut.run_until_cancelled(stream).await;
+        });
+    }
+}
+
+/// Rings when a connection is over one of its time limits.
+struct Limit {
+    activity: Activity,
+    times: Times,
+    alarm: Pin<Box<Sleep>>,
+}
+
+impl Limit {
+    fn new(activity: Activity, limits: Limits) -> Self {
+        let times =
+            Times { head: limits.header_timeout, idle: limits.idle_timeout, write: limits.write_timeout };
+        Self { activity, times, alarm: Box::pin(tokio::time::sleep(times.head)) }
+    }
+
+    /// To be polled after the connection: what it does moves the deadline. The alarm is set anew only
+    /// when the deadline came nearer or the alarm rang, so a busy connection hardly ever touches it.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let Some(deadline) = self.activity.deadline(&self.times) else { return Poll::Pending };
+            if self.alarm.is_elapsed() || self.alarm.deadline() > deadline {
+                self.alarm.as_mut().reset(deadline);
+            }
+            ready!(self.alarm.as_mut().poll(cx));
+            if self.alarm.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+        }
+    }
+}
+
+/// The body did not arrive within `body_timeout`.
+#[derive(Debug, thiserror::Error)]
+#[error("the body did not arrive in time")]
+pub struct BodyTimedOut;
+
+/// A body with a deadline. The alarm is made only for bodies that are not there at once.
+struct Timed {
+    body: Incoming,
+    deadline: Instant,
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+impl HttpBody for Timed {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let deadline = self.deadline;
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        ready!(alarm.as_mut().poll(cx));
+        Poll::Ready(Some(Err(BodyTimedOut.into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The body of an answer; as long as it exists, its request is running.
+struct Answer {
+    body: Body,
+    _running: Running,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Lets the process open as many files as `limits` may need, as far as the system allows it: many
+/// systems begin with 1,024, which is less than the connections we would accept.
+pub fn allow_open_files(limits: &Limits) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let wanted = limits.max_connections as u64 + OTHER_FILES;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    if current.is_some_and(|current| current < raised)
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum })
+    {
+        tracing::warn!(%error, raised, "cannot raise the limit of open files");
+    }
+}
+
+#[cfg(test)]
+#[path = "listener_tests.rs"]
+mod tests;

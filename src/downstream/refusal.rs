@@ -1,0 +1,224 @@
+//! What the door answers when it does not let a request in: one list, and its two renderings.
+//!
+//! Texts say what the rule is and nothing about what else would be let in. MCP clients get a
+//! JSON-RPC error response without `id` (the body was not read, so there is none), everybody else a
+//! problem document (RFC 9457).
+
+use axum::response::Response;
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+
+use crate::auth::Denied;
+use crate::protocol::ErrorObject;
+use crate::protocol::error::code;
+use crate::telemetry::RequestId;
+
+/// Who reads the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Face {
+    /// An MCP client.
+    Mcp,
+    /// A program or a person.
+    Rest,
+}
+
+impl Face {
+    /// Who asks for `path`: `/mcp` and below belongs to MCP.
+    pub fn of(path: &str) -> Self {
+        let below = path.strip_prefix("/mcp").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if below { Self::Mcp } else { Self::Rest }
+    }
+}
+
+/// Why a request is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// RFC 9112, section 3.2: a request names exactly one host.
+    #[error("the request must have exactly one Host")]
+    HostCount,
+    /// `Host` is not one of ours.
+    #[error("this Host is not served here")]
+    Host,
+    /// `Origin` is not one of those that may ask.
+    #[error("this Origin may not ask here")]
+    Origin,
+    /// The body is larger than allowed.
+    #[error("the body is larger than {limit} bytes")]
+    TooLarge {
+        /// The cap in bytes.
+        limit: usize,
+    },
+    /// The body did not come in time.
+    #[error("the body did not arrive in time")]
+    BodyTimedOut,
+    /// The body ended before it was complete.
+    #[error("the body is not complete")]
+    BodyCut,
+    /// No principal.
+    #[error("{}", text_of(*.0))]
+    Denied(Denied),
+    /// A bug of ours.
+    #[error("the gateway failed; its log tells more under the request id")]
+    Panicked,
+}
+
+/// The same text whatever is wrong with a credential: why it was refused helps only who guesses.
+const fn text_of(denied: Denied) -> &'static str {
+    match denied {
+        Denied::Missing | Denied::Credential(_) => "a valid credential is required",
+        Denied::NoRole => "the credential gives no role here",
+    }
+}
+
+#[derive(Serialize)]
+struct Problem<'a> {
+    r#type: &'static str,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    code: &'static str,
+    request_id: RequestId,
+}
+
+#[derive(Serialize)]
+struct ErrorResponse<'a> {
+    jsonrpc: &'static str,
+    error: &'a crate::protocol::Raw,
+}
+
+#[derive(Serialize)]
+struct Details {
+    code: &'static str,
+    request_id: RequestId,
+}
+
+impl Refusal {
+    /// The HTTP status.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::HostCount | Self::BodyCut => StatusCode::BAD_REQUEST,
+            Self::Host | Self::Origin | Self::Denied(Denied::NoRole) => StatusCode::FORBIDDEN,
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTimedOut => StatusCode::REQUEST_TIMEOUT,
+            Self::Denied(Denied::Missing | Denied::Credential(_)) => StatusCode::UNAUTHORIZED,
+            Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The word programs tell refusals apart by; stable.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::HostCount => "bad_host",
+            Self::Host => "host_not_allowed",
+            Self::Origin => "origin_not_allowed",
+            Self::TooLarge { .. } => "body_too_large",
+            Self::BodyTimedOut => "body_timeout",
+            Self::BodyCut => "body_incomplete",
+            Self::Denied(Denied::Missing | Denied::Credential(_)) => "unauthenticated",
+            Self::Denied(Denied::NoRole) => "forbidden",
+            Self::Panicked => "internal_error",
+        }
+    }
+
+    /// The whole answer.
+    pub fn response(self, face: Face, id: RequestId) -> Response {
+        let (kind, body) = match face {
+            Face::Rest => ("application/problem+json", self.problem(id)),
+            Face::Mcp => ("application/json", self.json_rpc(id)),
+        };
+        let mut response = Response::new(body.bytes().clone().into());
+        *response.status_mut() = self.status();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        if let Some(challenge) = self.challenge() {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        response
+    }
+
+    fn problem(self, id: RequestId) -> crate::protocol::Raw {
+        crate::protocol::Raw::of(&Problem {
+            r#type: "about:blank",
+            title: self.status().canonical_reason().unwrap_or_default(),
+            status: self.status().as_u16(),
+            detail: &self.to_string(),
+            code: self.code(),
+            request_id: id,
+        })
+    }
+
+    fn json_rpc(self, id: RequestId) -> crate::protocol::Raw {
+        let code = if self == Self::Panicked { code::INTERNAL_ERROR } else { code::INVALID_REQUEST };
+        let error = ErrorObject::new(code, &self.to_string())
+            .with_data(&Details { code: self.code(), request_id: id });
+        crate::protocol::Raw::of(&ErrorResponse { jsonrpc: "2.0", error: error.raw() })
+    }
+
+    /// RFC 6750, section 3: a challenge names an error only where a credential was sent.
+    const fn challenge(self) -> Option<&'static str> {
+        match self {
+            Self::Denied(Denied::Missing) => Some("Bearer"),
+            Self::Denied(Denied::Credential(_)) => Some("Bearer error=\"invalid_token\""),
+            Self::Denied(Denied::NoRole) => Some("Bearer error=\"insufficient_scope\""),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::auth::Reason;
+
+    async fn body(refusal: Refusal, face: Face, id: RequestId) -> Value {
+        let body = refusal.response(face, id).into_body().collect().await.expect("a body").to_bytes();
+        serde_json::from_slice(&body).expect("JSON")
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_rendered_for_its_reader() {
+        let id = RequestId::new();
+        assert_eq!(
+            body(Refusal::TooLarge { limit: 10 }, Face::Rest, id).await,
+            json!({"type": "about:blank", "title": "Payload Too Large", "status": 413,
+                "detail": "the body is larger than 10 bytes", "code": "body_too_large", "request_id": id.to_string()})
+        );
+        assert_eq!(
+            body(Refusal::Host, Face::Mcp, id).await,
+            json!({"jsonrpc": "2.0", "error": {"code": -32600, "message": "this Host is not served here",
+                "data": {"code": "host_not_allowed", "request_id": id.to_string()}}})
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_with_a_credential_is_not_told() {
+        let id = RequestId::new();
+        let missing = body(Refusal::Denied(Denied::Missing), Face::Rest, id).await;
+        for reason in
+            [Reason::Expired, Reason::UnknownKey, Reason::Signature, Reason::Issuer, Reason::Ambiguous]
+        {
+            let refusal = Refusal::Denied(Denied::Credential(reason));
+            assert_eq!(body(refusal, Face::Rest, id).await, missing);
+            let challenge = refusal.response(Face::Mcp, id).headers()[WWW_AUTHENTICATE].clone();
+            assert_eq!(challenge, "Bearer error=\"invalid_token\"");
+        }
+    }
+
+    #[test]
+    fn paths_below_mcp_are_for_clients() {
+        for (path, face) in [
+            ("/mcp", Face::Mcp),
+            ("/mcp/", Face::Mcp),
+            ("/mcp/files", Face::Mcp),
+            ("/mcpx", Face::Rest),
+            ("/api/v1/mcp/call", Face::Rest),
+            ("/", Face::Rest),
+            ("", Face::Rest),
+        ] {
+            assert_eq!(Face::of(path), face, "{path}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A server on standard input and output that does as its arguments say: for tests of child
+//! processes. It is an example target because a test binary prints a banner of its own.
+//!
+//! `--era modern|legacy|dual` (dual), `--tools a,b` (echo), `--banner` prints a line that is not JSON,
+//! `--exit-on METHOD` ends the process, `--silent-on METHOD` never answers, `--record FILE` appends
+//! `started PID`, `grandchild PID` and every line received, `--grandchild` starts a process of its own,
+//! `--noise N` writes N lines to standard error. The tool `exit` ends the process, `hang` never answers.
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, Write};
+use std::process::{Command, Stdio, exit};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+const MODERN: &str = "2026-07-28";
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(borrow, default)]
+    params: Option<Params<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+    #[serde(default, rename = "protocolVersion")]
+    version: Option<String>,
+    #[serde(default, rename = "_meta")]
+    meta: Value,
+}
+
+struct Peer {
+    arguments: Vec<String>,
+}
+
+#[allow(clippy::zombie_processes)] // a grandchild that nobody waits for is what it is asked for
+fn main() {
+    let peer = Peer { arguments: std::env::args().collect() };
+    peer.record(&format!("started {}", std::process::id()));
+    if peer.has("--grandchild") {
+        let child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().expect("sleep starts");
+        peer.record(&format!("grandchild {}", child.id()));
+    }
+    for number in 0..peer.option("--noise").map_or(0, |count| count.parse().expect("a number")) {
+        eprintln!("noise {number} {}", "x".repeat(200));
+    }
+    if peer.has("--banner") {
+        say("Welcome! This line is not a message.");
+    }
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        peer.record(&line);
+        if let Some(answer) = serde_json::from_str(&line).ok().and_then(|envelope| peer.answer(&envelope)) {
+            say(&answer);
+        }
+    }
+}
+
+fn say(line: &str) {
+    let mut output = std::io::stdout().lock();
+    // An error means that nobody reads any more; the end of input follows.
+    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+}
+
+impl Peer {
+    fn has(&self, name: &str) -> bool {
+        self.arguments.iter().any(|argument| argument == name)
+    }
+
+    fn option(&self, name: &str) -> Option<&str> {
+        let at = self.arguments.iter().position(|argument| argument == name)?;
+        self.arguments.get(at + 1).map(String::as_str)
+    }
+
+    fn record(&self, line: &str) {
+        if let Some(path) = self.option("--record") {
+            let mut file = OpenOptions::new().append(true).create(true).open(path).expect("a file");
+            writeln!(file, "{line}").expect("it can be written");
+        }
+    }
+
+    fn answer(&self, request: &Envelope<'_>) -> Option<String> {
+        let (id, method) = (request.id?.get(), request.method.as_deref()?);
+        if self.option("--exit-on") == Some(method) {
+            exit(3);
+        }
+        if self.option("--silent-on") == Some(method) {
+            return None;
+        }
+        let reply = match self.reply(method, request.params.as_ref())? {
+            Ok(result) => format!(r#""result":{result}"#),
+            Err((code, message)) => format!(r#""error":{{"code":{code},"message":"{message}"}}"#),
+        };
+        Some(format!(r#"{{"jsonrpc":"2.0","id":{id},{reply}}}"#))
+    }
+
+    fn reply(
+        &self,
+        method: &str,
+        params: Option<&Params<'_>>,
+    ) -> Option<Result<String, (i64, &'static str)>> {
+        let era = self.option("--era").unwrap_or("dual");
+        let is_modern =
+            params.is_some_and(|params| params.meta["io.modelcontextprotocol/protocolVersion"] == MODERN);
+        let end = if is_modern { r#","resultType":"complete","ttlMs":0,"cacheScope":"public""# } else { "" };
+        let info = json!({"name": "stdio-peer", "version": "1"});
+        Some(match method {
+            "server/discover" if era != "legacy" => Ok(format!(
+                r#"{{"supportedVersions":["{MODERN}"],"capabilities":{{"tools":{{}}}},"_meta":{{"io.modelcontextprotocol/serverInfo":{info}}}{end}}}"#
+            )),
+            "initialize" if era != "modern" => {
+                let asked = params.and_then(|params| params.version.as_deref()).unwrap_or_default();
+                let version = if asked < MODERN { asked } else { "2025-11-25" };
+                Ok(json!({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
+                    .to_string())
+            }
+            "ping" if !is_modern => Ok("{}".to_owned()),
+            _ if is_modern && era == "legacy" => Err((-32600, "initialize first")),
+            "tools/list" => Ok(format!(r#"{{"tools":{}{end}}}"#, self.tools())),
+            "tools/call" => {
+                return call(params?, if is_modern { r#","resultType":"complete""# } else { "" });
+            }
+            _ => Err((-32601, "no such method")),
+        })
+    }
+
+    fn tools(&self) -> Value {
+        let names = self.option("--tools").unwrap_or("echo").split(',');
+        names
+            .map(|name| json!({"name": name, "description": "of the stdio peer", "inputSchema": {"type": "object"}}))
+            .collect()
+    }
+}
+
+fn call(params: &Params<'_>, end: &str) -> Option<Result<String, (i64, &'static str)>> {
+    match params.name.as_deref()? {
+        "exit" => exit(4),
+        "hang" => None,
+        _ => {
+            let text = params.arguments.map_or("(none)", RawValue::get);
+            Some(Ok(format!(r#"{{"content":[{{"type":"text","text":{}}}]{end}}}"#, json!(text))))
+        }
+    }
+}
