@@ -1,1 +1,137 @@
 //! Towards operators and programs: the REST API.
+//!
+//! Invariants: a route and its description are one item, so the `OpenAPI` document cannot describe
+//! another API; who may do what stands in [`router`]'s table and is decided by `auth`; every refusal
+//! is a problem document with a stable code.
+//!
+//! Not here: authentication and the other checks at the door, which wrap this router.
+
+mod answer;
+mod body;
+mod breakers;
+mod call;
+mod catalog;
+mod error;
+#[cfg(test)]
+mod fixture;
+mod health;
+mod openapi;
+mod problem;
+mod servers;
+mod view;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, Method, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
+use utoipa_axum::routes;
+
+use crate::auth::{Action, Principal};
+use crate::manager::Manager;
+use crate::protocol::Raw;
+use crate::shutdown::Shutdown;
+use problem::{Code, Problem};
+
+/// Where the API begins.
+pub const PREFIX: &str = "/api/v1/mcp";
+/// The largest body of a call, unless said otherwise: 4 MiB.
+const MAX_BODY: usize = 4 * 1024 * 1024;
+
+/// What the router needs beside a manager.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The largest body accepted, in bytes.
+    pub max_body: usize,
+    /// When this has begun, the gateway takes its leave: `/health/ready` says no.
+    pub drain: Shutdown,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { max_body: MAX_BODY, drain: Shutdown::new() }
+    }
+}
+
+/// What the routes work with.
+#[derive(Clone)]
+struct Api {
+    manager: Arc<Manager>,
+    options: Options,
+}
+
+/// The REST API, the health routes, `/openapi.json` and `/docs`.
+///
+/// The routes under [`PREFIX`] need a [`Principal`] among the extensions of the request, which
+/// whoever authenticates puts there; without one they answer 401. The others are open: they tell
+/// nothing of any server unless a principal is there. A `telemetry::RequestId` among the extensions
+/// becomes the id of the request, else it gets a new one.
+///
+/// The router has a fallback, so that unknown paths are answered with a problem document. To merge
+/// it into one that has its own, call [`Router::reset_fallback`] first.
+pub fn router(manager: Arc<Manager>, options: Options) -> Router {
+    let (router, document) = described().split_for_parts();
+    router
+        .merge(openapi::pages(&document))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn(error::finish))
+        .with_state(Api { manager, options })
+}
+
+/// Every described route, and what it takes to be let in.
+fn described() -> OpenApiRouter<Api> {
+    let api = OpenApiRouter::new()
+        .routes(only(Action::List, routes!(servers::list)))
+        .routes(only(Action::List, routes!(catalog::of_server)))
+        .routes(only(Action::List, routes!(catalog::all)))
+        .routes(only(Action::List, routes!(health::servers)))
+        .routes(only(Action::List, routes!(breakers::list)))
+        .routes(only(Action::Call, routes!(call::call)))
+        .routes(only(Action::ResetBreaker, routes!(breakers::reset)))
+        .routes(only(Action::Reconnect, routes!(servers::reconnect)));
+    OpenApiRouter::with_openapi(openapi::base())
+        .nest(PREFIX, api)
+        .routes(routes!(health::summary))
+        .routes(routes!(health::live))
+        .routes(routes!(health::ready))
+}
+
+/// The same route for those who may do `action`. What the path does not have stays 405.
+fn only(action: Action, route: UtoipaMethodRouter<Api>) -> UtoipaMethodRouter<Api> {
+    route.map(|route| route.route_layer(middleware::from_fn_with_state(action, authorise)))
+}
+
+async fn authorise(State(action): State<Action>, request: Request, next: Next) -> Response {
+    match request.extensions().get::<Principal>() {
+        Some(principal) if principal.may(action) => next.run(request).await,
+        Some(principal) => {
+            let detail = format!("the role {} may not do this", principal.role());
+            Problem::new(Code::Forbidden, detail).into_response()
+        }
+        None => Problem::new(Code::Unauthorized, "the request carries no credential").into_response(),
+    }
+}
+
+async fn not_found(uri: Uri) -> Problem {
+    Problem::new(Code::NotFound, format!("there is nothing at {}", uri.path()))
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
+    Problem::new(Code::MethodNotAllowed, format!("{} does not have the method {method}", uri.path()))
+}
+
+/// An answer with status 200.
+fn json<T: Serialize>(answer: &T) -> Response {
+    let body = Raw::of(answer).bytes().clone();
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+}
+
+#[cfg(test)]
+#[path = "admin_tests.rs"]
+mod tests;

@@ -75,7 +75,7 @@ fn of_upstream(error: &upstream::Error) -> (i64, &'static str, Option<std::time:
         E::Connect { .. } | E::NotSent { .. } => (code::CONNECTION_CLOSED, "connection_failed", None),
         E::Lost { .. } | E::Cut { .. } => (code::CONNECTION_CLOSED, "outcome_unknown", None),
         E::TimedOut { .. } => (code::REQUEST_TIMEOUT, "timed_out", None),
-        E::Status { retry_after, .. } => (code::CONNECTION_CLOSED, "connection_failed", *retry_after),
+        E::Status { retry_after, .. } => (code::CONNECTION_CLOSED, "invalid_answer", *retry_after),
         E::Malformed { .. } | E::TooLarge { .. } => (code::INTERNAL_ERROR, "invalid_answer", None),
         E::Unavailable { .. } => (code::CONNECTION_CLOSED, "server_unavailable", None),
     }

@@ -1,0 +1,80 @@
+//! `POST /call`: runs a tool.
+//!
+//! Not here: reading the body (`body`), what an answer says (`answer`), who may call (the table in
+//! `mod`), everything between us and the server (`manager`).
+
+use std::error::Error;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use bytes::Bytes;
+
+use super::answer::Answer;
+use super::body::{self, CallRequest};
+use super::openapi::CallProblems;
+use super::problem::{Code, Problem};
+use super::{Api, json, view};
+use crate::telemetry::RequestId;
+
+/// Run a tool
+///
+/// Calls `tool` at `server`, or, when `server` is left out, wherever a tool of that name lives. Needs
+/// the role *superuser*. The call is cancelled when the client closes the connection.
+///
+/// 200 means that the server answered. `success` is false when its tool reported an error, and then
+/// `error` says which. A call that could not be made is a problem document with a stable `code`.
+#[utoipa::path(
+    post, path = "/call", tag = "tools", operation_id = "call_tool",
+    request_body(content = CallRequest, examples(
+        ("named" = (summary = "A tool of a named server", value = json!({
+            "server": "issues", "tool": "create_issue",
+            "arguments": {"title": "The door squeaks", "labels": ["house"]}, "timeout": 30}))),
+        ("routed" = (summary = "A tool by its discovered name", value = json!({
+            "tool": "search_handbook", "arguments": {"query": "timeouts"}}))),
+    )),
+    responses((status = 200, description = "The server answered", body = Answer, examples(
+        ("success" = (summary = "The tool did it", value = json!({
+            "success": true, "data": {"issue_id": "12345"},
+            "content": [{"type": "text", "text": "{\"issue_id\": \"12345\"}"}],
+            "tool_name": "create_issue", "server_name": "issues", "execution_time_ms": 234.5,
+            "request_id": "550e8400-e29b-41d4-a716-446655440000"}))),
+        ("failure" = (summary = "The tool reported an error", value = json!({
+            "success": false, "data": null, "content": [{"type": "text", "text": "the title is taken"}],
+            "error": "the title is taken", "error_code": "tool_error",
+            "tool_name": "create_issue", "server_name": "issues", "execution_time_ms": 12.25,
+            "request_id": "550e8400-e29b-41d4-a716-446655440000"}))),
+    )), CallProblems),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn call(
+    State(Api { manager, options }): State<Api>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body = received(body, options.max_body).await?;
+    let CallRequest { server, tool, arguments, timeout } = body::read(&headers, &body)?;
+    let called = match &server {
+        Some(server) => manager.call_tool(server, &tool, &arguments, timeout).await,
+        None => manager.route_tool(&tool, &arguments, timeout).await,
+    }?;
+    let tool = view::tool_name(&manager.snapshot(), &called.server, &called.tool);
+    Ok(json(&Answer::of(&called, &tool, id)?))
+}
+
+async fn received(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    axum::body::to_bytes(body, limit).await.map_err(|error| {
+        if error.source().is_some_and(<dyn Error>::is::<http_body_util::LengthLimitError>) {
+            Problem::new(Code::BodyTooLarge, format!("the body is larger than {limit} bytes"))
+        } else {
+            Problem::new(Code::BodyIncomplete, "the body ended too early")
+        }
+    })
+}
+
+#[cfg(test)]
+#[path = "call_tests.rs"]
+mod tests;

@@ -1,0 +1,122 @@
+//! What failed, as a problem document for whoever called.
+//!
+//! One match maps every failure of the facade; the codes are those the MCP endpoint puts into
+//! `data.code`. Invariants: a problem document always carries the id of its request; a text that is
+//! only for us (a panic, a bug) stands in the log under that id and nowhere else.
+//!
+//! Not here: what a *server* answered, its errors included; that is an answer (`call`).
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::extract::rejection::PathRejection;
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+
+use super::problem::{Code, PROBLEM_JSON, Problem, clipped};
+use crate::manager;
+use crate::telemetry::{RequestId, untrusted};
+use crate::upstream;
+
+/// The one table of what the facade's failures are called here.
+impl From<manager::Error> for Problem {
+    fn from(error: manager::Error) -> Self {
+        use manager::Error as E;
+        let detail = error.to_string();
+        match error {
+            E::ServerNotFound { server, available, nearest } => {
+                Self::new(Code::ServerNotFound, detail).with(|document| {
+                    document.server = Some(clipped(server));
+                    document.suggestion =
+                        Some(instead(&nearest, "GET /api/v1/mcp/servers lists the servers"));
+                    (document.available, document.nearest) = (available, nearest);
+                })
+            }
+            E::ToolNotFound { tool, server, available, nearest } => Self::new(Code::ToolNotFound, detail)
+                .with(|document| {
+                    (document.tool, document.server) = (Some(clipped(tool)), server);
+                    document.suggestion = Some(instead(&nearest, "GET /api/v1/mcp/tools lists the tools"));
+                    (document.available, document.nearest) = (available, nearest);
+                }),
+            E::Ambiguous { tool, candidates } => Self::new(Code::AmbiguousTool, detail).with(|document| {
+                (document.tool, document.candidates) = (Some(tool), candidates);
+            }),
+            E::Upstream { server, tool, source } => {
+                let (code, retry_after) = of_upstream(&source);
+                Self::new(code, detail).with(|document| {
+                    (document.server, document.tool) = (Some(server.to_string()), tool);
+                    document.retry_after_seconds = retry_after;
+                    if let upstream::Error::Status { status, .. } = source {
+                        document.server_status = Some(status);
+                    }
+                })
+            }
+        }
+    }
+}
+
+/// What the failure of one server is called, and when it is worth trying again.
+const fn of_upstream(error: &upstream::Error) -> (Code, Option<Duration>) {
+    use upstream::Error as E;
+    match error {
+        E::CircuitOpen { retry_in } => (Code::CircuitOpen, Some(*retry_in)),
+        E::Overloaded { retry_in } => (Code::Overloaded, Some(*retry_in)),
+        E::Connect { .. } | E::NotSent { .. } => (Code::ConnectionFailed, None),
+        E::Lost { .. } | E::Cut { .. } => (Code::OutcomeUnknown, None),
+        E::TimedOut { .. } => (Code::TimedOut, None),
+        E::Status { retry_after, .. } => (Code::InvalidAnswer, *retry_after),
+        E::Malformed { .. } | E::TooLarge { .. } => (Code::InvalidAnswer, None),
+        E::Unavailable { .. } => (Code::ServerUnavailable, None),
+    }
+}
+
+impl From<PathRejection> for Problem {
+    fn from(rejection: PathRejection) -> Self {
+        Self::new(Code::InvalidRequest, rejection.body_text())
+    }
+}
+
+fn instead(nearest: &[String], otherwise: &str) -> String {
+    nearest.first().map_or_else(|| otherwise.to_owned(), |name| format!("did you mean {name:?}?"))
+}
+
+/// The outermost layer: gives the request an id if it has none yet, prints problems with it, and
+/// turns a panic into one.
+pub(super) async fn finish(mut request: Request, next: Next) -> Response {
+    let id = *request.extensions_mut().get_or_insert_with(RequestId::new);
+    let outcome = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let mut response = outcome.unwrap_or_else(|_| {
+        // The hook that logs panics has logged its text and place already.
+        Problem::new(Code::InternalError, "the request could not be completed").into_response()
+    });
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        print(&problem, id, &mut response);
+    }
+    let headers = response.headers_mut();
+    headers.insert(RequestId::HEADER, id.header_value());
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+fn print(problem: &Problem, id: RequestId, response: &mut Response) {
+    let (code, detail) = (problem.code(), untrusted(problem.detail()));
+    if response.status().is_server_error() {
+        tracing::warn!(request_id = %id, ?code, %detail, "request failed");
+    } else {
+        tracing::debug!(request_id = %id, ?code, %detail, "request refused");
+    }
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+    if let Some(seconds) = problem.retry_after() {
+        headers.insert(RETRY_AFTER, seconds);
+    }
+    *response.body_mut() = problem.print(id).into();
+}
+
+#[cfg(test)]
+#[path = "error_tests.rs"]
+mod tests;

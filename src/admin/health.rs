@@ -1,0 +1,169 @@
+//! How the servers are, for operators; whether the gateway lives and is ready, for whoever runs it.
+//!
+//! Invariants: asking costs no server anything, all answers are what is known already; what is open
+//! to everybody names no server.
+
+use std::time::SystemTime;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::openapi::ReadProblems;
+use super::view::{ServerHealth, ServerState};
+use super::{Api, json};
+use crate::auth::{Action, Principal};
+use crate::manager::{Scope, ServerStatus};
+
+/// All servers in one word; those that are disabled do not count. `healthy`: every server is.
+/// `degraded`: some are. `unhealthy`: none is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Overall {
+    /// Every server is.
+    Healthy,
+    /// Some are.
+    Degraded,
+    /// None is.
+    Unhealthy,
+}
+
+impl Overall {
+    fn of(servers: &[ServerStatus]) -> Self {
+        let enabled = servers.iter().filter(|server| server.config.enabled);
+        let (healthy, ill): (Vec<_>, Vec<_>) = enabled.partition(|server| server.status.is_healthy());
+        match (healthy.is_empty(), ill.is_empty()) {
+            (_, true) => Self::Healthy,
+            (false, false) => Self::Degraded,
+            (true, false) => Self::Unhealthy,
+        }
+    }
+}
+
+/// How all servers are.
+#[derive(Debug, Serialize, ToSchema)]
+struct Health {
+    status: Overall,
+    /// In the order of the registry.
+    servers: Vec<ServerHealth>,
+}
+
+/// How the servers are
+///
+/// As of their last health check or call. Needs the role *reader*.
+#[utoipa::path(
+    get, path = "/health", tag = "servers", operation_id = "server_health",
+    responses((status = 200, description = "How they are", body = Health), ReadProblems),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn servers(State(Api { manager, .. }): State<Api>) -> Response {
+    let (servers, now) = (manager.list_servers(), SystemTime::now());
+    json(&Health {
+        status: Overall::of(&servers),
+        servers: servers.iter().map(|server| ServerHealth::of(server, now)).collect(),
+    })
+}
+
+/// The gateway and its servers in short.
+#[derive(Debug, Serialize, ToSchema)]
+struct Summary {
+    status: Overall,
+    /// The version of the gateway.
+    version: &'static str,
+    /// The state of each server, for readers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    servers: Option<Vec<NamedState>>,
+}
+
+/// The state of one server.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ServerSummary)]
+struct NamedState {
+    name: String,
+    state: ServerState,
+}
+
+/// Health in short
+///
+/// Open to everybody; who may read also sees the state of each server.
+#[utoipa::path(
+    get, path = "/health", tag = "gateway", operation_id = "health",
+    responses((status = 200, description = "The gateway runs; `status` tells of its servers", body = Summary)),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn summary(
+    State(Api { manager, .. }): State<Api>,
+    principal: Option<Extension<Principal>>,
+) -> Response {
+    let servers = manager.list_servers();
+    let named = |server: &ServerStatus| NamedState {
+        name: server.config.name.to_string(),
+        state: server.status.state.into(),
+    };
+    let may_see = principal.is_some_and(|Extension(principal)| principal.may(Action::List));
+    json(&Summary {
+        status: Overall::of(&servers),
+        version: env!("CARGO_PKG_VERSION"),
+        servers: may_see.then(|| servers.iter().map(named).collect()),
+    })
+}
+
+/// Whether the process lives or is ready.
+#[derive(Debug, Serialize, ToSchema)]
+struct Probe {
+    status: ProbeStatus,
+}
+
+/// Whether the process lives or is ready. `starting`: the first attempt to connect to some server has
+/// not ended yet. `draining`: the gateway is about to end.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum ProbeStatus {
+    /// The process answers.
+    Alive,
+    /// Ready for work.
+    Ready,
+    /// Some servers' first attempt to connect has not ended yet.
+    Starting,
+    /// The gateway is about to end.
+    Draining,
+}
+
+/// Liveness
+///
+/// 200 while the process answers at all. Open to everybody.
+#[utoipa::path(
+    get, path = "/health/live", tag = "gateway", operation_id = "live",
+    responses((status = 200, description = "The process lives", body = Probe)),
+    security(())
+)]
+pub(super) async fn live() -> Response {
+    json(&Probe { status: ProbeStatus::Alive })
+}
+
+/// Readiness
+///
+/// 200 once the first attempt to connect to every enabled server has ended, well or badly, until the
+/// gateway begins to drain. Open to everybody.
+#[utoipa::path(
+    get, path = "/health/ready", tag = "gateway", operation_id = "ready",
+    responses(
+        (status = 200, description = "Ready for work", body = Probe),
+        (status = 503, description = "Starting or draining", body = Probe),
+    ),
+    security(())
+)]
+pub(super) async fn ready(State(Api { manager, options }): State<Api>) -> Response {
+    let status = if options.drain.is_begun() {
+        ProbeStatus::Draining
+    } else if manager.snapshot().is_settled(&Scope::All) {
+        return json(&Probe { status: ProbeStatus::Ready });
+    } else {
+        ProbeStatus::Starting
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, json(&Probe { status })).into_response()
+}

@@ -1,0 +1,51 @@
+//! `/servers`: which there are and how they are; rebuilding the connections of one.
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::openapi::{ReadProblems, ReconnectProblems};
+use super::problem::Problem;
+use super::view::Server;
+use super::{Api, json};
+
+/// All servers.
+#[derive(Debug, Serialize, ToSchema)]
+struct ServerList {
+    /// In the order of the registry.
+    servers: Vec<Server>,
+}
+
+/// All servers
+///
+/// Every server of the registry in its order, whatever its state. Needs the role *reader*.
+#[utoipa::path(
+    get, path = "/servers", tag = "servers", operation_id = "list_servers",
+    responses((status = 200, description = "The servers", body = ServerList), ReadProblems),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn list(State(Api { manager, .. }): State<Api>) -> Response {
+    json(&ServerList { servers: manager.list_servers().iter().map(Server::from).collect() })
+}
+
+/// Rebuild a server's connections
+///
+/// Drops the connections to the server, connects again and asks it anew what it offers. Calls that
+/// run on the old connections fail. Needs the role *superuser*. 200 when the server is ready again.
+#[utoipa::path(
+    post, path = "/servers/{name}/reconnect", tag = "servers", operation_id = "reconnect_server",
+    params(("name" = String, Path, description = "The server", example = "issues")),
+    responses((status = 200, description = "The server, connected again", body = Server), ReconnectProblems),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn reconnect(
+    State(Api { manager, .. }): State<Api>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let Path(name) = name?;
+    let server = manager.reconnect(&name, None).await?;
+    tracing::info!(server = %server.config.name, "reconnected by an operator");
+    Ok(json(&Server::from(&server)))
+}
