@@ -1,1 +1,125 @@
-//! The only place where all parts meet.
+//! The only place where all parts meet: built in floor order, run, and taken down again.
+//!
+//! ```text
+//! config ─► Manager ─► Gateway ─► Endpoint ─┐
+//!                └──────► admin router ─────┴─► Guard ─► listener
+//! ```
+//!
+//! Ending has an order too: readiness off and no new connections, streams end, running calls finish
+//! within the drain time, then connections to servers are closed and children are gone.
+//!
+//! Not here: what a part does.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::TcpListener;
+
+use crate::config::Config;
+use crate::downstream::guard::Guard;
+use crate::downstream::listener;
+use crate::downstream::sessions::Sessions;
+use crate::downstream::streamable_http::Endpoint;
+use crate::downstream::{self, stdio};
+use crate::gateway::Gateway;
+use crate::manager::Manager;
+use crate::shutdown::Shutdown;
+use crate::{auth, upstream};
+
+/// Time for closing connections and ending children, after the calls have ended. Children are asked
+/// twice, with pauses, before they are killed.
+const CLOSE_TIME: Duration = Duration::from_secs(8);
+
+/// Why the program could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A server's configuration cannot be used.
+    #[error("{0}")]
+    Server(#[from] upstream::Error),
+    /// Keys could not be read.
+    #[error("{0}")]
+    Keys(#[from] auth::Error),
+    /// The address is taken, or not ours.
+    #[error("cannot listen on {address}: {reason}; choose another address with --listen")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        reason: io::Error,
+    },
+}
+
+/// The whole HTTP side over one manager, behind the guard: MCP, REST, health and documentation.
+///
+/// For programs that mount it in an axum application of their own. Streams end when `shutdown`
+/// begins. Blocks while key files are read.
+pub fn router(
+    manager: &Arc<Manager>,
+    config: &downstream::Config,
+    shutdown: &Shutdown,
+) -> Result<Router, Error> {
+    let guard = Guard::new(config)?;
+    let sessions = Arc::new(Sessions::new(config.max_sessions, config.session_idle_timeout));
+    let sweeper = Arc::clone(&sessions);
+    shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
+    let gateway = Gateway::new(Arc::clone(manager), shutdown.clone());
+    let endpoint = Endpoint::new(gateway, sessions, shutdown.clone(), config.max_body_bytes);
+    Ok(guard.protect(endpoint.router()))
+}
+
+/// Serves HTTP until `stop` resolves, and returns when nothing is left running.
+pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    let address = config.server.listen;
+    let listen = |reason| Error::Listen { address, reason };
+    let socket = TcpListener::bind(address).await.map_err(listen)?;
+    let bound = socket.local_addr().map_err(listen)?;
+    let (edge, servers) = (Shutdown::new(), Shutdown::new());
+    let manager = Manager::initialize(config.manager, &servers)?;
+    let router = router(&manager, &config.server, &edge)?;
+    tracing::info!(address = %bound, "listening");
+    let limits = config.server.limits;
+    let serving = listener::serve(socket, router, limits, edge.clone());
+    tokio::pin!(serving);
+    tokio::select! {
+        () = &mut serving => {}
+        () = stop => {
+            tracing::info!("draining");
+            edge.begin();
+            serving.await;
+        }
+    }
+    // Calls of legacy clients run in tasks of their own: their connection may be gone already.
+    edge.wait(limits.drain_timeout).await;
+    end(&manager).await;
+    Ok(())
+}
+
+/// Serves one MCP client on standard input and output, until its input ends or `stop` resolves;
+/// what it asked is answered before.
+pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    let (edge, servers) = (Shutdown::new(), Shutdown::new());
+    let manager = Manager::initialize(config.manager, &servers)?;
+    let drain_timeout = config.server.limits.drain_timeout;
+    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+    let serving = stdio::serve(Arc::clone(&manager), input, output, &edge, config.server.max_body_bytes);
+    tokio::pin!(serving);
+    tokio::select! {
+        () = &mut serving => {}
+        () = stop => {
+            edge.begin();
+            // Whoever asked to stop does not wait for a call that takes minutes.
+            let _ = tokio::time::timeout(drain_timeout, serving).await;
+        }
+    }
+    end(&manager).await;
+    Ok(())
+}
+
+async fn end(manager: &Manager) {
+    if !manager.shutdown(CLOSE_TIME).await {
+        tracing::warn!("some connections to servers did not close in time");
+    }
+}

@@ -7,6 +7,7 @@
 //! Not here: what a command does, beyond `check`.
 
 pub mod check;
+mod run;
 
 use std::io;
 use std::net::SocketAddr;
@@ -104,7 +105,8 @@ pub fn run() -> ExitCode {
         Command::Check(check) => {
             check::run(&check.file, &environment, &mut io::stdout().lock(), &mut io::stderr().lock())
         }
-        Command::Serve(_) | Command::Stdio(_) => ExitCode::FAILURE,
+        Command::Serve(arguments) => run::serve(&arguments),
+        Command::Stdio(arguments) => run::stdio(&arguments),
     }
 }
 
