@@ -27,7 +27,7 @@ use crate::downstream::{self, stdio};
 use crate::gateway::Gateway;
 use crate::manager::Manager;
 use crate::shutdown::Shutdown;
-use crate::{auth, upstream};
+use crate::{admin, auth, upstream};
 
 /// Time for closing connections and ending children, after the calls have ended. Children are asked
 /// twice, with pauses, before they are killed.
@@ -67,7 +67,9 @@ pub fn router(
     shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
     let gateway = Gateway::new(Arc::clone(manager), shutdown.clone());
     let endpoint = Endpoint::new(gateway, sessions, shutdown.clone(), config.max_body_bytes);
-    Ok(guard.protect(endpoint.router()))
+    let options = admin::Options { max_body: config.max_body_bytes, drain: shutdown.clone() };
+    let routes = admin::router(Arc::clone(manager), options).merge(endpoint.router());
+    Ok(guard.protect(routes))
 }
 
 /// Serves HTTP until `stop` resolves, and returns when nothing is left running.
