@@ -8,13 +8,19 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::EXIT_USAGE;
+use crate::auth::Authenticator;
 use crate::config::{Config, Lookup};
 use crate::upstream::{self, config::Transport};
 
-/// Checks `file`. What would run goes to `out`, what is wrong to `err`.
+/// Checks `file` and the key files it names. What would run goes to `out`, what is wrong to `err`.
 pub fn run(file: &Path, environment: &Lookup<'_>, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
     let written = match Config::load(file, environment) {
-        Ok(config) => print(file, &config, out).map(|()| ExitCode::SUCCESS),
+        Ok(config) => match Authenticator::new(&config.server.auth) {
+            Ok(_) => print(file, &config, out).map(|()| ExitCode::SUCCESS),
+            Err(error) => {
+                writeln!(err, "{}: server: {error}", file.display()).map(|()| ExitCode::from(EXIT_USAGE))
+            }
+        },
         Err(error) => writeln!(err, "{error}").map(|()| ExitCode::from(EXIT_USAGE)),
     };
     written.unwrap_or(ExitCode::FAILURE) // whoever reads has gone

@@ -4,18 +4,22 @@
 //! Standard output belongs to what a command answers (with `stdio`: to MCP), the rest goes to
 //! standard error.
 //!
-//! Not here: what a command does, beyond `check`.
+//! Not here: what `serve` and `stdio` do.
 
 pub mod check;
+pub mod key;
 mod run;
+pub mod token;
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::auth::Role;
 use crate::config::{self, Config};
 
 /// The configuration file could not be used, or the arguments not understood (clap's own code).
@@ -42,6 +46,48 @@ pub enum Command {
     Stdio(Stdio),
     /// Check a configuration file and print what would run.
     Check(Check),
+    /// API keys (`auth_mode: api_key`).
+    #[command(subcommand)]
+    Key(Key),
+    /// Print a JSON Web Token that this gateway accepts (`auth_mode: jwt`).
+    Token(Token),
+}
+
+/// What to do with API keys.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Key {
+    /// Print a new key, once, and the lines of the configuration file that let it in.
+    New {
+        /// Its name: lower-case letters, digits and `-`. Without it, one is made up.
+        #[arg(long, value_name = "NAME", value_parser = key::parse_id)]
+        id: Option<String>,
+        /// What its holder may do: `reader` sees, `superuser` also calls tools.
+        #[arg(long, default_value = "reader", value_parser = key::parse_role)]
+        role: Role,
+    },
+}
+
+/// Arguments of `token`.
+#[derive(Debug, Clone, Args)]
+pub struct Token {
+    /// Which configuration.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// Who it is for.
+    #[arg(long, value_name = "SUBJECT")]
+    pub sub: String,
+    /// What they may do: `reader` sees, `superuser` also calls tools.
+    #[arg(long, default_value = "reader", value_parser = key::parse_role)]
+    pub role: Role,
+    /// How long it is good: 90s, 30m, 1h, 7d.
+    #[arg(long, default_value = "1h", value_name = "TIME", value_parser = token::parse_lifetime)]
+    pub ttl: Duration,
+    /// The private key (PEM), where only the public one is configured.
+    #[arg(long, value_name = "FILE")]
+    pub private_key: Option<PathBuf>,
+    /// What that key is called in the key set.
+    #[arg(long, requires = "private_key")]
+    pub kid: Option<String>,
 }
 
 /// Arguments of `serve`.
@@ -107,7 +153,23 @@ pub fn run() -> ExitCode {
         }
         Command::Serve(arguments) => run::serve(&arguments),
         Command::Stdio(arguments) => run::stdio(&arguments),
+        Command::Key(Key::New { id, role }) => key::new(id.as_deref(), role, &mut io::stdout().lock())
+            .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
+        Command::Token(token) => print_token(token, &mut io::stdout().lock(), &mut io::stderr().lock()),
     }
+}
+
+fn print_token(token: Token, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
+    let Token { file, sub: subject, role, ttl: lifetime, private_key, kid } = token;
+    let wanted = token::Wanted { subject, role, lifetime, private_key, kid };
+    let (code, reason) = match file.load().map(|config| token::run(&config.server.auth, &wanted, out)) {
+        Ok(Ok(())) => return ExitCode::SUCCESS,
+        Ok(Err(error)) => (ExitCode::FAILURE, error.to_string()),
+        Err(error) => (EXIT_USAGE.into(), error.to_string()),
+    };
+    // Nobody reads it: the exit code says it too.
+    let _ = writeln!(err, "{reason}");
+    code
 }
 
 fn environment(name: &str) -> Result<String, std::env::VarError> {
@@ -149,7 +211,24 @@ mod tests {
         assert!(
             matches!(parsed("switchyard check a.yaml"), Command::Check(check) if check.file.as_os_str() == "a.yaml")
         );
+        assert!(matches!(
+            parsed("switchyard key new --id ci --role superuser"),
+            Command::Key(Key::New { id: Some(id), role: Role::Superuser }) if id == "ci"
+        ));
+        let Command::Token(token) = parsed("switchyard token --sub alice --ttl 30m") else {
+            panic!("not token")
+        };
+        assert_eq!(
+            (token.sub.as_str(), token.role, token.ttl),
+            ("alice", Role::Reader, Duration::from_mins(30))
+        );
         for line in [
+            "switchyard key",
+            "switchyard key new --id C_I",
+            "switchyard key new --role admin",
+            "switchyard token",
+            "switchyard token --sub a --ttl forever",
+            "switchyard token --sub a --kid b",
             "switchyard chek",
             "switchyard --listen nowhere",
             "switchyard check a b",

@@ -1,0 +1,149 @@
+//! `switchyard token`: a JSON Web Token as the configured issuer would make it.
+//!
+//! For a gateway that is its own issuer (a shared secret) and for trying out: with a public key
+//! configured, the private one is given on the command line and read for this one signature.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use secrecy::ExposeSecret;
+
+use crate::auth::{self, Grant, Role, Signer};
+
+/// No private key is larger, in bytes.
+const MAX_KEY_BYTES: u64 = 64 * 1024;
+/// The longest life of a token.
+const MAX_LIFETIME: Duration = Duration::from_hours(365 * 24);
+
+/// What the token is to say, and what it is signed with.
+#[derive(Debug)]
+pub struct Wanted {
+    /// Who it is for.
+    pub subject: String,
+    /// What they may do.
+    pub role: Role,
+    /// How long it is good.
+    pub lifetime: Duration,
+    /// The private key, where only the public one is configured.
+    pub private_key: Option<PathBuf>,
+    /// What the key is called in the key set.
+    pub kid: Option<String>,
+}
+
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody would read it.
+    #[error("tokens are not in use here: `server.auth_mode` is not `jwt`")]
+    NotInUse,
+    /// The private key can not be read.
+    #[error("cannot read {}: {reason}", path.display())]
+    PrivateKey {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        reason: io::Error,
+    },
+    /// The keys do not do.
+    #[error(transparent)]
+    Sign(#[from] auth::Error),
+    /// Whoever reads has gone.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+}
+
+/// Makes the token and writes it, alone on its line.
+pub fn run(config: &auth::Config, wanted: &Wanted, out: &mut dyn Write) -> Result<(), Error> {
+    let auth::Config::Jwt(jwt) = config else { return Err(Error::NotInUse) };
+    let private_key = wanted.private_key.as_ref().map(read).transpose()?;
+    let signer = Signer::new(jwt, private_key.as_deref(), wanted.kid.as_deref())?;
+    let grant = Grant { subject: &wanted.subject, role: wanted.role, lifetime: wanted.lifetime };
+    let token = signer.sign(&grant, SystemTime::now())?;
+    Ok(writeln!(out, "{}", token.expose_secret())?)
+}
+
+fn read(path: &PathBuf) -> Result<Vec<u8>, Error> {
+    let mut content = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_KEY_BYTES).read_to_end(&mut content));
+    read.map_err(|reason| Error::PrivateKey { path: path.clone(), reason })?;
+    Ok(content)
+}
+
+/// Reads `--ttl`: a number and a unit, such as `90s`, `30m`, `1h` or `7d`.
+pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
+    let unit = |seconds: u64| Some((text.get(..text.len() - 1)?, seconds));
+    let read = match text.as_bytes().last() {
+        Some(b's') => unit(1),
+        Some(b'm') => unit(60),
+        Some(b'h') => unit(3_600),
+        Some(b'd') => unit(86_400),
+        _ => None,
+    };
+    let seconds = read.and_then(|(number, unit)| number.parse::<u64>().ok()?.checked_mul(unit));
+    let lifetime = seconds.map(Duration::from_secs).filter(|time| !time.is_zero() && *time <= MAX_LIFETIME);
+    lifetime.ok_or_else(|| "expected a time such as 90s, 30m, 1h or 7d, at most 365d".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use http::HeaderMap;
+
+    use super::*;
+    use crate::auth::{Authenticator, Principal};
+    use crate::config::Config;
+
+    const FILE: &str = "server:\n  auth_mode: jwt\n  jwt:\n    issuer: switchyard\n    audience: switchyard\n    \
+                        algorithm: HS256\n    secret: 0123456789abcdef0123456789abcdef\n";
+
+    fn wanted() -> Wanted {
+        Wanted {
+            subject: "alice".into(),
+            role: Role::Superuser,
+            lifetime: Duration::from_hours(1),
+            private_key: None,
+            kid: None,
+        }
+    }
+
+    fn config(file: &str) -> auth::Config {
+        let absent = |_: &str| Err(std::env::VarError::NotPresent);
+        Config::parse(Path::new("mcp_servers.yaml"), file.as_bytes(), &absent).expect("valid").server.auth
+    }
+
+    #[test]
+    fn the_same_configuration_lets_the_token_in() {
+        let (config, mut printed) = (config(FILE), Vec::new());
+        run(&config, &wanted(), &mut printed).expect("a token");
+        let token = String::from_utf8(printed).expect("text");
+        let bearer = format!("Bearer {}", token.trim_end());
+        let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, bearer.parse().expect("a value"))]);
+        let who = Authenticator::new(&config).expect("no files").authenticate(&headers);
+        assert_eq!(who, Ok(Principal::new("jwt:alice", Role::Superuser)));
+    }
+
+    #[test]
+    fn what_can_not_be_signed_is_said() {
+        let error = |config: &auth::Config, wanted: &Wanted| {
+            run(config, wanted, &mut Vec::new()).expect_err("refused").to_string()
+        };
+        assert!(error(&config(""), &wanted()).contains("auth_mode"));
+        let missing = Wanted { private_key: Some("no-such-file".into()), ..wanted() };
+        assert!(error(&config(FILE), &missing).contains("no-such-file"));
+        let nobody = Wanted { subject: String::new(), ..wanted() };
+        assert!(error(&config(FILE), &nobody).contains("would not be accepted"));
+    }
+
+    #[test]
+    fn lifetimes_have_a_unit() {
+        for (text, seconds) in [("90s", 90), ("30m", 1_800), ("1h", 3_600), ("365d", 31_536_000)] {
+            assert_eq!(parse_lifetime(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "h", "1", "0s", "-1h", "1.5h", "1 h", "366d", "99999999999999999999d", "1ü"] {
+            assert!(parse_lifetime(text).is_err(), "{text}");
+        }
+    }
+}
