@@ -9,7 +9,7 @@ use tantivy::time::format_description::well_known::Rfc3339;
 
 use super::arguments::Search;
 use super::corpus::Snapshot;
-use super::document::Document;
+use super::document::{Document, folder_of_index};
 use super::index::Match;
 use super::refusal::Refusal;
 use super::{excerpt, lookup, query};
@@ -19,6 +19,8 @@ use crate::protocol::Raw;
 const MOST_UPDATES: usize = 100;
 /// Hits with the same score keep one order, if more are looked at than shown.
 const SPARE: usize = 20;
+/// What the score of a section of an index page is worth.
+const INDEX_PAGE: f32 = 0.8;
 
 /// Why there is no answer.
 pub(super) enum Failure {
@@ -106,12 +108,18 @@ pub(super) fn search(snapshot: &Snapshot, asked: &Search) -> Result<Raw, Failure
     Ok(Raw::of(&Found { query: &asked.query, count: hits.len(), hits, suggestion }))
 }
 
-fn ranked(snapshot: &Snapshot, mut matches: Vec<Match>) -> impl Iterator<Item = (Match, &Arc<Document>)> {
-    let serial_and_section = |found: &Match| (found.document, found.section);
-    matches.sort_by(|a, b| {
-        b.score.total_cmp(&a.score).then_with(|| serial_and_section(a).cmp(&serial_and_section(b)))
-    });
-    matches.into_iter().filter_map(|found| Some((found, snapshot.by_serial.get(&found.document)?)))
+/// Best first. An index page names everything and explains little, so it stands behind the pages it
+/// leads to.
+fn ranked(snapshot: &Snapshot, matches: Vec<Match>) -> impl Iterator<Item = (Match, &Arc<Document>)> {
+    let placed = |found: Match| {
+        let document = snapshot.by_serial.get(&found.document)?;
+        let weight = if folder_of_index(&document.path).is_some() { INDEX_PAGE } else { 1.0 };
+        Some((Match { score: found.score * weight, ..found }, document))
+    };
+    let mut ranked: Vec<(Match, &Arc<Document>)> = matches.into_iter().filter_map(placed).collect();
+    let place = |found: &Match| (found.document, found.section);
+    ranked.sort_by(|(a, _), (b, _)| b.score.total_cmp(&a.score).then_with(|| place(a).cmp(&place(b))));
+    ranked.into_iter()
 }
 
 fn rounded(score: f32) -> f64 {

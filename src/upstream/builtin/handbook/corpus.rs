@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::document::{Document, Origin};
 use super::folder::{Folder, Stamp, View};
 use super::index::{Changes, SearchIndex, State};
+use crate::telemetry::untrusted;
 
 /// Sections at most, over all documents.
 const MAX_SECTIONS: usize = 400_000;
@@ -121,7 +122,7 @@ impl Corpus {
             Ok(source) => source,
             Err(error) => {
                 // It is looked at again with the next walk.
-                tracing::debug!(path, %error, "a document of the handbook can not be read");
+                tracing::debug!(path = %untrusted(path), %error, "a document of the handbook can not be read");
                 return Ok(());
             }
         };
@@ -144,7 +145,7 @@ impl Corpus {
         self.next_serial += 1;
         let parsed = catch_unwind(AssertUnwindSafe(|| Document::parse(origin, source)));
         if parsed.is_err() {
-            tracing::error!(path, "a document of the handbook can not be parsed");
+            tracing::error!(path = %untrusted(path), "a document of the handbook can not be parsed");
         }
         parsed.ok()
     }

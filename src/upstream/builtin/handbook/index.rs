@@ -7,7 +7,7 @@
 
 use tantivy::collector::TopDocs;
 use tantivy::merge_policy::LogMergePolicy;
-use tantivy::query::Query;
+use tantivy::query::{Bm25StatisticsProvider, Query};
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
 };
@@ -34,6 +34,13 @@ pub(super) struct Fields {
     pub scope: Field,
     document: Field,
     section: Field,
+}
+
+impl Fields {
+    /// Heading, place and text, in this order.
+    pub(super) const fn with_words(&self) -> [Field; 3] {
+        [self.heading, self.place, self.body]
+    }
 }
 
 /// A section that fits a query.
@@ -151,7 +158,8 @@ impl State {
 
     /// The best `limit` sections, best first.
     pub(super) fn search(&self, query: &dyn Query, limit: usize) -> tantivy::Result<Vec<Match>> {
-        let found = self.searcher.search(query, &TopDocs::with_limit(limit).order_by_score())?;
+        let best = TopDocs::with_limit(limit).order_by_score();
+        let found = self.searcher.search_with_statistics_provider(query, &best, self)?;
         found
             .into_iter()
             .map(|(score, address)| {
@@ -162,6 +170,27 @@ impl State {
                 Ok(Match { document, section, score })
             })
             .collect()
+    }
+}
+
+/// How rare a word is does not depend on the field it is looked for in: one that stands in every
+/// text tells little, though it may stand in few headings.
+impl Bm25StatisticsProvider for State {
+    fn total_num_tokens(&self, field: Field) -> tantivy::Result<u64> {
+        self.searcher.total_num_tokens(field)
+    }
+
+    fn total_num_docs(&self) -> tantivy::Result<u64> {
+        self.searcher.total_num_docs()
+    }
+
+    fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
+        let value = term.value();
+        let Some(word) = value.as_str().filter(|_| self.fields.with_words().contains(&term.field())) else {
+            return self.searcher.doc_freq(term);
+        };
+        let counts = self.fields.with_words().map(|field| self.count(field, word));
+        counts.into_iter().try_fold(0, |most, count| Ok(most.max(count?)))
     }
 }
 

@@ -14,6 +14,7 @@ mod answers;
 mod arguments;
 mod cache;
 mod corpus;
+mod coverage;
 mod document;
 mod excerpt;
 mod folder;
@@ -246,6 +247,8 @@ fn internal(error: &dyn std::error::Error) -> ErrorObject {
 
 #[cfg(test)]
 mod change_tests;
+#[cfg(test)]
+mod docs_tests;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]

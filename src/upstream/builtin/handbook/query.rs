@@ -15,6 +15,7 @@ use tantivy::query::{
 };
 use tantivy::schema::{Field, IndexRecordOption};
 
+use super::coverage::CoverageQuery;
 use super::index::State;
 use super::words::{Word, words_of};
 
@@ -71,12 +72,13 @@ pub(super) fn build(
             clauses.extend(guessed(state, &word.text));
         }
     }
+    if clauses.is_empty() {
+        return Ok(None);
+    }
+    let mut clauses: Vec<Box<dyn Query>> = vec![Box::new(CoverageQuery(clauses))];
     let parts: Vec<&Word> = words.iter().filter(|word| !word.whole).collect();
     for pair in parts.windows(2).filter(|pair| pair[0].text != pair[1].text) {
         clauses.push(neighbours(state, &pair[0].text, &pair[1].text));
-    }
-    if clauses.is_empty() {
-        return Ok(None);
     }
     let clauses = clauses.into_iter().map(|clause| (Occur::Should, clause)).collect();
     Ok(Some(within(state, scope, Box::new(BooleanQuery::new(clauses)))))
@@ -88,12 +90,8 @@ fn within(state: &State, scope: Option<&str>, query: Box<dyn Query>) -> Box<dyn 
     Box::new(BooleanQuery::new(vec![(Occur::Must, query), (Occur::Must, filter)]))
 }
 
-fn fields(state: &State) -> [Field; 3] {
-    [state.fields.heading, state.fields.place, state.fields.body]
-}
-
 fn is_known(state: &State, word: &str) -> tantivy::Result<bool> {
-    for field in fields(state) {
+    for field in state.fields.with_words() {
         if state.count(field, word)? > 0 {
             return Ok(true);
         }
@@ -104,7 +102,7 @@ fn is_known(state: &State, word: &str) -> tantivy::Result<bool> {
 /// The best of the fields, and a little of the others.
 fn anywhere(state: &State, one: impl Fn(Field) -> Option<Box<dyn Query>>) -> Box<dyn Query> {
     let weighted = |(field, weight)| Some(Box::new(BoostQuery::new(one(field)?, weight)) as Box<dyn Query>);
-    let queries = fields(state).into_iter().zip(WEIGHTS).filter_map(weighted).collect();
+    let queries = state.fields.with_words().into_iter().zip(WEIGHTS).filter_map(weighted).collect();
     Box::new(DisjunctionMaxQuery::with_tie_breaker(queries, TIE))
 }
 
