@@ -164,3 +164,7 @@ impl Corpus {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "corpus_tests.rs"]
+mod tests;

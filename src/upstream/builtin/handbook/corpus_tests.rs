@@ -1,0 +1,64 @@
+//! How the documents follow the folder, seen from the index.
+
+use std::fs;
+
+use super::super::query;
+use super::*;
+
+struct GoesOn(bool);
+
+impl Watcher for GoesOn {
+    fn goes_on(&self, _done: usize, _total: usize) -> bool {
+        self.0
+    }
+}
+
+/// Serial numbers of the documents the index itself finds.
+fn found(snapshot: &Snapshot, text: &str) -> Vec<u64> {
+    let query = query::build(&snapshot.state, &query::asked(text), None).expect("built");
+    let matches = query.map_or_else(Vec::new, |query| snapshot.state.search(&query, 100).expect("searched"));
+    matches.into_iter().map(|found| found.document).collect()
+}
+
+#[test]
+fn the_index_holds_what_the_folder_holds_and_nothing_older() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("written");
+    let mut corpus = Corpus::new(Folder::new(folder.path()), 7).expect("an index");
+    write("a.md", "# Alpha\nzebra");
+    write("b.md", "# Beta\nzebra");
+    write("binary.md", "zebra\0");
+    let first = corpus.refresh(&GoesOn(true)).expect("read").expect("new");
+    assert_eq!((first.generation, first.documents.len(), first.left_out), (8, 2, 1));
+    assert!(corpus.refresh(&GoesOn(true)).expect("read").is_none(), "nothing changed");
+    for round in 0..20 {
+        write("a.md", &format!("# Alpha\nzebra {round}"));
+        let next = corpus.refresh(&GoesOn(true)).expect("read").expect("new");
+        let mut live: Vec<u64> = next.documents.values().map(|document| document.serial).collect();
+        let mut seen = found(&next, "zebra");
+        seen.sort_unstable();
+        live.sort_unstable();
+        assert_eq!(seen, live, "round {round}: a changed document leaves nothing behind");
+    }
+    assert_eq!(found(&first, "zebra").len(), 2, "an old state stays what it was");
+    fs::remove_file(folder.path().join("a.md")).expect("removed");
+    fs::remove_file(folder.path().join("b.md")).expect("removed");
+    let last = corpus.refresh(&GoesOn(true)).expect("read").expect("new");
+    assert_eq!((found(&last, "zebra").len(), last.sections), (0, 0));
+}
+
+#[test]
+fn reading_stops_when_it_is_told_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("a.md"), "text").expect("written");
+    let mut corpus = Corpus::new(Folder::new(folder.path()), 0).expect("an index");
+    assert!(matches!(corpus.refresh(&GoesOn(false)), Err(Error::Stopped)));
+}
+
+#[test]
+fn an_empty_folder_is_a_handbook_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut corpus = Corpus::new(Folder::new(folder.path()), 0).expect("an index");
+    let snapshot = corpus.refresh(&GoesOn(true)).expect("read").expect("new");
+    assert!(snapshot.documents.is_empty() && found(&snapshot, "anything").is_empty());
+}
