@@ -17,8 +17,6 @@ use crate::protocol::Raw;
 
 /// Documents listed as recently changed, at most.
 const MOST_UPDATES: usize = 100;
-/// Hits with the same score keep one order, if more are looked at than shown.
-const SPARE: usize = 20;
 /// What the score of a section of an index page is worth.
 const INDEX_PAGE: f32 = 0.8;
 
@@ -93,7 +91,7 @@ pub(super) fn search(snapshot: &Snapshot, asked: &Search) -> Result<Raw, Failure
     let scope = asked.section.as_deref().map(|name| lookup::scope(snapshot, name)).transpose()?;
     let words = query::asked(&asked.query);
     let matches = match query::build(&snapshot.state, &words, scope.as_deref())? {
-        Some(query) => snapshot.state.search(query.as_ref(), asked.n_results + SPARE)?,
+        Some(query) => snapshot.state.search(&query)?,
         None => Vec::new(),
     };
     let hit = |(found, document): (Match, &Arc<Document>)| {

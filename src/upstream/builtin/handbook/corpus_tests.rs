@@ -16,7 +16,7 @@ impl Watcher for GoesOn {
 /// Serial numbers of the documents the index itself finds.
 fn found(snapshot: &Snapshot, text: &str) -> Vec<u64> {
     let query = query::build(&snapshot.state, &query::asked(text), None).expect("built");
-    let matches = query.map_or_else(Vec::new, |query| snapshot.state.search(&query, 100).expect("searched"));
+    let matches = query.map_or_else(Vec::new, |query| snapshot.state.search(&query).expect("searched"));
     matches.into_iter().map(|found| found.document).collect()
 }
 

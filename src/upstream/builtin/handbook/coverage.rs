@@ -21,8 +21,8 @@ impl Clone for CoverageQuery {
 
 impl Query for CoverageQuery {
     fn weight(&self, scoring: EnableScoring<'_>) -> tantivy::Result<Box<dyn Weight>> {
-        let clause = |clause: &Box<dyn Query>| Ok((Occur::Should, clause.weight(scoring)?));
-        let clauses = self.0.iter().map(clause).collect::<tantivy::Result<Vec<_>>>()?;
+        let weights = self.0.iter().map(|clause| Ok((Occur::Should, clause.weight(scoring)?)));
+        let clauses = weights.collect::<tantivy::Result<Vec<_>>>()?;
         // A query has a few dozen clauses at most.
         let total = u16::try_from(self.0.len()).unwrap_or(u16::MAX);
         let combiner = move || Coverage { total: total.max(1), matched: 0, sum: 0.0 };
@@ -65,6 +65,7 @@ mod tests {
     use super::*;
     use crate::upstream::builtin::handbook::document::{Document, Origin};
     use crate::upstream::builtin::handbook::index::SearchIndex;
+    use crate::upstream::builtin::handbook::query::Asked;
 
     #[test]
     fn all_words_once_are_worth_more_than_one_word_often() {
@@ -85,7 +86,7 @@ mod tests {
             Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs)) as Box<dyn Query>
         };
         let query = CoverageQuery(vec![word("gate"), word("slowli"), word("nowher"), word("nothing")]);
-        let found = state.search(&query.clone(), 10).expect("searched");
+        let found = state.search(&Asked { query: Box::new(query), pairs: Vec::new() }).expect("searched");
         assert_eq!(found.iter().map(|found| found.document).collect::<Vec<_>>(), [2, 1]);
     }
 }

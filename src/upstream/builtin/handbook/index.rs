@@ -6,20 +6,26 @@
 //! Not here: how a query is put together (`query`), what a hit looks like (`search`).
 
 use tantivy::collector::TopDocs;
+use tantivy::columnar::Column;
 use tantivy::merge_policy::LogMergePolicy;
-use tantivy::query::{Bm25StatisticsProvider, Query};
+use tantivy::query::Bm25StatisticsProvider;
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
 };
 use tantivy::tokenizer::TokenizerManager;
-use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Score, Searcher, TantivyDocument, Term};
 
 use super::document::{Document, folder_of_index};
+use super::neighbours::{self, Candidate};
+use super::query::Asked;
 use super::words;
 
 const WORDS: &str = "words";
 /// When the writer puts what it has gathered into a segment, in bytes.
 const WRITER_BYTES: usize = 64 * 1024 * 1024;
+
+/// Sections that are looked at closely, the best by their words alone.
+const CANDIDATES: usize = 100;
 
 /// What is known of each section.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +57,7 @@ pub(super) struct Match {
     /// Number of the section in it.
     pub section: usize,
     /// BM25; larger fits better.
-    pub score: f32,
+    pub score: Score,
 }
 
 /// The index and the way into it.
@@ -151,25 +157,46 @@ pub(super) struct State {
 }
 
 impl State {
-    /// In how many sections a word stands in this field.
-    pub(super) fn count(&self, field: Field, word: &str) -> tantivy::Result<u64> {
-        self.searcher.doc_freq(&Term::from_field_text(field, word))
+    /// Whether any section has this word.
+    pub(super) fn is_known(&self, word: &str) -> tantivy::Result<bool> {
+        Ok(self.count(word)? > 0)
     }
 
-    /// The best `limit` sections, best first.
-    pub(super) fn search(&self, query: &dyn Query, limit: usize) -> tantivy::Result<Vec<Match>> {
-        let best = TopDocs::with_limit(limit).order_by_score();
-        let found = self.searcher.search_with_statistics_provider(query, &best, self)?;
-        found
-            .into_iter()
-            .map(|(score, address)| {
-                let columns = self.searcher.segment_reader(address.segment_ord).fast_fields();
-                let value = |name| Ok::<_, tantivy::TantivyError>(columns.u64(name)?.first(address.doc_id));
-                let document = value("document")?.unwrap_or_default();
-                let section = usize::try_from(value("section")?.unwrap_or_default()).unwrap_or_default();
-                Ok(Match { document, section, score })
-            })
-            .collect()
+    /// What a word is worth: more, the fewer sections have it (the inverse document frequency of BM25).
+    #[allow(clippy::cast_precision_loss)] // counts of sections, far below 2^24
+    pub(super) fn rarity(&self, word: &str) -> tantivy::Result<Score> {
+        let (all, with) = (self.searcher.num_docs() as Score, self.count(word)? as Score);
+        Ok((((all - with).max(0.0) + 0.5) / (with + 0.5)).ln_1p())
+    }
+
+    /// In how many sections a word stands, in the field that most sections have it in.
+    fn count(&self, word: &str) -> tantivy::Result<u64> {
+        let count = |field| self.searcher.doc_freq(&Term::from_field_text(field, word));
+        self.fields.with_words().map(count).into_iter().try_fold(0, |most, count| Ok(most.max(count?)))
+    }
+
+    /// The sections that fit, best first.
+    pub(super) fn search(&self, asked: &Asked) -> tantivy::Result<Vec<Match>> {
+        let best = TopDocs::with_limit(CANDIDATES).order_by_score();
+        let found = self.searcher.search_with_statistics_provider(asked.query.as_ref(), &best, self)?;
+        let mut candidates: Vec<Candidate> =
+            found.into_iter().map(|(score, address)| Candidate { address, score }).collect();
+        candidates.sort_by_key(|candidate| candidate.address);
+        let mut matches = Vec::with_capacity(candidates.len());
+        for of_segment in candidates.chunk_by_mut(|a, b| a.address.segment_ord == b.address.segment_ord) {
+            let segment = self.searcher.segment_reader(of_segment[0].address.segment_ord);
+            let mut of_segment: Vec<&mut Candidate> = of_segment.iter_mut().collect();
+            neighbours::reward(segment, self.fields.with_words(), &asked.pairs, &mut of_segment)?;
+            let columns = segment.fast_fields();
+            let (documents, sections) = (columns.u64("document")?, columns.u64("section")?);
+            matches.extend(of_segment.into_iter().map(|candidate| {
+                let value = |column: &Column| column.first(candidate.address.doc_id).unwrap_or_default();
+                let section = usize::try_from(value(&sections)).unwrap_or_default();
+                Match { document: value(&documents), section, score: candidate.score }
+            }));
+        }
+        matches.sort_by(|a, b| b.score.total_cmp(&a.score));
+        Ok(matches)
     }
 }
 
@@ -185,12 +212,10 @@ impl Bm25StatisticsProvider for State {
     }
 
     fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
-        let value = term.value();
-        let Some(word) = value.as_str().filter(|_| self.fields.with_words().contains(&term.field())) else {
-            return self.searcher.doc_freq(term);
-        };
-        let counts = self.fields.with_words().map(|field| self.count(field, word));
-        counts.into_iter().try_fold(0, |most, count| Ok(most.max(count?)))
+        match term.value().as_str() {
+            Some(word) if self.fields.with_words().contains(&term.field()) => self.count(word),
+            _ => self.searcher.doc_freq(term),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ mod follow;
 mod index;
 mod lookup;
 mod markdown;
+mod neighbours;
 mod query;
 mod refusal;
 mod tools;

@@ -1,7 +1,7 @@
 //! What a person typed as a query: built from words, so no text is a syntax error.
 //!
 //! Each word may stand in the heading, in its place (title, headings above, file name) or in the
-//! text; headings weigh most. Neighbours that stand together weigh more. Words that carry no
+//! text; headings weigh most. Neighbours that stand together weigh more (`neighbours`). Words that carry no
 //! meaning count only when there are no others. A word the documents do not have is taken for a
 //! misspelling or the beginning of one they have.
 
@@ -10,8 +10,7 @@ use std::sync::LazyLock;
 
 use tantivy::Term;
 use tantivy::query::{
-    BooleanQuery, BoostQuery, ConstScoreQuery, DisjunctionMaxQuery, FuzzyTermQuery, Occur, PhraseQuery,
-    Query, TermQuery,
+    BooleanQuery, BoostQuery, ConstScoreQuery, DisjunctionMaxQuery, FuzzyTermQuery, Occur, Query, TermQuery,
 };
 use tantivy::schema::{Field, IndexRecordOption};
 
@@ -25,10 +24,10 @@ const MOST_WORDS: usize = 48;
 /// Words that may be misspelled, each of which costs a walk through the dictionary.
 const MOST_GUESSES: usize = 6;
 /// Weights of heading, place and text.
-const WEIGHTS: [f32; 3] = [2.4, 1.6, 1.0];
+pub(super) const WEIGHTS: [f32; 3] = [2.4, 1.6, 1.0];
 /// How much a word counts that stands in a second and third field too.
 const TIE: f32 = 0.3;
-/// Weight of neighbours, against that of the words alone.
+/// What two neighbours are worth together, against what each is worth alone.
 const NEIGHBOURS: f32 = 0.6;
 /// Score of a word found by guessing; a found word of medium rarity has about as much.
 const GUESS: f32 = 2.0;
@@ -55,17 +54,32 @@ pub(super) fn asked(text: &str) -> Vec<Word> {
     asked
 }
 
+/// What to look for, and what makes a section that was found fit better.
+pub(super) struct Asked {
+    /// Finds the sections.
+    pub query: Box<dyn Query>,
+    /// Words that stand together in the question.
+    pub pairs: Vec<Pair>,
+}
+
+/// Two words that stand together.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Pair {
+    /// The first.
+    pub left: String,
+    /// The second.
+    pub right: String,
+    /// What a section gets for it, times the weight of the field.
+    pub worth: f32,
+}
+
 /// The query for these words, within `scope` if there is one. `None` when nothing can match.
-pub(super) fn build(
-    state: &State,
-    words: &[Word],
-    scope: Option<&str>,
-) -> tantivy::Result<Option<Box<dyn Query>>> {
+pub(super) fn build(state: &State, words: &[Word], scope: Option<&str>) -> tantivy::Result<Option<Asked>> {
     let mut clauses: Vec<Box<dyn Query>> = Vec::new();
     let mut seen = HashSet::new();
     let mut guesses = 0;
     for word in words.iter().filter(|word| seen.insert(word.text.as_str())) {
-        if is_known(state, &word.text)? {
+        if state.is_known(&word.text)? {
             clauses.push(anywhere(state, |field| Some(exact(field, &word.text))));
         } else if !word.whole && guesses < MOST_GUESSES {
             guesses += 1;
@@ -75,28 +89,29 @@ pub(super) fn build(
     if clauses.is_empty() {
         return Ok(None);
     }
-    let mut clauses: Vec<Box<dyn Query>> = vec![Box::new(CoverageQuery(clauses))];
+    let query = within(state, scope, Box::new(CoverageQuery(clauses)));
+    Ok(Some(Asked { query, pairs: pairs(state, words)? }))
+}
+
+/// The neighbours among the words, each pair once.
+fn pairs(state: &State, words: &[Word]) -> tantivy::Result<Vec<Pair>> {
     let parts: Vec<&Word> = words.iter().filter(|word| !word.whole).collect();
-    for pair in parts.windows(2).filter(|pair| pair[0].text != pair[1].text) {
-        clauses.push(neighbours(state, &pair[0].text, &pair[1].text));
+    let mut pairs: Vec<Pair> = Vec::new();
+    for two in parts.windows(2) {
+        let (left, right) = (two[0].text.clone(), two[1].text.clone());
+        let is_new = !pairs.iter().any(|pair| (&pair.left, &pair.right) == (&left, &right));
+        if left != right && is_new && state.is_known(&left)? && state.is_known(&right)? {
+            let worth = NEIGHBOURS * (state.rarity(&left)? + state.rarity(&right)?);
+            pairs.push(Pair { left, right, worth });
+        }
     }
-    let clauses = clauses.into_iter().map(|clause| (Occur::Should, clause)).collect();
-    Ok(Some(within(state, scope, Box::new(BooleanQuery::new(clauses)))))
+    Ok(pairs)
 }
 
 fn within(state: &State, scope: Option<&str>, query: Box<dyn Query>) -> Box<dyn Query> {
     let Some(scope) = scope else { return query };
     let filter = Box::new(ConstScoreQuery::new(exact(state.fields.scope, scope), 0.0));
     Box::new(BooleanQuery::new(vec![(Occur::Must, query), (Occur::Must, filter)]))
-}
-
-fn is_known(state: &State, word: &str) -> tantivy::Result<bool> {
-    for field in state.fields.with_words() {
-        if state.count(field, word)? > 0 {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// The best of the fields, and a little of the others.
@@ -108,16 +123,6 @@ fn anywhere(state: &State, one: impl Fn(Field) -> Option<Box<dyn Query>>) -> Box
 
 fn exact(field: Field, word: &str) -> Box<dyn Query> {
     Box::new(TermQuery::new(Term::from_field_text(field, word), IndexRecordOption::WithFreqs))
-}
-
-fn neighbours(state: &State, left: &str, right: &str) -> Box<dyn Query> {
-    let phrase = |field| {
-        let terms = [left, right].map(|word| Term::from_field_text(field, word));
-        let mut phrase = PhraseQuery::new(terms.to_vec());
-        phrase.set_slop(1);
-        Some(Box::new(phrase) as Box<dyn Query>)
-    };
-    Box::new(BoostQuery::new(anywhere(state, phrase), NEIGHBOURS))
 }
 
 /// Words the documents have that look like this one; none for the shortest, which look like many.

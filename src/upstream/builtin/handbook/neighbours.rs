@@ -1,0 +1,92 @@
+//! Words that stand together in the query and in a section make it fit better.
+//!
+//! Only the sections that fit best anyway are looked at: finding every place where two frequent
+//! words meet costs ten times as much as the search itself.
+
+use tantivy::postings::Postings;
+use tantivy::schema::{Field, IndexRecordOption};
+use tantivy::{DocAddress, DocSet, Score, SegmentReader, Term};
+
+use super::query::{Pair, WEIGHTS};
+
+/// Words between two neighbours, at most one: "add a server" is "add server".
+const REACH: u32 = 2;
+
+/// A section that may be among the best.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Candidate {
+    /// Where the index has it.
+    pub address: DocAddress,
+    /// How well it fits.
+    pub score: Score,
+}
+
+/// Adds to the scores what the pairs are worth that stand together; the candidates are of one
+/// segment and in the order of the index.
+pub(super) fn reward(
+    segment: &SegmentReader,
+    fields: [Field; 3],
+    pairs: &[Pair],
+    candidates: &mut [&mut Candidate],
+) -> tantivy::Result<()> {
+    for pair in pairs {
+        let mut best = vec![0.0; candidates.len()];
+        for (field, weight) in fields.into_iter().zip(WEIGHTS) {
+            let left = positions(segment, field, &pair.left, candidates)?;
+            let right = positions(segment, field, &pair.right, candidates)?;
+            for (best, (left, right)) in best.iter_mut().zip(left.iter().zip(&right)) {
+                if meet(left, right) {
+                    *best = weight.max(*best);
+                }
+            }
+        }
+        for (candidate, best) in candidates.iter_mut().zip(best) {
+            candidate.score += best * pair.worth;
+        }
+    }
+    Ok(())
+}
+
+/// Where the word stands in each of the candidates.
+fn positions(
+    segment: &SegmentReader,
+    field: Field,
+    word: &str,
+    candidates: &[&mut Candidate],
+) -> tantivy::Result<Vec<Vec<u32>>> {
+    let mut all = vec![Vec::new(); candidates.len()];
+    let term = Term::from_field_text(field, word);
+    let index = segment.inverted_index(field)?;
+    let Some(mut postings) = index.read_postings(&term, IndexRecordOption::WithFreqsAndPositions)? else {
+        return Ok(all);
+    };
+    for (candidate, found) in candidates.iter().zip(&mut all) {
+        let wanted = candidate.address.doc_id;
+        if postings.doc() < wanted {
+            postings.seek(wanted);
+        }
+        if postings.doc() == wanted {
+            postings.positions(found);
+        }
+    }
+    Ok(all)
+}
+
+/// Whether the right one stands shortly behind the left one somewhere. Both are in order.
+fn meet(left: &[u32], right: &[u32]) -> bool {
+    left.iter().any(|&at| {
+        let next = right.partition_point(|&position| position <= at);
+        right.get(next).is_some_and(|&position| position - at <= REACH)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_stand_in_order_and_near() {
+        assert!(meet(&[1], &[2]) && meet(&[1], &[3]) && meet(&[1, 9], &[0, 10]));
+        assert!(!meet(&[1], &[4]) && !meet(&[2], &[1]) && !meet(&[], &[1]) && !meet(&[5], &[5]));
+    }
+}
