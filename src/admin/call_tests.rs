@@ -211,6 +211,7 @@ async fn who_may_not_call_learns_nothing_of_the_body() {
         for body in [ECHO, "{", ""] {
             let answered = gateway.ask(request(Method::POST, "/api/v1/mcp/call", role, body)).await;
             assert_eq!(answered.problem(), (wanted.0, wanted.1.to_owned()));
+            assert_eq!(answered.header("www-authenticate"), if role.is_none() { "Bearer" } else { "" });
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::extract::rejection::PathRejection;
 use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -113,6 +113,9 @@ fn print(problem: &Problem, id: RequestId, response: &mut Response) {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
     if let Some(seconds) = problem.retry_after() {
         headers.insert(RETRY_AFTER, seconds);
+    }
+    if problem.code() == Code::Unauthorized {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     *response.body_mut() = problem.print(id).into();
 }

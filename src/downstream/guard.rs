@@ -79,13 +79,14 @@ impl Guard {
         if allowed { Ok(Some(written.clone())) } else { Err(Refusal::Origin) }
     }
 
-    /// Who asks, judged by the head alone; `None` for what is public.
+    /// Who asks, judged by the head alone; for what is public `None`, unless there is a good credential,
+    /// which may show more.
     fn check_head(&self, parts: &request::Parts) -> Result<Option<Principal>, Refusal> {
         if declared_length(&parts.headers).is_some_and(|length| length > self.max_body_bytes as u64) {
             return Err(Refusal::TooLarge { limit: self.max_body_bytes });
         }
         if matches!(parts.method, Method::GET | Method::HEAD) && PUBLIC.contains(&parts.uri.path()) {
-            return Ok(None);
+            return Ok(self.authenticator.authenticate(&parts.headers).ok());
         }
         self.authenticator.authenticate(&parts.headers).map(Some).map_err(Refusal::Denied)
     }

@@ -204,6 +204,22 @@ async fn only_health_is_public() {
 }
 
 #[tokio::test]
+async fn who_needs_no_credential_may_show_a_good_one() {
+    let (config, key) = with_key();
+    let who = |principal: Option<Extension<Principal>>| async move {
+        principal.map_or_else(|| "nobody".to_owned(), |principal| principal.id().to_string())
+    };
+    let door = Guard::new(&config).expect("no key files").protect(Router::new().route("/health", get(who)));
+    for (key, expected) in [(None, "nobody"), (Some("wrong"), "nobody"), (Some(key.as_str()), "key:ci")] {
+        let mut headers = vec![("host", "localhost")];
+        headers.extend(key.map(|key| ("x-api-key", key)));
+        let response = get_from(&door, "/health", &headers).await;
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        assert_eq!(body, expected);
+    }
+}
+
+#[tokio::test]
 async fn a_route_gets_principal_id_and_body() {
     let (config, key) = with_key();
     let headers = [("host", "localhost"), ("x-api-key", key.as_str()), ("x-request-id", "of-the-client")];
@@ -260,7 +276,7 @@ async fn nothing_is_read_for_somebody_who_is_not_let_in() {
     let request = request("POST", "/mcp", &headers).body(Body::from_stream(endless)).expect("a request");
     let response = ask(&door(&config), request).await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
-    assert_eq!(json(response).await["error"]["data"]["code"], "unauthenticated");
+    assert_eq!(json(response).await["error"]["data"]["code"], "unauthorized");
 }
 
 #[tokio::test]
@@ -271,7 +287,7 @@ async fn the_order_is_host_origin_size_credential() {
         ("evil.example", "http://evil.example", "11", "host_not_allowed"),
         ("localhost", "http://evil.example", "11", "origin_not_allowed"),
         ("localhost", "http://localhost", "11", "body_too_large"),
-        ("localhost", "http://localhost", "10", "unauthenticated"),
+        ("localhost", "http://localhost", "10", "unauthorized"),
     ] {
         let headers = [("host", host), ("origin", origin), ("content-length", length)];
         let response =

@@ -73,7 +73,7 @@ const fn text_of(denied: Denied) -> &'static str {
 
 #[derive(Serialize)]
 struct Problem<'a> {
-    r#type: &'static str,
+    r#type: String,
     title: &'a str,
     status: u16,
     detail: &'a str,
@@ -115,7 +115,7 @@ impl Refusal {
             Self::TooLarge { .. } => "body_too_large",
             Self::BodyTimedOut => "body_timeout",
             Self::BodyCut => "body_incomplete",
-            Self::Denied(Denied::Missing | Denied::Credential(_)) => "unauthenticated",
+            Self::Denied(Denied::Missing | Denied::Credential(_)) => "unauthorized",
             Self::Denied(Denied::NoRole) => "forbidden",
             Self::Panicked => "internal_error",
         }
@@ -138,7 +138,7 @@ impl Refusal {
 
     fn problem(self, id: RequestId) -> crate::protocol::Raw {
         crate::protocol::Raw::of(&Problem {
-            r#type: "about:blank",
+            r#type: format!("urn:switchyard:problem:{}", self.code()),
             title: self.status().canonical_reason().unwrap_or_default(),
             status: self.status().as_u16(),
             detail: &self.to_string(),
@@ -183,7 +183,7 @@ mod tests {
         let id = RequestId::new();
         assert_eq!(
             body(Refusal::TooLarge { limit: 10 }, Face::Rest, id).await,
-            json!({"type": "about:blank", "title": "Payload Too Large", "status": 413,
+            json!({"type": "urn:switchyard:problem:body_too_large", "title": "Payload Too Large", "status": 413,
                 "detail": "the body is larger than 10 bytes", "code": "body_too_large", "request_id": id.to_string()})
         );
         assert_eq!(
