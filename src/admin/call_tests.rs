@@ -173,6 +173,18 @@ async fn the_timeout_of_the_call_wins() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_name_that_may_yet_become_known_is_waited_for_within_the_timeout() {
+    let docs = server("docs");
+    docs.1.dial(Dial::AcceptAfter(std::time::Duration::from_secs(2)));
+    let gateway = Gateway::starting(vec![docs]);
+    let begun = tokio::time::Instant::now();
+    let unknown = gateway.call(r#"{"tool":"echo","timeout":0.5}"#).await;
+    assert_eq!(unknown.problem(), (404, "tool_not_found".into()));
+    assert_eq!(begun.elapsed(), std::time::Duration::from_millis(500));
+    assert_eq!(gateway.call(r#"{"tool":"echo"}"#).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_cancels_its_call() {
     let docs = server("docs");
     docs.1.answer_calls(Fake::Silence);

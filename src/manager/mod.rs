@@ -168,7 +168,8 @@ impl Manager {
         outlet: &Outlet,
     ) -> Result<Called, Error> {
         let started = Instant::now();
-        let (snapshot, route) = self.route_when_settled(scope, name).await?;
+        let patience = started + invocation.timeout.map_or(STARTUP_GRACE, |limit| limit.min(STARTUP_GRACE));
+        let (snapshot, route) = self.route_when_settled(scope, name, patience).await?;
         let upstream = &snapshot.server(&route.server)?.upstream;
         let deadline = started + invocation.timeout.unwrap_or(upstream.config().timeout);
         let call = call_of(&route, invocation);
@@ -185,14 +186,14 @@ impl Manager {
     }
 
     /// Who owns `name`. While servers are still connecting for the first time an unknown name may
-    /// yet become known, so the answer "unknown" waits for them, at most [`STARTUP_GRACE`].
+    /// yet become known, so the answer "unknown" waits for them, at most until `patience` ends.
     async fn route_when_settled(
         &self,
         scope: &Scope,
         name: &str,
+        patience: Instant,
     ) -> Result<(Arc<Snapshot>, Arc<Route>), Error> {
         let mut changes = self.changes();
-        let patience = Instant::now() + STARTUP_GRACE;
         loop {
             changes.mark_unchanged();
             let snapshot = self.snapshot();
