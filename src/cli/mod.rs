@@ -21,6 +21,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::auth::Role;
 use crate::config::{self, Config};
+use crate::downstream::config::parse_address;
 
 /// The configuration file could not be used, or the arguments not understood (clap's own code).
 const EXIT_USAGE: u8 = 2;
@@ -97,7 +98,7 @@ pub struct Serve {
     #[command(flatten)]
     pub file: ConfigFile,
     /// Address to listen on instead of the configured one, such as 127.0.0.1:8080.
-    #[arg(long, env = "SWITCHYARD_LISTEN", hide_env_values = true, value_name = "ADDRESS:PORT")]
+    #[arg(long, env = "SWITCHYARD_LISTEN", hide_env_values = true, value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: Option<SocketAddr>,
 }
 
@@ -129,6 +130,10 @@ pub struct ConfigFile {
         value_name = "FILE"
     )]
     pub config: PathBuf,
+}
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    parse_address(text).ok_or("expected an address and a port, such as 127.0.0.1:8080 or [::1]:8080")
 }
 
 impl ConfigFile {

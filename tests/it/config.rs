@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use proptest::prelude::*;
+use switchyard::auth::{Authenticator, Role};
 use switchyard::config::{Config, Error};
 
 /// In the files themselves; never in an answer.
@@ -128,6 +129,40 @@ fn the_registry_that_ships_with_the_project_loads() {
     assert_eq!(names, ["everything", "files", "memory", "time", "issues"]);
 }
 
+/// The parts of the reference between lines of three backquotes that begin with `kind`.
+fn blocks(document: &str, kind: &str) -> Vec<String> {
+    let fence = format!("```{kind}\n");
+    document.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap_or("").to_owned()).collect()
+}
+
+#[test]
+fn the_reference_tells_the_truth() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let document = std::fs::read_to_string(path).expect("readable");
+    let bad = std::fs::read_to_string(folder("bad").join("everything_at_once.yaml")).expect("readable");
+    let answer =
+        std::fs::read_to_string(folder("bad").join("everything_at_once.expected")).expect("recorded");
+    assert!(blocks(&document, "text").contains(&answer), "the error that is shown is not the real one");
+    let examples = blocks(&document, "yaml");
+    assert!(examples.contains(&bad) && examples.len() >= 4);
+
+    let environment = |name: &str| match name {
+        "JWT_SECRET" | "ISSUES_TOKEN" => Ok("0123456789abcdef0123456789abcdef".to_owned()),
+        _ => environment(name),
+    };
+    for example in examples.iter().filter(|example| **example != bad) {
+        let read = Config::parse(Path::new("example.yaml"), example.as_bytes(), &environment);
+        read.unwrap_or_else(|error| panic!("{error}"));
+    }
+    let every = std::fs::read_to_string(folder("good").join("every_field.yaml")).expect("readable");
+    for line in every.lines().filter(|line| !line.starts_with("  ") || line.starts_with("    ")) {
+        let Some((field, _)) = line.trim().split_once(": ") else { continue };
+        let known = [format!("`{field}`"), format!(".{field}`"), format!("`{field}.")];
+        let known = known.iter().any(|written| document.contains(written));
+        assert!(known || field.starts_with("X-"), "`{field}` is not explained");
+    }
+}
+
 /// The program itself, with nothing in its environment but [`ENVIRONMENT`].
 fn program(arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
@@ -154,6 +189,38 @@ fn the_program_answers_and_exits_as_documented() {
     assert_eq!((code, out.as_str()), (Some(2), ""));
     assert!(err.starts_with("absent.yaml: the configuration file can not be read: "), "{err}");
     assert_eq!(program(&["chek"]).0, Some(2));
+}
+
+#[test]
+fn keys_and_tokens_that_are_made_let_somebody_in() {
+    let role = |yaml: &str, environment: &switchyard::config::Lookup<'_>, credential: &str| {
+        let config = Config::parse(Path::new("c.yaml"), yaml.as_bytes(), environment);
+        let config = config.unwrap_or_else(|error| panic!("{error}"));
+        let authenticator = Authenticator::new(&config.server.auth).expect("usable keys");
+        let mut headers = http::HeaderMap::new();
+        headers.insert("authorization", format!("Bearer {credential}").parse().expect("a header"));
+        authenticator.authenticate(&headers).expect("let in").role()
+    };
+    let (code, out, err) = program(&["key", "new", "123", "--role", "superuser"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let key = out.lines().find(|line| line.starts_with("swy_123_")).expect("a key");
+    let yaml = out.split_once("server:").map(|(_, rest)| format!("server:{rest}")).expect("an entry");
+    assert_eq!(role(&yaml, &environment, key), Role::Superuser);
+    assert!(!yaml.contains(key));
+
+    let yaml = "server:\n  auth_mode: jwt\n  jwt: {issuer: i, audience: a, algorithm: HS256, secret: 0123456789abcdef0123456789abcdef}\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("c.yaml");
+    std::fs::write(&path, yaml).expect("can be written");
+    let path = path.to_string_lossy();
+    let (code, out, err) = program(&["token", "--config", &path, "--subject", "me"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert_eq!(role(yaml, &environment, out.trim()), Role::Reader);
+
+    let (code, out, err) = program(&["token", "--config", "good/empty.yaml", "--subject", "me"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(err.contains("auth_mode"), "{err}");
+    assert_eq!(program(&["key", "new", "Not An Id"]).0, Some(2));
 }
 
 /// Every text a file may have, with references and canaries wherever a value can stand.
