@@ -20,7 +20,7 @@ pub fn new(id: Option<&str>, role: Role, out: &mut dyn Write) -> io::Result<()> 
          server:\n\
          \x20 auth_mode: api_key\n\
          \x20 api_keys:\n\
-         \x20   - id: {id}\n\
+         \x20   - id: \"{id}\"\n\
          \x20     hash: {hash}\n\
          \x20     role: {role}\n",
         key.expose_secret(),
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_configuration_that_lets_the_printed_key_in() {
-        for (id, role) in [(Some("ci"), Role::Reader), (None, Role::Superuser)] {
+        for (id, role) in [(Some("ci"), Role::Reader), (Some("123"), Role::Reader), (None, Role::Superuser)] {
             let mut printed = Vec::new();
             new(id, role, &mut printed).expect("written");
             let config = Config::parse(Path::new("mcp_servers.yaml"), &printed, &|_| {

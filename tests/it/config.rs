@@ -156,7 +156,9 @@ fn the_reference_tells_the_truth() {
     }
     let every = std::fs::read_to_string(folder("good").join("every_field.yaml")).expect("readable");
     for line in every.lines().filter(|line| !line.starts_with("  ") || line.starts_with("    ")) {
-        let Some((field, _)) = line.trim().split_once(": ") else { continue };
+        let Some((field, _)) = line.trim().split_once(": ").filter(|(key, _)| !key.starts_with('-')) else {
+            continue;
+        };
         let known = [format!("`{field}`"), format!(".{field}`"), format!("`{field}.")];
         let known = known.iter().any(|written| document.contains(written));
         assert!(known || field.starts_with("X-"), "`{field}` is not explained");
@@ -201,26 +203,24 @@ fn keys_and_tokens_that_are_made_let_somebody_in() {
         headers.insert("authorization", format!("Bearer {credential}").parse().expect("a header"));
         authenticator.authenticate(&headers).expect("let in").role()
     };
-    let (code, out, err) = program(&["key", "new", "123", "--role", "superuser"]);
+    let (code, out, err) = program(&["key", "new", "--id", "123", "--role", "superuser"]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
-    let key = out.lines().find(|line| line.starts_with("swy_123_")).expect("a key");
-    let yaml = out.split_once("server:").map(|(_, rest)| format!("server:{rest}")).expect("an entry");
-    assert_eq!(role(&yaml, &environment, key), Role::Superuser);
-    assert!(!yaml.contains(key));
+    let key = out.lines().find_map(|line| line.strip_prefix("#   ")).expect("a key");
+    assert_eq!(role(&out, &environment, key), Role::Superuser);
 
     let yaml = "server:\n  auth_mode: jwt\n  jwt: {issuer: i, audience: a, algorithm: HS256, secret: 0123456789abcdef0123456789abcdef}\n";
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("c.yaml");
     std::fs::write(&path, yaml).expect("can be written");
     let path = path.to_string_lossy();
-    let (code, out, err) = program(&["token", "--config", &path, "--subject", "me"]);
+    let (code, out, err) = program(&["token", "--config", &path, "--sub", "me"]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
     assert_eq!(role(yaml, &environment, out.trim()), Role::Reader);
 
-    let (code, out, err) = program(&["token", "--config", "good/empty.yaml", "--subject", "me"]);
-    assert_eq!((code, out.as_str()), (Some(2), ""));
+    let (code, out, err) = program(&["token", "--config", "good/empty.yaml", "--sub", "me"]);
+    assert_eq!((code, out.as_str()), (Some(1), ""));
     assert!(err.contains("auth_mode"), "{err}");
-    assert_eq!(program(&["key", "new", "Not An Id"]).0, Some(2));
+    assert_eq!(program(&["key", "new", "--id", "Not An Id"]).0, Some(2));
 }
 
 /// Every text a file may have, with references and canaries wherever a value can stand.
