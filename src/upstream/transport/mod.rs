@@ -2,14 +2,20 @@
 //!
 //! [`connector`] is all the floors above need. What the transports have in common stands beside
 //! them: the table of open requests (`pending`), finding the era (`handshake`), what a server says by
-//! itself (`inbound`), change notices (`listen`), the end of a connection (`closing`).
+//! itself (`inbound`), change notices (`listen`), the end of a connection (`closing`); and for those
+//! over HTTP sending (`http`), reading (`body`) and messages nobody waits for (`aside`).
 
+mod aside;
+mod body;
 mod closing;
 mod handshake;
+mod http;
 mod inbound;
 mod listen;
 mod pending;
+mod sse;
 pub mod stdio;
+mod streamable_http;
 #[cfg(test)]
 mod testing;
 
@@ -45,8 +51,13 @@ pub fn connector(config: &Config, shutdown: &Shutdown) -> Result<Arc<dyn Connect
     Ok(match &config.transport {
         Transport::Stdio(stdio) => Arc::new(stdio::ToChild::new(config, stdio, shutdown)),
         Transport::Builtin(options) => builtin::connector(options, shutdown),
-        Transport::Http(_) | Transport::Sse(_) => {
-            return Err(Error::Unavailable { state: "not reachable by this build" });
-        }
+        Transport::Http(http) => Arc::new(streamable_http::ToUrl::new(config, http, shutdown)?),
+        Transport::Sse(http) => Arc::new(sse::ToStream::new(config, http, shutdown)?),
     })
+}
+
+/// How many requests share a connection over HTTP: so many that all calls there may be find a place
+/// on the connections there may be, and that few calls make few connections.
+fn requests_per_connection(config: &Config) -> usize {
+    config.limits.concurrent_calls.div_ceil(config.limits.connections.max(1)).max(1)
 }

@@ -1,4 +1,5 @@
 //! Requests that wait for an answer on a channel they share with others: stdio and HTTP+SSE.
+//! A session of Streamable HTTP uses it for what the server says outside the streams of its calls.
 //!
 //! Invariants: an entry lives exactly as long as the [`Ticket`] of its request, so nothing of a
 //! request that was given up stays behind; a request whose ticket is gone before it was written is
@@ -27,7 +28,6 @@ pub(super) struct Pending {
     cancel: Cancel,
 }
 
-#[derive(Default)]
 struct Table {
     last_id: u64,
     open: HashMap<u64, Open>,
@@ -64,10 +64,11 @@ pub(super) struct Ticket {
 }
 
 impl Pending {
-    /// An empty table. `cancel` is called for each request that was written and then given up; it
-    /// must not block.
-    pub(super) fn new(cancel: impl Fn(u64) + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { table: Mutex::default(), cancel: Box::new(cancel) })
+    /// An empty table whose first id follows `last_id`. `cancel` is called for each request that was
+    /// written and then given up; it must not block.
+    pub(super) fn new(last_id: u64, cancel: impl Fn(u64) + Send + Sync + 'static) -> Arc<Self> {
+        let table = Table { last_id, open: HashMap::new(), ended: None };
+        Arc::new(Self { table: Mutex::new(table), cancel: Box::new(cancel) })
     }
 
     /// Opens a request; fails when the channel has ended.
@@ -174,6 +175,11 @@ impl Ticket {
     /// The id of the request, and its progress token.
     pub(super) const fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Marks the request as answered in another way than through the table.
+    pub(super) fn done(self) {
+        self.pending.lock().open.remove(&self.id);
     }
 
     /// Waits for the answer, or for the end of the channel.

@@ -14,7 +14,7 @@ const CALL: Purpose = Purpose::Call { progress: true };
 fn table() -> (Arc<Pending>, Arc<StdMutex<Vec<u64>>>) {
     let cancelled = Arc::new(StdMutex::new(Vec::new()));
     let seen = Arc::clone(&cancelled);
-    (Pending::new(move |id| seen.lock().expect("lock").push(id)), cancelled)
+    (Pending::new(0, move |id| seen.lock().expect("lock").push(id)), cancelled)
 }
 
 fn response(id: u64, text: &str) -> Response {

@@ -72,7 +72,8 @@ impl Link {
         let (queue, outgoing) = mpsc::channel(QUEUE);
         let canceller = queue.clone();
         // A full queue means a child that does not read; it will not read this either.
-        let pending = Pending::new(move |id| drop(canceller.try_send(Outgoing::Other(line(&cancelled(id))))));
+        let cancel = move |id| drop(canceller.try_send(Outgoing::Other(line(&cancelled(id)))));
+        let pending = Pending::new(0, cancel);
         let link = Self {
             channel: Channel { pending, queue },
             closing: Closing::default(),

@@ -1,5 +1,7 @@
 //! What the tests of all transports need.
 
+pub(super) mod server;
+
 use std::time::Duration;
 
 use crate::upstream::config::{Breaker, Config, Limits, Retry, Tools, Transport};

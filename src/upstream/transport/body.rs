@@ -1,0 +1,115 @@
+//! The body of an answer, as an event stream or as one JSON text, under the cap of one message.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::Response;
+
+use super::http::reason;
+use crate::upstream::error::Error;
+use crate::wire::sse::{Decoder, Item};
+
+/// Bytes after the answer that are read for the sake of the connection; more is not worth it.
+const DRAIN_BYTES: usize = 16 * 1024;
+
+/// Reads the events of one answer.
+pub(super) struct EventStream {
+    response: Response,
+    decoder: Decoder,
+    /// Received and not decoded yet.
+    input: Bytes,
+}
+
+impl EventStream {
+    pub(super) fn of(response: Response, limit: usize) -> Self {
+        Self { response, decoder: Decoder::new(limit), input: Bytes::new() }
+    }
+
+    /// The next event; `None` at the end of the stream, an error when it was cut.
+    pub(super) async fn next(&mut self) -> Result<Option<Item>, Error> {
+        loop {
+            if let Some(item) = self.decoder.decode(&mut self.input) {
+                return Ok(Some(item));
+            }
+            match chunk(&mut self.response).await? {
+                Some(chunk) => self.input = chunk,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Reads what is left, which means nothing any more, so that the connection can be used again.
+    pub(super) async fn drain(mut self) {
+        let mut left = DRAIN_BYTES;
+        while let Ok(Some(chunk)) = chunk(&mut self.response).await {
+            left = left.saturating_sub(chunk.len());
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Where to go on after a cut.
+    pub(super) fn last_id(&self) -> Option<Bytes> {
+        self.decoder.last_id().cloned()
+    }
+
+    /// The pause the server asked for.
+    pub(super) const fn retry(&self) -> Option<Duration> {
+        self.decoder.retry()
+    }
+
+    /// Whether what arrives is bare JSON, whatever the label says: no line of an event stream that
+    /// means anything begins with a brace. Waits for the first bytes.
+    pub(super) async fn is_bare_json(&mut self) -> Result<bool, Error> {
+        while self.input.trim_ascii().is_empty() {
+            match chunk(&mut self.response).await? {
+                // White space alone decodes to nothing, so it need not be kept.
+                Some(chunk) => self.input = chunk,
+                None => return Ok(false),
+            }
+        }
+        Ok(self.input.trim_ascii_start().starts_with(b"{"))
+    }
+
+    /// The whole body, when it is no event stream after all.
+    pub(super) async fn into_body(mut self, limit: usize) -> Result<Bytes, Error> {
+        let begun = std::mem::take(&mut self.input);
+        collect(self.response, begun, limit).await
+    }
+}
+
+/// The whole body of an answer.
+pub(super) async fn body(response: Response, limit: usize) -> Result<Bytes, Error> {
+    collect(response, Bytes::new(), limit).await
+}
+
+/// A body that arrives in one piece is not copied.
+async fn collect(mut response: Response, begun: Bytes, limit: usize) -> Result<Bytes, Error> {
+    let announced =
+        response.content_length().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
+    if announced > limit || begun.len() > limit {
+        return Err(Error::TooLarge { limit });
+    }
+    let mut first = begun;
+    let mut whole = BytesMut::new();
+    while let Some(chunk) = chunk(&mut response).await? {
+        if first.is_empty() && whole.is_empty() {
+            first = chunk;
+        } else {
+            if whole.is_empty() {
+                whole.reserve(announced.max(first.len() + chunk.len()));
+                whole.extend_from_slice(&first);
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        if first.len().max(whole.len()) > limit {
+            return Err(Error::TooLarge { limit });
+        }
+    }
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
+}
+
+async fn chunk(response: &mut Response) -> Result<Option<Bytes>, Error> {
+    response.chunk().await.map_err(|error| Error::Cut { reason: reason(&error) })
+}

@@ -1,0 +1,276 @@
+//! HTTP+SSE, the transport of 2024-11-05: one event stream for all answers, one URL to post to.
+//!
+//! Source: 2024-11-05 `basic/transports`. The stream is the session: when it ends, every open
+//! request ends. Where to post is the server's to say, but only within the origin that is
+//! configured, so that our credentials stay there.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::HeaderMap;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::aside::Aside;
+use super::body::{self, EventStream};
+use super::closing::Closing;
+use super::handshake::{self, PROBE_LIMIT};
+use super::http::{Client, is_media_type, status_error};
+use super::pending::{Pending, Purpose};
+use super::streamable_http::is_message;
+use super::{cancelled, compose, inbound};
+use crate::protocol::lifecycle::Peer;
+use crate::protocol::{Era, Message, Notification, Reply, Request, method};
+use crate::shutdown::Shutdown;
+use crate::upstream::config::{Config, Http};
+use crate::upstream::connection::{Call, Connection, Connector, Events, Outlet};
+use crate::upstream::error::Error;
+use crate::wire::sse::Item;
+
+/// Reaches one server that speaks the old transport.
+pub(super) struct ToStream {
+    client: Arc<Client>,
+    shutdown: Shutdown,
+    requests_per_connection: usize,
+}
+
+impl ToStream {
+    pub(super) fn new(config: &Config, http: &Http, shutdown: &Shutdown) -> Result<Self, Error> {
+        Ok(Self {
+            client: Arc::new(Client::new(http, config.limits.message_bytes)?),
+            shutdown: shutdown.clone(),
+            requests_per_connection: super::requests_per_connection(config),
+        })
+    }
+}
+
+impl Connector for ToStream {
+    fn connect(&self, events: Events) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
+        let (client, shutdown) = (Arc::clone(&self.client), self.shutdown.clone());
+        async move { open(&client, &shutdown, events).await.map_err(handshake::while_connecting) }.boxed()
+    }
+
+    fn requests_per_connection(&self) -> usize {
+        self.requests_per_connection
+    }
+}
+
+/// Opens the stream and shakes hands.
+pub(super) async fn open(
+    client: &Arc<Client>,
+    shutdown: &Shutdown,
+    events: Events,
+) -> Result<Arc<dyn Connection>, Error> {
+    let response = client.get(&client.url, HeaderMap::new()).await?;
+    if !response.status().is_success() {
+        return Err(status_error(response.status(), response.headers()));
+    }
+    if !is_media_type(response.headers(), "text/event-stream") {
+        return Err(handshake::refused("the server answers no event stream"));
+    }
+    let mut stream = EventStream::of(response, client.limit);
+    let silent = |_| handshake::refused("the server's event stream does not begin with an endpoint");
+    let endpoint =
+        tokio::time::timeout(PROBE_LIMIT, endpoint(&client.url, &mut stream)).await.map_err(silent)??;
+    let link = Link::new(client, endpoint, shutdown);
+    shutdown.spawn(link.clone().read(stream, events, shutdown.clone()));
+    // From here on the reader ends with `ending`, also when the handshake fails.
+    let ending = Ending(link);
+    let reply = ending.0.ask(method::INITIALIZE).await?;
+    let peer = handshake::initialized(reply)?;
+    ending.0.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
+    Ok(Arc::new(Stream { peer, ending }))
+}
+
+/// Waits for the first event, which says where to post.
+async fn endpoint(base: &Url, stream: &mut EventStream) -> Result<Url, Error> {
+    while let Some(item) = stream.next().await? {
+        let Item::Event(event) = item else { break };
+        if event.name != "endpoint" {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&event.data);
+        let url =
+            base.join(text.trim()).map_err(|_| handshake::refused("the endpoint it names is no URL"))?;
+        return if url.origin() == base.origin() {
+            Ok(url)
+        } else {
+            Err(handshake::refused("the server names an endpoint at another origin, which is not followed"))
+        };
+    }
+    Err(handshake::refused("the server's event stream does not begin with an endpoint"))
+}
+
+/// What the requests and the reader of one stream share.
+#[derive(Clone)]
+struct Link {
+    client: Arc<Client>,
+    endpoint: Url,
+    pending: Arc<Pending>,
+    aside: Aside,
+    closing: Closing,
+    /// Asks the reader to end.
+    end: CancellationToken,
+    /// Set when the reader has ended.
+    gone: CancellationToken,
+}
+
+impl Link {
+    fn new(client: &Arc<Client>, endpoint: Url, shutdown: &Shutdown) -> Self {
+        let aside = Aside::new(client, &endpoint, &HeaderMap::new(), shutdown);
+        let canceller = aside.clone();
+        Self {
+            client: Arc::clone(client),
+            endpoint,
+            pending: Pending::new(0, move |id| canceller.post(cancelled(id).encode())),
+            aside,
+            closing: Closing::default(),
+            end: CancellationToken::new(),
+            gone: CancellationToken::new(),
+        }
+    }
+
+    /// Sends the request that `compose` makes of its id, and waits for the answer on the stream.
+    async fn exchange(
+        &self,
+        outlet: &Outlet,
+        purpose: Purpose,
+        once: bool,
+        compose: impl FnOnce(u64) -> Request,
+    ) -> Result<Reply, Error> {
+        let mut ticket = self.pending.open(outlet, purpose)?;
+        let body = compose(ticket.id()).encode();
+        self.pending.begin_writing(ticket.id());
+        let error = tokio::select! {
+            answer = ticket.answer() => return answer,
+            error = self.post_failure(body, once) => error,
+        };
+        if let Error::Connect { .. } | Error::NotSent { .. } | Error::Status { .. } = error {
+            // The server does not have it, so there is nothing to cancel.
+            ticket.done();
+        }
+        Err(error)
+    }
+
+    /// Posts a request; returns only when that fails, because the answer comes on the stream.
+    async fn post_failure(&self, body: Bytes, once: bool) -> Error {
+        match self.post(body, once).await {
+            Ok(()) => std::future::pending().await,
+            Err(error) => error,
+        }
+    }
+
+    async fn post(&self, body: Bytes, once: bool) -> Result<(), Error> {
+        let response = self.client.post(&self.endpoint, HeaderMap::new(), body, once).await?;
+        let status = response.status();
+        if matches!(status.as_u16(), 400 | 404) {
+            let reason = format!("the server no longer knows the stream (HTTP {})", status.as_u16());
+            self.closing.close(reason.clone());
+            return Err(Error::NotSent { reason });
+        }
+        if !status.is_success() {
+            return Err(status_error(status, response.headers()));
+        }
+        // It says nothing, but the connection can be used again when it was read.
+        let _ = body::body(response, self.client.limit).await;
+        Ok(())
+    }
+
+    async fn ask(&self, method: &str) -> Result<Reply, Error> {
+        let call = Call::of_gateway(method, Some(handshake::initialize_params()));
+        let compose = |id| compose(&call, id, Era::Legacy);
+        self.exchange(&Outlet::none(), Purpose::Handshake, false, compose).await
+    }
+
+    async fn tell(&self, notification: &Notification) -> Result<(), Error> {
+        self.post(notification.encode(), true).await
+    }
+
+    /// Hands over what arrives until the stream ends, or until it is told to stop.
+    async fn read(self, mut stream: EventStream, events: Events, shutdown: Shutdown) {
+        let work = async {
+            loop {
+                match stream.next().await {
+                    Ok(Some(item)) => self.take(item, &events),
+                    Ok(None) => break "the server ended the event stream".to_owned(),
+                    Err(error) => break format!("the event stream was lost: {error}"),
+                }
+            }
+        };
+        let reason = tokio::select! {
+            reason = work => reason,
+            reason = self.closing.wait() => reason,
+            () = self.end.cancelled() => "the connection was closed".into(),
+            () = shutdown.requested() => "the connection was closed".into(),
+        };
+        self.pending.end(&reason);
+        self.closing.close(reason);
+        drop(stream);
+        self.gone.cancel();
+    }
+
+    fn take(&self, item: Item, events: &Events) {
+        let data = match item {
+            Item::Event(event) if is_message(&event.name) => event.data,
+            Item::Event(_) => return,
+            Item::TooLong(clip) => {
+                self.pending.answer_too_long(&clip, self.client.limit);
+                return;
+            }
+        };
+        match Message::from_server(&data) {
+            Ok(Message::Response(response)) => {
+                self.pending.answer(response);
+            }
+            Ok(Message::Notification(said)) => {
+                if let Some(said) = inbound::sort(said, events) {
+                    self.pending.notify(said);
+                }
+            }
+            Ok(Message::Request(request)) => self.aside.post(inbound::answer(request).encode()),
+            Err(error) => tracing::debug!(%error, "an event that is no message was skipped"),
+        }
+    }
+}
+
+/// Ends the reader when dropped.
+struct Ending(Link);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end.cancel();
+    }
+}
+
+/// A live connection.
+struct Stream {
+    peer: Peer,
+    ending: Ending,
+}
+
+impl Connection for Stream {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+        let purpose = Purpose::Call { progress: call.wants_progress };
+        let compose = |id| compose(call, id, Era::Legacy);
+        self.ending.0.exchange(outlet, purpose, !call.effect.is_repeatable(), compose).boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        self.ending.0.closing.wait().boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.ending.0.end.cancel();
+        self.ending.0.gone.cancelled().boxed()
+    }
+}
+
+#[cfg(test)]
+#[path = "sse_tests.rs"]
+mod tests;

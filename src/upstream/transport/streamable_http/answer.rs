@@ -1,0 +1,208 @@
+//! What comes back for a POST: one JSON text or an event stream, whatever the status says.
+//!
+//! Invariant: an answer counts only for the request whose id it carries. An error that names no
+//! request stands beside the status it came with, and the transport decides what the two mean.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use reqwest::Response;
+
+use crate::protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
+use crate::shutdown::Shutdown;
+use crate::upstream::error::Error;
+use crate::upstream::transport::body::{self, EventStream};
+use crate::upstream::transport::http::{is_media_type, status_error};
+use crate::wire::sse::Item;
+
+/// How long the end of a stream may take to arrive after its answer.
+const DRAIN_LIMIT: Duration = Duration::from_secs(1);
+/// Statuses that say something of the way to the server, not of the request. 425 is Too Early.
+const NOT_NOW: [u16; 5] = [425, 429, 502, 503, 504];
+
+/// What a request came to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The server answered it.
+    Reply(Reply),
+    /// An HTTP status that is an error, without an answer to the request.
+    Refusal(Refusal),
+}
+
+/// An HTTP error.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    /// The JSON-RPC error in the body, which names no request.
+    pub(super) error: Option<ErrorObject>,
+    /// Status and `Retry-After` as an error.
+    as_error: Error,
+}
+
+impl Outcome {
+    /// What it means where nothing more is known.
+    pub(super) fn into_reply(self) -> Result<Reply, Error> {
+        match self {
+            Self::Reply(reply) => Ok(reply),
+            Self::Refusal(Refusal { status, error: Some(error), .. })
+                if !NOT_NOW.contains(&status.as_u16()) =>
+            {
+                Ok(Err(error))
+            }
+            Self::Refusal(refusal) => Err(refusal.as_error),
+        }
+    }
+}
+
+impl Refusal {
+    /// The bare status.
+    pub(super) fn into_error(self) -> Error {
+        self.as_error
+    }
+}
+
+/// A stream that ended before the answer.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) error: Error,
+    /// How to go on, if the server said so.
+    pub(super) resume: Option<Resume>,
+}
+
+/// Where a stream that was cut goes on.
+#[derive(Debug)]
+pub(super) struct Resume {
+    /// For `Last-Event-ID`.
+    pub(super) last_id: Bytes,
+    /// The pause the server asked for.
+    pub(super) retry: Option<Duration>,
+}
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Self {
+        Self { error, resume: None }
+    }
+}
+
+/// Takes what arrives before the answer.
+pub(super) trait Hear: Sync {
+    /// A notification or a request; it must not wait.
+    fn hear(&self, message: Message);
+}
+
+/// One request that waits for its answer.
+pub(super) struct Reader<'a> {
+    /// Our id of it.
+    pub(super) id: u64,
+    /// Bytes of one message.
+    pub(super) limit: usize,
+    /// Who takes the rest.
+    pub(super) hear: &'a dyn Hear,
+    /// Where the tail of a stream is read.
+    pub(super) shutdown: &'a Shutdown,
+}
+
+impl Reader<'_> {
+    /// Reads the answer out of `response`.
+    pub(super) async fn read(&self, response: Response) -> Result<Outcome, Broken> {
+        let (status, headers) = (response.status(), response.headers().clone());
+        if !is_media_type(&headers, "text/event-stream") {
+            let body = body::body(response, self.limit).await;
+            return Ok(self.judge(status, &headers, &body?)?);
+        }
+        let mut stream = EventStream::of(response, self.limit);
+        if stream.is_bare_json().await? {
+            let body = stream.into_body(self.limit).await;
+            return Ok(self.judge(status, &headers, &body?)?);
+        }
+        match self.read_events(stream).await {
+            Ok(reply) => Ok(Outcome::Reply(reply)),
+            Err(_) if !status.is_success() => Ok(refusal(status, &headers, None)),
+            Err(broken) => Err(broken),
+        }
+    }
+
+    /// Reads events until the answer.
+    pub(super) async fn read_events(&self, mut stream: EventStream) -> Result<Reply, Broken> {
+        let mut malformed = None;
+        let error = loop {
+            match stream.next().await {
+                Ok(Some(Item::Event(event))) if event.data.is_empty() || !is_message(&event.name) => {}
+                Ok(Some(Item::Event(event))) => match self.sort(&event.data) {
+                    Ok(Some(reply)) => {
+                        self.drain(stream);
+                        return Ok(reply);
+                    }
+                    Ok(None) => {}
+                    Err(error) => malformed = Some(error),
+                },
+                Ok(Some(Item::TooLong(_))) => return Err(Error::TooLarge { limit: self.limit }.into()),
+                Ok(None) => break Error::Cut { reason: "the stream ended before the answer".into() },
+                Err(error) => break error,
+            }
+        };
+        // What could not be read was probably the answer; to ask for more would not bring it.
+        if let Some(error) = malformed {
+            return Err(error.into());
+        }
+        let resume = stream.last_id().map(|last_id| Resume { last_id, retry: stream.retry() });
+        Err(Broken { error, resume })
+    }
+
+    /// The reply in `message`, if it is the answer; anything else is passed on.
+    fn sort(&self, message: &Bytes) -> Result<Option<Reply>, Error> {
+        match Message::from_server(message) {
+            Ok(Message::Response(answer)) if self.is_ours(&answer) || answer.id.is_none() => {
+                Ok(Some(answer.reply))
+            }
+            Ok(Message::Response(answer)) => {
+                tracing::debug!(id = ?answer.id, "an answer to something else was skipped");
+                Ok(None)
+            }
+            Ok(message) => {
+                self.hear.hear(message);
+                Ok(None)
+            }
+            Err(error) => Err(Error::Malformed { reason: error.to_string() }),
+        }
+    }
+
+    /// What a body that is one JSON text says, or its status if it says nothing.
+    fn judge(&self, status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Result<Outcome, Error> {
+        match Message::from_server(body) {
+            Ok(Message::Response(answer)) if self.is_ours(&answer) => Ok(Outcome::Reply(answer.reply)),
+            Ok(Message::Response(Answer { reply: Err(error), .. })) if !status.is_success() => {
+                Ok(refusal(status, headers, Some(error)))
+            }
+            Ok(Message::Response(Answer { id: None, reply })) => Ok(Outcome::Reply(reply)),
+            _ if !status.is_success() => Ok(refusal(status, headers, None)),
+            Ok(_) => Err(Error::Malformed { reason: "it does not answer the request".into() }),
+            Err(_) if body.is_empty() => {
+                Err(Error::Malformed { reason: format!("HTTP {} without a body", status.as_u16()) })
+            }
+            Err(error) => Err(Error::Malformed { reason: error.to_string() }),
+        }
+    }
+
+    fn is_ours(&self, answer: &Answer) -> bool {
+        answer.id.as_ref().and_then(RequestId::as_u64) == Some(self.id)
+    }
+
+    /// A connection can be used again when its answer was read to the end, which is about to come.
+    fn drain(&self, stream: EventStream) {
+        self.shutdown.spawn_until_end(async move {
+            // Not worth more than a new connection costs.
+            let _ = tokio::time::timeout(DRAIN_LIMIT, stream.drain()).await;
+        });
+    }
+}
+
+fn refusal(status: StatusCode, headers: &HeaderMap, error: Option<ErrorObject>) -> Outcome {
+    Outcome::Refusal(Refusal { status, error, as_error: status_error(status, headers) })
+}
+
+/// Whether events of this name carry messages; those without a name do.
+pub(in crate::upstream::transport) fn is_message(name: &Bytes) -> bool {
+    name.is_empty() || name == "message"
+}

@@ -1,0 +1,346 @@
+//! A legacy server: `initialize`, then a session that both sides remember.
+//!
+//! Source: 2025-11-25 `basic/transports`, Streamable HTTP. A dropped connection is no cancel here:
+//! a request that is given up is cancelled by a message, one whose stream was cut is resumed where
+//! the server gave its events ids.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tokio_util::sync::CancellationToken;
+
+use super::Server;
+use super::answer::{Broken, Hear, Outcome, Reader, Refusal, Resume};
+use super::listening;
+use super::modern::belongs;
+use crate::protocol::error::code;
+use crate::protocol::lifecycle::Peer;
+use crate::protocol::{Era, Message, Notification, Reply, headers, method};
+use crate::upstream::connection::{Call, Connection, Events, Outlet};
+use crate::upstream::error::Error;
+use crate::upstream::transport::aside::Aside;
+use crate::upstream::transport::body::EventStream;
+use crate::upstream::transport::closing::Closing;
+use crate::upstream::transport::http::{is_media_type, status_error};
+use crate::upstream::transport::pending::{Pending, Purpose};
+use crate::upstream::transport::{cancelled, compose, handshake, inbound};
+
+/// Id of `initialize`, the first request of a session.
+const FIRST_ID: u64 = 1;
+/// Attempts to resume one stream without a new event.
+const RESUME_ATTEMPTS: u32 = 5;
+/// Pause before a resumption when the server asked for none.
+const RESUME_PAUSE: Duration = Duration::from_secs(1);
+/// How long a server may take to end a session.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
+
+const SESSION_ID: HeaderName = HeaderName::from_static(headers::SESSION_ID);
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static(headers::LAST_EVENT_ID);
+
+/// A live session. Dropping it ends the session at the server.
+pub(super) struct Session {
+    state: Arc<State>,
+    gone: CancellationToken,
+}
+
+/// What the session's requests and tasks share.
+pub(super) struct State {
+    pub(super) server: Arc<Server>,
+    pub(super) peer: Peer,
+    pub(super) events: Events,
+    /// Session and revision, on every request.
+    headers: HeaderMap,
+    pub(super) pending: Arc<Pending>,
+    pub(super) aside: Aside,
+    /// Set when the session is of no more use.
+    pub(super) closing: Closing,
+    /// Ends the session and what is open on it.
+    end: CancellationToken,
+}
+
+/// Why there is no session.
+pub(super) struct Failure {
+    /// The HTTP status that said so, if one did.
+    pub(super) status: Option<u16>,
+    pub(super) error: Error,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let status = if let Error::Status { status, .. } = error { Some(status) } else { None };
+        Self { status, error }
+    }
+}
+
+impl Session {
+    /// The handshake.
+    pub(super) async fn open(server: &Arc<Server>, events: Events) -> Result<Self, Failure> {
+        let (peer, headers) = initialize(server, &events).await?;
+        let told = Notification { method: method::INITIALIZED.into(), params: None }.encode();
+        let client = &server.client;
+        let response = client.post(&client.url, headers.clone(), told, true).await?;
+        if !response.status().is_success() {
+            return Err(status_error(response.status(), response.headers()).into());
+        }
+        Ok(Self::new(server, events, peer, headers))
+    }
+
+    fn new(server: &Arc<Server>, events: Events, peer: Peer, headers: HeaderMap) -> Self {
+        let aside = Aside::new(&server.client, &server.client.url, &headers, &server.shutdown);
+        let canceller = aside.clone();
+        let state = Arc::new(State {
+            server: Arc::clone(server),
+            peer,
+            events,
+            headers,
+            pending: Pending::new(FIRST_ID, move |id| canceller.post(cancelled(id).encode())),
+            aside,
+            closing: Closing::default(),
+            end: CancellationToken::new(),
+        });
+        let gone = CancellationToken::new();
+        server.shutdown.spawn(keep(Arc::clone(&state), gone.clone()));
+        listening::begin(Arc::clone(&state));
+        Self { state, gone }
+    }
+}
+
+/// Sends `initialize`; gives the peer and the headers of the session.
+async fn initialize(server: &Server, events: &Events) -> Result<(Peer, HeaderMap), Failure> {
+    let call = Call::of_gateway(method::INITIALIZE, Some(handshake::initialize_params()));
+    let request = compose(&call, FIRST_ID, Era::Legacy);
+    let client = &server.client;
+    let response = client.post(&client.url, HeaderMap::new(), request.encode(), false).await?;
+    let mut headers = HeaderMap::new();
+    if let Some(mut session) = response.headers().get(SESSION_ID).cloned() {
+        session.set_sensitive(true);
+        headers.insert(SESSION_ID, session);
+    }
+    let hear = BeforeSession { events };
+    let reader = Reader { id: FIRST_ID, limit: client.limit, hear: &hear, shutdown: &server.shutdown };
+    let outcome = reader.read(response).await.map_err(|broken| broken.error)?;
+    let status = if let Outcome::Refusal(refusal) = &outcome { Some(refusal.status.as_u16()) } else { None };
+    let peer = outcome.into_reply().and_then(handshake::initialized);
+    let peer = peer.map_err(|error| Failure { status, error })?;
+    if peer.version.has_version_header() {
+        headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(peer.version.as_str()));
+    }
+    Ok((peer, headers))
+}
+
+/// Ends the session at the server when it ends here.
+async fn keep(state: Arc<State>, gone: CancellationToken) {
+    let shutdown = &state.server.shutdown;
+    tokio::select! {
+        () = state.end.cancelled() => {}
+        () = shutdown.requested() => {}
+        _ = state.closing.wait() => {}
+    }
+    let lost = state.closing.is_closed();
+    state.closing.close("the connection was closed");
+    if !lost {
+        state.end.cancel();
+        if state.headers.contains_key(SESSION_ID) {
+            let client = &state.server.client;
+            let farewell = client.delete(&client.url, state.headers.clone());
+            // Servers may refuse it, and then forget the session in their own time.
+            let _ = tokio::time::timeout(FAREWELL_LIMIT, farewell).await;
+        }
+    }
+    gone.cancel();
+}
+
+impl State {
+    async fn exchange(&self, call: &Call, outlet: &Outlet) -> Result<Reply, Error> {
+        if self.closing.is_closed() {
+            return Err(Error::NotSent { reason: self.closing.reason() });
+        }
+        let ticket = self.pending.open(outlet, Purpose::Call { progress: call.wants_progress })?;
+        self.pending.begin_writing(ticket.id());
+        let result = tokio::select! {
+            result = self.send(call, ticket.id(), outlet) => result,
+            () = self.end.cancelled() => Err(Error::Lost { reason: self.closing.reason() }),
+        };
+        ticket.done();
+        result
+    }
+
+    async fn send(&self, call: &Call, id: u64, outlet: &Outlet) -> Result<Reply, Error> {
+        let client = &self.server.client;
+        let body = compose(call, id, Era::Legacy).encode();
+        let once = !call.effect.is_repeatable();
+        let response = client.post(&client.url, self.headers.clone(), body, once).await?;
+        let hear = OfCall { token: call.wants_progress.then_some(id), outlet, state: self };
+        let reader = Reader { id, limit: client.limit, hear: &hear, shutdown: &self.server.shutdown };
+        match reader.read(response).await {
+            Ok(outcome) => self.judge(outcome),
+            Err(broken) => self.resume(&reader, broken).await,
+        }
+    }
+
+    /// Goes on with a stream that was cut, as long as that brings anything.
+    async fn resume(&self, reader: &Reader<'_>, broken: Broken) -> Result<Reply, Error> {
+        let Broken { error, resume: Some(mut resume) } = broken else { return Err(broken.error) };
+        let mut attempts = 0;
+        while attempts < RESUME_ATTEMPTS {
+            attempts += 1;
+            tokio::time::sleep(pause(resume.retry).unwrap_or(RESUME_PAUSE)).await;
+            let stream = match self.get(Some(&resume.last_id)).await {
+                Ok(Opened::Stream(stream)) => stream,
+                Ok(Opened::Refused(_)) => break,
+                Err(_) => continue,
+            };
+            match reader.read_events(*stream).await {
+                Ok(reply) => return Ok(reply),
+                Err(Broken { resume: Some(Resume { last_id, retry }), .. }) => {
+                    if last_id != resume.last_id {
+                        attempts = 0;
+                    }
+                    resume = Resume { last_id, retry: retry.or(resume.retry) };
+                }
+                Err(Broken { error: Error::Cut { .. }, resume: None }) => {}
+                Err(broken) => return Err(broken.error),
+            }
+        }
+        Err(error)
+    }
+
+    /// Opens an event stream, where `last_id` left off.
+    pub(super) async fn get(&self, last_id: Option<&Bytes>) -> Result<Opened, Error> {
+        let mut headers = self.headers.clone();
+        let last_id = last_id.and_then(|id| HeaderValue::from_maybe_shared(id.clone()).ok());
+        headers.extend(last_id.map(|id| (LAST_EVENT_ID, id)));
+        let client = &self.server.client;
+        let response = client.get(&client.url, headers).await?;
+        let status = response.status();
+        Ok(if status.is_success() && is_media_type(response.headers(), "text/event-stream") {
+            Opened::Stream(Box::new(EventStream::of(response, client.limit)))
+        } else {
+            Opened::Refused(status.as_u16())
+        })
+    }
+
+    /// Finds out whether the server forgot us, or is not what it was; anything else is an answer.
+    fn judge(&self, outcome: Outcome) -> Result<Reply, Error> {
+        match &outcome {
+            Outcome::Refusal(refusal) if self.has_session() && is_session_lost(refusal) => {
+                Err(self.lose("the server ended the session"))
+            }
+            Outcome::Reply(Err(error)) if is_modern(error.code()) => {
+                self.server.kind.set(None);
+                Err(self.lose("the server now speaks another era"))
+            }
+            _ => outcome.into_reply(),
+        }
+    }
+
+    /// The session is of no more use. What is open on it may still be answered.
+    pub(super) fn lose(&self, reason: &str) -> Error {
+        self.closing.close(reason);
+        Error::NotSent { reason: reason.to_owned() }
+    }
+
+    pub(super) fn has_session(&self) -> bool {
+        self.headers.contains_key(SESSION_ID)
+    }
+
+    /// Answers what the server asks.
+    pub(super) fn answer(&self, request: crate::protocol::Request) {
+        self.aside.post(inbound::answer(request).encode());
+    }
+}
+
+/// What a GET came to.
+pub(super) enum Opened {
+    Stream(Box<EventStream>),
+    /// The status.
+    Refused(u16),
+}
+
+/// The pause a server asked for, within reason.
+pub(super) fn pause(asked: Option<Duration>) -> Option<Duration> {
+    asked.map(|pause| pause.clamp(Duration::from_millis(50), Duration::from_mins(1)))
+}
+
+/// 404 says so by the specification; real servers also say it in words, with 400.
+fn is_session_lost(refusal: &Refusal) -> bool {
+    let in_words = || {
+        let said = refusal.error.as_ref().map(|error| error.message().to_ascii_lowercase());
+        said.is_some_and(|said| said.contains("session") || said.contains("not initialized"))
+    };
+    match refusal.status.as_u16() {
+        404 => true,
+        400 => in_words(),
+        _ => false,
+    }
+}
+
+/// Codes that only a modern server answers with, before it runs anything.
+const fn is_modern(error: i64) -> bool {
+    matches!(error, code::HEADER_MISMATCH | code::UNSUPPORTED_PROTOCOL_VERSION)
+}
+
+impl Connection for Session {
+    fn peer(&self) -> &Peer {
+        &self.state.peer
+    }
+
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+        self.state.exchange(call, outlet).boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        self.state.closing.wait().boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.state.end.cancel();
+        self.gone.cancelled().boxed()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.state.end.cancel();
+    }
+}
+
+/// Takes what the server says on the stream of a call.
+struct OfCall<'a> {
+    token: Option<u64>,
+    outlet: &'a Outlet,
+    state: &'a State,
+}
+
+impl Hear for OfCall<'_> {
+    fn hear(&self, message: Message) {
+        match message {
+            Message::Notification(said) => {
+                let said = inbound::sort(said, &self.state.events).filter(|said| belongs(said, self.token));
+                if let Some(said) = said {
+                    self.outlet.offer(said);
+                }
+            }
+            Message::Request(request) => self.state.answer(request),
+            Message::Response(_) => {}
+        }
+    }
+}
+
+/// Takes what the server says on the stream of `initialize`, where it can not ask anything yet.
+struct BeforeSession<'a> {
+    events: &'a Events,
+}
+
+impl Hear for BeforeSession<'_> {
+    fn hear(&self, message: Message) {
+        if let Message::Notification(said) = message {
+            drop(inbound::sort(said, self.events));
+        }
+    }
+}

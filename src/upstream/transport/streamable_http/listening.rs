@@ -1,0 +1,89 @@
+//! The GET stream of a session: what the server says that belongs to no call, or that it did not
+//! tie to one.
+//!
+//! Servers need not offer it. Where they do it is kept open, from where it left off.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::is_message;
+use super::legacy::{Opened, State, pause};
+use crate::protocol::Message;
+use crate::upstream::connection::Event;
+use crate::upstream::error::Error;
+use crate::upstream::transport::body::EventStream;
+use crate::upstream::transport::inbound;
+use crate::upstream::transport::listen::{Pauses, announces_changes};
+use crate::wire::sse::Item;
+
+/// Keeps the stream open until the session closes.
+pub(super) fn begin(state: Arc<State>) {
+    let shutdown = state.server.shutdown.clone();
+    shutdown.spawn_until_end(async move {
+        tokio::select! {
+            () = keep_open(&state) => {}
+            _ = state.closing.wait() => {}
+        }
+    });
+}
+
+async fn keep_open(state: &State) {
+    let mut pauses = Pauses::new();
+    let mut last_id: Option<Bytes> = None;
+    let mut was_open = false;
+    loop {
+        let begun = Instant::now();
+        let mut asked = None;
+        match state.get(last_id.as_ref()).await {
+            Ok(Opened::Stream(mut stream)) => {
+                // What changed while there was no stream was told to nobody, unless it is told now.
+                if was_open && last_id.is_none() && announces_changes(&state.peer) {
+                    state.events.report(Event::ToolsChanged);
+                }
+                was_open = true;
+                // How it ended makes no difference.
+                let _ = read(state, &mut stream).await;
+                last_id = stream.last_id().or(last_id);
+                asked = pause(stream.retry());
+            }
+            // A server that does not offer the stream may say that with the same status.
+            Ok(Opened::Refused(404)) if was_open && state.has_session() => {
+                state.lose("the server ended the session");
+                return;
+            }
+            Ok(Opened::Refused(status)) if !was_open && (400..500).contains(&status) => return,
+            Ok(Opened::Refused(_)) => last_id = None,
+            Err(_) => {}
+        }
+        let own = pauses.after(begun.elapsed());
+        tokio::time::sleep(asked.unwrap_or(own)).await;
+    }
+}
+
+async fn read(state: &State, stream: &mut EventStream) -> Result<(), Error> {
+    while let Some(item) = stream.next().await? {
+        match item {
+            Item::Event(event) if !event.data.is_empty() && is_message(&event.name) => {
+                take(state, &event.data);
+            }
+            Item::Event(_) | Item::TooLong(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn take(state: &State, message: &Bytes) {
+    match Message::from_server(message) {
+        Ok(Message::Notification(said)) => {
+            if let Some(said) = inbound::sort(said, &state.events) {
+                state.pending.notify(said);
+            }
+        }
+        Ok(Message::Request(request)) => state.answer(request),
+        // Answers come on the streams of their calls.
+        Ok(Message::Response(_)) => {}
+        Err(error) => tracing::debug!(%error, "an event that is no message was skipped"),
+    }
+}
