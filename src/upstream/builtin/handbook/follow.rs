@@ -153,7 +153,7 @@ impl Follower {
             documents = snapshot.documents.len(),
             sections = snapshot.sections,
             skipped = snapshot.left_out,
-            milliseconds = took.as_millis(),
+            milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             "the handbook is up to date"
         );
         self.phase.send_replace(Phase::Ready(Arc::new(snapshot)));
