@@ -1,6 +1,7 @@
 //! Tests of the router: each route as the document describes it, roles, and the document itself.
 
 use axum::http::{Method, Request};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::fixture::{Answer, Dial, Gateway, request, server, server_with_tools};
@@ -230,6 +231,24 @@ async fn what_is_not_there_is_a_problem_too() {
             assert_eq!(answered.header("allow"), allow, "{method} {path}");
         }
     }
+}
+
+#[test]
+fn no_name_in_a_path_is_our_fault() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime");
+    let gateway = runtime.block_on(Gateway::of(vec![server("docs")]));
+    proptest!(ProptestConfig::with_cases(256), |(name in prop::collection::vec(any::<u8>(), 1..40))| {
+        let name = percent_encoding::percent_encode(&name, percent_encoding::NON_ALPHANUMERIC);
+        for (method, path) in [
+            (Method::GET, format!("/api/v1/mcp/servers/{name}/tools")),
+            (Method::POST, format!("/api/v1/mcp/servers/{name}/reconnect")),
+            (Method::POST, format!("/api/v1/mcp/circuit-breakers/{name}/reset")),
+        ] {
+            let answered = runtime.block_on(gateway.ask(request(method, &path, Some(Role::Superuser), "")));
+            prop_assert!(matches!(answered.status.as_u16(), 400 | 404), "{path}: {}", answered.status);
+        }
+    });
 }
 
 #[tokio::test(start_paused = true)]

@@ -157,10 +157,15 @@ async fn a_server_that_is_off_or_away_is_told_apart() {
     let away = server("away");
     away.1.dial(Dial::Refuse);
     let gateway = Gateway::of(vec![(config, fake), away]).await;
-    for name in ["off", "away"] {
+    for (name, status, code) in [("off", 503, "server_unavailable"), ("away", 502, "connection_failed")] {
         let answered = gateway.call(&format!(r#"{{"server":"{name}","tool":"echo","timeout":1}}"#)).await;
-        assert_eq!(answered.problem(), (404, "tool_not_found".into()), "nothing is known of its tools");
+        assert_eq!(answered.problem(), (status, code.to_owned()), "nothing is known of its tools");
+        assert_eq!((&answered.json()["server"], &answered.json()["tool"]), (&json!(name), &json!("echo")));
     }
+    let answered = gateway.call(r#"{"server":"away","tool":"echo"}"#).await;
+    assert!(answered.text().contains("connection refused"), "{}", answered.text());
+    let answered = gateway.call(r#"{"tool":"echo"}"#).await;
+    assert_eq!(answered.problem(), (404, "tool_not_found".into()), "no server was named");
 }
 
 #[tokio::test(start_paused = true)]

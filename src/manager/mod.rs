@@ -25,7 +25,7 @@ pub use snapshot::{Scope, Server, Snapshot};
 use crate::protocol::meta::Sender;
 use crate::protocol::{Raw, Reply, method};
 use crate::shutdown::Shutdown;
-use crate::upstream::{self, Call, Connector, Outlet, Status, Upstream, transport};
+use crate::upstream::{self, Call, Connector, Outlet, State, Status, Upstream, transport};
 
 use catalog::Route;
 use registry::{Published, Registry};
@@ -204,7 +204,8 @@ impl Manager {
                             tokio::time::timeout_at(patience, changes.changed()).await,
                             Ok(Ok(()))
                         ) => {}
-                found => return found.map(|route| (snapshot, route)),
+                Err(error) => return Err(explained(&snapshot, scope, error)),
+                Ok(route) => return Ok((snapshot, route)),
             }
         }
     }
@@ -275,6 +276,26 @@ fn call_of(route: &Route, invocation: &Invocation) -> Call {
         wants_progress: invocation.wants_progress,
         effect: route.effect,
         header_params: route.header_params.clone(),
+    }
+}
+
+/// Of a server that was never reached nobody knows which tools it has: why it was not is the answer.
+fn explained(snapshot: &Snapshot, scope: &Scope, error: Error) -> Error {
+    let (Error::ToolNotFound { tool, .. }, Scope::Server(name)) = (&error, scope) else { return error };
+    let unreached = snapshot.server(name).ok().filter(|server| server.offer.is_none());
+    unreached.map_or(error.clone(), |server| failed(name, Some(tool), trouble(&server.upstream.status())))
+}
+
+fn trouble(status: &Status) -> upstream::Error {
+    match (status.state, status.breaker.retry_in) {
+        (State::Disabled | State::Disconnected, _) => {
+            upstream::Error::Unavailable { state: status.state.as_str() }
+        }
+        (_, Some(retry_in)) => upstream::Error::CircuitOpen { retry_in },
+        (State::Connecting | State::Ready | State::Failed, None) => {
+            let reason = status.last_error.clone().unwrap_or_else(|| "it has not answered yet".into());
+            upstream::Error::Connect { reason }
+        }
     }
 }
 
