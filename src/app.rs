@@ -83,6 +83,7 @@ pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(),
     let router = router(&manager, &config.server, &edge)?;
     tracing::info!(address = %bound, "listening");
     let limits = config.server.limits;
+    listener::allow_open_files(&limits);
     let serving = listener::serve(socket, router, limits, edge.clone());
     tokio::pin!(serving);
     tokio::select! {

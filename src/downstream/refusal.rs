@@ -5,13 +5,13 @@
 //! problem document (RFC 9457).
 
 use axum::response::Response;
-use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use crate::auth::Denied;
-use crate::protocol::ErrorObject;
 use crate::protocol::error::code;
+use crate::protocol::{ErrorObject, Raw};
 use crate::telemetry::RequestId;
 
 /// Who reads the answer.
@@ -74,17 +74,17 @@ const fn text_of(denied: Denied) -> &'static str {
 #[derive(Serialize)]
 struct Problem<'a> {
     r#type: String,
-    title: &'a str,
+    title: &'static str,
     status: u16,
-    detail: &'a str,
     code: &'static str,
+    detail: &'a str,
     request_id: RequestId,
 }
 
 #[derive(Serialize)]
 struct ErrorResponse<'a> {
     jsonrpc: &'static str,
-    error: &'a crate::protocol::Raw,
+    error: &'a Raw,
 }
 
 #[derive(Serialize)]
@@ -121,6 +121,21 @@ impl Refusal {
         }
     }
 
+    /// The same in words, as the REST API has it for the same code.
+    const fn title(self) -> &'static str {
+        match self {
+            Self::HostCount => "The request must name exactly one host",
+            Self::Host => "This host is not served here",
+            Self::Origin => "This origin may not ask here",
+            Self::TooLarge { .. } => "The body is too large",
+            Self::BodyTimedOut => "The body did not arrive in time",
+            Self::BodyCut => "The body is not complete",
+            Self::Denied(Denied::Missing | Denied::Credential(_)) => "A credential is needed",
+            Self::Denied(Denied::NoRole) => "The credential does not allow this",
+            Self::Panicked => "The gateway failed",
+        }
+    }
+
     /// The whole answer.
     pub fn response(self, face: Face, id: RequestId) -> Response {
         let (kind, body) = match face {
@@ -130,28 +145,29 @@ impl Refusal {
         let mut response = Response::new(body.bytes().clone().into());
         *response.status_mut() = self.status();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(challenge) = self.challenge() {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         response
     }
 
-    fn problem(self, id: RequestId) -> crate::protocol::Raw {
-        crate::protocol::Raw::of(&Problem {
+    fn problem(self, id: RequestId) -> Raw {
+        Raw::of(&Problem {
             r#type: format!("urn:switchyard:problem:{}", self.code()),
-            title: self.status().canonical_reason().unwrap_or_default(),
+            title: self.title(),
             status: self.status().as_u16(),
-            detail: &self.to_string(),
             code: self.code(),
+            detail: &self.to_string(),
             request_id: id,
         })
     }
 
-    fn json_rpc(self, id: RequestId) -> crate::protocol::Raw {
+    fn json_rpc(self, id: RequestId) -> Raw {
         let code = if self == Self::Panicked { code::INTERNAL_ERROR } else { code::INVALID_REQUEST };
         let error = ErrorObject::new(code, &self.to_string())
             .with_data(&Details { code: self.code(), request_id: id });
-        crate::protocol::Raw::of(&ErrorResponse { jsonrpc: "2.0", error: error.raw() })
+        Raw::of(&ErrorResponse { jsonrpc: "2.0", error: error.raw() })
     }
 
     /// RFC 6750, section 3: a challenge names an error only where a credential was sent.
@@ -183,7 +199,7 @@ mod tests {
         let id = RequestId::new();
         assert_eq!(
             body(Refusal::TooLarge { limit: 10 }, Face::Rest, id).await,
-            json!({"type": "urn:switchyard:problem:body_too_large", "title": "Payload Too Large", "status": 413,
+            json!({"type": "urn:switchyard:problem:body_too_large", "title": "The body is too large", "status": 413,
                 "detail": "the body is larger than 10 bytes", "code": "body_too_large", "request_id": id.to_string()})
         );
         assert_eq!(
