@@ -140,7 +140,7 @@ fn read_keys(setting: &Setting<'_>) -> Vec<ApiKey> {
     for item in &items {
         let Some(key) = read_key(item) else { continue };
         if keys.iter().any(|other| other.id == key.id) {
-            item.key_problem(format!("the id `{}` stands twice", key.id), None);
+            item.key_problem("its id stands twice", None); // an id may come from the environment
         }
         keys.push(key);
     }

@@ -92,7 +92,7 @@ fn what_is_wrong_with_keys_is_said_and_no_key_is_shown() {
             keys(
                 json!([{"id": "a", "hash": HASH, "role": "reader"}, {"id": "a", "hash": HASH, "role": "reader"}]),
             ),
-            "api_keys[1]: the id `a` stands twice",
+            "api_keys[1]: its id stands twice",
         ),
     ] {
         assert!(found.iter().any(|problem| problem.starts_with(wanted)), "{found:?} lacks {wanted}");

@@ -76,7 +76,7 @@ fn compare(path: &Path, found: &str) {
 #[test]
 fn every_bad_file_is_refused_as_recorded() {
     let names = names("bad");
-    assert!(names.len() >= 40, "files are missing: {}", names.len());
+    assert!(names.len() >= 48, "files are missing: {}", names.len());
     for name in names {
         let path = folder("bad").join(format!("{name}.yaml"));
         let (out, err) = check(&path);
@@ -240,6 +240,11 @@ fn any_value() -> impl Strategy<Value = String> {
         Just("npx".to_owned()),
         Just("5".to_owned()),
         Just("[*x".to_owned()),
+        Just(format!("[{0}, {0}]", "{id: $CANARY, role: reader, hash: \"sha256:00\", expires: $CANARY}")),
+        Just(
+            "{issuer: $CANARY, audience: $CANARY, algorithm: $CANARY, secret: $CANARY, leeway: $CANARY}"
+                .to_owned()
+        ),
     ]
 }
 
@@ -269,6 +274,19 @@ fn any_field() -> impl Strategy<Value = &'static str> {
     ])
 }
 
+fn any_server_field() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "listen",
+        "allowed_hosts",
+        "allowed_origins",
+        "auth_mode",
+        "api_keys",
+        "jwt",
+        "log_format",
+        "max_sessions",
+    ])
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
@@ -277,11 +295,17 @@ proptest! {
         fields in prop::collection::btree_map(any_field(), any_value(), 0..5),
         canary in prop::sample::select(vec!["canary", "7007007", "http://canary/canary", "true\ncanary", "http", "npx-canary", ""]),
         global in any_value(),
+        listener in prop::collection::btree_map(any_server_field(), any_value(), 0..3),
     ) {
         let fields: BTreeMap<&str, String> = fields;
         let mut text = format!("tool_names: {global}\nmcp_servers:\n  one:\n");
         for (name, value) in &fields {
             let _ = writeln!(text, "    {name}: {value}");
+        }
+        let server: BTreeMap<&str, String> = listener;
+        text.push_str("server:\n");
+        for (name, value) in &server {
+            let _ = writeln!(text, "  {name}: {value}");
         }
         let environment = |name: &str| match name {
             "CANARY" => Ok(canary.to_owned()),
