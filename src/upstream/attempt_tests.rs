@@ -151,6 +151,23 @@ async fn a_retry_that_we_refuse_leaves_the_real_failure_to_tell() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_breaker_that_opens_during_a_pause_does_not_hide_what_happened() {
+    let scene = Scene::ready(|config| {
+        config.breaker = settings::Breaker { threshold: 2, timeout: Duration::from_hours(1) };
+        config.retry.delay = Duration::from_secs(20);
+    })
+    .await;
+    scene.server.answer_calls(lost());
+    let other = async {
+        sleep(Duration::from_millis(1)).await;
+        assert!(scene.call(Effect::Unsafe).await.is_err());
+        assert_eq!(scene.upstream.breaker().state, breaker::State::Open);
+    };
+    let (result, ()) = tokio::join!(scene.call(Effect::ReadOnly), other);
+    assert!(matches!(result, Err(Error::Lost { .. })), "{result:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outage_never_becomes_a_flood() {
     let scene = Scene::ready(|config| config.breaker.threshold = u32::MAX).await;
     scene.server.answer_calls(lost());

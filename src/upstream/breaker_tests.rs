@@ -298,7 +298,22 @@ async fn late_results_do_not_touch_a_newer_state() {
     let probe = breaker.admit().expect("the probe");
     breaker.reset();
     probe.record(&timed_out());
-    assert_eq!(breaker.snapshot().state, State::Closed, "it was closed by hand meanwhile");
+    let after = breaker.snapshot();
+    assert_eq!(
+        (after.state, after.consecutive_failures),
+        (State::Closed, 0),
+        "it was closed by hand meanwhile"
+    );
+    let before = breaker.admit().expect("closed");
+    for _ in 0..CONFIG.threshold {
+        breaker.admit().expect("closed").record(&timed_out());
+    }
+    tokio::time::advance(CONFIG.timeout).await;
+    let probe = breaker.admit().expect("the probe");
+    before.record(&Ok::<_, Error>(()));
+    assert_eq!(breaker.snapshot().state, State::HalfOpen, "only the probe decides");
+    probe.record(&timed_out());
+    assert_eq!(breaker.snapshot().state, State::Open);
 }
 
 #[tokio::test(start_paused = true)]

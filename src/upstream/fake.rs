@@ -43,6 +43,8 @@ pub(crate) enum Answer {
     Fail(Error),
     /// It is never answered.
     Silence,
+    /// The server dies of it, with all connections.
+    Die,
 }
 
 impl Answer {
@@ -259,6 +261,10 @@ impl Connection for FakeConnection {
                     }
                     Answer::Fail(error) => Err(error),
                     Answer::Silence => pending().await,
+                    Answer::Die => {
+                        self.server.die("died of a request");
+                        Err(Error::Lost { reason: "died".into() })
+                    }
                 }
             };
             let result = tokio::select! {

@@ -88,7 +88,8 @@ pub(super) struct Supervisor {
     waiting: Vec<OfferReply>,
     /// The offer may have changed since it was read.
     stale: bool,
-    /// The arrival ([`Occupancy::arrivals`]) that the present discovery or offer belongs to.
+    /// The arrival ([`Occupancy::arrivals`]) that the present discovery or offer belongs to; while
+    /// down, the last one that was tried in vain.
     arrival: u64,
     discovered_at: Option<Instant>,
     failed_checks: u32,
@@ -272,7 +273,10 @@ impl Supervisor {
             }
             // Somebody else is on the line than was asked: a call was faster than we.
             Phase::Up { .. } if there.arrivals != self.arrival => self.expect_change(),
-            Phase::Down if there.live > 0 && self.task.is_none() => self.due = Instant::now(),
+            // A call connected; what our own failed attempt left behind is no reason to hurry.
+            Phase::Down if there.live > 0 && there.arrivals > self.arrival && self.task.is_none() => {
+                self.due = Instant::now();
+            }
             Phase::Up { .. } | Phase::Down | Phase::Off => {}
         }
     }
@@ -287,6 +291,7 @@ impl Supervisor {
             self.upstream.facts.failed(error.to_string());
         }
         self.phase = Phase::Down;
+        self.arrival = self.occupancy.borrow().arrivals;
         let refused_for = self.upstream.breaker.refuses_for().unwrap_or_default();
         self.due = self.backoff.next().max(Instant::now() + refused_for);
     }

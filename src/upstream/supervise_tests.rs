@@ -120,6 +120,34 @@ async fn a_crash_loop_is_slow() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_dies_of_being_asked_is_not_asked_in_a_loop() {
+    let server = Fake::new(Version::V2025_11_25);
+    server.answer(|call| (call.method == method::TOOLS_LIST).then_some(Answer::Die));
+    let mut scene = Scene::of(server, |config| config.breaker.threshold = u32::MAX);
+    for _ in 0..5 {
+        let before = scene.server.connects();
+        scene.wait(Duration::from_mins(1)).await;
+        let connects = scene.server.connects() - before;
+        assert!((1..=10).contains(&connects), "{connects} connects in a minute");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_breaker_is_waited_for_and_no_longer() {
+    let server = Fake::new(Version::V2025_11_25);
+    server.dial(Dial::Refuse);
+    let open_for = Duration::from_mins(5);
+    let mut scene = Scene::of(server, |config| {
+        config.breaker = super::super::config::Breaker { threshold: 1, timeout: open_for };
+    });
+    scene.until(State::Failed).await;
+    let opened = Instant::now();
+    scene.server.dial(Dial::Accept);
+    scene.until(State::Ready).await;
+    assert_eq!((opened.elapsed().as_secs(), scene.server.connects()), (open_for.as_secs(), 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_dies_after_a_good_while_is_back_within_a_second() {
     let mut scene = Scene::ready().await;
     for _ in 0..30 {
@@ -217,6 +245,23 @@ async fn a_call_that_connects_first_has_the_offer_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_restart_that_nobody_saw_is_noticed() {
+    let mut scene = Scene::ready().await;
+    // The manager does not read: the supervisor ends up waiting for room to tell an offer.
+    for _ in 0..6 {
+        scene.server.say_changed();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    scene.server.tools(&["restarted"]);
+    scene.server.die("killed");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(scene.call().await.is_ok(), "a call connects meanwhile");
+    let mut news = scene.wait(Duration::from_secs(5)).await;
+    assert!(matches!(news.pop(), Some(Change::Offered(offer)) if offer.tools[0].name == "restarted"));
+    assert!(!news.iter().any(|change| matches!(change, Change::State(_))), "it was never seen away");
+}
+
+#[tokio::test(start_paused = true)]
 async fn health_is_asked_in_the_way_of_the_era() {
     for (version, method) in [(Version::V2025_11_25, method::PING), (Version::V2026_07_28, method::DISCOVER)]
     {
@@ -254,6 +299,8 @@ async fn a_server_busy_with_a_long_call_is_left_to_it() {
     let (result, _) =
         tokio::join!(upstream.call(&call, deadline, &outlet), scene.wait(Duration::from_mins(9)));
     assert!(result.is_ok());
+    let pings = scene.server.executed(method::PING);
+    assert!(pings <= 1, "{pings} pings while it was busy");
     assert_eq!(scene.server.connects(), 1);
 }
 
@@ -287,6 +334,11 @@ async fn reconnect_says_how_it_went() {
     let (failed, _) = tokio::join!(upstream.reconnect(in_seconds(5)), scene.wait(Duration::from_secs(6)));
     assert!(failed.expect_err("hangs").to_string().contains("no connection within 5.0 s"));
     assert_eq!(begun.elapsed().as_secs(), 6);
+    for _ in 0..5 {
+        assert!(upstream.health_check().await.is_err());
+        scene.wait(Duration::from_secs(1)).await;
+    }
+    assert_eq!(upstream.breaker().state.as_str(), "open");
     scene.server.dial(Dial::Accept);
     let (offer, _) = tokio::join!(upstream.reconnect(in_seconds(5)), scene.wait(Duration::from_millis(100)));
     assert!(offer.is_ok());
