@@ -247,8 +247,8 @@ async fn a_call_that_connects_first_has_the_offer_read_again() {
 #[tokio::test(start_paused = true)]
 async fn a_restart_that_nobody_saw_is_noticed() {
     let mut scene = Scene::ready().await;
-    // The manager does not read: the supervisor ends up waiting for room to tell an offer.
-    for _ in 0..6 {
+    // The manager does not read: the supervisor ends up waiting for room to tell the fifth offer.
+    for _ in 0..5 {
         scene.server.say_changed();
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
