@@ -18,7 +18,7 @@ const LIST_PATIENCE: Duration = Duration::from_millis(300);
 
 /// One page of the tools the caller sees.
 pub async fn list(manager: &Manager, caller: &Caller, params: Option<&Raw>) -> Reply {
-    manager.settled(&caller.scope, LIST_PATIENCE).await;
+    manager.settled_at_start(&caller.scope, LIST_PATIENCE).await;
     let snapshot = manager.snapshot();
     let catalog = snapshot.catalog(&caller.scope).map_err(|error| error::object(&error))?;
     let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());

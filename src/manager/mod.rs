@@ -30,7 +30,8 @@ use crate::upstream::{self, Call, Connector, Outlet, State, Status, Upstream, tr
 use catalog::Route;
 use registry::{Published, Registry};
 
-/// How long a call waits for servers that are still connecting for the first time.
+/// How long after the start anybody waits for servers that are connecting for the first time. Who
+/// hangs longer than this is not waited for again.
 const STARTUP_GRACE: Duration = Duration::from_secs(10);
 /// Updates of servers that may wait for the registry.
 const UPDATES: usize = 256;
@@ -75,6 +76,7 @@ pub struct ServerStatus {
 /// One facade over all servers.
 pub struct Manager {
     published: Published,
+    started: Instant,
     shutdown: Shutdown,
 }
 
@@ -102,7 +104,7 @@ impl Manager {
         let upstreams = config.servers.iter().zip(connectors).map(start).collect();
         let (registry, published) = Registry::new(Arc::new(config), Snapshot::new(upstreams));
         shutdown.spawn_until_end(registry.run(updates));
-        Arc::new(Self { published, shutdown })
+        Arc::new(Self { published, started: Instant::now(), shutdown })
     }
 
     /// Ends every connection and child process; returns when none is left, at most after `limit`.
@@ -168,7 +170,9 @@ impl Manager {
         outlet: &Outlet,
     ) -> Result<Called, Error> {
         let started = Instant::now();
-        let patience = started + invocation.timeout.map_or(STARTUP_GRACE, |limit| limit.min(STARTUP_GRACE));
+        let patience = invocation
+            .timeout
+            .map_or_else(|| self.grace_ends(), |limit| self.grace_ends().min(started + limit));
         let (snapshot, route) = self.route_when_settled(scope, name, patience).await?;
         let upstream = &snapshot.server(&route.server)?.upstream;
         let deadline = started + invocation.timeout.unwrap_or(upstream.config().timeout);
@@ -216,6 +220,16 @@ impl Manager {
         let wait = async { while !self.snapshot().is_settled(scope) && changes.changed().await.is_ok() {} };
         // Whoever is late is reported by its state, not by this.
         let _ = tokio::time::timeout(patience, wait).await;
+    }
+
+    /// The same for those who would rather have part of it at once: nobody waits for a server that
+    /// has been connecting for 10 seconds.
+    pub async fn settled_at_start(&self, scope: &Scope, patience: Duration) {
+        self.settled(scope, patience.min(self.grace_ends().saturating_duration_since(Instant::now()))).await;
+    }
+
+    fn grace_ends(&self) -> Instant {
+        self.started + STARTUP_GRACE
     }
 
     /// Takes a disconnected server into use again.
@@ -310,3 +324,7 @@ fn server_status(server: &Server) -> ServerStatus {
         tools: server.catalog.entries().len(),
     }
 }
+
+#[cfg(test)]
+#[path = "manager_tests.rs"]
+mod tests;

@@ -1,0 +1,172 @@
+//! The facade over servers in memory, under paused time.
+
+use super::config::ToolNames;
+use super::*;
+use crate::protocol::Version;
+use crate::upstream::fake::{self, Answer, Dial, Fake};
+
+fn manager(servers: &[(&str, &Fake)]) -> Arc<Manager> {
+    let config = Config {
+        servers: servers.iter().map(|(name, _)| fake::config(name)).collect(),
+        tool_names: ToolNames::Auto,
+        max_tool_name_length: 64,
+        tools_per_page: 100,
+    };
+    let connectors = servers.iter().map(|(_, fake)| fake.connector()).collect();
+    Manager::with_connectors(config, connectors, Shutdown::new())
+}
+
+fn server(tools: &[&'static str]) -> Fake {
+    let fake = Fake::new(Version::V2025_11_25);
+    fake.tools(tools);
+    fake
+}
+
+fn offered(manager: &Manager) -> Vec<String> {
+    let tools = manager.list_tools(None).expect("all scopes exist");
+    tools.into_iter().map(|entry| entry.exposed).collect()
+}
+
+/// Waits until a condition holds, as long as something changes within a minute.
+async fn until(manager: &Manager, holds: impl Fn() -> bool) {
+    let mut changes = manager.changes();
+    while !holds() {
+        let news = tokio::time::timeout(Duration::from_mins(1), changes.changed()).await;
+        assert!(news.is_ok(), "nothing changes any more, there are {:?}", offered(manager));
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn calls_go_to_whoever_owns_the_name() {
+    let (a, b) = (server(&["shared", "only_a"]), server(&["shared", "only_b"]));
+    let manager = manager(&[("a", &a), ("b", &b)]);
+    manager.settled(&Scope::All, SECOND).await;
+    let none = Raw::empty_object();
+
+    let called = manager.route_tool("only_b", &none, None).await.expect("called");
+    assert_eq!((called.server.as_ref(), called.tool.as_str()), ("b", "only_b"));
+    let called = manager.route_tool("a__shared", &none, None).await.expect("called");
+    assert_eq!((called.server.as_ref(), called.tool.as_str()), ("a", "shared"));
+    let called = manager.call_tool("b", "shared", &none, None).await.expect("called");
+    assert_eq!((called.server.as_ref(), called.tool.as_str()), ("b", "shared"));
+    assert_eq!((a.executed("tools/call"), b.executed("tools/call")), (1, 2));
+
+    let refused = manager.route_tool("shared", &none, None).await.expect_err("two own it");
+    let candidates = vec!["a__shared".to_owned(), "b__shared".to_owned()];
+    assert_eq!(refused, Error::Ambiguous { tool: "shared".into(), candidates });
+    assert!(matches!(
+        manager.call_tool("c", "shared", &none, None).await,
+        Err(Error::ServerNotFound { server, .. }) if server == "c"
+    ));
+    assert!(matches!(
+        manager.call_tool("a", "only_b", &none, None).await,
+        Err(Error::ToolNotFound { server: Some(server), .. }) if server == "a"
+    ));
+    assert_eq!((a.executed("tools/call"), b.executed("tools/call")), (1, 2), "refusals reach nobody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_goes_and_comes_back_changes_neither_names_nor_list() {
+    let (a, b) = (server(&["shared"]), server(&["shared"]));
+    let manager = manager(&[("a", &a), ("b", &b)]);
+    manager.settled(&Scope::All, SECOND).await;
+    let page = || manager.snapshot().catalog(&Scope::All).expect("there").page(None).cloned();
+    let (before, revision) = (page(), manager.snapshot().revision(&Scope::All));
+
+    b.dial(Dial::Refuse);
+    b.die("killed");
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert_eq!(page(), before, "away");
+    assert!(manager.route_tool("b__shared", &Raw::empty_object(), None).await.is_err());
+    assert!(manager.route_tool("a__shared", &Raw::empty_object(), None).await.is_ok(), "a is not hurt");
+
+    b.dial(Dial::Accept);
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert_eq!(page(), before, "back");
+    assert_eq!(manager.snapshot().revision(&Scope::All), revision, "nobody was told of a change");
+    assert!(manager.route_tool("b__shared", &Raw::empty_object(), None).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_down_at_start_delays_nobody_and_appears_later() {
+    let (up, down) = (server(&["early"]), server(&["late"]));
+    down.dial(Dial::Refuse);
+    let started = Instant::now();
+    let manager = manager(&[("up", &up), ("down", &down)]);
+    manager.settled(&Scope::All, Duration::from_mins(1)).await;
+    assert!(started.elapsed() < SECOND, "{:?}", started.elapsed());
+    assert_eq!(offered(&manager), ["early"]);
+    let status = manager.server("down").expect("listed");
+    assert!(status.status.last_error.is_some(), "it says why");
+
+    down.dial(Dial::Accept);
+    until(&manager, || offered(&manager) == ["early", "late"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_name_waits_for_servers_that_are_starting_but_not_for_ever() {
+    let (slow, hung) = (server(&["late"]), server(&["never"]));
+    slow.dial(Dial::AcceptAfter(Duration::from_secs(3)));
+    hung.dial(Dial::Hang);
+    let manager = manager(&[("slow", &slow), ("hung", &hung)]);
+    let none = Raw::empty_object();
+    let called = manager.route_tool("late", &none, None).await.expect("known after three seconds");
+    assert_eq!(called.server.as_ref(), "slow");
+
+    let started = Instant::now();
+    assert!(matches!(manager.route_tool("never", &none, None).await, Err(Error::ToolNotFound { .. })));
+    assert!(started.elapsed() <= STARTUP_GRACE);
+    let started = Instant::now();
+    assert!(matches!(manager.route_tool("never", &none, None).await, Err(Error::ToolNotFound { .. })));
+    manager.settled_at_start(&Scope::All, SECOND).await;
+    assert_eq!(started.elapsed(), Duration::ZERO, "one that hangs is waited for once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_list_is_one_change_for_those_who_see_it() {
+    let (a, b) = (server(&["x"]), server(&["y"]));
+    let manager = manager(&[("a", &a), ("b", &b)]);
+    manager.settled(&Scope::All, SECOND).await;
+    let revisions = || {
+        let snapshot = manager.snapshot();
+        [Scope::All, Scope::Server("a".into()), Scope::Server("b".into())]
+            .map(|scope| snapshot.revision(&scope))
+    };
+    let before = revisions();
+    a.tools(&["x", "x2"]);
+    a.say_changed();
+    until(&manager, || offered(&manager) == ["x", "x2", "y"]).await;
+    assert_eq!(revisions(), [before[0] + 1, before[1] + 1, before[2]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_deadline_covers_everything_and_the_server_is_named() {
+    let slow = server(&["slow"]);
+    slow.answer_calls(Answer::Silence);
+    let manager = manager(&[("s", &slow)]);
+    manager.settled(&Scope::All, SECOND).await;
+    let started = Instant::now();
+    let error = manager.route_tool("slow", &Raw::empty_object(), Some(SECOND)).await.expect_err("no answer");
+    assert!(started.elapsed() < SECOND * 2);
+    let Error::Upstream { server, tool, source } = error else { panic!("{error}") };
+    assert_eq!((server.as_ref(), tool.as_deref()), ("s", Some("slow")));
+    assert!(matches!(source, upstream::Error::TimedOut { .. }));
+    assert_eq!((slow.executed("tools/call"), slow.open_requests()), (1, 0), "once, and cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_takes_a_server_out_and_in_again() {
+    let fake = server(&["x"]);
+    let manager = manager(&[("s", &fake)]);
+    manager.settled(&Scope::All, SECOND).await;
+    manager.disconnect("s").await.expect("disconnected");
+    assert_eq!(fake.live(), 0);
+    let refused = manager.route_tool("x", &Raw::empty_object(), None).await.expect_err("out of use");
+    assert!(matches!(refused, Error::Upstream { source: upstream::Error::Unavailable { .. }, .. }));
+    manager.reconnect("s", None).await.expect("back");
+    assert!(manager.route_tool("x", &Raw::empty_object(), None).await.is_ok());
+    assert!(manager.shutdown(Duration::from_mins(1)).await, "nothing is left");
+    assert_eq!(fake.live(), 0);
+}
