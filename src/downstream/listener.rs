@@ -45,6 +45,9 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 const MAX_HEAD_LIST: u32 = 64 * 1024;
 /// Files that are open beside client connections: connections to servers, pipes, logs.
 const OTHER_FILES: u64 = 1_024;
+/// What one HTTP/2 stream buffers for a peer that does not read it, in bytes. Such a stream has no
+/// time limit here, the connection may be well; so it must be cheap.
+const MAX_STREAM_BUFFER: usize = 64 * 1024;
 /// Requests that run on one HTTP/2 connection at a time.
 const MAX_STREAMS: u32 = 128;
 /// How often an HTTP/2 peer is asked whether it is still there, and how long it may take.
@@ -217,6 +220,7 @@ fn protocols(streams: Streams) -> auto::Builder<Streams> {
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(MAX_HEAD_LIST)
+        .max_send_buf_size(MAX_STREAM_BUFFER)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_INTERVAL);
     builder
