@@ -54,6 +54,19 @@ async fn words_are_found_however_they_are_written() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn words_that_stand_together_and_pages_that_explain_come_first() {
+    let fixture = Fixture::with(&[
+        ("a.md", "# A\nA restart of one, then of all: it is never rolling back here.\n"),
+        ("b.md", "# B\nA rolling restart of all: it is never one, then back here of.\n"),
+        ("README.md", "# Index\nThe lighthouse is explained.\n"),
+        ("c.md", "# C\nThe lighthouse is explained here.\n"),
+    ])
+    .await;
+    assert_eq!(fixture.paths("rolling restart").await, ["b", "a"]);
+    assert_eq!(fixture.paths("lighthouse").await, ["c", "README"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_found_is_an_answer_with_advice() {
     let fixture = Fixture::with(COMPANY).await;
     for query in ["zzzzzzzzzz", "???", "\u{0}\u{1}", "🦀🦀"] {
