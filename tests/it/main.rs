@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports)] // until the program serves, only a part of the support is used
 
 mod config;
+mod orphans;
 mod support;
 mod support_tests;
 mod transcripts;
