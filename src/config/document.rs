@@ -24,6 +24,8 @@ use crate::settings::{Entry, Mark, Node, Problem, Problems, Shown, Text, Value, 
 pub(super) const MAX_BYTES: usize = 1 << 20;
 /// Deepest nesting.
 const MAX_DEPTH: usize = 32;
+/// Longest key in bytes.
+const MAX_KEY: usize = 256;
 /// Bytes of text and [`NODE_COST`] for each value, copies made by aliases included.
 const MAX_COST: usize = 8 << 20;
 const NODE_COST: usize = 16;
@@ -146,6 +148,10 @@ impl<'t> Composer<'t> {
                 (Event::MappingEnd, _) => return Ok(Value::Map(mapping.complete())),
                 (Event::Scalar(text, style, ..), span) => {
                     self.token(&span, false);
+                    if text.len() > MAX_KEY {
+                        let message = format!("a key is longer than {MAX_KEY} bytes");
+                        return Err(fatal(span.start, path, message));
+                    }
                     let merges = style == ScalarStyle::Plain && text == "<<";
                     ((!merges).then(|| text.into_owned()), span.start)
                 }

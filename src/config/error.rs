@@ -104,6 +104,9 @@ impl Source<'_> {
         let mut at = line.start;
         while at < line.end {
             let before = excerpt.line.chars().count();
+            if before > MAX_WIDTH {
+                break; // what follows is not shown, and a line may be as long as a file
+            }
             let piece = self.piece(at, &line, (problem.shown == Shown::Value).then_some(target));
             let next = match piece {
                 Piece::End => break,

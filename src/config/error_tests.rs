@@ -88,3 +88,33 @@ fn many_problems_are_counted() {
     assert_eq!(report.to_string().matches("error: bad").count(), 50);
     assert!(report.to_string().ends_with("f: 60 problems, the first 50 are shown"));
 }
+
+proptest::proptest! {
+    /// Whatever stands in a file, its problems can be shown.
+    #[test]
+    fn every_text_can_be_shown(text in "[-a:&*!{}\\[\\]|>'\"%#, \n\r\t<~?é$0-9]{0,120}", line in 1_u32..9, column in 1_u32..60) {
+        for shown in [Shown::Keys, Shown::Value] {
+            let _ = rendered(&text, line, column, shown);
+        }
+    }
+}
+
+#[test]
+fn a_hostile_file_is_refused_in_bounded_time_and_space() {
+    let file = |text: String| {
+        let lookup = |_: &str| Err(std::env::VarError::NotPresent);
+        let read = super::super::Config::parse(std::path::Path::new("f"), text.as_bytes(), &lookup);
+        let Err(Error::Invalid(report)) = read else { panic!("it is not refused") };
+        assert!(report.problems.len() <= 1_000 && report.to_string().len() < 100_000);
+    };
+    let keys =
+        |separator: &str| (0..50_000).map(|at| format!("k{at}: $NONE")).collect::<Vec<_>>().join(separator);
+    file(format!("{{{}}}", keys(",")));
+    file(keys("\n"));
+    file(format!("? {}\n: 1\n", "k".repeat(1_000_000)));
+    file(format!("{}: 1\n", "k".repeat(250)));
+    file(format!("mcp_servers: {{one: {{url: \"{}\"}}}}", "x".repeat(1_000_000)));
+    file(format!("mcp_servers: {{one: {{url: \"{}\"}}}}", "$A".repeat(500_000)));
+    file("[".repeat(1_000_000));
+    file("x".repeat(2 << 20));
+}

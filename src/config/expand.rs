@@ -14,6 +14,9 @@ use crate::settings::{Node, Problem, Problems, Shown, Text, Value, member_path};
 /// Bytes that all references of a document together may expand to.
 const MAX_EXPANDED: usize = 4 << 20;
 
+/// Bad references of one text that are reported.
+const MAX_FAULTS: usize = 10;
+
 /// How a variable is looked up: `std::env::var`, or a test's own table.
 pub type Lookup<'e> = dyn Fn(&str) -> Result<String, VarError> + 'e;
 
@@ -87,7 +90,8 @@ impl Expander<'_> {
             return Ok(None);
         }
         let found = references(text);
-        let mut faults: Vec<_> = found.iter().filter_map(|reference| self.fault(reference)).collect();
+        let mut faults: Vec<_> =
+            found.iter().filter_map(|reference| self.fault(reference)).take(MAX_FAULTS).collect();
         if home && (self.environment)("HOME").is_err() {
             faults.push(("`~` is not known".into(), "set HOME, or write the folder out".into()));
         }

@@ -9,6 +9,9 @@ use secrecy::SecretString;
 
 use super::setting::{Setting, nearest};
 
+/// Unknown keys of one mapping that are compared with the known ones.
+const MAX_HINTS: usize = 100;
+
 /// One mapping while it is read. The typed takes give `None` when the key is absent, or when its
 /// value is not what is wanted, which then was reported.
 #[derive(Debug)]
@@ -105,8 +108,8 @@ impl<'a> Fields<'a> {
 
     /// Reports every key that was not asked for, with the nearest one that was as a hint.
     pub fn finish(self) {
-        for (key, setting) in &self.left {
-            let near = nearest(key, self.known.iter().copied());
+        for (at, (key, setting)) in self.left.iter().enumerate() {
+            let near = if at < MAX_HINTS { nearest(key, self.known.iter().copied()) } else { None };
             setting.key_problem("unknown key", near.map(|name| format!("did you mean `{name}`?")));
         }
     }

@@ -46,15 +46,21 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All problems of one document. Shared by its readers, therefore filled through `&self`; bounded,
-/// because a document is.
+/// Problems that are kept; nobody corrects more of them in one go.
+const MAX_PROBLEMS: usize = 1_000;
+
+/// The problems of one document, the first thousand. Shared by its readers, therefore filled
+/// through `&self`.
 #[derive(Debug, Default)]
 pub struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
     /// Reports one.
     pub fn add(&self, problem: Problem) {
-        self.0.borrow_mut().push(problem);
+        let mut found = self.0.borrow_mut();
+        if found.len() < MAX_PROBLEMS {
+            found.push(problem);
+        }
     }
 
     /// Whether the document is fine so far.
@@ -62,7 +68,7 @@ impl Problems {
         self.0.borrow().is_empty()
     }
 
-    /// All of them in the order of the document.
+    /// All that are kept, in the order of the document.
     pub fn sorted(&self) -> Vec<Problem> {
         let mut all = self.0.borrow().clone();
         all.sort_by(|one, next| (one.mark, &one.path).cmp(&(next.mark, &next.path)));

@@ -14,6 +14,9 @@ use super::fields::Fields;
 use super::node::{Mark, Node, Text, Value};
 use super::problem::{Problem, Problems, Shown};
 
+/// Longest word that is compared with the known ones, in bytes.
+const MAX_COMPARED: usize = 64;
+
 /// One value: what it is, where it stands, what it is called, and where its problems go.
 #[derive(Debug, Clone)]
 pub struct Setting<'a> {
@@ -321,6 +324,9 @@ fn escaped(c: char) -> impl Iterator<Item = char> {
 
 /// The word that is most likely meant, if one is near.
 pub(super) fn nearest<'w>(found: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    if found.len() > MAX_COMPARED {
+        return None; // nobody mistypes that much, and comparing takes time and space
+    }
     let found = found.to_lowercase();
     words
         .map(|word| (strsim::damerau_levenshtein(&found, word), word))
