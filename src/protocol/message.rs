@@ -272,16 +272,21 @@ impl Notification {
 }
 
 impl Response {
-    /// The response as JSON.
+    /// The response as JSON. An id that could not be read is left out, as the schema of MCP wants
+    /// it (`id?`), and not `null`, as JSON-RPC 2.0 has it.
     pub fn encode(&self) -> Bytes {
         let (name, payload) = match &self.reply {
             Ok(result) => ("result", result),
             Err(error) => ("error", error.raw()),
         };
         let mut out = BytesMut::with_capacity(payload.bytes().len() + 64);
-        out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-        out.put_slice(self.id.as_ref().map_or(b"null", |id| id.raw().bytes()));
-        out.put_slice(b",\"");
+        out.put_slice(b"{\"jsonrpc\":\"2.0\",");
+        if let Some(id) = &self.id {
+            out.put_slice(b"\"id\":");
+            out.put_slice(id.raw().bytes());
+            out.put_u8(b',');
+        }
+        out.put_u8(b'"');
         out.put_slice(name.as_bytes());
         out.put_slice(b"\":");
         out.put_slice(payload.bytes());
