@@ -46,8 +46,7 @@ pub fn start(server: SocketAddr) -> anyhow::Result<Gateway> {
 
 fn bound_address(line: &str) -> Option<SocketAddr> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
-    let fields = &line["fields"];
-    (fields["message"] == "listening").then(|| fields["address"].as_str()?.parse().ok()).flatten()
+    (line["message"] == "listening").then(|| line["address"].as_str()?.parse().ok()).flatten()
 }
 
 impl Gateway {

@@ -1,9 +1,17 @@
 //! Integration tests: the whole program through real sockets and pipes.
 #![allow(unreachable_pub)] // a test binary exports nothing
-#![allow(dead_code, unused_imports)] // until the program serves, only a part of the support is used
 
+mod bad_input;
+mod calls;
 mod config;
+mod credentials;
+mod down;
+mod ends;
+mod fidelity;
 mod orphans;
+mod peers;
+mod sdk;
+mod serving;
 mod support;
 mod support_tests;
 mod transcripts;

@@ -9,7 +9,7 @@ use crate::support::{Client, child, sse};
 
 #[tokio::test]
 async fn the_sdk_accepts_a_scripted_modern_server() {
-    let server = Scripted::modern().tool(Tool::named("a")).tool(Tool::named("b")).pages_of(1).start().await;
+    let server = Scripted::modern().tool(Tool::named("a")).tool(Tool::named("b")).pages_of(1).start();
     let client = rmcp_peer::http_client(&server.url(), Era::Modern).await;
     let tools = client.list_all_tools().await.expect("a list");
     assert_eq!(tools.iter().map(|tool| tool.name.as_ref()).collect::<Vec<_>>(), ["a", "b"]);
@@ -20,7 +20,7 @@ async fn the_sdk_accepts_a_scripted_modern_server() {
 
 #[tokio::test]
 async fn the_sdk_accepts_a_scripted_legacy_server() {
-    let server = Scripted::legacy().tool(Tool::named("a")).start().await;
+    let server = Scripted::legacy().tool(Tool::named("a")).start();
     let client = rmcp_peer::http_client(&server.url(), Era::Legacy).await;
     assert_eq!(rmcp_peer::call(&client, "a", &json!({})).await, "{}");
     assert_eq!(server.sessions(), 1);
@@ -31,12 +31,12 @@ async fn the_sdk_accepts_a_scripted_legacy_server() {
 
 #[tokio::test]
 async fn the_client_is_accepted_by_the_sdk_in_both_eras() {
-    let modern = rmcp_peer::http_server(Era::Modern).await;
+    let modern = rmcp_peer::http_server(Era::Modern);
     let client = Client::at(&modern.url);
     assert_eq!(client.modern("tools/list", json!({})).await.tool_names(), ["echo", "era"]);
     assert_eq!(client.call("echo", json!({"x": [1, null]})).await.text(), r#"{"x":[1,null]}"#);
 
-    let legacy = rmcp_peer::http_server(Era::Legacy).await;
+    let legacy = rmcp_peer::http_server(Era::Legacy);
     let session = Client::at(&legacy.url).legacy().await;
     assert_eq!(session.version, "2025-11-25");
     assert_eq!(session.call("era", json!({})).await.text(), "Legacy");
@@ -46,7 +46,7 @@ async fn the_client_is_accepted_by_the_sdk_in_both_eras() {
 
 #[tokio::test]
 async fn a_scripted_modern_server_is_strict() {
-    let server = Scripted::modern().tool(Tool::named("a")).start().await;
+    let server = Scripted::modern().tool(Tool::named("a")).start();
     let client = Client::at(&server.url());
     let body = client.modern_body("tools/call", r#"{"name":"a","arguments":{}}"#);
     let usual = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "a")];
@@ -71,7 +71,7 @@ async fn a_scripted_server_misbehaves_on_command() {
         .does(Act::Error(r#"{"code":-5,"message":"no","data":null}"#.to_owned()))
         .does(Act::Drop)
         .does(Act::Cut);
-    let server = Scripted::modern().tool(tool).start().await;
+    let server = Scripted::modern().tool(tool).start();
     let client = Client::at(&server.url());
     assert!(client.call("a", json!({})).await.result_text().contains("1e400"));
     let params = json!({"name": "a", "_meta": {"progressToken": "t7",
@@ -99,7 +99,7 @@ async fn a_scripted_server_misbehaves_on_command() {
 
 #[tokio::test]
 async fn change_notices_reach_both_eras() {
-    let modern = Scripted::modern().tool(Tool::named("a")).start().await;
+    let modern = Scripted::modern().tool(Tool::named("a")).start();
     let filter = json!({"notifications": {"toolsListChanged": true}});
     let mut stream = Client::at(&modern.url()).modern_stream("subscriptions/listen", &filter).await;
     let first = stream.next().await.expect("an acknowledgement");
@@ -112,7 +112,7 @@ async fn change_notices_reach_both_eras() {
         first["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"]
     );
 
-    let legacy = Scripted::legacy().tool(Tool::named("a")).start().await;
+    let legacy = Scripted::legacy().tool(Tool::named("a")).start();
     let session = Client::at(&legacy.url()).legacy().await;
     let mut stream = session.client.listen().await;
     legacy.change_tools(vec![Tool::named("b")]);
@@ -124,7 +124,7 @@ async fn change_notices_reach_both_eras() {
 
 #[tokio::test]
 async fn an_old_sse_server_answers_on_its_stream() {
-    let server = Scripted::sse().tool(Tool::named("a")).start().await;
+    let server = Scripted::sse().tool(Tool::named("a")).start();
     let http = reqwest::Client::builder().no_proxy().build().expect("a client");
     let mut stream = http.get(server.url()).send().await.expect("a stream");
     let first = stream.chunk().await.expect("a chunk").expect("an event");

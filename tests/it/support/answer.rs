@@ -111,9 +111,16 @@ impl Answer {
 
     /// The names in the result of `tools/list`.
     pub fn tool_names(&self) -> Vec<String> {
-        let result = self.result();
-        let tools = result["tools"].as_array().expect("tools").iter();
-        tools.map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+        #[derive(Deserialize)]
+        struct Tool {
+            name: String,
+        }
+        #[derive(Deserialize)]
+        struct List {
+            tools: Vec<Tool>,
+        }
+        let list: List = serde_json::from_str(&self.result_text()).expect("a list of tools");
+        list.tools.into_iter().map(|tool| tool.name).collect()
     }
 
     fn member(&self, pick: impl for<'a> Fn(Envelope<'a>) -> Option<&'a RawValue>) -> String {

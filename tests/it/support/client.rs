@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::Answer;
@@ -30,6 +31,11 @@ impl Client {
     pub fn at(url: &str) -> Self {
         let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().expect("a client");
         Self { http, url: url.to_owned(), headers: HeaderMap::new(), ids: Arc::new(AtomicU64::new(1)) }
+    }
+
+    /// A client of another endpoint, on the same connections.
+    pub fn to(&self, url: &str) -> Self {
+        Self { url: url.to_owned(), ..self.clone() }
     }
 
     /// The same client with one header more on everything it sends.
@@ -117,13 +123,10 @@ impl Client {
     }
 
     async fn open_modern(&self, method: &str, params: &str) -> reqwest::Response {
-        let named: Value = serde_json::from_str(params).expect("JSON");
-        let name = match method {
-            "resources/read" => named["uri"].as_str(),
-            _ => named["name"].as_str(),
-        };
+        let named: Named = serde_json::from_str(params).expect("JSON");
+        let name = if method == "resources/read" { &named.uri } else { &named.name };
         let mut headers = vec![("mcp-protocol-version", MODERN), ("mcp-method", method)];
-        headers.extend(name.map(|name| ("mcp-name", name)));
+        headers.extend(name.as_ref().map(|name| ("mcp-name", name.as_str())));
         self.open(&self.modern_body(method, params), &headers).await
     }
 
@@ -140,6 +143,15 @@ impl Client {
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         request.send().await.unwrap_or_else(|error| panic!("{}: {error:?}", self.url))
     }
+}
+
+/// What a modern request says in a header too.
+#[derive(Deserialize)]
+struct Named {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    uri: Option<String>,
 }
 
 /// A legacy session.

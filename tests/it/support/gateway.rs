@@ -52,9 +52,9 @@ impl Gateway {
         self.folder.path()
     }
 
-    /// Runs another command of the program to its end, such as `check`.
-    pub fn output(&self, command: &str) -> Output {
-        self.command(command).stdin(Stdio::null()).output().expect("it runs")
+    /// Runs the program to its end, where it ends by itself.
+    pub fn output(&self, arguments: &[&str]) -> Output {
+        self.program().args(arguments).stdin(Stdio::null()).output().expect("it runs")
     }
 
     /// Starts it and waits until it listens.
@@ -67,7 +67,7 @@ impl Gateway {
             process.errors().iter().find_map(|line| bound_address(line))
         });
         let address = address.await;
-        Running { process, address, _gateway: self }
+        Running { process, client: Client::at(&format!("http://{address}/mcp")), address, _gateway: self }
     }
 
     /// Starts it as a server on its standard input and output.
@@ -79,6 +79,12 @@ impl Gateway {
 
     /// The command line and environment of one start, for clients that spawn it themselves.
     pub fn command(&self, command: &str) -> Command {
+        let mut program = self.program();
+        program.args([command, "--config", "mcp_servers.yaml"]);
+        program
+    }
+
+    fn program(&self) -> Command {
         let inherited = std::env::var_os("PATH").unwrap_or_default();
         let folders = self.path.iter().cloned().chain(std::env::split_paths(&inherited));
         let mut child = Command::new(env!("CARGO_BIN_EXE_switchyard"));
@@ -87,17 +93,15 @@ impl Gateway {
             .env("PATH", std::env::join_paths(folders).expect("no colon in a folder"))
             .env("HOME", self.folder.path())
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .current_dir(self.folder.path())
-            .args([command, "--config", "mcp_servers.yaml"]);
+            .current_dir(self.folder.path());
         child
     }
 }
 
-/// `{"fields":{"message":"listening","address":"127.0.0.1:40123"},…}`
+/// `{"message":"listening","address":"127.0.0.1:40123",…}`
 fn bound_address(line: &str) -> Option<String> {
     let line: Value = serde_json::from_str(line).ok()?;
-    let fields = &line["fields"];
-    (fields["message"] == "listening").then(|| fields["address"].as_str().expect("an address").to_owned())
+    (line["message"] == "listening").then(|| line["address"].as_str().expect("an address").to_owned())
 }
 
 /// The program, listening.
@@ -106,6 +110,7 @@ pub struct Running {
     process: Process,
     /// Where it listens, as `127.0.0.1:40123`.
     pub address: String,
+    client: Client,
     _gateway: Gateway,
 }
 
@@ -117,22 +122,22 @@ impl Running {
 
     /// A client of the MCP endpoint over all servers.
     pub fn mcp(&self) -> Client {
-        Client::at(&self.url("/mcp"))
+        self.client.clone()
     }
 
     /// A client of the endpoint of one server alone.
     pub fn mcp_of(&self, server: &str) -> Client {
-        Client::at(&self.url(&format!("/mcp/{server}")))
+        self.client.to(&self.url(&format!("/mcp/{server}")))
     }
 
     /// GET of a REST route, below `/api/v1/mcp`.
     pub async fn get(&self, route: &str) -> Answer {
-        Client::at(&self.url(&format!("/api/v1/mcp{route}"))).bare(http::Method::GET, &[]).await
+        self.client.to(&self.url(&format!("/api/v1/mcp{route}"))).bare(http::Method::GET, &[]).await
     }
 
     /// POST to a REST route, below `/api/v1/mcp`.
     pub async fn post(&self, route: &str, body: &str) -> Answer {
-        Client::at(&self.url(&format!("/api/v1/mcp{route}"))).post(body, &[]).await
+        self.client.to(&self.url(&format!("/api/v1/mcp{route}"))).post(body, &[]).await
     }
 
     /// Runs a tool over REST.

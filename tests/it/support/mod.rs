@@ -21,6 +21,7 @@ pub mod scripted;
 pub mod sse;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use answer::Answer;
@@ -31,22 +32,35 @@ pub use registry::Registry;
 /// How long a test waits for what should come at once; a test that gets here has failed.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A task that ends with the value that started it.
+/// A server of ours on a thread and a runtime of its own, until this value goes. It answers also
+/// while its test waits for the end of a process, as a server elsewhere does.
 #[derive(Debug)]
-pub struct Background(tokio::task::JoinHandle<()>);
+pub struct Background {
+    _stop: tokio::sync::oneshot::Sender<()>,
+}
 
 impl Background {
-    /// Runs `task` until it ends or this value goes.
-    #[allow(clippy::disallowed_methods)] // the tests have no `Shutdown` to spawn through
-    pub fn run(task: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(tokio::spawn(task))
+    /// Runs what `task` makes until it ends or this value goes.
+    pub fn run<F: Future<Output = ()>>(task: impl FnOnce() -> F + Send + 'static) -> Self {
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        std::thread::spawn(move || {
+            runtime.block_on(async move {
+                tokio::select! {
+                    () = task() => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self { _stop: stop }
     }
 }
 
-impl Drop for Background {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// A listener that belongs to no runtime yet.
+pub fn listen(address: SocketAddr) -> std::net::TcpListener {
+    let listener = std::net::TcpListener::bind(address).expect("a port");
+    listener.set_nonblocking(true).expect("a socket");
+    listener
 }
 
 /// Asks again until `attempt` has something, and fails with `what` when patience ends.

@@ -36,7 +36,7 @@ impl Registry {
     /// A child process.
     pub fn command(self, name: &str, program: &str, arguments: &[&str]) -> Self {
         let arguments = serde_json::to_string(arguments).expect("JSON, which is YAML");
-        self.server(name, &[format!("command: {program}"), format!("args: {arguments}")])
+        self.server(name, &[format!("command: {program:?}"), format!("args: {arguments}")])
     }
 
     /// The stdio server of the tests, with its arguments.

@@ -16,7 +16,7 @@ use rmcp::{ClientLifecycleMode, ClientServiceExt, ErrorData, RoleClient, RoleSer
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::Background;
+use super::{Background, listen};
 
 /// An era of the protocol, from where the SDK stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,16 +70,17 @@ pub struct Server {
 }
 
 /// Starts the SDK's HTTP server, which speaks only `era`.
-pub async fn http_server(era: Era) -> Server {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+pub fn http_server(era: Era) -> Server {
+    let listener = listen((Ipv4Addr::LOCALHOST, 0).into());
     let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
-    let service: StreamableHttpService<Echo, LocalSessionManager> = StreamableHttpService::new(
-        move || Ok(Echo { era }),
-        std::sync::Arc::default(),
-        StreamableHttpServerConfig::default(),
-    );
-    let router = axum::Router::new().nest_service("/mcp", service);
-    let task = Background::run(async move {
+    let task = Background::run(move || async move {
+        let service: StreamableHttpService<Echo, LocalSessionManager> = StreamableHttpService::new(
+            move || Ok(Echo { era }),
+            std::sync::Arc::default(),
+            StreamableHttpServerConfig::default(),
+        );
+        let router = axum::Router::new().nest_service("/mcp", service);
+        let listener = TcpListener::from_std(listener).expect("a socket");
         axum::serve(listener, router).await.expect("it serves");
     });
     Server { url, _task: task }

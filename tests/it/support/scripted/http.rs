@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{broadcast, mpsc};
 
 use super::super::client::MODERN;
-use super::super::{Background, sse};
+use super::super::sse;
 use super::state::{Envelope, Era, Outcome, Seen, State, error, plain, tagged};
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -26,19 +26,17 @@ type Reply = Result<Response<Body>, io::Error>;
 /// The streams of HTTP+SSE by session.
 type Streams = Arc<Mutex<HashMap<String, mpsc::UnboundedSender<String>>>>;
 
-/// Accepts until it is dropped, and every connection with it.
-pub async fn serve(listener: TcpListener, state: Arc<State>) {
-    let mut connections = Vec::new();
+/// Accepts until it is dropped, and its runtime and every connection with it.
+#[allow(clippy::disallowed_methods)] // the runtime is a server's own
+pub async fn serve(listener: std::net::TcpListener, state: Arc<State>) {
+    let listener = TcpListener::from_std(listener).expect("a socket");
     let streams = Streams::default();
     while let Ok((socket, _)) = listener.accept().await {
         let (state, streams) = (state.clone(), streams.clone());
         let service = service_fn(move |request| handle(state.clone(), streams.clone(), request));
-        let connection =
-            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), service);
-        connections.push(Background::run(async move {
-            // It was told to misbehave, or the client left.
-            let _ = connection.await;
-        }));
+        let socket = TokioIo::new(socket);
+        // An error means that it was told to misbehave, or that the client left.
+        tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(socket, service));
     }
 }
 
@@ -67,8 +65,8 @@ async fn modern(state: &Arc<State>, headers: &HeaderMap, request: &Envelope<'_>)
         return status(202);
     }
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let params = request.params_value();
-    let meta = &params["_meta"];
+    let known = request.known();
+    let meta = &known.meta;
     if meta["io.modelcontextprotocol/protocolVersion"] != MODERN {
         return match request.method.as_deref() {
             Some("initialize") => json(404, error(request, -32601, "no such method")),
@@ -78,7 +76,7 @@ async fn modern(state: &Arc<State>, headers: &HeaderMap, request: &Envelope<'_>)
     if !meta["io.modelcontextprotocol/clientCapabilities"].is_object() {
         return json(400, error(request, -32602, "_meta lacks the client's capabilities"));
     }
-    let named = matches!(request.method.as_deref(), Some("tools/call")).then(|| params["name"].as_str());
+    let named = matches!(request.method.as_deref(), Some("tools/call")).then(|| known.name.as_deref());
     let agrees = header("mcp-protocol-version") == Some(MODERN)
         && header("mcp-method") == request.method.as_deref()
         && named.is_none_or(|name| header("mcp-name") == name);

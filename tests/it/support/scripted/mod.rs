@@ -13,9 +13,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpSocket;
 
-use super::Background;
+use super::{Background, listen};
 use state::Era;
 pub use state::Seen;
 use state::State;
@@ -111,21 +111,22 @@ impl Scripted {
     }
 
     /// Starts it on a port of its own.
-    pub async fn start(self) -> Server {
-        self.listen((Ipv4Addr::LOCALHOST, 0).into()).await
+    pub fn start(self) -> Server {
+        self.listen((Ipv4Addr::LOCALHOST, 0).into())
     }
 
     /// Starts it where `url` points to, such as the address of a [`Refusing`] that is gone.
-    pub async fn start_at(self, url: &str) -> Server {
+    pub fn start_at(self, url: &str) -> Server {
         let authority = url.trim_start_matches("http://").split('/').next().unwrap_or_default();
-        self.listen(authority.parse().expect("an address")).await
+        self.listen(authority.parse().expect("an address"))
     }
 
-    async fn listen(self, address: SocketAddr) -> Server {
-        let listener = TcpListener::bind(address).await.expect("a port");
+    fn listen(self, address: SocketAddr) -> Server {
+        let listener = listen(address);
         let address = listener.local_addr().expect("an address");
         let state = Arc::new(State::new(self.era, self.tools, self.page));
-        let task = Background::run(http::serve(listener, state.clone()));
+        let its_state = state.clone();
+        let task = Background::run(move || http::serve(listener, its_state));
         Server { address, state, _task: task }
     }
 }

@@ -64,10 +64,27 @@ pub struct Envelope<'a> {
     pub params: Option<&'a RawValue>,
 }
 
+/// The members of `params` that decide something.
+#[derive(Debug, Default, Deserialize)]
+pub struct Known {
+    /// Which tool.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Which page.
+    #[serde(default)]
+    pub cursor: Option<String>,
+    /// Which revision a handshake asks for.
+    #[serde(default, rename = "protocolVersion")]
+    pub version: String,
+    /// Who asks, in the modern era.
+    #[serde(default, rename = "_meta")]
+    pub meta: Value,
+}
+
 impl Envelope<'_> {
-    /// `params` as a value, for looking things up.
-    pub fn params_value(&self) -> Value {
-        self.params.map_or(Value::Null, |raw| serde_json::from_str(raw.get()).unwrap_or(Value::Null))
+    /// What a server looks at in `params`. The rest stays unread: `1e400` is no `Value`.
+    pub fn known(&self) -> Known {
+        self.params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
     }
 
     /// The id as JSON text.
@@ -171,7 +188,7 @@ impl State {
     pub fn answer(&self, request: &Envelope<'_>) -> Outcome {
         let result = |value: Value| Outcome::Message(response(request, "result", &value.to_string()));
         match request.method.as_deref() {
-            Some("initialize") => result(self.initialized(&request.params_value())),
+            Some("initialize") => result(initialized(&request.known().version)),
             Some("server/discover") => result(self.complete(json!({
                 "supportedVersions": [MODERN], "capabilities": capabilities(),
                 "_meta": {"io.modelcontextprotocol/serverInfo": server_info()},
@@ -184,17 +201,9 @@ impl State {
         }
     }
 
-    #[allow(clippy::unused_self)] // one of several answers
-    fn initialized(&self, params: &Value) -> Value {
-        let asked = params["protocolVersion"].as_str().unwrap_or_default();
-        let known = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
-        let version = if known.contains(&asked) { asked } else { "2025-11-25" };
-        json!({"protocolVersion": version, "capabilities": capabilities(), "serverInfo": server_info()})
-    }
-
     fn list(&self, request: &Envelope<'_>) -> Outcome {
         let inside = self.lock();
-        let cursor = request.params_value()["cursor"].as_str().map_or(Ok(0), str::parse::<usize>);
+        let cursor = request.known().cursor.as_deref().map_or(Ok(0), str::parse::<usize>);
         let Some(rest) = cursor.ok().and_then(|start| inside.tools.get(start..)) else {
             return Outcome::Message(error(request, -32602, "no such cursor"));
         };
@@ -213,19 +222,19 @@ impl State {
     }
 
     fn call(&self, request: &Envelope<'_>) -> Outcome {
-        let params = request.params_value();
-        let name = params["name"].as_str().unwrap_or_default();
+        let known = request.known();
+        let name = known.name.unwrap_or_default();
         let act = {
             let mut inside = self.lock();
             let Some(tool) = inside.tools.iter().find(|tool| tool.name == name) else {
                 return Outcome::Message(error(request, -32602, "unknown tool"));
             };
             let acts = tool.acts.clone();
-            let run = inside.runs.entry(name.to_owned()).or_default();
+            let run = inside.runs.entry(name.clone()).or_default();
             *run += 1;
             acts.get(*run - 1).or(acts.last()).cloned().unwrap_or(Act::Echo)
         };
-        self.perform(request, &params["_meta"]["progressToken"], act)
+        self.perform(request, &known.meta["progressToken"], act)
     }
 
     fn perform(&self, request: &Envelope<'_>, token: &Value, act: Act) -> Outcome {
@@ -273,6 +282,12 @@ impl State {
         }
         result
     }
+}
+
+fn initialized(asked: &str) -> Value {
+    let known = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+    let version = if known.contains(&asked) { asked } else { "2025-11-25" };
+    json!({"protocolVersion": version, "capabilities": capabilities(), "serverInfo": server_info()})
 }
 
 /// One response with a member that is spliced in as it is.

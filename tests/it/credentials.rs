@@ -1,0 +1,297 @@
+//! Every route with every kind of credential: only what the table of roles allows gets through, and
+//! nothing else reaches a server.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::support::gateway::Running;
+use crate::support::scripted::{Scripted, Server, Tool};
+use crate::support::{Answer, Client, Gateway, Registry};
+
+const SECRET: &str = "a secret that is used by this test and by nobody else";
+const READER_KEY: &str = "swy_reader_0123456789abcdef0123456789abcdef0123456789abcdef";
+const SUPERUSER_KEY: &str = "swy_super_fedcba9876543210fedcba9876543210fedcba9876543210";
+const EXPIRED_KEY: &str = "swy_old_00112233445566778899aabbccddeeff0011223344556677";
+
+/// A header to send, or a query to append.
+#[derive(Debug, Clone)]
+enum Credential {
+    None,
+    Header(&'static str, String),
+    Two(String, String),
+    Query(String),
+}
+
+fn bearer(token: &str) -> Credential {
+    Credential::Header("authorization", format!("Bearer {token}"))
+}
+
+/// What the table of roles says of a route.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Needs {
+    Reader,
+    Superuser,
+}
+
+const REST: [(&str, &str, Needs); 8] = [
+    ("GET", "/servers", Needs::Reader),
+    ("GET", "/servers/one/tools", Needs::Reader),
+    ("GET", "/tools", Needs::Reader),
+    ("GET", "/health", Needs::Reader),
+    ("GET", "/circuit-breakers", Needs::Reader),
+    ("POST", "/call", Needs::Superuser),
+    ("POST", "/circuit-breakers/one/reset", Needs::Superuser),
+    ("POST", "/servers/one/reconnect", Needs::Superuser),
+];
+
+async fn started(auth: &str) -> (Running, Server) {
+    let server = Scripted::modern().tool(Tool::named("a")).start();
+    let registry = Registry::new().http("one", &server.url()).setting(&format!("server:\n{auth}"));
+    let gateway = Gateway::of(&registry).env("TEST_JWT_SECRET", SECRET).start().await;
+    (gateway, server)
+}
+
+async fn with_keys() -> (Running, Server) {
+    let entry = |id: &str, key: &str, role: &str, more: &str| {
+        let digest = Sha256::digest(key.as_bytes());
+        let hash = digest.iter().fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
+        format!("    - {{id: {id}, hash: \"sha256:{hash}\", role: {role}{more}}}\n")
+    };
+    let entries = [
+        entry("reader", READER_KEY, "reader", ""),
+        entry("super", SUPERUSER_KEY, "superuser", ""),
+        entry("old", EXPIRED_KEY, "superuser", ", expires: 2020-01-01"),
+    ];
+    started(&format!("  auth_mode: api_key\n  api_keys:\n{}", entries.concat())).await
+}
+
+async fn with_tokens() -> (Running, Server) {
+    let jwt = "  auth_mode: jwt\n  jwt:\n    issuer: https://issuer.example\n    audience: switchyard\n    algorithm: HS256\n    secret: ${TEST_JWT_SECRET}\n";
+    started(jwt).await
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
+}
+
+fn claims(change: impl FnOnce(&mut Value)) -> Value {
+    let mut claims = json!({"iss": "https://issuer.example", "aud": "switchyard", "sub": "ada",
+        "exp": now() + 600, "role": "superuser"});
+    change(&mut claims);
+    claims
+}
+
+fn signed(claims: &Value, secret: &str) -> String {
+    let key = jsonwebtoken::EncodingKey::from_secret(secret.as_bytes());
+    jsonwebtoken::encode(&jsonwebtoken::Header::default(), claims, &key).expect("a token")
+}
+
+fn by_hand(header: &Value, claims: &Value, signature: &str) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    format!("{}.{}.{signature}", part(header), part(claims))
+}
+
+/// One request as `credential`.
+async fn ask(
+    gateway: &Running,
+    credential: &Credential,
+    method: &str,
+    path: &str,
+    body: &str,
+    headers: &[(&str, &str)],
+) -> Answer {
+    let url = match credential {
+        Credential::Query(query) => gateway.url(&format!("{path}?{query}")),
+        _ => gateway.url(path),
+    };
+    let client = match credential {
+        Credential::Header(name, value) => gateway.mcp().to(&url).with_header(name, value),
+        Credential::Two(token, key) => gateway
+            .mcp()
+            .to(&url)
+            .with_header("authorization", &format!("Bearer {token}"))
+            .with_header("x-api-key", key),
+        Credential::None | Credential::Query(_) => gateway.mcp().to(&url),
+    };
+    match method {
+        "POST" => client.post(body, headers).await,
+        other => client.bare(other.parse().expect("a method"), headers).await,
+    }
+}
+
+async fn rest(gateway: &Running, credential: &Credential, (method, route, _): (&str, &str, Needs)) -> Answer {
+    let body = if route == "/call" { r#"{"tool":"a","arguments":{}}"# } else { "" };
+    ask(gateway, credential, method, &format!("/api/v1/mcp{route}"), body, &[]).await
+}
+
+/// Every MCP entry: lists, calls, handshakes, streams, the end of a session, and one server alone.
+async fn mcp(gateway: &Running, credential: &Credential) -> Vec<(String, Answer)> {
+    let client = Client::at("http://unused");
+    let mut answers = Vec::new();
+    for path in ["/mcp", "/mcp/one"] {
+        for (method, params) in [
+            ("tools/list", "{}"),
+            ("tools/call", r#"{"name":"a","arguments":{}}"#),
+            ("server/discover", "{}"),
+        ] {
+            let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
+            headers.extend((method == "tools/call").then_some(("mcp-name", "a")));
+            let answer =
+                ask(gateway, credential, "POST", path, &client.modern_body(method, params), &headers).await;
+            answers.push((format!("{method} at {path}"), answer));
+        }
+        let hello = client.envelope(
+            "initialize",
+            r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#,
+        );
+        answers.push((
+            format!("initialize at {path}"),
+            ask(gateway, credential, "POST", path, &hello, &[]).await,
+        ));
+        for method in ["GET", "DELETE"] {
+            let session = [
+                ("mcp-session-id", "guess"),
+                ("mcp-protocol-version", "2025-11-25"),
+                ("accept", "text/event-stream"),
+            ];
+            let answer = ask(gateway, credential, method, path, "", &session).await;
+            answers.push((format!("{method} at {path}"), answer));
+        }
+    }
+    answers
+}
+
+async fn nothing_gets_through(gateway: &Running, server: &Server, credential: &Credential) {
+    let before = server.runs("a");
+    for route in REST {
+        let answer = rest(gateway, credential, route).await;
+        assert!(matches!(answer.status, 401 | 403), "{credential:?} {route:?}: {answer:?}");
+        assert!(answer.header("www-authenticate").is_some_and(|how| how.starts_with("Bearer")), "{answer:?}");
+    }
+    for (what, answer) in mcp(gateway, credential).await {
+        assert!(matches!(answer.status, 401 | 403), "{credential:?} {what}: {answer:?}");
+    }
+    assert_eq!(server.runs("a"), before, "{credential:?} reached the server");
+}
+
+async fn gets_what_the_table_allows(
+    gateway: &Running,
+    server: &Server,
+    credential: &Credential,
+    role: Needs,
+) {
+    for route in REST {
+        let answer = rest(gateway, credential, route).await;
+        let allowed = role == Needs::Superuser || route.2 == Needs::Reader;
+        assert_eq!(answer.status, if allowed { 200 } else { 403 }, "{route:?}: {answer:?}");
+    }
+    for (what, answer) in mcp(gateway, credential).await {
+        let is_call = what.starts_with("tools/call");
+        if is_call && role == Needs::Reader {
+            assert!(!answer.body.contains("\"result\""), "{what}: {answer:?}");
+            assert!(answer.body.contains("\"error\""), "{what}: {answer:?}");
+        } else {
+            assert!(!matches!(answer.status, 401 | 403), "{what}: {answer:?}");
+        }
+    }
+    let expected = if role == Needs::Superuser { 3 } else { 0 };
+    assert_eq!(server.runs("a"), expected, "REST once and MCP twice, or never");
+}
+
+#[tokio::test]
+async fn api_keys_that_are_not_good_open_nothing() {
+    let (gateway, server) = with_keys().await;
+    let last = |key: &str| format!("{}{}", &key[..key.len() - 1], if key.ends_with('0') { '1' } else { '0' });
+    for credential in [
+        Credential::None,
+        bearer(""),
+        bearer("swy_nobody_0123456789abcdef0123456789abcdef0123456789abcdef"),
+        bearer(&last(SUPERUSER_KEY)),
+        bearer(&SUPERUSER_KEY[..SUPERUSER_KEY.len() - 1]),
+        bearer(&SUPERUSER_KEY.to_uppercase()),
+        bearer(&SUPERUSER_KEY.replace("super", "reader")),
+        bearer(EXPIRED_KEY),
+        bearer(&signed(&claims(|_| ()), SECRET)),
+        Credential::Header("x-api-key", last(SUPERUSER_KEY)),
+        Credential::Header("authorization", format!("Basic {SUPERUSER_KEY}")),
+        Credential::Two(SUPERUSER_KEY.to_owned(), READER_KEY.to_owned()),
+        Credential::Query(format!("access_token={SUPERUSER_KEY}")),
+        Credential::Query(format!("api_key={SUPERUSER_KEY}")),
+    ] {
+        nothing_gets_through(&gateway, &server, &credential).await;
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_are_not_good_open_nothing() {
+    let (gateway, server) = with_tokens().await;
+    let good = claims(|_| ());
+    let parts: Vec<String> = signed(&good, SECRET).split('.').map(str::to_owned).collect();
+    let without =
+        |claim: &str| claims(|claims| drop(claims.as_object_mut().expect("an object").remove(claim)));
+    let none = json!({"alg": "none", "typ": "JWT"});
+    for credential in [
+        Credential::None,
+        bearer("not.a.token"),
+        bearer(&by_hand(&none, &good, "")),
+        bearer(&by_hand(&none, &good, &parts[2])),
+        bearer(&by_hand(&json!({"alg": "NONE"}), &good, "")),
+        bearer(&by_hand(&json!({"alg": "HS512"}), &good, &parts[2])),
+        bearer(&format!("{}.{}.", parts[0], parts[1])),
+        bearer(&signed(&good, "another secret, as long as the good one is, and longer")),
+        bearer(&signed(&good, "")),
+        bearer(&signed(&claims(|claims| claims["exp"] = (now() - 600).into()), SECRET)),
+        bearer(&signed(&claims(|claims| claims["nbf"] = (now() + 600).into()), SECRET)),
+        bearer(&signed(&claims(|claims| claims["iss"] = "https://evil.example".into()), SECRET)),
+        bearer(&signed(&claims(|claims| claims["aud"] = "another".into()), SECRET)),
+        bearer(&signed(&claims(|claims| claims["role"] = "root".into()), SECRET)),
+        bearer(&signed(&without("exp"), SECRET)),
+        bearer(&signed(&without("iss"), SECRET)),
+        bearer(&signed(&without("aud"), SECRET)),
+        bearer(&signed(&without("sub"), SECRET)),
+        bearer(&signed(&without("role"), SECRET)),
+        bearer(SUPERUSER_KEY),
+        Credential::Query(format!("access_token={}", signed(&good, SECRET))),
+        Credential::Header("authorization", signed(&good, SECRET)),
+    ] {
+        nothing_gets_through(&gateway, &server, &credential).await;
+    }
+}
+
+#[tokio::test]
+async fn good_credentials_open_what_their_role_allows() {
+    let reader = claims(|claims| claims["role"] = "reader".into());
+    for (role, key, token) in [
+        (Needs::Reader, READER_KEY, signed(&reader, SECRET)),
+        (Needs::Superuser, SUPERUSER_KEY, signed(&claims(|_| ()), SECRET)),
+    ] {
+        for as_key_header in [false, true] {
+            let (gateway, server) = with_keys().await;
+            let credential =
+                if as_key_header { Credential::Header("x-api-key", key.to_owned()) } else { bearer(key) };
+            gateway.offers_to("a", &format!("Bearer {key}")).await;
+            gets_what_the_table_allows(&gateway, &server, &credential, role).await;
+        }
+        let (gateway, server) = with_tokens().await;
+        gateway.offers_to("a", &format!("Bearer {token}")).await;
+        gets_what_the_table_allows(&gateway, &server, &bearer(&token), role).await;
+    }
+}
+
+#[tokio::test]
+async fn secrets_and_credentials_appear_nowhere() {
+    let (gateway, _server) = with_tokens().await;
+    let token = signed(&claims(|_| ()), SECRET);
+    let credential = bearer(&token);
+    let mut seen = String::new();
+    for route in REST {
+        seen.push_str(&rest(&gateway, &credential, route).await.body);
+        seen.push_str(&rest(&gateway, &bearer(&format!("{token}x")), route).await.body);
+    }
+    seen.push_str(&gateway.log().iter().map(ToString::to_string).collect::<String>());
+    assert!(!seen.contains(SECRET) && !seen.contains(&token), "a secret was shown");
+}

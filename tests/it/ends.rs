@@ -1,0 +1,126 @@
+//! How the program ends: calls are answered, children and their children are gone, nothing but
+//! messages was printed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::scripted::{Act, Scripted, Tool};
+use crate::support::{Gateway, Registry, eventually};
+
+/// The processes named in a record of the stdio peer.
+fn recorded(path: &Path, word: &str) -> Vec<u32> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|line| line.strip_prefix(word)?.trim().parse().ok()).collect()
+}
+
+fn is_alive(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // A zombie has ended; it waits for a parent that is not ours.
+    !status.is_empty() && !status.contains(") Z ")
+}
+
+#[tokio::test]
+async fn sigterm_takes_children_and_grandchildren_along() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let record = folder.path().join("record");
+    let arguments = ["--grandchild", "--record", record.to_str().expect("UTF-8")];
+    let gateway = Gateway::of(&Registry::new().child("one", &arguments)).start().await;
+    gateway.offers(&["echo"]).await;
+    let (child, grandchild) = (recorded(&record, "started"), recorded(&record, "grandchild"));
+    let spawned: Vec<u32> = child.into_iter().chain(grandchild).collect();
+    assert!(spawned.len() >= 2 && spawned.iter().all(|id| is_alive(*id)), "{spawned:?}");
+    let status = gateway.stop().await;
+    assert!(status.success(), "{status}");
+    eventually("all children are gone", async || spawned.iter().all(|id| !is_alive(*id)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_call_that_runs_is_answered_before_the_end() {
+    let held = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}"#;
+    let tool = Tool::named("a").does(Act::After(vec![held.to_owned()], Box::new(Act::Echo)));
+    let server = Scripted::modern()
+        .tool(tool)
+        .tool(Tool::named("b").does(Act::Slow(Duration::from_millis(700))))
+        .start();
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
+    gateway.offers(&["a", "b"]).await;
+    let client = gateway.mcp();
+    let (answer, status) = tokio::join!(client.call("b", json!({"x": 1})), async {
+        eventually("the call runs", async || (server.runs("b") == 1).then_some(())).await;
+        gateway.stop().await
+    });
+    assert_eq!(answer.text(), r#"{"x":1}"#);
+    assert!(status.success(), "{status}");
+}
+
+#[tokio::test]
+async fn open_streams_do_not_hold_up_the_end() {
+    let server = Scripted::modern().tool(Tool::named("a")).start();
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
+    gateway.offers(&["a"]).await;
+    let session = gateway.mcp().legacy().await;
+    let mut legacy = session.client.listen().await;
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+    let mut modern = gateway.mcp().modern_stream("subscriptions/listen", &filter).await;
+    assert_eq!(modern.next().await.expect("first")["method"], "notifications/subscriptions/acknowledged");
+    let began = std::time::Instant::now();
+    let status = gateway.stop().await;
+    assert!(status.success() && began.elapsed() < Duration::from_secs(3), "{status} {:?}", began.elapsed());
+    let last = modern.next().await.expect("a graceful end");
+    assert_eq!(last["result"]["resultType"], "complete", "{last}");
+    assert!(modern.next().await.is_none() && legacy.next().await.is_none());
+}
+
+#[test]
+fn stdio_answers_what_it_was_asked_and_ends_with_its_input() {
+    let registry = Registry::new().child("one", &["--banner", "--noise", "50"]);
+    let mut session = Gateway::of(&registry).start_stdio();
+    let server = session.initialize();
+    assert_eq!(server["serverInfo"]["name"], "switchyard");
+    for id in 100..120 {
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "echo", "arguments": {"n": id}}});
+        session.send(&call.to_string());
+    }
+    let (answers, status) = session.finish();
+    assert!(status.success(), "{status}");
+    let mut ids: Vec<u64> = answers.iter().filter_map(|answer| answer["id"].as_u64()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (100..120).collect::<Vec<_>>());
+    assert!(
+        answers.iter().filter(|a| a["id"].is_u64()).all(|answer| answer["result"]["content"].is_array()),
+        "{answers:?}"
+    );
+}
+
+#[test]
+fn stdio_speaks_both_eras() {
+    let registry = Registry::new().child("one", &[]);
+    let mut session = Gateway::of(&registry).start_stdio();
+    let discovered = session.modern("server/discover", json!({}));
+    assert_eq!(discovered["result"]["supportedVersions"][0], "2026-07-28", "{discovered}");
+    let answer = session.modern("tools/call", json!({"name": "echo", "arguments": {"x": 1}}));
+    assert_eq!(answer["result"]["content"][0]["text"], r#"{"x":1}"#, "{answer}");
+    let (rest, status) = session.finish();
+    assert!(rest.is_empty() && status.success(), "{rest:?} {status}");
+    let mut session = Gateway::of(&registry).start_stdio();
+    session.initialize();
+    let answer = session.request("tools/call", &json!({"name": "echo", "arguments": {}}));
+    assert_eq!(answer["result"]["content"][0]["text"], "{}", "{answer}");
+}
+
+#[tokio::test]
+async fn every_line_of_the_log_is_one_json_object_and_stdout_stays_empty() {
+    let server = Scripted::modern().tool(Tool::named("a")).start();
+    let registry = Registry::new().http("one", &server.url()).child("two", &["--noise", "20"]);
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["a", "echo"]).await;
+    let hostile = "x\",\"level\":\"FATAL\"}\n{\"injected\":true}\u{1b}[31m\r\n";
+    gateway.mcp().legacy().await.call(hostile, json!({})).await;
+    gateway.call(hostile, hostile, json!({})).await;
+    gateway.get("/servers/%0a%1b%22/tools").await;
+    let log = gateway.log();
+    assert!(log.iter().all(|line| line.is_object() && line.get("injected").is_none()));
+    assert!(log.iter().all(|line| line["level"] != "FATAL"));
+}

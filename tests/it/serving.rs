@@ -1,0 +1,136 @@
+//! A fresh checkout: what it serves with the registry file that stands in it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::rmcp_peer::{self, Era};
+use crate::support::scripted::{Scripted, Tool};
+use crate::support::{Gateway, Registry};
+
+fn handbook() -> Registry {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let docs = format!("handbook: {{path: {}}}", docs.display());
+    let lines = ["transport: builtin".to_owned(), "builtin: handbook".to_owned(), docs];
+    Registry::new().server("handbook", &lines)
+}
+
+fn has_hits(result: &Value) -> bool {
+    result.to_string().contains("breaker")
+}
+
+#[tokio::test]
+async fn the_handbook_answers_on_every_way_in() {
+    let question = json!({"query": "circuit breaker"});
+    let gateway = Gateway::of(&handbook()).start().await;
+    gateway.offers(&["search_handbook"]).await;
+    let rest =
+        gateway.post("/call", &json!({"tool": "search_handbook", "arguments": question}).to_string()).await;
+    assert!(rest.status == 200 && has_hits(&rest.json()["data"]), "{rest:?}");
+    let modern = gateway.mcp().call("search_handbook", question.clone()).await;
+    assert!(has_hits(&modern.result()), "{modern:?}");
+    let session = gateway.mcp().legacy().await;
+    assert_eq!(session.server["serverInfo"]["name"], "switchyard", "{}", session.server);
+    let legacy = session.call("search_handbook", question.clone()).await;
+    assert!(has_hits(&legacy.result()), "{legacy:?}");
+    let mut stdio = Gateway::of(&handbook()).start_stdio();
+    stdio.initialize();
+    let answer = stdio.request("tools/call", &json!({"name": "search_handbook", "arguments": question}));
+    assert!(has_hits(&answer["result"]), "{answer}");
+    let client = rmcp_peer::http_client(&gateway.url("/mcp/handbook"), Era::Modern).await;
+    assert!(rmcp_peer::call(&client, "ping", &json!({})).await.contains("pong"));
+}
+
+#[tokio::test]
+async fn the_example_file_serves_in_a_second_and_is_valid() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp_servers.yaml");
+    let text = std::fs::read_to_string(example).expect("the example file");
+    let docs = format!("path: {}", Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").display());
+    let gateway = Gateway::with_config(&text.replace("path: docs", &docs));
+    let check = gateway.output(&["check"]);
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+    let began = Instant::now();
+    let gateway = gateway.start().await;
+    gateway.offers(&["search_handbook"]).await;
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn health_and_the_api_document_are_served() {
+    let server = Scripted::modern().tool(Tool::named("a")).start();
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
+    gateway.offers(&["a"]).await;
+    for path in ["/health", "/health/live", "/health/ready", "/openapi.json", "/docs"] {
+        let answer = gateway.mcp().to(&gateway.url(path)).bare(http::Method::GET, &[]).await;
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+    }
+    let servers = gateway.get("/servers").await.json();
+    let one = &servers["servers"][0];
+    assert_eq!(one["name"], "one", "{servers}");
+    assert_eq!((&one["protocol_version"], &one["tool_count"]), (&json!("2026-07-28"), &json!(1)));
+    let tools = gateway.get("/servers/one/tools").await.json();
+    assert_eq!(tools["tools"][0]["name"], "a", "{tools}");
+    assert_eq!(gateway.post("/servers/one/reconnect", "").await.status, 200);
+    gateway.offers(&["a"]).await;
+    assert!(server.seen_calling("server/discover").len() >= 2, "rebuilt");
+}
+
+#[tokio::test]
+async fn a_file_that_is_wrong_stops_the_start_and_shows_no_secret() {
+    let registry =
+        Registry::new().http("one", "http://127.0.0.1:1/mcp").with("tiemout: 3").with("timeout: 0");
+    let gateway = Gateway::of(&registry.with("headers: {Authorization: \"${SOME_TOKEN} ${NOT_SET}\"}"));
+    let gateway = gateway.env("SOME_TOKEN", "a-very-secret-value");
+    for arguments in [["check", "mcp_servers.yaml"], ["--config", "mcp_servers.yaml"]] {
+        let output = gateway.output(&arguments);
+        assert!(!output.status.success());
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        for part in ["mcp_servers.yaml", "tiemout", "timeout", "NOT_SET"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains("a-very-secret-value"), "{said}");
+    }
+}
+
+/// The client's own headers and our environment are not the business of any server.
+#[tokio::test]
+async fn servers_are_told_nothing_that_is_not_theirs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let record = folder.path().join("environment");
+    let server = Scripted::modern().tool(Tool::named("a")).start();
+    let print = format!("env > {}; exec sleep 60", record.display());
+    let registry = Registry::new()
+        .http("one", &server.url())
+        .with("headers: {X-Own: \"${OWN}\"}")
+        .command("two", "sh", &["-c", &print])
+        .with("env: {GIVEN: yes-please}");
+    let gateway =
+        Gateway::of(&registry).env("OWN", "mine").env("CANARY", "canary-of-the-environment").start().await;
+    gateway.offers(&["a"]).await;
+    let canary = "canary-of-the-client";
+    let names = [
+        "authorization",
+        "cookie",
+        "x-api-key",
+        "x-forwarded-for",
+        "mcp-session-id",
+        "x-canary",
+        "forwarded",
+    ];
+    let client = names.iter().fold(gateway.mcp(), |client, name| client.with_header(name, canary));
+    client.call("a", json!({})).await;
+    gateway.mcp().call("a", json!({})).await;
+    assert!(server.runs("a") >= 1);
+    for seen in server.seen() {
+        let text = format!("{:?} {}", seen.headers, seen.body);
+        assert!(!text.contains("canary"), "{text}");
+        assert_eq!(seen.header("x-own"), Some("mine"));
+    }
+    let environment = crate::support::eventually("the child has started", async || {
+        std::fs::read_to_string(&record).ok().filter(|text| text.contains("GIVEN=yes-please"))
+    })
+    .await;
+    assert!(!environment.contains("canary"), "{environment}");
+}
