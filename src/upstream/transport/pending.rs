@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use crate::protocol::{Notification, Reply, Response, method};
-use crate::upstream::connection::Outlet;
+use crate::upstream::connection::{Call, Outlet};
 use crate::upstream::error::Error;
 use crate::wire::Clip;
 
@@ -52,8 +52,20 @@ pub(super) enum Purpose {
         /// Whether progress notices were asked for.
         progress: bool,
     },
+    /// A list or a sign of life: nothing a server has log lines about.
+    Upkeep,
     /// Open for as long as the connection, for change notices.
     Listen,
+}
+
+impl Purpose {
+    /// What `call` is for.
+    pub(super) fn of(call: &Call) -> Self {
+        match call.method.as_str() {
+            method::PING | method::DISCOVER | method::TOOLS_LIST => Self::Upkeep,
+            _ => Self::Call { progress: call.wants_progress },
+        }
+    }
 }
 
 /// One open request. Dropping it forgets the request and has the server told.
@@ -151,7 +163,7 @@ impl Pending {
 
     fn only_outlet(&self) -> Option<Outlet> {
         let table = self.lock();
-        let mut calls = table.open.values().filter(|open| open.purpose != Purpose::Listen);
+        let mut calls = table.open.values().filter(|open| matches!(open.purpose, Purpose::Call { .. }));
         calls.next().filter(|_| calls.next().is_none()).map(|open| open.outlet.clone())
     }
 

@@ -86,6 +86,8 @@ fn progress_goes_to_the_call_with_the_token_and_log_lines_to_a_call_that_is_alon
     let (pending, _) = table();
     let (outlet, mut reader) = Outlet::new(4);
     let listen = pending.open(&Outlet::none(), Purpose::Listen).expect("open");
+    let list = Purpose::of(&Call::of_gateway(method::TOOLS_LIST, None));
+    let _list = pending.open(&Outlet::none(), list).expect("open");
     let one = pending.open(&outlet, CALL).expect("open");
     let log = || notification(method::LOG_MESSAGE, &json!({"data": "x"}));
     let progress = |token| notification(method::PROGRESS, &json!({"progressToken": token, "progress": 1}));

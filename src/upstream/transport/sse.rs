@@ -256,9 +256,8 @@ impl Connection for Stream {
     }
 
     fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
-        let purpose = Purpose::Call { progress: call.wants_progress };
         let compose = |id| compose(call, id, Era::Legacy);
-        self.ending.0.exchange(outlet, purpose, !call.effect.is_repeatable(), compose).boxed()
+        self.ending.0.exchange(outlet, Purpose::of(call), !call.effect.is_repeatable(), compose).boxed()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

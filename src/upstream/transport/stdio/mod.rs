@@ -137,8 +137,7 @@ impl Connection for ToServer {
     }
 
     fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
-        let purpose = Purpose::Call { progress: call.wants_progress };
-        self.link.exchange(outlet, purpose, |id| compose(call, id, self.peer.era())).boxed()
+        self.link.exchange(outlet, Purpose::of(call), |id| compose(call, id, self.peer.era())).boxed()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

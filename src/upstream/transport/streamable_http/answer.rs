@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use reqwest::Response;
 
 use crate::protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
@@ -36,8 +36,8 @@ pub(super) struct Refusal {
     pub(super) status: StatusCode,
     /// The JSON-RPC error in the body, which names no request.
     pub(super) error: Option<ErrorObject>,
-    /// Status and `Retry-After` as an error.
-    as_error: Error,
+    /// Status and `Retry-After`.
+    bare: Error,
 }
 
 impl Outcome {
@@ -50,7 +50,7 @@ impl Outcome {
             {
                 Ok(Err(error))
             }
-            Self::Refusal(refusal) => Err(refusal.as_error),
+            Self::Refusal(refusal) => Err(refusal.bare),
         }
     }
 }
@@ -58,7 +58,7 @@ impl Outcome {
 impl Refusal {
     /// The bare status.
     pub(super) fn into_error(self) -> Error {
-        self.as_error
+        self.bare
     }
 }
 
@@ -106,19 +106,20 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     /// Reads the answer out of `response`.
     pub(super) async fn read(&self, response: Response) -> Result<Outcome, Broken> {
-        let (status, headers) = (response.status(), response.headers().clone());
-        if !is_media_type(&headers, "text/event-stream") {
+        let status = response.status();
+        let bare = status_error(status, response.headers());
+        if !is_media_type(response.headers(), "text/event-stream") {
             let body = body::body(response, self.limit).await;
-            return Ok(self.judge(status, &headers, &body?)?);
+            return Ok(self.judge(status, bare, &body?)?);
         }
         let mut stream = EventStream::of(response, self.limit);
         if stream.is_bare_json().await? {
             let body = stream.into_body(self.limit).await;
-            return Ok(self.judge(status, &headers, &body?)?);
+            return Ok(self.judge(status, bare, &body?)?);
         }
         match self.read_events(stream).await {
             Ok(reply) => Ok(Outcome::Reply(reply)),
-            Err(_) if !status.is_success() => Ok(refusal(status, &headers, None)),
+            Err(_) if !status.is_success() => Ok(refusal(status, None, bare)),
             Err(broken) => Err(broken),
         }
     }
@@ -169,14 +170,14 @@ impl Reader<'_> {
     }
 
     /// What a body that is one JSON text says, or its status if it says nothing.
-    fn judge(&self, status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Result<Outcome, Error> {
+    fn judge(&self, status: StatusCode, bare: Error, body: &Bytes) -> Result<Outcome, Error> {
         match Message::from_server(body) {
             Ok(Message::Response(answer)) if self.is_ours(&answer) => Ok(Outcome::Reply(answer.reply)),
             Ok(Message::Response(Answer { reply: Err(error), .. })) if !status.is_success() => {
-                Ok(refusal(status, headers, Some(error)))
+                Ok(refusal(status, Some(error), bare))
             }
             Ok(Message::Response(Answer { id: None, reply })) => Ok(Outcome::Reply(reply)),
-            _ if !status.is_success() => Ok(refusal(status, headers, None)),
+            _ if !status.is_success() => Ok(refusal(status, None, bare)),
             Ok(_) => Err(Error::Malformed { reason: "it does not answer the request".into() }),
             Err(_) if body.is_empty() => {
                 Err(Error::Malformed { reason: format!("HTTP {} without a body", status.as_u16()) })
@@ -198,8 +199,8 @@ impl Reader<'_> {
     }
 }
 
-fn refusal(status: StatusCode, headers: &HeaderMap, error: Option<ErrorObject>) -> Outcome {
-    Outcome::Refusal(Refusal { status, error, as_error: status_error(status, headers) })
+const fn refusal(status: StatusCode, error: Option<ErrorObject>, bare: Error) -> Outcome {
+    Outcome::Refusal(Refusal { status, error, bare })
 }
 
 /// Whether events of this name carry messages; those without a name do.

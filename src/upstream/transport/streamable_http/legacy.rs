@@ -160,7 +160,7 @@ impl State {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
         }
-        let ticket = self.pending.open(outlet, Purpose::Call { progress: call.wants_progress })?;
+        let ticket = self.pending.open(outlet, Purpose::of(call))?;
         self.pending.begin_writing(ticket.id());
         let result = tokio::select! {
             result = self.send(call, ticket.id(), outlet) => result,
