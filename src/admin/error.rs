@@ -105,9 +105,9 @@ pub(super) async fn finish(mut request: Request, next: Next) -> Response {
 fn print(problem: &Problem, id: RequestId, response: &mut Response) {
     let (code, detail) = (problem.code(), untrusted(problem.detail()));
     if response.status().is_server_error() {
-        tracing::warn!(request_id = %id, ?code, %detail, "request failed");
+        tracing::warn!(request_id = %id, %code, %detail, "request failed");
     } else {
-        tracing::debug!(request_id = %id, ?code, %detail, "request refused");
+        tracing::debug!(request_id = %id, %code, %detail, "request refused");
     }
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));

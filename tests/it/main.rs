@@ -10,6 +10,7 @@ mod ends;
 mod fidelity;
 mod orphans;
 mod peers;
+mod rest;
 mod sdk;
 mod serving;
 mod support;

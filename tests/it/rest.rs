@@ -1,0 +1,127 @@
+//! The REST API of the running program: every way a call can end, and the document that describes
+//! them. Calls that go well, bad input and credentials have files of their own.
+
+use serde_json::{Value, json};
+
+use crate::support::Client;
+use crate::support::answer::Answer;
+use crate::support::gateway::{Gateway, Running};
+use crate::support::scripted::{Act, Refusing, Scripted, Server, Tool};
+
+/// A gateway before one server with one tool, `a`, that does `act`.
+async fn doing(act: Act) -> (Running, Server) {
+    let server = Scripted::modern().tool(Tool::named("a").does(act)).start();
+    let gateway = Gateway::with_config(&format!("mcp_servers:\n  one:\n    url: {}\n", server.url()));
+    let gateway = gateway.start().await;
+    gateway.offers(&["a"]).await;
+    (gateway, server)
+}
+
+fn result(json: &Value) -> Act {
+    Act::Result(json.to_string())
+}
+
+/// The committed document, against which answers are held.
+fn document() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/switchyard.json");
+    serde_json::from_str(&std::fs::read_to_string(path).expect("it is committed")).expect("JSON")
+}
+
+/// The status and code of a problem, both of which `POST /call` documents.
+fn problem(answer: &Answer) -> (u16, String) {
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{answer:?}");
+    let problem = answer.json();
+    let document = document();
+    let responses = &document["paths"]["/api/v1/mcp/call"]["post"]["responses"];
+    let code = problem["code"].as_str().expect("a code").to_owned();
+    let description = responses[answer.status.to_string()]["description"].as_str().expect("documented");
+    assert!(description.contains(&format!("`{code}`")), "{code} is not documented: {description}");
+    assert_eq!(problem["request_id"].as_str(), answer.header("x-request-id"));
+    (answer.status, code)
+}
+
+#[tokio::test]
+async fn a_call_that_fails_on_the_way_says_how_far_it_came() {
+    for (act, status, code) in [
+        (Act::Drop, 502, "outcome_unknown"),
+        (Act::Cut, 502, "outcome_unknown"),
+        (Act::Status(500, None), 502, "invalid_answer"),
+        (Act::Status(401, None), 502, "invalid_answer"),
+        (Act::Result("7".to_owned()), 502, "invalid_answer"),
+        (Act::Error(r#"{"code":-32602,"message":"q is missing"}"#.to_owned()), 400, "invalid_arguments"),
+    ] {
+        let (gateway, server) = doing(act.clone()).await;
+        let answer = gateway.call("one", "a", json!({})).await;
+        assert_eq!(problem(&answer), (status, code.to_owned()), "{act:?}: {answer:?}");
+        assert_eq!(server.runs("a"), 1, "{act:?}: not made again");
+        let told = answer.json();
+        assert_eq!((&told["server"], &told["tool"]), (&json!("one"), &json!("a")));
+        if let Act::Status(theirs, _) = act {
+            assert_eq!(told["server_status"], theirs);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_tool_reports_is_an_answer_with_status_200() {
+    for (act, code, error) in [
+        (
+            result(
+                &json!({"isError": true, "content": [{"type": "text", "text": "no such issue"}], "resultType": "complete"}),
+            ),
+            "tool_error",
+            "no such issue",
+        ),
+        (Act::Error(r#"{"code":-32603,"message":"out of order"}"#.to_owned()), "rpc_error", "out of order"),
+        (
+            result(&json!({"resultType": "input_required", "inputRequests": {}, "requestState": "s"})),
+            "input_required",
+            "the tool asks for input, which a REST call cannot give: call it over MCP",
+        ),
+    ] {
+        let (gateway, _server) = doing(act).await;
+        let answer = gateway.call("one", "a", json!({})).await;
+        let told = answer.json();
+        assert_eq!((answer.status, &told["success"]), (200, &json!(false)), "{answer:?}");
+        assert_eq!((&told["error_code"], &told["error"]), (&json!(code), &json!(error)));
+        assert_eq!(gateway.get("/circuit-breakers").await.json()["circuit_breakers"][0]["failure_count"], 0);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_was_never_reached_is_the_answer_itself() {
+    let refusing = Refusing::new();
+    let yaml = format!(
+        "mcp_servers:\n  away:\n    url: {}\n  off:\n    url: {}\n    enabled: false\n",
+        refusing.url(),
+        refusing.url()
+    );
+    let gateway = Gateway::with_config(&yaml).start().await;
+    let answer = gateway.post("/call", r#"{"server":"away","tool":"a","timeout":5}"#).await;
+    assert!(
+        matches!(
+            (answer.status, problem(&answer).1.as_str()),
+            (502, "connection_failed") | (503, "circuit_open")
+        ),
+        "{answer:?}"
+    );
+    let answer = gateway.call("off", "a", json!({})).await;
+    assert_eq!(problem(&answer), (503, "server_unavailable".to_owned()));
+    let answer = gateway.post("/servers/away/reconnect", "").await;
+    assert_eq!(problem(&answer), (502, "connection_failed".to_owned()));
+}
+
+#[tokio::test]
+async fn the_document_and_its_page_are_served_by_the_program_itself() {
+    let gateway = Gateway::with_config("mcp_servers: {}\n").start().await;
+    let get = async |path: &str| Client::at(&gateway.url(path)).bare(http::Method::GET, &[]).await;
+    let served = get("/openapi.json").await;
+    assert_eq!((served.status, served.json()), (200, document()));
+    let page = get("/docs").await;
+    assert_eq!((page.status, page.header("content-type")), (200, Some("text/html")), "after a redirect");
+    assert!(page.body.contains("./swagger-ui-bundle.js") && !page.body.contains("://"), "{page:?}");
+    assert_eq!(get("/docs/swagger-ui-bundle.js").await.status, 200);
+    assert_eq!(get("/health/live").await.json(), json!({"status": "alive"}));
+    let ready = get("/health/ready").await;
+    assert_eq!((ready.status, ready.json()), (200, json!({"status": "ready"})));
+}
