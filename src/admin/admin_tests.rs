@@ -1,5 +1,7 @@
 //! Tests of the router: each route as the document describes it, roles, and the document itself.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use axum::http::{Method, Request};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -94,6 +96,20 @@ async fn health_tells_which_server_is_ill_and_why() {
     assert_eq!((&away["healthy"], &away["last_error"]), (&json!(false), &json!("connection refused")));
     assert!(away["last_seen"].is_null() && away["last_error_at"].is_string());
     assert_eq!((&off["healthy"], &off["enabled"]), (&json!(false), &json!(false)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lies_back_is_told_as_a_date() {
+    let mut docs = Gateway::of(vec![server("docs")]).await.manager.server("docs").expect("it is there");
+    docs.status.seen_ago = Some(Duration::from_hours(1));
+    (docs.status.last_error, docs.status.last_error_ago) =
+        (Some("gone".into()), Some(Duration::from_hours(2)));
+    docs.status.latency = Some(Duration::from_micros(1500));
+    let shown = view::ServerHealth::of(&docs, UNIX_EPOCH + Duration::from_hours(25));
+    let shown = serde_json::to_value(shown).expect("JSON");
+    assert_eq!(shown["last_seen"], "1970-01-02T00:00:00.000Z");
+    assert_eq!(shown["last_error_at"], "1970-01-01T23:00:00.000Z");
+    assert_eq!(shown["latency_ms"], 1.5);
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,7 +221,7 @@ async fn ready_from_the_first_attempts_until_the_drain() {
     let starting = gateway.get("/health/ready").await;
     assert_eq!((starting.status.as_u16(), starting.json()), (503, json!({"status": "starting"})));
     assert_eq!(gateway.get("/health/live").await.json(), json!({"status": "alive"}));
-    gateway.manager.settled(&crate::manager::Scope::All, std::time::Duration::from_mins(5)).await;
+    gateway.manager.settled(&crate::manager::Scope::All, Duration::from_mins(5)).await;
     assert_eq!(gateway.get("/health/ready").await.json(), json!({"status": "ready"}));
     gateway.drain.begin();
     let draining = gateway.get("/health/ready").await;
