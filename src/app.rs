@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::downstream::guard::Guard;
@@ -32,6 +33,9 @@ use crate::{admin, auth, upstream};
 /// Time for closing connections and ending children, after the calls have ended. Children are asked
 /// twice, with pauses, before they are killed.
 const CLOSE_TIME: Duration = Duration::from_secs(8);
+
+/// Time for cancelled calls to tell their servers.
+const CANCEL_TIME: Duration = Duration::from_secs(1);
 
 /// Why the program could not start.
 #[derive(Debug, thiserror::Error)]
@@ -62,14 +66,24 @@ pub fn router(
     shutdown: &Shutdown,
 ) -> Result<Router, Error> {
     let guard = Guard::new(config)?;
+    Ok(routes(guard, manager, config, shutdown).0)
+}
+
+/// The router, and the sessions whose calls can be cut at the end.
+fn routes(
+    guard: Guard,
+    manager: &Arc<Manager>,
+    config: &downstream::Config,
+    shutdown: &Shutdown,
+) -> (Router, Arc<Sessions>) {
     let sessions = Arc::new(Sessions::new(config.max_sessions, config.session_idle_timeout));
     let sweeper = Arc::clone(&sessions);
     shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
     let gateway = Gateway::new(Arc::clone(manager), shutdown.clone());
-    let endpoint = Endpoint::new(gateway, sessions, shutdown.clone(), config.max_body_bytes);
+    let endpoint = Endpoint::new(gateway, Arc::clone(&sessions), shutdown.clone(), config.max_body_bytes);
     let options = admin::Options { max_body: config.max_body_bytes, drain: shutdown.clone() };
     let routes = admin::router(Arc::clone(manager), options).merge(endpoint.router());
-    Ok(guard.protect(routes))
+    (guard.protect(routes), sessions)
 }
 
 /// Serves HTTP until `stop` resolves, and returns when nothing is left running.
@@ -79,8 +93,10 @@ pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(),
     let socket = TcpListener::bind(address).await.map_err(listen)?;
     let bound = socket.local_addr().map_err(listen)?;
     let (edge, servers) = (Shutdown::new(), Shutdown::new());
+    // Before any server is started: keys that cannot be read stop the start.
+    let guard = Guard::new(&config.server)?;
     let manager = Manager::initialize(config.manager, &servers)?;
-    let router = router(&manager, &config.server, &edge)?;
+    let (router, sessions) = routes(guard, &manager, &config.server, &edge);
     tracing::info!(address = %bound, "listening");
     let limits = config.server.limits;
     listener::allow_open_files(&limits);
@@ -90,12 +106,18 @@ pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(),
         () = &mut serving => {}
         () = stop => {
             tracing::info!("draining");
+            let begun = Instant::now();
             edge.begin();
             serving.await;
+            // Calls of legacy clients run in tasks of their own: their connection may be gone
+            // already. The limit is one for all of them and for the connections together.
+            if !edge.wait(limits.drain_timeout.saturating_sub(begun.elapsed())).await {
+                tracing::warn!("calls were still running and are cancelled");
+                sessions.close_all();
+                edge.wait(CANCEL_TIME).await;
+            }
         }
     }
-    // Calls of legacy clients run in tasks of their own: their connection may be gone already.
-    edge.wait(limits.drain_timeout).await;
     end(&manager).await;
     Ok(())
 }

@@ -52,8 +52,11 @@ pub enum Refusal {
     #[error("too many sessions are open")]
     TooManySessions,
     /// The same id twice at a time.
-    #[error("a request with this id is already running, or too many are")]
+    #[error("a request with this id is already running")]
     IdInUse,
+    /// More requests at a time than one session may have.
+    #[error("too many requests of this session are running; try again when one has ended")]
+    TooManyRequests,
     /// A version header nobody knows.
     #[error("MCP-Protocol-Version {0:?} is not a known revision")]
     VersionHeader(String),
@@ -98,6 +101,7 @@ impl Refusal {
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Server(_) | Self::UnknownSession => StatusCode::NOT_FOUND,
             Self::TooManySessions => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 
@@ -108,7 +112,7 @@ impl Refusal {
             Self::HeaderMismatch(_) => code::HEADER_MISMATCH,
             Self::Meta(_) => code::INVALID_PARAMS,
             Self::UnsupportedVersion { .. } => code::UNSUPPORTED_PROTOCOL_VERSION,
-            Self::TooManySessions => code::CONNECTION_CLOSED,
+            Self::TooManySessions | Self::TooManyRequests => code::CONNECTION_CLOSED,
             Self::Server(error) => return crate::gateway::error::object(error),
             _ => code::INVALID_REQUEST,
         };
@@ -131,6 +135,7 @@ impl Refusal {
         match self {
             Self::Method { allow } => headers.insert(ALLOW, HeaderValue::from_static(allow)),
             Self::TooManySessions => headers.insert(RETRY_AFTER, HeaderValue::from_static("5")),
+            Self::TooManyRequests => headers.insert(RETRY_AFTER, HeaderValue::from_static("1")),
             _ => None,
         };
         response

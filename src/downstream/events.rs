@@ -26,7 +26,7 @@ use crate::wire::sse::{Event, KEEP_ALIVE};
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// The answer to a request: JSON when its response comes first, else a stream.
-pub(super) async fn answer(mut exchange: Exchange) -> Response {
+pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response {
     match tokio::time::timeout(KEEP_ALIVE_EVERY, exchange.next()).await {
         Ok(Some(Message::Response(response))) => {
             let status = if exchange.is_modern() { status_of(&response.reply) } else { http::StatusCode::OK };
@@ -35,14 +35,16 @@ pub(super) async fn answer(mut exchange: Exchange) -> Response {
             answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             answer
         }
-        Ok(Some(first)) => stream_of(exchange, event(&first)),
+        Ok(Some(first)) => stream_of(exchange, event(&first), tasks),
         // Cancelled before anything was said: a stream that ends, because JSON would need a body.
         Ok(None) => event_stream(Body::empty()),
-        Err(_) => stream_of(exchange, KEEP_ALIVE),
+        Err(_) => stream_of(exchange, KEEP_ALIVE, tasks),
     }
 }
 
-fn stream_of(exchange: Exchange, first: Bytes) -> Response {
+fn stream_of(mut exchange: Exchange, first: Bytes, tasks: &Shutdown) -> Response {
+    // A body is asked for more only while its reader reads; the call has deadlines to keep.
+    exchange.keep_going(tasks);
     let rest = stream::unfold(exchange, |mut exchange| async move {
         let chunk = match tokio::time::timeout(KEEP_ALIVE_EVERY, exchange.next()).await {
             Ok(message) => event(&message?),
@@ -64,7 +66,8 @@ struct Notices {
 
 /// The stream for what the gateway tells a legacy session by itself.
 pub(super) fn notices(gateway: &Gateway, stream: Stream, tasks: Shutdown) -> Response {
-    let watch = Watch::new(gateway.manager(), &stream.session().caller);
+    // From what the client knows, so that a change between two streams is not lost.
+    let watch = Watch::since(gateway.manager(), stream.session().announced());
     let notices = Notices { gateway: gateway.clone(), stream, watch, tasks };
     let rest = stream::unfold(notices, |mut notices| async move {
         let caller = notices.stream.session().caller.clone();
@@ -72,6 +75,7 @@ pub(super) fn notices(gateway: &Gateway, stream: Stream, tasks: Shutdown) -> Res
             () = notices.stream.ended() => return None,
             () = notices.tasks.requested() => return None,
             () = notices.watch.changed(notices.gateway.manager(), &caller) => {
+                notices.stream.session().announce(notices.watch.seen());
                 event(&Message::Notification(subscriptions::tools_changed()))
             }
             () = tokio::time::sleep(KEEP_ALIVE_EVERY) => KEEP_ALIVE,

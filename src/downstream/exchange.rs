@@ -4,15 +4,17 @@
 //! order, the response last. Invariants: after the response there is nothing; a cancelled request
 //! has no response; a notice carries the client's own progress token or does not arrive.
 //!
-//! Who keeps an answer going differs by era. A modern client's request lives in this object and
-//! dies with it, because there a closed stream means "stop". A legacy client's runs in a task of
-//! its own, because there it does not, and only `notifications/cancelled` ends it.
+//! Who keeps an answer going differs by era. A modern client's request dies with this object,
+//! because there a closed stream means "stop"; it lives in it too, until its answer becomes a stream
+//! ([`Exchange::keep_going`]). A legacy client's runs in a task of its own, because there it does
+//! not, and only `notifications/cancelled` ends it.
 
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument;
 
 use super::sessions::Running;
@@ -20,7 +22,7 @@ use crate::gateway::{Caller, Gateway, era};
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Message, Notification, Raw, Reply, Request, RequestId, Response, meta};
 use crate::shutdown::Shutdown;
-use crate::upstream::Outlet;
+use crate::upstream::connection::{Notices, Outlet};
 
 /// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
 const NOTICES: usize = 128;
@@ -30,8 +32,11 @@ pub struct Exchange {
     caller: Arc<Caller>,
     id: RequestId,
     token: Option<Raw>,
-    notices: mpsc::Receiver<Notification>,
+    notices: Notices,
     answer: Answer,
+    /// Ends the task of [`Exchange::keep_going`] together with the exchange.
+    #[allow(dead_code)] // held for its drop
+    life: Option<DropGuard>,
 }
 
 enum Answer {
@@ -47,7 +52,7 @@ impl Exchange {
         let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
         let (gateway, asker) = (gateway.clone(), caller.clone());
         let answer = async move { Some(answer(&gateway, &asker, &request, &outlet).await) };
-        Self { caller, id, token, notices, answer: Answer::Pending(answer.boxed()) }
+        Self { caller, id, token, notices, answer: Answer::Pending(answer.boxed()), life: None }
     }
 
     /// Answers `request` in a task, until it is answered or `running` is cancelled.
@@ -70,7 +75,25 @@ impl Exchange {
             let _ = sender.send(reply);
         });
         let answer = receiver.map(|reply| reply.ok().flatten()).boxed();
-        Self { caller, id, token, notices, answer: Answer::Pending(answer) }
+        Self { caller, id, token, notices, answer: Answer::Pending(answer), life: None }
+    }
+
+    /// Lets the answer go on in a task while nobody asks for the next message, so that a reader who
+    /// stops reading cannot stop the call's deadline. Dropping the exchange still cancels it.
+    pub fn keep_going(&mut self, tasks: &Shutdown) {
+        let Answer::Pending(answer) = &mut self.answer else { return };
+        let (sender, receiver) = oneshot::channel();
+        let cancel = CancellationToken::new();
+        let waiting = receiver.map(|reply| reply.ok().flatten()).boxed();
+        let running = std::mem::replace(answer, waiting);
+        let cancelled = cancel.clone();
+        tasks.spawn(async move {
+            if let Some(reply) = cancelled.run_until_cancelled(running).await {
+                // Whoever asked may be gone by now.
+                let _ = sender.send(reply);
+            }
+        });
+        self.life = Some(cancel.drop_guard());
     }
 
     /// Whether its client speaks the modern era.

@@ -8,6 +8,7 @@ use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 
 use super::error::Refusal;
+use crate::gateway::tools::Mirrored;
 use crate::protocol::{Raw, Request, Version, headers, meta};
 
 /// The value of a header that may stand once, without the white space around it.
@@ -111,20 +112,22 @@ fn check_name(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
 
 /// The mirrored parameters of a tool call: each stands in its header exactly when it stands in the
 /// body, with the same value.
-pub fn check_mirrored(map: &HeaderMap, mirrored: &[(String, Option<String>)]) -> Result<(), Refusal> {
-    for (name, value) in mirrored {
-        let sent = single(map, name)?;
-        match (sent, value) {
+pub fn check_mirrored(map: &HeaderMap, mirrored: &[Mirrored]) -> Result<(), Refusal> {
+    for Mirrored { header, value, is_ambiguous } in mirrored {
+        if *is_ambiguous {
+            return Err(Refusal::HeaderMismatch(format!("what {header} mirrors stands twice in the body")));
+        }
+        match (single(map, header)?, value) {
             (None, None) => {}
-            (None, Some(_)) => return Err(Refusal::HeaderMismatch(format!("{name} is missing"))),
+            (None, Some(_)) => return Err(Refusal::HeaderMismatch(format!("{header} is missing"))),
             (Some(_), None) => {
-                return Err(Refusal::HeaderMismatch(format!("{name} stands in the headers only")));
+                return Err(Refusal::HeaderMismatch(format!("{header} stands in the headers only")));
             }
             (Some(sent), Some(value)) => {
                 let decoded = headers::decode(sent)
-                    .ok_or_else(|| Refusal::HeaderMismatch(format!("{name} is not a readable value")))?;
+                    .ok_or_else(|| Refusal::HeaderMismatch(format!("{header} is not a readable value")))?;
                 if !headers::HeaderParam::agrees(&decoded, value) {
-                    return Err(mismatch(name, &decoded, value));
+                    return Err(mismatch(header, &decoded, value));
                 }
             }
         }

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::error::Refusal;
 use crate::auth::Principal;
 use crate::gateway::Caller;
 use crate::manager::Scope;
@@ -28,6 +30,8 @@ pub struct Session {
     pub caller: Arc<Caller>,
     id: String,
     state: Mutex<State>,
+    /// The revision of the list of tools that the client was last told of.
+    announced: AtomicU64,
     /// Changes when a newer GET stream replaces the one before.
     streams: watch::Sender<u64>,
     ended: CancellationToken,
@@ -46,6 +50,7 @@ impl Session {
             caller: Arc::new(caller),
             id: Uuid::new_v4().simple().to_string(),
             state: Mutex::new(State { last_used: Instant::now(), open: 0, running: HashMap::new() }),
+            announced: AtomicU64::new(0),
             streams: watch::Sender::new(0),
             ended: CancellationToken::new(),
         }
@@ -61,17 +66,30 @@ impl Session {
         &self.id
     }
 
-    /// Notes that the request `id` has begun; none when that id is already running or too many are.
-    pub fn begin(self: &Arc<Self>, id: &RequestId) -> Option<Running> {
+    /// Notes that the request `id` has begun, unless that id is already running or too many are.
+    pub fn begin(self: &Arc<Self>, id: &RequestId) -> Result<Running, Refusal> {
         let cancel = self.ended.child_token();
         let mut state = self.state();
-        if state.running.len() >= MAX_RUNNING || state.running.contains_key(id) {
-            return None;
+        if state.running.contains_key(id) {
+            return Err(Refusal::IdInUse);
+        }
+        if state.running.len() >= MAX_RUNNING {
+            return Err(Refusal::TooManyRequests);
         }
         state.running.insert(id.clone(), cancel.clone());
         state.open += 1;
         drop(state);
-        Some(Running { session: self.clone(), id: id.clone(), cancel })
+        Ok(Running { session: self.clone(), id: id.clone(), cancel })
+    }
+
+    /// Which list of tools the client knows, or knows to be outdated.
+    pub fn announced(&self) -> u64 {
+        self.announced.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the client knows of the list with this revision.
+    pub fn announce(&self, revision: u64) {
+        self.announced.store(revision, Ordering::Relaxed);
     }
 
     /// Stops the request `id`, if it is running.
@@ -206,7 +224,8 @@ impl Sessions {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let session = table.get(id).filter(|session| {
             let caller = &session.caller;
-            caller.principal.id() == principal.id() && caller.scope == *scope && !session.ended.is_cancelled()
+            // The role is part of it: a session does not lend what its opener was allowed to do.
+            caller.principal == *principal && caller.scope == *scope && !session.ended.is_cancelled()
         })?;
         session.state().last_used = Instant::now();
         Some(session.clone())

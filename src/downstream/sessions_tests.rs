@@ -1,6 +1,7 @@
 //! Sessions under paused time: whose they are, when they end, and that the books balance.
 
 use super::*;
+use crate::auth::Role;
 use crate::protocol::Raw;
 
 fn caller(scope: Scope) -> Caller {
@@ -25,6 +26,16 @@ async fn a_session_is_found_only_at_its_own_endpoint() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_does_not_lend_the_role_of_its_opener() {
+    let sessions = Sessions::new(10, Duration::from_mins(1));
+    let [strong, weak] = [Role::Superuser, Role::Reader].map(|role| Principal::new("alice", role));
+    assert_eq!(strong.id(), weak.id(), "one subject, two tokens");
+    let session = sessions.open(Caller::legacy(strong.clone(), Scope::All, None)).expect("room");
+    assert!(sessions.find(session.id(), &strong, &Scope::All).is_some());
+    assert!(sessions.find(session.id(), &weak, &Scope::All).is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_table_makes_room_only_by_dropping_idle_sessions() {
     let sessions = Sessions::new(2, Duration::from_mins(1));
     let first = sessions.open(caller(Scope::All)).expect("room");
@@ -45,14 +56,14 @@ async fn a_full_table_makes_room_only_by_dropping_idle_sessions() {
 async fn cancelling_reaches_the_request_of_that_id_and_type() {
     let session = Session::alone(caller(Scope::All));
     let running = session.begin(&id(1)).expect("free");
-    assert!(session.begin(&id(1)).is_none(), "the id is taken while its request runs");
+    assert!(session.begin(&id(1)).is_err(), "the id is taken while its request runs");
     let string = RequestId::from_raw(Raw::of("1")).expect("an id");
     session.cancel(&string);
     assert!(!running.cancel.is_cancelled(), "\"1\" is another id than 1");
     session.cancel(&id(1));
     assert!(running.cancel.is_cancelled());
     drop(running);
-    assert!(session.begin(&id(1)).is_some(), "free again");
+    assert!(session.begin(&id(1)).is_ok(), "free again");
     assert_eq!(session.state().running.len(), 0, "the probe above was dropped too");
 }
 
@@ -74,7 +85,7 @@ async fn a_newer_stream_ends_the_older_one_and_the_session_ends_both() {
 async fn requests_of_one_session_are_bounded() {
     let session = Session::alone(caller(Scope::All));
     let running: Vec<_> = (0..MAX_RUNNING as u64).map(|n| session.begin(&id(n)).expect("room")).collect();
-    assert!(session.begin(&id(9_999)).is_none());
+    assert!(matches!(session.begin(&id(9_999)), Err(Refusal::TooManyRequests)));
     drop(running);
-    assert!(session.begin(&id(9_999)).is_some());
+    assert!(session.begin(&id(9_999)).is_ok());
 }

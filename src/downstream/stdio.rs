@@ -5,6 +5,7 @@
 //! written; what was asked before the end of input is answered before we end; a line longer than
 //! the cap is answered with an error and does not end the conversation.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ struct Conversation {
     books: Arc<Session>,
     /// The legacy client, once it said `initialize`.
     legacy: RwLock<Option<Arc<Caller>>>,
+    /// Whether the legacy client is told of changes; once is enough.
+    announcing: AtomicBool,
 }
 
 /// Serves the client at the other end of `input` and `output` until the input ends or `tasks` are
@@ -60,6 +63,7 @@ where
         outgoing,
         books: Session::alone(Caller::legacy(Principal::anonymous(), Scope::All, None)),
         legacy: RwLock::new(None),
+        announcing: AtomicBool::new(false),
     });
     tokio::select! {
         () = read(&conversation, input, max_line) => {}
@@ -111,8 +115,9 @@ impl Conversation {
 
     fn request(self: &Arc<Self>, request: Request) -> Result<(), Refusal> {
         let caller = self.caller(&request)?;
-        let running = self.books.begin(&request.id).ok_or(Refusal::IdInUse)?;
+        let running = self.books.begin(&request.id)?;
         let mut exchange = Exchange::attached(&self.gateway, caller, request);
+        exchange.keep_going(&self.requests);
         let outgoing = self.outgoing.clone();
         self.requests.spawn(async move {
             let forward = async {
@@ -149,7 +154,9 @@ impl Conversation {
     fn notification(self: &Arc<Self>, notice: &Notification) {
         if notice.method == method::INITIALIZED {
             let caller = self.legacy.read().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Some(caller) = caller {
+            if let Some(caller) = caller
+                && !self.announcing.swap(true, Ordering::Relaxed)
+            {
                 self.requests.spawn_until_end(announce(self.gateway.clone(), caller, self.outgoing.clone()));
             }
         }

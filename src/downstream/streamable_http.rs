@@ -70,18 +70,23 @@ impl Endpoint {
     async fn serve(&self, principal: Principal, scope: Scope, request: HttpRequest) -> Response {
         let (head, body) = request.into_parts();
         let asked = Asked { principal, scope, headers: head.headers };
-        if let Scope::Server(name) = &asked.scope
-            && let Err(error) = self.0.gateway.manager().snapshot().server(name)
-        {
-            return Refusal::Server(error).into_response(None);
-        }
         let answered = match head.method {
             Method::POST => return self.post(asked, body).await,
-            Method::GET => self.get(&asked),
-            Method::DELETE => self.delete(&asked),
+            Method::GET => self.known(&asked).and_then(|()| self.get(&asked)),
+            Method::DELETE => self.known(&asked).and_then(|()| self.delete(&asked)),
             _ => Err(Refusal::Method { allow: ALL_METHODS }),
         };
         answered.unwrap_or_else(|refusal| refusal.into_response(None))
+    }
+
+    /// Whether the endpoint exists: `/mcp/{server}` does when the server does.
+    fn known(&self, asked: &Asked) -> Result<(), Refusal> {
+        match &asked.scope {
+            Scope::All => Ok(()),
+            Scope::Server(name) => {
+                self.0.gateway.manager().snapshot().server(name).map(drop).map_err(Refusal::Server)
+            }
+        }
     }
 
     async fn post(&self, asked: Asked, body: Body) -> Response {
@@ -113,6 +118,7 @@ impl Endpoint {
     }
 
     async fn message(&self, asked: Asked, message: Message) -> Result<Response, Refusal> {
+        self.known(&asked)?;
         match message {
             Message::Request(request) if headers::is_modern(&asked.headers, request.params.as_ref()) => {
                 self.modern(asked, request).await
@@ -136,11 +142,11 @@ impl Endpoint {
         let caller = Arc::new(Caller::modern(asked.principal, asked.scope, request.params.as_ref()));
         if request.method == method::TOOLS_CALL
             && let Some(params) = &request.params
-            && let Ok(mirrored) = tools::mirrored(self.0.gateway.manager(), &caller, params)
+            && let Ok(mirrored) = tools::mirrored(self.0.gateway.manager(), &caller, params).await
         {
             headers::check_mirrored(&asked.headers, &mirrored)?;
         }
-        Ok(events::answer(Exchange::attached(&self.0.gateway, caller, request)).await)
+        Ok(events::answer(Exchange::attached(&self.0.gateway, caller, request), &self.0.tasks).await)
     }
 
     async fn legacy(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
@@ -148,16 +154,19 @@ impl Endpoint {
             return self.initialize(asked, request).await;
         }
         let session = self.session(&asked)?;
-        let running = session.begin(&request.id).ok_or(Refusal::IdInUse)?;
-        let caller = session.caller.clone();
-        Ok(events::answer(Exchange::detached(&self.0.gateway, caller, request, running, &self.0.tasks)).await)
+        let running = session.begin(&request.id)?;
+        let (caller, tasks) = (session.caller.clone(), &self.0.tasks);
+        let exchange = Exchange::detached(&self.0.gateway, caller, request, running, tasks);
+        Ok(events::answer(exchange, tasks).await)
     }
 
     async fn initialize(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
         let caller = Caller::legacy(asked.principal, asked.scope, request.params.as_ref());
         let session = self.0.sessions.open(caller).ok_or(Refusal::TooManySessions)?;
+        // What changes from here on is told on the stream, whenever that is opened.
+        session.announce(self.0.gateway.manager().snapshot().revision(&session.caller.scope));
         let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request);
-        let mut response = events::answer(exchange).await;
+        let mut response = events::answer(exchange, &self.0.tasks).await;
         if let Ok(value) = HeaderValue::from_str(session.id()) {
             response.headers_mut().insert(HeaderName::from_static(SESSION_ID), value);
         }

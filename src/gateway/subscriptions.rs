@@ -21,8 +21,17 @@ pub struct Watch {
 impl Watch {
     /// Watches from the list as it is now.
     pub fn new(manager: &Manager, caller: &Caller) -> Self {
-        let count = manager.changes();
-        Self { count, seen: manager.snapshot().revision(&caller.scope) }
+        Self::since(manager, manager.snapshot().revision(&caller.scope))
+    }
+
+    /// Watches from the list with this revision: a change since then shows at once.
+    pub fn since(manager: &Manager, seen: u64) -> Self {
+        Self { count: manager.changes(), seen }
+    }
+
+    /// The revision it last showed.
+    pub const fn seen(&self) -> u64 {
+        self.seen
     }
 
     /// Resolves when the list is another one than last time; never when the manager has ended.
@@ -83,7 +92,9 @@ pub async fn listen(
     loop {
         tokio::select! {
             () = shutdown.requested() => {
-                return Ok(era::own(caller, &Raw::empty_object()).with("_meta", &tag));
+                let result = era::own(caller, &Raw::empty_object());
+                let meta = result.get("_meta").unwrap_or_else(Raw::empty_object);
+                return Ok(result.with("_meta", &meta.with(meta::SUBSCRIPTION_ID, id.raw())));
             }
             () = watch.changed(manager, caller), if tools => {
                 outlet.offer(tagged(method::TOOLS_LIST_CHANGED, &Raw::empty_object()));

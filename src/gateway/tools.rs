@@ -10,6 +10,7 @@ use crate::auth::Action;
 use crate::manager::catalog::Page;
 use crate::manager::{Error, Invocation, Manager};
 use crate::protocol::error::code;
+use crate::protocol::headers::HeaderParam;
 use crate::protocol::{ErrorObject, Raw, Reply, meta};
 use crate::upstream::Outlet;
 
@@ -24,7 +25,7 @@ pub async fn list(manager: &Manager, caller: &Caller, params: Option<&Raw>) -> R
     let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());
     let after = cursor.as_ref().map(read_cursor).transpose()?;
     let page = match catalog.page(after.as_deref()) {
-        Some(page) => page.clone(),
+        Some(page) => page,
         // Nothing was offered yet: an empty list, not an unknown page.
         None if after.is_none() => Page { items: Raw::of(&[(); 0]), next: None },
         None => return Err(bad_cursor()),
@@ -92,19 +93,27 @@ fn checked(params: Option<&Raw>) -> Result<(String, Raw), ErrorObject> {
     }
 }
 
-/// The values that a modern client mirrors into headers for this call: header name (lower case) and
-/// value. An unknown tool has none; its call will say so.
-pub fn mirrored(
-    manager: &Manager,
-    caller: &Caller,
-    params: &Raw,
-) -> Result<Vec<(String, Option<String>)>, Error> {
+/// A parameter that a modern client mirrors into a header.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Mirrored {
+    /// The header, in lower case.
+    pub header: String,
+    /// What the body says; none when it says nothing.
+    pub value: Option<String>,
+    /// Whether the body says it twice, so that nobody knows which one counts.
+    pub is_ambiguous: bool,
+}
+
+/// The parameters that a modern client mirrors into headers for this call. An unknown tool is an
+/// error, and its call will say so too.
+pub async fn mirrored(manager: &Manager, caller: &Caller, params: &Raw) -> Result<Vec<Mirrored>, Error> {
     let name: String = params.get_as("name").unwrap_or_default();
-    let route = manager.snapshot().route(&caller.scope, &name)?;
+    let route = manager.route(&caller.scope, &name).await?;
     let arguments = params.get("arguments");
-    Ok(route
-        .header_params
-        .iter()
-        .map(|param| (param.header_name(), param.value_in(arguments.as_ref())))
-        .collect())
+    let mirrored = |param: &HeaderParam| Mirrored {
+        header: param.header_name(),
+        value: param.value_in(arguments.as_ref()),
+        is_ambiguous: param.is_ambiguous_in(arguments.as_ref()),
+    };
+    Ok(route.header_params.iter().map(mirrored).collect())
 }

@@ -82,6 +82,7 @@ pub struct Catalog {
     pages: Vec<Page>,
     /// Page number by the name the page before it ends with.
     page_after: HashMap<String, usize>,
+    tools_per_page: usize,
 }
 
 impl Catalog {
@@ -96,10 +97,11 @@ impl Catalog {
             .enumerate()
             .map(|(index, (_, server, tool))| entry(names.exposed(index), server, tool))
             .collect();
-        let pages = pages(&entries, tools_per_page.max(1));
+        let tools_per_page = tools_per_page.max(1);
+        let pages = pages(&entries, tools_per_page);
         let page_after =
             pages.iter().enumerate().filter_map(|(i, page)| Some((page.next.clone()?, i + 1))).collect();
-        Self { entries, names, pages, page_after }
+        Self { entries, names, pages, page_after, tools_per_page }
     }
 
     /// Every tool, in list order.
@@ -116,13 +118,16 @@ impl Catalog {
         }
     }
 
-    /// The page that begins behind the tool called `after`, or the first one; none when no page
-    /// begins there.
-    pub fn page(&self, after: Option<&str>) -> Option<&Page> {
-        match after {
-            None => self.pages.first(),
-            Some(name) => self.page_after.get(name).and_then(|&index| self.pages.get(index)),
+    /// The page that begins behind the tool called `after`, or the first one; none when no tool is
+    /// called that. Pages that begin elsewhere than usual, because the list has changed since the
+    /// page before, are printed when they are asked for.
+    pub fn page(&self, after: Option<&str>) -> Option<Page> {
+        let Some(name) = after else { return self.pages.first().cloned() };
+        if let Some(&number) = self.page_after.get(name) {
+            return self.pages.get(number).cloned();
         }
+        let last = self.entries.iter().position(|entry| entry.exposed == name)?;
+        Some(page(&self.entries, last + 1, self.tools_per_page))
     }
 
     /// Whether both list the same bytes.
@@ -158,13 +163,15 @@ fn entry(exposed: &str, server: &Arc<str>, tool: &Tool) -> Entry {
 
 fn pages(entries: &[Entry], size: usize) -> Vec<Page> {
     let count = entries.len().div_ceil(size).max(1);
-    let page = |number: usize| {
-        let end = entries.len().min((number + 1) * size);
-        let part = &entries[number * size..end];
-        let next = if number + 1 < count { part.last().map(|last| last.exposed.clone()) } else { None };
-        Page { items: array(part), next }
-    };
-    (0..count).map(page).collect()
+    (0..count).map(|number| page(entries, number * size, size)).collect()
+}
+
+/// The page of `size` entries that begins at `start`.
+fn page(entries: &[Entry], start: usize, size: usize) -> Page {
+    let end = entries.len().min(start + size);
+    let part = &entries[start..end];
+    let next = if end < entries.len() { part.last().map(|last| last.exposed.clone()) } else { None };
+    Page { items: array(part), next }
 }
 
 fn array(entries: &[Entry]) -> Raw {
@@ -231,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_follow_one_another_and_only_from_names_that_end_one() {
+    fn pages_follow_one_another_wherever_the_one_before_ended() {
         let catalog = build(&[("s", &["a", "b", "c", "d", "e"], Tools::default())], 2);
         let mut after = None;
         let mut sizes = Vec::new();
@@ -244,7 +251,9 @@ mod tests {
             }
         }
         assert_eq!(sizes, [2, 2, 1]);
-        assert!(catalog.page(Some("a")).is_none() && catalog.page(Some("zz")).is_none());
+        let elsewhere = catalog.page(Some("a")).expect("the list changed since that page");
+        assert_eq!((elsewhere.items.elements().count(), elsewhere.next.as_deref()), (2, Some("c")));
+        assert!(catalog.page(Some("zz")).is_none());
         let empty = build(&[], 2);
         assert_eq!(empty.page(None).expect("one empty page").items.as_str(), "[]");
     }

@@ -72,7 +72,7 @@ async fn a_server_that_goes_and_comes_back_changes_neither_names_nor_list() {
     let (a, b) = (server(&["shared"]), server(&["shared"]));
     let manager = manager(&[("a", &a), ("b", &b)]);
     manager.settled(&Scope::All, SECOND).await;
-    let page = || manager.snapshot().catalog(&Scope::All).expect("there").page(None).cloned();
+    let page = || manager.snapshot().catalog(&Scope::All).expect("there").page(None);
     let (before, revision) = (page(), manager.snapshot().revision(&Scope::All));
 
     b.dial(Dial::Refuse);

@@ -189,6 +189,11 @@ impl Manager {
         })
     }
 
+    /// Who owns the tool `name` in `scope`; waits for servers that are still starting.
+    pub async fn route(&self, scope: &Scope, name: &str) -> Result<Arc<Route>, Error> {
+        self.route_when_settled(scope, name, self.grace_ends()).await.map(|(_, route)| route)
+    }
+
     /// Who owns `name`. While servers are still connecting for the first time an unknown name may
     /// yet become known, so the answer "unknown" waits for them, at most until `patience` ends.
     async fn route_when_settled(

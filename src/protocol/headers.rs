@@ -67,6 +67,16 @@ impl HeaderParam {
         }
     }
 
+    /// Whether a member on the way to the value stands twice, so that two readers may differ.
+    pub fn is_ambiguous_in(&self, arguments: Option<&Raw>) -> bool {
+        let mut value = arguments.cloned();
+        self.path.iter().any(|name| {
+            let Some(object) = value.take() else { return false };
+            value = object.get(name);
+            object.members().filter(|(key, _)| key == name).count() > 1
+        })
+    }
+
     /// Whether `sent`, a decoded header value, says the same as `value`; integers compare as numbers.
     pub fn agrees(sent: &str, value: &str) -> bool {
         sent == value || safe_integer(value).is_some_and(|number| safe_integer(sent) == Some(number))

@@ -12,7 +12,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
@@ -94,13 +94,46 @@ pub struct Outlet(Option<Arc<Open>>);
 struct Open {
     sender: mpsc::Sender<Notification>,
     dropped: AtomicU64,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Bytes of notifications that may wait for one slow reader.
+const MAX_WAITING_BYTES: usize = 1024 * 1024;
+
+/// The end of an [`Outlet`] that is read.
+pub struct Notices {
+    receiver: mpsc::Receiver<Notification>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Notices {
+    /// The next notification; none when every outlet is gone.
+    pub async fn recv(&mut self) -> Option<Notification> {
+        let notification = self.receiver.recv().await?;
+        self.waiting.fetch_sub(size(&notification), Ordering::Relaxed);
+        Some(notification)
+    }
+
+    /// The next notification, if one waits.
+    pub fn try_recv(&mut self) -> Result<Notification, mpsc::error::TryRecvError> {
+        let notification = self.receiver.try_recv()?;
+        self.waiting.fetch_sub(size(&notification), Ordering::Relaxed);
+        Ok(notification)
+    }
+}
+
+fn size(notification: &Notification) -> usize {
+    notification.params.as_ref().map_or(0, |params| params.bytes().len())
 }
 
 impl Outlet {
-    /// An outlet and the end to read it from; at most `capacity` notifications wait.
-    pub fn new(capacity: usize) -> (Self, mpsc::Receiver<Notification>) {
+    /// An outlet and the end to read it from; at most `capacity` notifications wait, and at most
+    /// 1 MiB of them.
+    pub fn new(capacity: usize) -> (Self, Notices) {
         let (sender, receiver) = mpsc::channel(capacity);
-        (Self(Some(Arc::new(Open { sender, dropped: AtomicU64::new(0) }))), receiver)
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let open = Open { sender, dropped: AtomicU64::new(0), waiting: Arc::clone(&waiting) };
+        (Self(Some(Arc::new(open))), Notices { receiver, waiting })
     }
 
     /// An outlet nobody reads: for REST calls and requests of our own.
@@ -110,9 +143,13 @@ impl Outlet {
 
     /// Hands a notification to the reader, or counts it as dropped.
     pub fn offer(&self, notification: Notification) {
-        if let Some(open) = &self.0
-            && open.sender.try_send(notification).is_err()
-        {
+        let Some(open) = &self.0 else { return };
+        let size = size(&notification);
+        let waiting = open.waiting.fetch_add(size, Ordering::Relaxed) + size;
+        // One that is larger than the cap by itself passes when nothing else waits.
+        let fits = waiting <= MAX_WAITING_BYTES || waiting == size;
+        if !fits || open.sender.try_send(notification).is_err() {
+            open.waiting.fetch_sub(size, Ordering::Relaxed);
             open.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
