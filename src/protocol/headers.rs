@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::message::MAX_DEPTH;
 use super::raw::Raw;
 
 /// The revision; on every modern POST, and on legacy requests after `initialize`.
@@ -98,6 +99,9 @@ pub fn header_params(input_schema: Option<&Raw>) -> Result<Vec<HeaderParam>, Str
     let Some(schema) = input_schema.filter(|schema| schema.as_str().contains("x-mcp-header")) else {
         return Ok(found);
     };
+    if schema.depth() > MAX_DEPTH {
+        return Err("its input schema is nested too deep to look for x-mcp-header".into());
+    }
     walk(schema, &mut Vec::new(), &mut found)?;
     let mut names: Vec<String> = found.iter().map(|p: &HeaderParam| p.header.to_ascii_lowercase()).collect();
     names.sort_unstable();

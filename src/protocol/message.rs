@@ -14,7 +14,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::error::{ErrorObject, Reply, code};
 use super::raw::Raw;
 
-/// The deepest nesting accepted from a client.
+/// The deepest nesting accepted from a client, and in the definition of a tool.
 pub const MAX_DEPTH: usize = 64;
 /// The longest id accepted, in bytes of its JSON text.
 const MAX_ID_BYTES: usize = 1024;

@@ -18,6 +18,7 @@ use super::retry::Kind;
 use crate::protocol::error::code;
 use crate::protocol::feature::Tool;
 use crate::protocol::lifecycle::Peer;
+use crate::protocol::message::MAX_DEPTH;
 use crate::protocol::{ErrorObject, Raw, method};
 
 /// Pages of one list.
@@ -93,6 +94,12 @@ pub(super) fn refused(refusal: &ErrorObject) -> Error {
 fn usable_tools(definitions: Vec<Raw>, mirrored: bool, problems: &mut Problems) -> Vec<Tool> {
     let (mut tools, mut names) = (Vec::with_capacity(definitions.len()), HashSet::new());
     for definition in definitions {
+        // Clients and we walk definitions recursively; nesting without end would end somebody's stack.
+        let depth = definition.depth();
+        if depth > MAX_DEPTH {
+            problems.add(format!("a tool whose definition is nested {depth} levels deep was left out"));
+            continue;
+        }
         let Some(tool) = Tool::from_definition(definition) else {
             problems.add("a tool without a name was left out".into());
             continue;

@@ -142,3 +142,17 @@ async fn refusals_and_broken_pages_are_told_apart() {
         assert!(matches!(read_from(&server, false).await, Err(Error::Malformed { .. })));
     }
 }
+
+#[tokio::test]
+async fn a_definition_that_is_nested_without_end_is_left_out() {
+    // Deep enough to end the stack of whoever follows it recursively.
+    let deep = format!("{}\"x-mcp-header\"{}", "[".repeat(200_000), "]".repeat(200_000));
+    let bomb = format!(r#"{{"name":"bomb","inputSchema":{{"a":{deep}}}}}"#);
+    let list = format!(r#"{{"tools":[{bomb},{{"name":"good","inputSchema":{{}}}}]}}"#);
+    let list = Raw::parse(&bytes::Bytes::from(list)).expect("JSON");
+    let server = Fake::new(Version::V2026_07_28);
+    server.answer(move |call| (call.method == method::TOOLS_LIST).then(|| Answer::Reply(Ok(list.clone()))));
+    let offer = read_from(&server, true).await.expect("reached").expect("listed");
+    assert_eq!(offer.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["good"]);
+    assert!(offer.problems[0].contains("nested 200002 levels deep"), "{:?}", offer.problems);
+}
