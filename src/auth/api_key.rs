@@ -32,7 +32,7 @@ impl Hash {
         Self(Sha256::digest(key.as_bytes()).into())
     }
 
-    /// Reads what [`Hash`]'s `Display` wrote.
+    /// Reads what [`struct@Hash`]'s `Display` wrote.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("sha256:")?.as_bytes();
         let mut bytes = [0; 32];

@@ -5,7 +5,7 @@
 //! offer is told in it and costs only the part that is wrong.
 //!
 //! Not here: when to read it (`supervise`), the names clients see (`manager`). Resources and prompts
-//! join as further members of [`Offer`], read by the same [`pages`].
+//! join as further members of [`Offer`], read by the same `pages`.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,6 @@
 //! What is known of one server at a moment, for operators.
 //!
-//! [`Facts`] is written by calls and by the supervisor, and read into a [`Status`]. Nothing here is
+//! `Facts` is written by calls and by the supervisor, and read into a [`Status`]. Nothing here is
 //! asked before a call: facts are told, they do not decide.
 
 use std::sync::atomic::{AtomicU64, Ordering};

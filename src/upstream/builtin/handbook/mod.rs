@@ -1,11 +1,11 @@
 //! The handbook: search over a folder of Markdown documents, with no other program behind it.
 //!
-//! One task follows the folder and publishes a [`corpus::Snapshot`] per change; a call takes the
+//! One task follows the folder and publishes a `corpus::Snapshot` per change; a call takes the
 //! present one and works on it alone, so a change never makes the handbook unavailable. A call that
 //! comes before the first snapshot waits for it. Reading and searching run on threads that may
 //! block, a few at a time.
 //!
-//! Bad arguments are an answer of the tool (`isError`, see [`refusal`]); an unknown tool is a
+//! Bad arguments are an answer of the tool (`isError`, see `refusal`); an unknown tool is a
 //! JSON-RPC error.
 //!
 //! Not here: resources; vectors beside the words.
