@@ -34,8 +34,10 @@ use crate::{admin, auth, upstream};
 /// twice, with pauses, before they are killed.
 const CLOSE_TIME: Duration = Duration::from_secs(8);
 
-/// Time for cancelled calls to tell their servers.
-const CANCEL_TIME: Duration = Duration::from_secs(1);
+/// Time for cancelled calls to end.
+const CANCEL_TIME: Duration = Duration::from_millis(500);
+/// Time for servers to be told that calls were cancelled.
+const NOTICE_TIME: Duration = Duration::from_millis(200);
 
 /// Why the program could not start.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +117,8 @@ pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(),
                 tracing::warn!("calls were still running and are cancelled");
                 sessions.close_all();
                 edge.wait(CANCEL_TIME).await;
+                // Servers are told beside the calls; closing their connections ends that too.
+                tokio::time::sleep(NOTICE_TIME).await;
             }
         }
     }

@@ -1,9 +1,11 @@
 //! How the program ends: calls are answered, children and their children are gone, nothing but
 //! messages was printed.
 
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use serde_json::json;
 
 use crate::support::scripted::{Act, Scripted, Tool};
@@ -53,6 +55,27 @@ async fn a_call_that_runs_is_answered_before_the_end() {
     });
     assert_eq!(answer.text(), r#"{"x":1}"#);
     assert!(status.success(), "{status}");
+}
+
+#[tokio::test]
+async fn a_call_that_does_not_end_is_cancelled_at_the_limit() {
+    let server = Scripted::legacy().tool(Tool::named("a").does(Act::Hang)).start();
+    let registry = Registry::new().http("one", &server.url()).setting("server: {drain_timeout: 1}");
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["a"]).await;
+    let session = gateway.mcp().legacy().await;
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}"#;
+    // The client sees its connection cut, which our client takes for a failed test.
+    let asking = AssertUnwindSafe(session.client.post(body, &[])).catch_unwind();
+    let (_, elapsed) = tokio::join!(asking, async {
+        eventually("the call runs", async || (server.runs("a") == 1).then_some(())).await;
+        let began = std::time::Instant::now();
+        assert!(gateway.stop().await.success());
+        began.elapsed()
+    });
+    // One second for the call, one for cancelling it, and the children's share of nothing.
+    assert!(elapsed < Duration::from_secs(4), "{elapsed:?}");
+    assert_eq!(server.seen_calling("notifications/cancelled").len(), 1, "the server was told");
 }
 
 #[tokio::test]
