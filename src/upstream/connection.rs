@@ -6,7 +6,8 @@
 //! - dropping the future of [`Connection::request`] cancels the request: the server is told in the
 //!   way of its era, and nothing of it stays behind in a map;
 //! - `request` never retries and never outlives the connection: when it closes, every open request
-//!   ends with [`Error::Lost`] (or [`Error::NotSent`]);
+//!   ends with [`Error::Lost`] (or [`Error::NotSent`]); one that went out of use by itself, because
+//!   its server forgot it or changed, takes nothing new and lets what is open finish;
 //! - what the server says during a call goes into the call's [`Outlet`], in order, and never blocks
 //!   the reader of another call.
 

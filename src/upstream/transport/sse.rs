@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -140,10 +140,14 @@ impl Link {
         once: bool,
         compose: impl FnOnce(u64) -> Request,
     ) -> Result<Reply, Error> {
+        if self.closing.is_closed() {
+            return Err(Error::NotSent { reason: self.closing.reason() });
+        }
         let mut ticket = self.pending.open(outlet, purpose)?;
         let body = compose(ticket.id()).encode();
         self.pending.begin_writing(ticket.id());
         let error = tokio::select! {
+            biased; // what was answered is never made again
             answer = ticket.answer() => return answer,
             error = self.post_failure(body, once) => error,
         };
@@ -165,8 +169,9 @@ impl Link {
     async fn post(&self, body: Bytes, once: bool) -> Result<(), Error> {
         let response = self.client.post(&self.endpoint, HeaderMap::new(), body, once).await?;
         let status = response.status();
-        if matches!(status.as_u16(), 400 | 404) {
-            let reason = format!("the server no longer knows the stream (HTTP {})", status.as_u16());
+        // Any other refusal is about this message alone: the stream is shared.
+        if status == StatusCode::NOT_FOUND {
+            let reason = "the server no longer knows the stream (HTTP 404)".to_owned();
             self.closing.close(reason.clone());
             return Err(Error::NotSent { reason });
         }
@@ -201,7 +206,6 @@ impl Link {
         };
         let reason = tokio::select! {
             reason = work => reason,
-            reason = self.closing.wait() => reason,
             () = self.end.cancelled() => "the connection was closed".into(),
             () = shutdown.requested() => "the connection was closed".into(),
         };
@@ -265,8 +269,15 @@ impl Connection for Stream {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        self.ending.0.end.cancel();
-        self.ending.0.gone.cancelled().boxed()
+        let link = &self.ending.0;
+        async {
+            // One that the server forgot ends with the last call on it.
+            if !link.closing.is_closed() {
+                link.end.cancel();
+                link.gone.cancelled().await;
+            }
+        }
+        .boxed()
     }
 }
 

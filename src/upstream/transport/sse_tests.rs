@@ -155,7 +155,7 @@ async fn a_call_that_is_dropped_is_cancelled_and_one_too_long_ends_alone() {
 
 #[tokio::test]
 async fn a_post_that_is_refused_fails_its_call_at_once() {
-    for (status, closes) in [(404, true), (400, true), (503, false), (401, false)] {
+    for (status, closes) in [(404, true), (400, false), (503, false), (401, false)] {
         let bench = Bench::with(move |seen| match seen.method().as_str() {
             method::TOOLS_CALL => vec![full(status, "retry-after: 2\r\n", "no")],
             _ if is_get(seen) => vec![
@@ -178,6 +178,41 @@ async fn a_post_that_is_refused_fails_its_call_at_once() {
             assert!(connection.closed().now_or_never().is_none());
         }
         assert!(!bench.server.seen().iter().any(|seen| seen.method() == method::CANCELLED));
+    }
+}
+
+#[tokio::test]
+async fn a_post_that_is_refused_cuts_no_other_call() {
+    for status in [400, 404] {
+        let bench = Bench::with(move |seen| match seen.method().as_str() {
+            method::TOOLS_CALL if seen.has(r#""odd""#) => vec![full(status, "", "no")],
+            _ if is_get(seen) => vec![
+                stream(""),
+                chunk("event: endpoint\ndata: m\n\n"),
+                Step::Wait,
+                event(INITIALIZED),
+                Step::Wait,
+                event(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#),
+                Step::Hang,
+            ],
+            _ => vec![json(202, "")],
+        })
+        .await;
+        let (connection, _events) = bench.connect().await;
+        let (slow, ()) = tokio::join!(ask(&connection, "slow"), async {
+            bench.server.saw(1, |seen| seen.has(r#""slow""#)).await;
+            ask(&connection, "odd").await.expect_err("refused");
+            if status == 404 {
+                connection.closed().await;
+                connection.close().await;
+                assert!(matches!(ask(&connection, "new").await, Err(Error::NotSent { .. })));
+            }
+            bench.server.go.add_permits(1);
+        });
+        slow.expect("answered all the same");
+        assert!(!bench.server.seen().iter().any(|seen| seen.has(r#""new""#)));
+        drop(connection);
+        assert!(bench.shutdown.wait(Duration::from_secs(20)).await, "a task is left");
     }
 }
 

@@ -20,12 +20,23 @@ use crate::wire::sse::Item;
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 /// Statuses that say something of the way to the server, not of the request. 425 is Too Early.
 const NOT_NOW: [u16; 5] = [425, 429, 502, 503, 504];
+/// What the common SDKs of the old era say, with HTTP 400, to a request without a session they know.
+/// Only these very words count: anything looser could be the text of a tool.
+const NO_SESSION: [&str; 7] = [
+    "Bad Request: No valid session ID provided",
+    "Bad Request: Server not initialized",
+    "Bad Request: Mcp-Session-Id header is required",
+    "Bad Request: Missing session ID",
+    "Missing session ID",
+    "Server not initialized",
+    "Session not found",
+];
 
 /// What a request came to.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The server answered it.
-    Reply(Reply),
+    /// The server answered it, with this status.
+    Reply(Reply, StatusCode),
     /// An HTTP status that is an error, without an answer to the request.
     Refusal(Refusal),
 }
@@ -44,7 +55,7 @@ impl Outcome {
     /// What it means where nothing more is known.
     pub(super) fn into_reply(self) -> Result<Reply, Error> {
         match self {
-            Self::Reply(reply) => Ok(reply),
+            Self::Reply(reply, _) => Ok(reply),
             Self::Refusal(Refusal { status, error: Some(error), .. })
                 if !NOT_NOW.contains(&status.as_u16()) =>
             {
@@ -56,6 +67,13 @@ impl Outcome {
 }
 
 impl Refusal {
+    /// Whether a server of the old era says in so many words that it knows no such session.
+    pub(super) fn misses_session(&self) -> bool {
+        let said = self.error.as_ref().map(ErrorObject::message).unwrap_or_default();
+        let is_said = |phrase: &&str| said.trim().eq_ignore_ascii_case(phrase);
+        self.status == StatusCode::BAD_REQUEST && NO_SESSION.iter().any(is_said)
+    }
+
     /// The bare status.
     pub(super) fn into_error(self) -> Error {
         self.bare
@@ -118,7 +136,7 @@ impl Reader<'_> {
             return Ok(self.judge(status, bare, &body?)?);
         }
         match self.read_events(stream).await {
-            Ok(reply) => Ok(Outcome::Reply(reply)),
+            Ok(reply) => Ok(Outcome::Reply(reply, status)),
             Err(_) if !status.is_success() => Ok(refusal(status, None, bare)),
             Err(broken) => Err(broken),
         }
@@ -172,11 +190,13 @@ impl Reader<'_> {
     /// What a body that is one JSON text says, or its status if it says nothing.
     fn judge(&self, status: StatusCode, bare: Error, body: &Bytes) -> Result<Outcome, Error> {
         match Message::from_server(body) {
-            Ok(Message::Response(answer)) if self.is_ours(&answer) => Ok(Outcome::Reply(answer.reply)),
+            Ok(Message::Response(answer)) if self.is_ours(&answer) => {
+                Ok(Outcome::Reply(answer.reply, status))
+            }
             Ok(Message::Response(Answer { reply: Err(error), .. })) if !status.is_success() => {
                 Ok(refusal(status, Some(error), bare))
             }
-            Ok(Message::Response(Answer { id: None, reply })) => Ok(Outcome::Reply(reply)),
+            Ok(Message::Response(Answer { id: None, reply })) => Ok(Outcome::Reply(reply, status)),
             _ if !status.is_success() => Ok(refusal(status, None, bare)),
             Ok(_) => Err(Error::Malformed { reason: "it does not answer the request".into() }),
             Err(_) if body.is_empty() => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use super::Server;
@@ -19,7 +19,7 @@ use super::listening;
 use super::modern::belongs;
 use crate::protocol::error::code;
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{Era, Message, Notification, Reply, headers, method};
+use crate::protocol::{Era, ErrorObject, Message, Notification, Reply, headers, method};
 use crate::upstream::connection::{Call, Connection, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::transport::aside::Aside;
@@ -37,6 +37,9 @@ const RESUME_ATTEMPTS: u32 = 5;
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
 /// How long a server may take to end a session.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
+
+/// Why a session is of no more use.
+pub(super) const SESSION_ENDED: &str = "the server ended the session";
 
 const SESSION_ID: HeaderName = HeaderName::from_static(headers::SESSION_ID);
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
@@ -141,16 +144,22 @@ async fn keep(state: Arc<State>, gone: CancellationToken) {
         () = shutdown.requested() => {}
         _ = state.closing.wait() => {}
     }
-    let lost = state.closing.is_closed();
-    state.closing.close("the connection was closed");
-    if !lost {
-        state.end.cancel();
-        if state.headers.contains_key(SESSION_ID) {
-            let client = &state.server.client;
-            let farewell = client.delete(&client.url, state.headers.clone());
-            // Servers may refuse it, and then forget the session in their own time.
-            let _ = tokio::time::timeout(FAREWELL_LIMIT, farewell).await;
+    if state.closing.is_closed() {
+        gone.cancel();
+        // Lost, and what is open may still be answered: it ends when nobody holds the session.
+        tokio::select! {
+            () = state.end.cancelled() => {}
+            () = shutdown.requested() => state.end.cancel(),
         }
+        return;
+    }
+    state.closing.close("the connection was closed");
+    state.end.cancel();
+    if state.headers.contains_key(SESSION_ID) {
+        let client = &state.server.client;
+        let farewell = client.delete(&client.url, state.headers.clone());
+        // Servers may refuse it, and then forget the session in their own time.
+        let _ = tokio::time::timeout(FAREWELL_LIMIT, farewell).await;
     }
     gone.cancel();
 }
@@ -229,14 +238,22 @@ impl State {
     fn judge(&self, outcome: Outcome) -> Result<Reply, Error> {
         match &outcome {
             Outcome::Refusal(refusal) if self.has_session() && is_session_lost(refusal) => {
-                Err(self.lose("the server ended the session"))
+                return Err(self.lose(SESSION_ENDED));
             }
-            Outcome::Reply(Err(error)) if is_modern(error.code()) => {
+            // By the specification the status alone says so, whatever request the body names.
+            Outcome::Reply(Err(error), StatusCode::NOT_FOUND)
+                if self.has_session() && error.code() != code::METHOD_NOT_FOUND =>
+            {
+                return Err(self.lose(SESSION_ENDED));
+            }
+            // It is an answer all the same, so the call is not made again.
+            Outcome::Reply(Err(error), StatusCode::BAD_REQUEST) if is_modern(error.code()) => {
                 self.server.kind.set(None);
-                Err(self.lose("the server now speaks another era"))
+                self.closing.close("the server now speaks another era");
             }
-            _ => outcome.into_reply(),
+            _ => {}
         }
+        outcome.into_reply()
     }
 
     /// The session is of no more use. What is open on it may still be answered.
@@ -269,15 +286,9 @@ pub(super) fn pause(asked: Option<Duration>) -> Option<Duration> {
 
 /// 404 says so by the specification; real servers also say it in words, with 400.
 fn is_session_lost(refusal: &Refusal) -> bool {
-    let in_words = || {
-        let said = refusal.error.as_ref().map(|error| error.message().to_ascii_lowercase());
-        said.is_some_and(|said| said.contains("session") || said.contains("not initialized"))
-    };
-    match refusal.status.as_u16() {
-        404 => true,
-        400 => in_words(),
-        _ => false,
-    }
+    let code = refusal.error.as_ref().map(ErrorObject::code);
+    let by_status = refusal.status == StatusCode::NOT_FOUND && code != Some(code::METHOD_NOT_FOUND);
+    by_status || refusal.misses_session()
 }
 
 /// Codes that only a modern server answers with, before it runs anything.
@@ -299,7 +310,10 @@ impl Connection for Session {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        self.state.end.cancel();
+        // One that was lost ends with the last call on it.
+        if !self.state.closing.is_closed() {
+            self.state.end.cancel();
+        }
         self.gone.cancelled().boxed()
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::is_message;
-use super::legacy::{Opened, State, pause};
+use super::legacy::{Opened, SESSION_ENDED, State, pause};
 use crate::protocol::Message;
 use crate::upstream::connection::Event;
 use crate::upstream::error::Error;
@@ -50,7 +50,7 @@ async fn keep_open(state: &State) {
             }
             // A server that does not offer the stream may say that with the same status.
             Ok(Opened::Refused(404)) if was_open && state.has_session() => {
-                state.lose("the server ended the session");
+                state.lose(SESSION_ENDED);
                 return;
             }
             Ok(Opened::Refused(status)) if !was_open && (400..500).contains(&status) => return,

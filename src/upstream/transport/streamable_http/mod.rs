@@ -92,7 +92,7 @@ impl Server {
     async fn probe(self: &Arc<Self>, events: Events) -> Result<Arc<dyn Connection>, Error> {
         let wire = Wire::new(Arc::clone(self), events.clone());
         let finding = match tokio::time::timeout(PROBE_LIMIT, wire.discover()).await {
-            Ok(Ok(Outcome::Reply(reply))) => handshake::find(&reply),
+            Ok(Ok(Outcome::Reply(reply, _))) => handshake::find(&reply),
             Ok(Ok(Outcome::Refusal(refusal))) if says_nothing_of_the_era(&refusal) => {
                 return Err(refusal.into_error());
             }

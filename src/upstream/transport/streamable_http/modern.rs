@@ -4,11 +4,12 @@
 //! what is known of the server. Dropping a request closes its stream, which cancels it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use tokio_util::sync::CancellationToken;
 
 use super::Server;
 use super::answer::{Hear, Outcome, Reader, Refusal};
@@ -20,7 +21,8 @@ use crate::protocol::{
 use crate::upstream::connection::{Call, Connection, Event, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::transport::closing::Closing;
-use crate::upstream::transport::{compose, handshake, inbound, listen};
+use crate::upstream::transport::handshake::{self, Finding, PROBE_LIMIT};
+use crate::upstream::transport::{compose, inbound, listen};
 
 /// A live connection to a modern server. Dropping it ends what runs for it.
 pub(super) struct Modern {
@@ -33,12 +35,24 @@ pub(super) struct Wire {
     server: Arc<Server>,
     events: Events,
     last_id: AtomicU64,
+    /// Set when the connection is of no more use.
     closing: Closing,
+    /// Ends what is open on it.
+    end: CancellationToken,
+    /// Whether it is being found out what the server is now.
+    asking: AtomicBool,
 }
 
 impl Wire {
     pub(super) fn new(server: Arc<Server>, events: Events) -> Arc<Self> {
-        Arc::new(Self { server, events, last_id: AtomicU64::new(0), closing: Closing::default() })
+        Arc::new(Self {
+            server,
+            events,
+            last_id: AtomicU64::new(0),
+            closing: Closing::default(),
+            end: CancellationToken::new(),
+            asking: AtomicBool::new(false),
+        })
     }
 
     /// Asks what the server is.
@@ -60,24 +74,25 @@ impl Wire {
         reader.read(response).await.map_err(|broken| broken.error)
     }
 
-    async fn exchange(&self, call: &Call, outlet: &Outlet) -> Result<Reply, Error> {
+    async fn exchange(self: &Arc<Self>, call: &Call, outlet: &Outlet) -> Result<Reply, Error> {
+        if self.closing.is_closed() {
+            return Err(Error::NotSent { reason: self.closing.reason() });
+        }
         let outcome = tokio::select! {
             outcome = self.send(call, outlet, false) => outcome?,
-            reason = self.closing.wait() => return Err(Error::Lost { reason }),
+            () = self.end.cancelled() => return Err(Error::Lost { reason: self.closing.reason() }),
         };
-        if let Outcome::Refusal(Refusal { status, error, .. }) = &outcome
-            && matches!(status.as_u16(), 400 | 404 | 405)
+        // It may as well be a proxy, or an argument that the server could not read: for this call it
+        // is the answer, and the others go on.
+        if let Outcome::Refusal(refusal) = &outcome
+            && is_like_another_era(refusal)
         {
-            // A modern server names the request it refuses. So it was not read by one.
-            let said =
-                error.as_ref().map(|error| format!(": {}", handshake::said(error))).unwrap_or_default();
-            let reason = format!("the server answers HTTP {} like one of another era{said}", status.as_u16());
-            return Err(self.misfit(reason));
+            self.find_out_again();
         }
         let reply = outcome.into_reply()?;
         match reply.as_ref().map_err(ErrorObject::code) {
             Err(code::UNSUPPORTED_PROTOCOL_VERSION) => {
-                drop(self.misfit("the server no longer speaks this revision".into()));
+                self.misfit("the server no longer speaks this revision");
             }
             // The tool's parameters are not what they were; a new list tells.
             Err(code::HEADER_MISMATCH) => self.events.report(Event::ToolsChanged),
@@ -86,21 +101,53 @@ impl Wire {
         Ok(reply)
     }
 
-    /// The server is not what it was: the next connection finds out what it is now.
-    fn misfit(&self, reason: String) -> Error {
-        self.server.kind.set(None);
-        self.closing.close(reason.clone());
-        Error::NotSent { reason }
+    /// Asks in the background whether the server is still a modern one.
+    fn find_out_again(self: &Arc<Self>) {
+        if self.asking.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let wire = Arc::clone(self);
+        self.server.shutdown.spawn_until_end(async move {
+            let asked = tokio::time::timeout(PROBE_LIMIT, wire.discover()).await;
+            let is_other = match asked {
+                Ok(Ok(Outcome::Reply(reply, _))) => !matches!(handshake::find(&reply), Finding::Modern(_)),
+                Ok(Ok(Outcome::Refusal(refusal))) => is_like_another_era(&refusal),
+                // No news.
+                Ok(Err(_)) | Err(_) => false,
+            };
+            if is_other {
+                wire.misfit("the server answers like one of another era");
+            }
+            wire.asking.store(false, Ordering::Relaxed);
+        });
     }
+
+    /// The server is not what it was: the next connection finds out what it is now.
+    fn misfit(&self, reason: &str) {
+        self.server.kind.set(None);
+        self.closing.close(reason);
+    }
+
+    /// Ends what runs.
+    fn end(&self, reason: &str) {
+        self.closing.close(reason);
+        self.end.cancel();
+    }
+}
+
+/// A modern server names the request it refuses and has one URL for all; whoever does not may be of
+/// another era.
+fn is_like_another_era(refusal: &Refusal) -> bool {
+    matches!(refusal.status.as_u16(), 404 | 405) || refusal.misses_session()
 }
 
 impl Modern {
     pub(super) fn new(peer: Peer, wire: Arc<Wire>) -> Self {
-        let (shutdown, closing) = (wire.server.shutdown.clone(), wire.closing.clone());
+        let (shutdown, closed) = (wire.server.shutdown.clone(), Arc::clone(&wire));
         wire.server.shutdown.spawn(async move {
             tokio::select! {
-                () = shutdown.requested() => closing.close("the connection was closed"),
-                _ = closing.wait() => {}
+                () = shutdown.requested() => closed.end("the connection was closed"),
+                () = closed.end.cancelled() => {}
             }
         });
         if listen::is_offered(&peer) {
@@ -141,13 +188,19 @@ impl Connection for Modern {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        async { self.wire.closing.close("the connection was closed") }.boxed()
+        async {
+            // One that went out of use by itself ends with the last call on it.
+            if !self.wire.closing.is_closed() {
+                self.wire.end("the connection was closed");
+            }
+        }
+        .boxed()
     }
 }
 
 impl Drop for Modern {
     fn drop(&mut self) {
-        self.wire.closing.close("the connection was dropped");
+        self.wire.end("the connection was dropped");
     }
 }
 

@@ -117,7 +117,10 @@ async fn what_is_no_answer_is_told_from_a_broken_connection() {
         ("a proxy's error without an id", vec![json(503, nameless)], "status"),
         ("a web page", vec![html(502)], "status"),
         ("a redirect", vec![full(307, "location: /elsewhere\r\n", "")], "status"),
-        ("a page that is not there", vec![html(404)], "not sent"),
+        ("a page that is not there", vec![html(404)], "status"),
+        ("a method that is not allowed", vec![json(405, "")], "status"),
+        ("an argument nobody could read", vec![json(400, nameless)], "error"),
+        ("a bad request without a word", vec![json(400, "")], "status"),
         (
             "an answer labelled as events",
             vec![full(200, "content-type: Text/Event-Stream; charset=utf-8\r\n", &format!("\n {ANSWER}"))],
@@ -137,7 +140,7 @@ async fn what_is_no_answer_is_told_from_a_broken_connection() {
         let outcome = bench.outcome().await;
         assert_eq!(kind(outcome.clone()), expected, "{what}: {outcome:?}");
         if let Err(Error::Status { retry_after, status }) = outcome {
-            let expected = (status == 502).then(|| std::time::Duration::from_secs(7));
+            let expected = matches!(status, 404 | 502).then(|| std::time::Duration::from_secs(7));
             assert_eq!(retry_after, expected);
         }
         assert!(bench.server.seen().iter().all(|seen| seen.line == "POST /mcp"), "a redirect was followed");

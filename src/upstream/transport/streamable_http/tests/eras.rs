@@ -150,9 +150,13 @@ async fn a_server_that_changed_its_era_is_found_out_anew() {
         let (before, _events) = bench.connect().await;
         assert!(ask(&before, "t").await.is_ok());
         now.store(is_modern, std::sync::atomic::Ordering::Relaxed);
-        let error = ask(&before, "t").await.expect_err("another era");
-        assert!(matches!(error, Error::NotSent { .. }), "it was refused, so it may be sent again: {error:?}");
+        let calls = count(&bench, method::TOOLS_CALL);
+        let reply = before.request(&call("t"), &Outlet::none()).await.expect("an answer, never sent again");
+        assert!(reply.is_err(), "{reply:?}");
+        assert_eq!(count(&bench, method::TOOLS_CALL), calls + 1);
         assert!(before.closed().await.contains("era"));
+        assert!(matches!(ask(&before, "t").await, Err(Error::NotSent { .. })), "nothing new on it");
+        assert_eq!(count(&bench, method::TOOLS_CALL), calls + 1);
         // A legacy server that went modern refuses the first handshake, and is probed by the next.
         let (events, _receiver) = Events::channel();
         let _ = bench.connector.connect(events).await;
@@ -209,4 +213,57 @@ async fn what_a_modern_server_says_during_a_call_goes_to_its_outlet() {
     assert_eq!(said, ["notifications/progress", "notifications/message"]);
     assert_eq!(events.try_recv(), Ok(Event::ToolsChanged));
     assert_eq!(count(&bench, ""), 0, "a modern server is sent no responses");
+}
+
+/// A server whose tool `slow` waits for a permit, and whose others get `refusal`.
+fn with_a_slow_tool(refusal: Step) -> impl Fn(&Seen) -> Vec<Step> + Send + Sync {
+    move |seen| match seen.method().as_str() {
+        method::TOOLS_CALL if seen.has(r#""slow""#) => vec![Step::Wait, result(seen, "{}")],
+        method::TOOLS_CALL => vec![refusal.clone()],
+        _ => vec![json(405, "")],
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_that_names_no_request_harms_no_other_call() {
+    let said =
+        |said| format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32700,"message":"{said}"}}}}"#);
+    for refusal in [
+        json(400, &said("Exceeds the limit for integer string conversion")),
+        json(400, &said("Server not initialized")),
+        json(404, ""),
+        json(405, ""),
+        json(400, ""),
+    ] {
+        let bench = Bench::modern(with_a_slow_tool(refusal)).await;
+        let (connection, _events) = bench.connect().await;
+        let (slow, odd) = tokio::join!(ask(&connection, "slow"), async {
+            bench.server.saw(1, |seen| seen.has(r#""slow""#)).await;
+            let odd = connection.request(&call("odd"), &Outlet::none()).await;
+            bench.server.go.add_permits(2);
+            odd
+        });
+        slow.expect("the other call is answered");
+        assert!(matches!(odd, Ok(Err(_)) | Err(Error::Status { .. })), "{odd:?}");
+        ask(&connection, "slow").await.expect("the connection is kept");
+        assert!(futures_util::FutureExt::now_or_never(connection.closed()).is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_modern_connection_out_of_use_lets_its_calls_finish() {
+    let foreign = r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32022,"message":"x","data":{"supported":[]}}}"#;
+    let bench = Bench::modern(with_a_slow_tool(json(400, foreign))).await;
+    let (connection, _events) = bench.connect().await;
+    let (slow, ()) = tokio::join!(ask(&connection, "slow"), async {
+        bench.server.saw(1, |seen| seen.has(r#""slow""#)).await;
+        let odd = connection.request(&call("odd"), &Outlet::none()).await.expect("answered");
+        assert_eq!(odd.expect_err("an error").code(), -32022);
+        connection.closed().await;
+        connection.close().await;
+        bench.server.go.add_permits(1);
+    });
+    slow.expect("answered all the same");
+    assert!(matches!(ask(&connection, "slow").await, Err(Error::NotSent { .. })));
+    assert_eq!(count(&bench, method::TOOLS_CALL), 2, "nothing is sent on a connection out of use");
 }

@@ -52,7 +52,8 @@ async fn a_session_the_server_forgot_is_of_no_more_use() {
     let bad = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#;
     let foreign =
         r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}"#;
-    for (status, body) in [(404, ""), (404, foreign), (400, bad)] {
+    let ours = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32001,"message":"Session not found"}}"#;
+    for (status, body) in [(404, ""), (404, foreign), (404, ours), (400, bad)] {
         let bench =
             Bench::legacy(move |seen| if is_get(seen) { no_stream() } else { vec![json(status, body)] })
                 .await;
@@ -63,12 +64,59 @@ async fn a_session_the_server_forgot_is_of_no_more_use() {
         connection.close().await;
         assert!(!bench.server.seen().iter().any(is_delete), "it is gone already");
     }
-    let own = r#"{"jsonrpc":"2.0","error":{"code":-32602,"message":"no such session"},"id":2}"#;
-    let bench =
-        Bench::legacy(move |seen| if is_get(seen) { no_stream() } else { vec![json(400, own)] }).await;
-    let (connection, _events) = bench.connect().await;
-    let reply = connection.request(&call("t"), &Outlet::none()).await.expect("an answer to the request");
-    assert_eq!(reply.expect_err("an error").code(), -32602);
+}
+
+#[tokio::test]
+async fn what_only_sounds_like_a_lost_session_is_an_answer() {
+    let error = |id: &str, code: i64, said: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{said}"}}}}"#)
+    };
+    for (status, id, code, said) in [
+        (400, "2", -32602, "no such session"),
+        (400, "2", -32000, "Session not found"),
+        (400, "null", -32000, "Error: the database session is not initialized"),
+        (400, "null", -32000, "Session not found: 7"),
+        (404, "2", -32601, "Method not found"),
+        (404, "null", -32601, "Method not found"),
+    ] {
+        let body = error(id, code, said);
+        let bench =
+            Bench::legacy(move |seen| if is_get(seen) { no_stream() } else { vec![json(status, &body)] })
+                .await;
+        let (connection, _events) = bench.connect().await;
+        let reply = connection.request(&call("t"), &Outlet::none()).await.expect("an answer");
+        assert_eq!(reply.expect_err("an error").code(), code, "{status} {id} {said}");
+        assert!(futures_util::FutureExt::now_or_never(connection.closed()).is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_lost_session_lets_its_calls_finish() {
+    let modern = r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32020,"message":"x"}}"#;
+    for (status, body) in [(404, ""), (400, modern)] {
+        let bench = Bench::legacy(move |seen| match seen.method().as_str() {
+            method::TOOLS_CALL if seen.has(r#""slow""#) => vec![stream(""), Step::Wait, answer(seen), end()],
+            method::TOOLS_CALL => vec![json(status, body)],
+            _ => no_stream(),
+        })
+        .await;
+        let (connection, _events) = bench.connect().await;
+        let (slow, outcome) = tokio::join!(ask(&connection, "slow"), async {
+            bench.server.saw(1, |seen| seen.has(r#""slow""#)).await;
+            let outcome = connection.request(&call("t"), &Outlet::none()).await;
+            connection.closed().await;
+            connection.close().await;
+            bench.server.go.add_permits(1);
+            outcome
+        });
+        slow.expect("answered all the same");
+        match status {
+            404 => assert!(matches!(outcome, Err(Error::NotSent { .. })), "{outcome:?}"),
+            _ => assert_eq!(outcome.expect("answered").expect_err("an error").code(), -32020),
+        }
+        drop(connection);
+        assert!(bench.shutdown.wait(Duration::from_secs(20)).await, "a task is left");
+    }
 }
 
 #[tokio::test]
