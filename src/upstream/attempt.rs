@@ -2,7 +2,10 @@
 //!
 //! Invariants: every attempt of every kind (call, list, health) comes through here, so the breaker
 //! learns of all of them; the deadline is enforced inside the permit, so silence counts against the
-//! server; dropping the future gives back place, permit and seat and cancels the request.
+//! server, unless the caller left it too little time to judge it; dropping the future gives back
+//! place, permit and seat and cancels the request.
+
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -14,6 +17,9 @@ use super::connection::{Call, Connection, Outlet};
 use super::error::{Delivery, Error};
 use super::retry::Kind;
 use crate::protocol::Reply;
+
+/// A server that was silent for so long is at fault, whatever its own `timeout` would allow.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is done with a connection under one permit.
 pub(super) trait Work: Sync {
@@ -89,6 +95,11 @@ impl Frame {
         Self { begun: Instant::now(), deadline }
     }
 
+    /// Time that is left.
+    fn left(self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
     /// The output of `work`, or `None` when the deadline comes first; then nothing of it was begun
     /// after the deadline.
     async fn limit<T>(self, work: impl Future<Output = T>) -> Option<T> {
@@ -151,14 +162,35 @@ impl Upstream {
     }
 
     async fn attempt<W: Work>(&self, work: &W, frame: Frame) -> Result<W::Output, Error> {
+        // Before the permit: that we do not connect yet says nothing new of the server.
+        self.pool.check_stamina()?;
         let permit = self.breaker.admit()?;
-        let result = self.on_a_connection(work, frame).await;
-        permit.record(&result);
+        let had_a_chance = frame.left() >= self.patience();
+        let ended = self.on_a_connection(work, frame).await;
+        let was_cut_short = ended.is_err() && !had_a_chance;
+        let result = ended.unwrap_or_else(Err);
+        // Deadlines are the callers': with short ones anybody could shut a good server for all.
+        if was_cut_short {
+            drop(permit);
+        } else {
+            permit.record(&result);
+        }
         self.facts.attempted(result.as_ref().err());
         result
     }
 
-    async fn on_a_connection<W: Work>(&self, work: &W, frame: Frame) -> Result<W::Output, Error> {
+    /// The time an attempt must have had before silence counts against the server. A tenth less
+    /// than a call gets from the configuration, because some of that is gone when an attempt begins.
+    fn patience(&self) -> Duration {
+        self.config.timeout.min(PATIENCE) * 9 / 10
+    }
+
+    /// How the attempt ended; the outer error is for one that the deadline ended.
+    async fn on_a_connection<W: Work>(
+        &self,
+        work: &W,
+        frame: Frame,
+    ) -> Result<Result<W::Output, Error>, Error> {
         let after = frame.deadline.saturating_duration_since(frame.begun);
         let Some(seat) = frame.limit(self.pool.seat()).await else {
             // Not `TimedOut`, whose outcome is unknown: here nothing was sent.
@@ -166,8 +198,10 @@ impl Upstream {
                 reason: format!("no connection within {:.1} s", after.as_secs_f64()),
             });
         };
-        let seat = seat?;
-        frame.limit(work.on(seat.connection())).await.unwrap_or(Err(Error::TimedOut { after }))
+        match seat {
+            Ok(seat) => frame.limit(work.on(seat.connection())).await.ok_or(Error::TimedOut { after }),
+            Err(error) => Ok(Err(error)),
+        }
     }
 }
 

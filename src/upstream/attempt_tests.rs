@@ -109,6 +109,60 @@ async fn silence_ends_at_the_deadline_and_opens_the_breaker() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn short_deadlines_of_callers_do_not_open_the_breaker() {
+    let scene = Scene::ready(|_| {}).await;
+    scene.server.answer_calls(Answer::Silence);
+    let call = tool_call(Effect::Unsafe);
+    for milliseconds in [1, 1, 1, 1, 1, 100, 1_000, 4_000, 4_000] {
+        let deadline = Instant::now() + Duration::from_millis(milliseconds);
+        let error = scene.upstream.call(&call, deadline, &Outlet::none()).await.expect_err("silence");
+        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+        assert_eq!(scene.upstream.breaker().consecutive_failures, 0, "{milliseconds} ms");
+    }
+    assert!(scene.upstream.call(&call, in_seconds(5), &Outlet::none()).await.is_err());
+    assert_eq!(scene.upstream.breaker().consecutive_failures, 1, "five seconds of silence count");
+
+    let slow = Scene::new(|_| {});
+    slow.server.dial(Dial::Hang);
+    for _ in 0..10 {
+        let deadline = Instant::now() + Duration::from_millis(1);
+        let error = slow.upstream.call(&call, deadline, &Outlet::none()).await.expect_err("nobody there");
+        assert_eq!(error.delivery(), Delivery::NotSent);
+    }
+    assert_eq!(slow.upstream.breaker().consecutive_failures, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_with_a_short_timeout_is_judged_by_that() {
+    let scene = Scene::ready(|config| config.timeout = Duration::from_secs(2)).await;
+    scene.server.answer_calls(Answer::Silence);
+    let call = tool_call(Effect::Unsafe);
+    for (milliseconds, failures) in [(1_500, 0), (1_990, 1)] {
+        let deadline = Instant::now() + Duration::from_millis(milliseconds);
+        assert!(scene.upstream.call(&call, deadline, &Outlet::none()).await.is_err());
+        assert_eq!(scene.upstream.breaker().consecutive_failures, failures, "{milliseconds} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_was_given_no_time_leaves_the_seat_to_the_next() {
+    let scene = Scene::ready(|config| {
+        config.breaker = settings::Breaker { threshold: 1, timeout: Duration::from_secs(1) };
+    })
+    .await;
+    scene.server.answer_calls(lost());
+    assert!(scene.call(Effect::Unsafe).await.is_err());
+    sleep(Duration::from_secs(1)).await;
+    scene.server.answer_calls(Answer::Silence);
+    let deadline = Instant::now() + Duration::from_millis(1);
+    let hurried = scene.upstream.call(&tool_call(Effect::Unsafe), deadline, &Outlet::none()).await;
+    assert!(matches!(hurried, Err(Error::TimedOut { .. })), "{hurried:?}");
+    assert_eq!(scene.upstream.breaker().state, breaker::State::HalfOpen);
+    scene.server.answer(|_| None);
+    assert!(scene.call(Effect::Unsafe).await.is_ok(), "this one is the probe");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_may_have_run_is_never_run_again() {
     let cut = Answer::Fail(Error::Cut { reason: "half".into() });
     for failure in [lost(), cut, Answer::Silence] {

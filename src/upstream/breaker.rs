@@ -2,7 +2,8 @@
 //! with a single request when it is worth asking again.
 //!
 //! Invariants: half-open, exactly one permit is out, however many ask; a permit that is dropped
-//! without a result gives its seat back and counts as nothing; a result that belongs to an earlier
+//! without a result (the caller left, or gave the server no time) gives its seat back and counts as
+//! nothing; a result that belongs to an earlier
 //! state never changes a later one. What counts as a failure is decided by
 //! [`Error::trips_breaker`]: an error *from* the server is an answer.
 //!

@@ -19,6 +19,7 @@ pub(crate) mod fake;
 mod news;
 mod pool;
 mod retry;
+mod stamina;
 pub mod status;
 mod supervise;
 pub mod transport;

@@ -2,8 +2,9 @@
 //!
 //! Invariants: at most `connections` of them; one connect at a time, for everyone who waits for it,
 //! and a caller who leaves does not end it for the others; nobody waits for a connect while there is
-//! a live connection; a connection that closed is in nobody's way any more; no lock is held across
-//! an await.
+//! a live connection; a connection that closed is in nobody's way any more; a server whose
+//! connections keep dying young is connected to on the schedule of `stamina`, however many ask; no
+//! lock is held across an await.
 //!
 //! Not here: when to connect unasked (`supervise`) and whether it may be tried at all (`breaker`).
 
@@ -16,6 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use super::connection::{Connection, Connector, Events};
 use super::error::Error;
+use super::stamina::Stamina;
 use crate::shutdown::Shutdown;
 
 /// Time a connection has to end in the way of its era.
@@ -67,6 +69,7 @@ struct State {
     live: Vec<Arc<Live>>,
     connecting: Option<Connecting>,
     no_extra_before: Option<Instant>,
+    stamina: Stamina,
     /// The tasks of the present connections; replaced when all are closed.
     tasks: Shutdown,
 }
@@ -77,6 +80,7 @@ type Done = watch::Sender<Option<Result<Arc<Live>, Error>>>;
 
 struct Live {
     connection: Arc<dyn Connection>,
+    since: Instant,
     requests: AtomicUsize,
 }
 
@@ -115,7 +119,14 @@ impl Pool {
         shutdown: Shutdown,
     ) -> Arc<Self> {
         let tasks = shutdown.child();
-        let state = State { shut: None, live: Vec::new(), connecting: None, no_extra_before: None, tasks };
+        let state = State {
+            shut: None,
+            live: Vec::new(),
+            connecting: None,
+            no_extra_before: None,
+            stamina: Stamina::default(),
+            tasks,
+        };
         let occupancy = watch::Sender::new(Occupancy::default());
         Arc::new(Self { connector, events, limits, shutdown, state: Mutex::new(state), occupancy })
     }
@@ -147,14 +158,18 @@ impl Pool {
             }
             return Ok(Choice::Take(Seat::on(&live)));
         }
-        let connecting = state.connecting.clone();
-        Ok(Choice::Wait(connecting.unwrap_or_else(|| self.begin_connect(&mut state))))
+        if let Some(connecting) = state.connecting.clone() {
+            return Ok(Choice::Wait(connecting));
+        }
+        state.stamina.check()?;
+        Ok(Choice::Wait(self.begin_connect(&mut state)))
     }
 
     /// Connects in a task of its own, so that it belongs to nobody who waits for it.
     fn begin_connect(self: &Arc<Self>, state: &mut State) -> Connecting {
         let (done, connecting) = watch::channel(None);
         state.connecting = Some(connecting.clone());
+        state.stamina.connecting();
         let (pool, tasks) = (Arc::clone(self), state.tasks.clone());
         state.tasks.spawn_until_end(async move {
             let limit = pool.limits.connect;
@@ -173,7 +188,9 @@ impl Pool {
         tasks: &Shutdown,
         done: &Done,
     ) {
-        let opened = opened.map(|connection| Arc::new(Live { connection, requests: AtomicUsize::new(0) }));
+        let since = Instant::now();
+        let opened =
+            opened.map(|connection| Arc::new(Live { connection, since, requests: AtomicUsize::new(0) }));
         let mut state = self.lock();
         if let Ok(live) = &opened {
             // Spawned under the lock: it must not find the connection closed before it is listed.
@@ -208,6 +225,12 @@ impl Pool {
         let before = state.live.len();
         state.live.retain(|other| !Arc::ptr_eq(other, live));
         if state.live.len() < before {
+            if state.live.is_empty() {
+                state.stamina.lost(live.since.elapsed());
+            } else {
+                // Whoever is full of requests would otherwise be given its like for each of them.
+                state.no_extra_before = Some(Instant::now() + NO_EXTRA);
+            }
             self.publish(&state, Some(reason.into()));
         }
     }
@@ -243,9 +266,22 @@ impl Pool {
         self.lock().shut = Some(why);
     }
 
-    /// Lets callers in again.
+    /// Lets callers in again, and connects at once if need be: an operator wants it.
     pub(super) fn open(&self) {
-        self.lock().shut = None;
+        let mut state = self.lock();
+        state.shut = None;
+        state.stamina = Stamina::default();
+    }
+
+    /// [`Error::Connect`] while there is no connection and none may be made yet.
+    pub(super) fn check_stamina(&self) -> Result<(), Error> {
+        let state = self.lock();
+        if state.live.is_empty() && state.connecting.is_none() { state.stamina.check() } else { Ok(()) }
+    }
+
+    /// When the next first connection may be made, if that is later than now.
+    pub(super) fn held_until(&self) -> Option<Instant> {
+        self.lock().stamina.held_until()
     }
 
     /// [`Error::Unavailable`] while it is shut.

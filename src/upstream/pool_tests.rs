@@ -126,11 +126,50 @@ async fn a_server_that_closes_every_connection_at_once_leaves_none_behind() {
     let server = server();
     let (pool, _shutdown) = pool_of(&server, 3);
     for _ in 0..50 {
+        if let Some(until) = pool.held_until() {
+            tokio::time::sleep_until(until).await;
+        }
         let _seat = pool.seat().await.expect("a seat");
         server.die("go away");
         settle().await;
         assert_eq!(pool.live(), 0);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_do_not_start_a_server_over_and_over_that_dies_of_them() {
+    let server = server();
+    let (pool, _shutdown) = pool_of(&server, 3);
+    for _ in 0..5 {
+        let (before, end) = (server.connects(), Instant::now() + Duration::from_mins(1));
+        while Instant::now() < end {
+            match pool.seat().await {
+                Ok(_seat) => server.die("died of a call"),
+                Err(Error::Connect { reason }) => {
+                    assert!(reason.contains("the next one is made in"), "{reason}");
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        let connects = server.connects() - before;
+        assert!((1..=11).contains(&connects), "{connects} connects in a minute");
+    }
+    sleep(Duration::from_mins(1)).await;
+    let grown_up = pool.seat().await.expect("a seat");
+    sleep(Duration::from_secs(10)).await;
+    drop(grown_up);
+    server.die("after a long life");
+    settle().await;
+    assert!(pool.seat().await.is_ok(), "at once");
+    server.die("young");
+    settle().await;
+    assert!(pool.seat().await.is_ok(), "one early death is no row");
+    server.die("young again");
+    settle().await;
+    assert!(pool.seat().await.is_err());
+    pool.open();
+    assert!(pool.seat().await.is_ok(), "an operator does not wait");
 }
 
 #[tokio::test(start_paused = true)]

@@ -293,7 +293,8 @@ impl Supervisor {
         self.phase = Phase::Down;
         self.arrival = self.occupancy.borrow().arrivals;
         let refused_for = self.upstream.breaker.refuses_for().unwrap_or_default();
-        self.due = self.backoff.next().max(Instant::now() + refused_for);
+        let due = self.backoff.next().max(Instant::now() + refused_for);
+        self.due = self.upstream.pool.held_until().map_or(due, |held| due.max(held));
     }
 
     /// Reads the offer again soon, but not at once: notices come in swarms.
