@@ -9,6 +9,8 @@
 
 use std::env::VarError;
 
+use secrecy::SecretString;
+
 use crate::settings::{Node, Problem, Problems, Shown, Text, Value, member_path};
 
 /// Bytes that all references of a document together may expand to.
@@ -32,6 +34,9 @@ struct Expander<'e> {
     left: usize,
 }
 
+/// An expanded text, and the values that were inserted.
+type Insertion = (String, Vec<SecretString>);
+
 /// A reference as it stands in a text.
 #[derive(Debug, PartialEq)]
 struct Reference<'t> {
@@ -51,8 +56,9 @@ impl Expander<'_> {
     fn node(&mut self, node: &mut Node, path: &str) {
         match &mut node.value {
             Value::Text(text) => match self.text(text.written()) {
-                Ok(Some(expanded)) => {
-                    *text = Text::expanded(text.written(), expanded, self.shown(text.written()));
+                Ok(Some((expanded, inserted))) => {
+                    let shown = self.shown(text.written());
+                    *text = Text::expanded(text.written(), expanded, shown).with_inserted(inserted);
                 }
                 Ok(None) => {}
                 Err(faults) => {
@@ -83,8 +89,9 @@ impl Expander<'_> {
         }
     }
 
-    /// What `text` expands to, `None` when there is nothing to expand; or messages and hints.
-    fn text(&mut self, text: &str) -> Result<Option<String>, Vec<(String, String)>> {
+    /// What `text` expands to, with the values inserted; `None` when there is nothing to expand; or
+    /// messages and hints.
+    fn text(&mut self, text: &str) -> Result<Option<Insertion>, Vec<(String, String)>> {
         let home = text == "~" || text.starts_with("~/");
         if !home && !text.contains('$') {
             return Ok(None);
@@ -109,19 +116,23 @@ impl Expander<'_> {
 
     /// Inserts the values of `found`, the references of `text`. The error is the name of the
     /// variable that was too long.
-    fn expanded(&mut self, text: &str, found: &[Reference<'_>]) -> Result<String, String> {
+    fn expanded(&mut self, text: &str, found: &[Reference<'_>]) -> Result<Insertion, String> {
+        let mut inserted = Vec::new();
         let mut found = found.iter(); // shellexpand asks for them in the order of the text
         let home = || (self.environment)("HOME").ok();
         let lookup = |name: &str| {
             let has_default = found.next().is_some_and(|reference| reference.default.is_some());
             let value = (self.environment)(name).map_err(|_| Refused::Unset)?;
             self.left = self.left.checked_sub(value.len()).ok_or(Refused::TooLong)?;
+            if !value.is_empty() {
+                inserted.push(SecretString::from(value.as_str()));
+            }
             Ok((!(has_default && value.is_empty())).then_some(value))
         };
-        let expanded = shellexpand::full_with_context(text, home, lookup);
-        expanded
+        let expanded = shellexpand::full_with_context(text, home, lookup)
             .map(std::borrow::Cow::into_owned)
-            .map_err(|error: shellexpand::LookupError<Refused>| error.var_name)
+            .map_err(|error: shellexpand::LookupError<Refused>| error.var_name)?;
+        Ok((expanded, inserted))
     }
 
     /// `text` with a reference left as it is written, unless its default is in effect.

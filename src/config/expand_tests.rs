@@ -1,5 +1,7 @@
 //! Expanding references: what they become, what is refused, and what never shows.
 
+use secrecy::ExposeSecret;
+
 use super::*;
 
 fn environment(name: &str) -> Result<String, VarError> {
@@ -25,6 +27,26 @@ fn expanded(text: &str) -> Result<String, Vec<String>> {
     match node.value {
         Value::Text(text) => Ok(text.value().to_owned()),
         _ => Err(problems.sorted().iter().map(ToString::to_string).collect()),
+    }
+}
+
+#[test]
+fn the_inserted_values_are_known_and_nothing_else_is_one() {
+    for (text, wanted) in [
+        ("--key=${A}", &["alpha"] as &[&str]),
+        ("${A}:$TILDE", &["alpha", "~"]),
+        ("${A:-default}", &["alpha"]),
+        ("${NONE:-default}", &[]),
+        ("${EMPTY}", &[]),
+        ("~/docs", &[]),
+        ("$$A", &[]),
+        ("plain", &[]),
+    ] {
+        let (problems, mut node) = (Problems::default(), Node::from(Value::Text(Text::literal(text))));
+        expand(&mut node, &environment, &problems);
+        let Value::Text(expanded) = node.value else { panic!("{text}") };
+        let inserted: Vec<&str> = expanded.inserted().iter().map(ExposeSecret::expose_secret).collect();
+        assert_eq!(inserted, wanted, "{text}");
     }
 }
 

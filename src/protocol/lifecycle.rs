@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::raw::Raw;
 use super::version::Version;
-use super::{meta, version};
+use super::{foreign, meta, version};
 
 /// What a server told us when we connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,9 +35,10 @@ impl Peer {
     /// Reads the result of `initialize`; the error says what is missing.
     pub fn from_initialize(result: &Raw) -> Result<Self, String> {
         let named: String = result.get_as("protocolVersion").ok_or("no protocolVersion")?;
-        let version = Version::from_name(&named)
-            .filter(|version| !version.is_modern())
-            .ok_or_else(|| format!("it wants protocol version {named:?}, which is not spoken here"))?;
+        let version = Version::from_name(&named).filter(|version| !version.is_modern()).ok_or_else(|| {
+            let named = foreign::shown(&named);
+            format!("it wants protocol version \"{named}\", which is not spoken here")
+        })?;
         Ok(Self {
             version,
             info: object(result.get("serverInfo")),
@@ -49,8 +50,9 @@ impl Peer {
     /// Reads the result of `server/discover`; the error says what is missing.
     pub fn from_discover(result: &Raw) -> Result<Self, String> {
         let supported: Vec<String> = result.get_as("supportedVersions").ok_or("no supportedVersions")?;
-        let version = newest_modern(&supported)
-            .ok_or_else(|| format!("it speaks {supported:?}, none of which is spoken here"))?;
+        let version = newest_modern(&supported).ok_or_else(|| {
+            format!("it speaks {}, none of which is spoken here", foreign::listed(&supported))
+        })?;
         let info = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
         Ok(Self {
             version,
@@ -109,6 +111,15 @@ mod tests {
         assert!(Peer::from_initialize(&result).expect_err("unknown").contains("2031-01-01"));
         let result = Raw::of(&serde_json::json!({"supportedVersions": ["2031-01-01", "2025-11-25"]}));
         assert!(Peer::from_discover(&result).expect_err("none modern").contains("2031-01-01"));
+    }
+
+    #[test]
+    fn a_refusal_quotes_little() {
+        let long = "x".repeat(1_000_000);
+        let result = Raw::of(&serde_json::json!({"protocolVersion": long}));
+        assert!(Peer::from_initialize(&result).expect_err("unknown").chars().count() < 300);
+        let result = Raw::of(&serde_json::json!({"supportedVersions": vec![long; 10]}));
+        assert!(Peer::from_discover(&result).expect_err("unknown").chars().count() < 300);
     }
 
     #[test]

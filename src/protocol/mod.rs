@@ -7,6 +7,7 @@
 
 pub mod error;
 pub mod feature;
+pub mod foreign;
 pub mod headers;
 pub mod lifecycle;
 pub mod message;

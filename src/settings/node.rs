@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use secrecy::SecretString;
+
 /// A place in the document; lines and columns (in characters) begin at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mark {
@@ -75,6 +77,7 @@ pub struct Text {
 struct Expanded {
     value: String,
     shown: String,
+    inserted: Vec<SecretString>,
 }
 
 /// One key of a mapping and its value.
@@ -97,8 +100,22 @@ impl Text {
     /// A text with references, and what they expand to. `shown` may be seen by operators: it has the
     /// defaults that are in effect, and a variable of the environment as its reference.
     pub fn expanded(written: impl Into<String>, value: impl Into<String>, shown: impl Into<String>) -> Self {
-        let expanded = Expanded { value: value.into(), shown: shown.into() };
+        let expanded = Expanded { value: value.into(), shown: shown.into(), inserted: Vec::new() };
         Self { written: written.into(), expanded: Some(expanded) }
+    }
+
+    /// The same, with the values of variables that stand in it now.
+    #[must_use]
+    pub fn with_inserted(mut self, inserted: Vec<SecretString>) -> Self {
+        if let Some(expanded) = &mut self.expanded {
+            expanded.inserted = inserted;
+        }
+        self
+    }
+
+    /// The values of variables that stand in it; defaults and the home folder are none.
+    pub fn inserted(&self) -> &[SecretString] {
+        self.expanded.as_ref().map_or(&[], |expanded| &expanded.inserted)
     }
 
     /// As in the document.
@@ -119,6 +136,21 @@ impl Text {
     /// Whether it held a reference to the environment.
     pub fn is_reference(&self) -> bool {
         self.expanded.is_some()
+    }
+}
+
+impl Node {
+    /// What must not be shown of the texts in it: the values of variables, and each text that holds
+    /// one.
+    pub fn secrets(&self) -> Vec<SecretString> {
+        match &self.value {
+            Value::Text(text) if !text.inserted().is_empty() => {
+                text.inserted().iter().cloned().chain([text.value().into()]).collect()
+            }
+            Value::List(items) => items.iter().flat_map(Self::secrets).collect(),
+            Value::Map(entries) => entries.iter().flat_map(|entry| entry.node.secrets()).collect(),
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -108,6 +108,11 @@ impl<'a> Setting<'a> {
         }
     }
 
+    /// See [`Node::secrets`].
+    pub fn secrets(&self) -> Vec<SecretString> {
+        self.node.secrets()
+    }
+
     /// A text that `parse` makes something of; `expected` completes "is not …". `parse` gives no
     /// reason, since a reason might quote what a reference expands to.
     pub fn parsed<T>(&self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {

@@ -77,6 +77,9 @@ pub struct Stdio {
     pub args: Vec<String>,
     /// Added to a short allow-list of our own environment.
     pub env: BTreeMap<String, SecretString>,
+    /// What else must not be shown of what it writes: values of variables in its arguments and in
+    /// `env`, and the arguments that hold them.
+    pub secrets: Vec<SecretString>,
     /// Where it runs.
     pub cwd: Option<PathBuf>,
 }

@@ -113,6 +113,7 @@ fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Config {
             command: "not used".into(),
             args: Vec::new(),
             env: std::collections::BTreeMap::new(),
+            secrets: Vec::new(),
             cwd: None,
         }),
         enabled: true,

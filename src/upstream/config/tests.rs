@@ -202,3 +202,29 @@ fn tool_lists_that_contradict_each_other() {
         ],
     );
 }
+
+#[test]
+fn what_comes_from_variables_in_arguments_and_environment_is_known_as_secret() {
+    let text = |written: &str, value: &str, inserted: &str| {
+        Value::Text(Text::expanded(written, value, written).with_inserted(vec![inserted.into()]))
+    };
+    let mut server = Node::from(json!({
+        "command": "npx", "args": ["--token", "0", "plain"], "env": {"KEY": "0", "MODE": "plain"},
+    }));
+    let Value::Map(fields) = &mut server.value else { panic!("a mapping") };
+    for field in fields {
+        match &mut field.node.value {
+            Value::List(args) => args[1].value = text("--t=${T}", "--t=tok-123", "tok-123"),
+            Value::Map(env) => env[0].node.value = text("${K}", "key-123", "key-123"),
+            _ => {}
+        }
+    }
+    let problems = Problems::default();
+    let globals = Node::from(json!({}));
+    let mut fields = Setting::root(&globals, &problems).fields().expect("a mapping");
+    let defaults = Defaults::from_fields(&mut fields, Path::new("etc"));
+    let config = Config::from_settings(&Setting::root(&server, &problems), "one", &defaults);
+    let Some(Transport::Stdio(stdio)) = config.map(|config| config.transport) else { panic!("stdio") };
+    let secrets: Vec<&str> = stdio.secrets.iter().map(ExposeSecret::expose_secret).collect();
+    assert_eq!(secrets, ["tok-123", "--t=tok-123", "key-123", "key-123"]);
+}

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::protocol::error::code;
+use crate::protocol::foreign::{listed, shown};
 use crate::protocol::lifecycle::{self, Peer};
 use crate::protocol::meta::Sender;
 use crate::protocol::{ErrorObject, Raw, Reply, Version};
@@ -71,7 +72,7 @@ pub(super) fn initialized(reply: Reply) -> Result<Peer, Error> {
 
 /// The error for a server with which there is no revision in common.
 pub(super) fn foreign(supported: &[String]) -> Error {
-    refused(&format!("the server speaks {supported:?}, none of which is spoken here"))
+    refused(&format!("the server speaks {}, none of which is spoken here", listed(supported)))
 }
 
 /// A handshake that failed.
@@ -93,15 +94,6 @@ pub(super) fn while_connecting(error: Error) -> Error {
 /// What a server said, safe to show: escaped and not longer than a line.
 pub(super) fn said(error: &ErrorObject) -> String {
     format!("{} ({})", shown(&error.message()), error.code())
-}
-
-/// Foreign text as one short line without control characters.
-pub(super) fn shown(text: &str) -> String {
-    let mut shown: String = text.trim().chars().take(200).flat_map(char::escape_debug).collect();
-    if text.trim().chars().nth(200).is_some() {
-        shown.push('…');
-    }
-    shown
 }
 
 /// What one connection learned and the next one may rely on.
@@ -157,8 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn foreign_text_is_one_short_line() {
-        assert_eq!(shown(" a\nb\u{1b}[31m "), "a\\nb\\u{1b}[31m");
-        assert_eq!(shown(&"x".repeat(500)).chars().count(), 201);
+    fn a_server_without_a_common_revision_is_quoted_briefly() {
+        let Error::Connect { reason } = foreign(&vec!["x".repeat(100_000); 1_000]) else { panic!("refused") };
+        assert!(reason.chars().count() < 300, "{} characters", reason.len());
     }
 }

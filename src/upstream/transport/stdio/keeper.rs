@@ -1,6 +1,8 @@
 //! Watches the child until nothing of it is left, and says why the connection ended.
 //!
-//! Invariant: what the child wrote before its end is handed over before its requests fail.
+//! Invariants: what the child wrote before its end is handed over before its requests fail; a
+//! connection that ended by itself counts as closed when its child is reaped, so that there are
+//! never two; what the child wrote to its standard error is told to operators and never to callers.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -27,7 +29,10 @@ pub(super) struct Keeper {
     pub(super) signals: Signals,
     pub(super) last: LastWords,
     pub(super) pending: Arc<Pending>,
+    /// The end, as callers may know it.
     pub(super) closing: Closing,
+    /// The end, as operators may know it; closed with the other one.
+    pub(super) obituary: Closing,
     pub(super) end: CancellationToken,
     pub(super) gone: CancellationToken,
 }
@@ -41,15 +46,24 @@ enum Why {
 
 impl Keeper {
     pub(super) async fn run(mut self, shutdown: Shutdown) {
-        match self.watch(&shutdown).await {
+        let reason = match self.watch(&shutdown).await {
             Why::Exited(status) => self.give_up_dead(status).await,
-            Why::Broken(reason) => self.give_up(&reason),
-            Why::Asked => self.closing.close("the connection was closed"),
-        }
+            Why::Broken(reason) => {
+                // Nobody is to wait for the process, which may be slow to end.
+                self.pending.end(&reason);
+                reason
+            }
+            Why::Asked => {
+                let reason = "the connection was closed";
+                self.close(reason, reason);
+                reason.to_owned()
+            }
+        };
         self.signals.stop_writing.cancel();
         self.process.end().await;
         self.drain().await;
-        self.pending.end(&self.closing.reason());
+        self.pending.end(&reason);
+        self.close(&reason, &reason);
         self.gone.cancel();
     }
 
@@ -67,19 +81,22 @@ impl Keeper {
         }
     }
 
-    async fn give_up_dead(&self, status: Option<ExitStatus>) {
+    /// The process has exited and is reaped.
+    async fn give_up_dead(&self, status: Option<ExitStatus>) -> String {
         // What it left behind may hold the pipes open.
         self.process.end_group();
         self.drain().await;
         let how = status.map_or_else(|| "the process ended".to_owned(), child::describe);
+        self.pending.end(&how);
         match self.last.get() {
-            Some(line) => self.give_up(&format!("{how}; its last line on stderr: {line}")),
-            None => self.give_up(&how),
+            Some(line) => self.close(&how, &format!("{how}; its last line on stderr: {line}")),
+            None => self.close(&how, &how),
         }
+        how
     }
 
-    fn give_up(&self, reason: &str) {
-        self.pending.end(reason);
+    fn close(&self, reason: &str, obituary: &str) {
+        self.obituary.close(obituary);
         self.closing.close(reason);
     }
 

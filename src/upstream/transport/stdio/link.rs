@@ -39,6 +39,8 @@ pub(super) struct Link {
     channel: Channel,
     /// Set when the connection is of no more use.
     pub(super) closing: Closing,
+    /// The same for operators: its reason may quote what the child wrote last.
+    pub(super) obituary: Closing,
     /// Asks the keeper to end the child.
     end: CancellationToken,
     /// Set when the child is reaped and nothing of it is left.
@@ -77,6 +79,7 @@ impl Link {
         let link = Self {
             channel: Channel { pending, queue },
             closing: Closing::default(),
+            obituary: Closing::default(),
             end: CancellationToken::new(),
             gone: CancellationToken::new(),
         };
@@ -93,7 +96,7 @@ impl Link {
     ) {
         let (signals, last, shutdown) = (Signals::default(), LastWords::default(), &server.shutdown);
         let Channel { pending, queue } = self.channel.clone();
-        let secrets = server.stdio.env.values().cloned().collect();
+        let secrets = stderr::secrets_of(&server.stdio);
         let drain = stderr::drain(child.stderr, Arc::clone(&server.name), secrets, last.clone());
         let Signals { stop_reading, heard, .. } = signals.clone();
         shutdown.spawn(async move {
@@ -104,8 +107,9 @@ impl Link {
         let name = Arc::clone(&server.name);
         let reader = Reader::new(name, server.message_bytes, Arc::clone(&pending), queue, events.clone());
         shutdown.spawn(reader.run(child.stdout, signals.clone()));
-        let (closing, end, gone) = (self.closing.clone(), self.end.clone(), self.gone.clone());
-        let keeper = Keeper { process: child.process, signals, last, pending, closing, end, gone };
+        let (closing, obituary) = (self.closing.clone(), self.obituary.clone());
+        let (process, end, gone) = (child.process, self.end.clone(), self.gone.clone());
+        let keeper = Keeper { process, signals, last, pending, closing, obituary, end, gone };
         shutdown.spawn(keeper.run(shutdown.clone()));
     }
 

@@ -141,7 +141,7 @@ impl Connection for ToServer {
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {
-        self.link.closing.wait().boxed()
+        self.link.obituary.wait().boxed()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

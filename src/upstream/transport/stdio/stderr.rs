@@ -12,7 +12,8 @@ use tokio::process::ChildStderr;
 use tokio::time::Instant;
 use tokio_util::codec::FramedRead;
 
-use crate::upstream::transport::handshake::shown;
+use crate::protocol::foreign::shown;
+use crate::upstream::config::Stdio;
 use crate::wire::lines::{Line, Lines};
 
 /// Bytes of one line; what is longer is not shown.
@@ -57,6 +58,14 @@ pub(super) async fn drain(
         }
         last.set(text);
     }
+}
+
+/// What must not be shown of what the child of `config` writes; the longest first, because one may
+/// stand in another.
+pub(super) fn secrets_of(config: &Stdio) -> Vec<SecretString> {
+    let mut secrets: Vec<SecretString> = config.env.values().chain(&config.secrets).cloned().collect();
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose_secret().len()));
+    secrets
 }
 
 fn blank(line: &str, secrets: &[SecretString]) -> String {
@@ -110,6 +119,19 @@ mod tests {
         assert_eq!(pace.admit(start + Duration::from_millis(250)), None);
         let later = start + Duration::from_hours(1);
         assert_eq!((0..1000).filter(|_| pace.admit(later).is_some()).count(), 50);
+    }
+
+    #[test]
+    fn of_two_secrets_the_longer_is_blanked_as_a_whole() {
+        let config = Stdio {
+            command: "x".into(),
+            args: Vec::new(),
+            env: [("KEY".to_owned(), "s3cr3t-key".into())].into(),
+            secrets: vec!["s3cr3t-key".into(), "--key=s3cr3t-key:more".into()],
+            cwd: None,
+        };
+        let said = blank("unknown --key=s3cr3t-key:more (s3cr3t-key)", &secrets_of(&config));
+        assert_eq!(said, "unknown *** (***)");
     }
 
     #[test]

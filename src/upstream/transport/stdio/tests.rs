@@ -34,7 +34,13 @@ fn script(first: &str, cases: &[&str]) -> Stdio {
         cases = cases.concat()
     );
     let args = vec!["-c".to_owned(), script];
-    Stdio { command: "sh".into(), args, env: [("EXTRA".to_owned(), "yes".into())].into(), cwd: None }
+    Stdio {
+        command: "sh".into(),
+        args,
+        env: [("EXTRA".to_owned(), "yes".into())].into(),
+        secrets: Vec::new(),
+        cwd: None,
+    }
 }
 
 struct Bench {
@@ -190,14 +196,43 @@ async fn a_child_that_dies_takes_its_calls_with_it_and_says_why() {
         *'"last"'*) answer '"last words"'; exit 0 ;;"#;
     let bench = Bench::new(&script("", &[LEGACY, die]));
     let (connection, _) = bench.connect().await;
-    let expected = "the process exited with status 7; its last line on stderr: yes: no such database";
+    // Callers are told how it ended, operators also what it said.
+    let expected = "the process exited with status 7";
     assert_eq!(ask(&connection, "die").await, Err(Error::Lost { reason: expected.into() }));
-    assert_eq!(connection.closed().await, expected);
+    let told = format!("{expected}; its last line on stderr: yes: no such database");
+    assert_eq!(connection.closed().await, told);
     assert_eq!(ask(&connection, "x").await, Err(Error::NotSent { reason: expected.into() }));
     let (connection, _) = bench.connect().await;
     let answer = ask(&connection, "last").await.expect("what was written before the end counts");
     assert_eq!(answer.as_str(), "\"last words\"");
     drop(connection);
+    bench.is_over().await;
+}
+
+#[tokio::test]
+async fn what_the_arguments_have_from_variables_is_not_repeated() {
+    let die = r#"*'"die"'*) say "bad token tok-123456" >&2; exit 7 ;;"#;
+    let mut stdio = script("", &[LEGACY, die]);
+    stdio.secrets = vec!["tok-123456".into()];
+    let bench = Bench::new(&stdio);
+    let (connection, _) = bench.connect().await;
+    assert!(ask(&connection, "die").await.is_err());
+    assert!(connection.closed().await.ends_with("stderr: bad token ***"));
+    bench.is_over().await;
+}
+
+#[tokio::test(start_paused = true)] // patience ends at once
+async fn a_child_that_closes_its_output_is_gone_before_the_connection_counts_as_closed() {
+    let deaf = r#"*'"pid"'*) answer $$ ;;
+        *'"close"'*) exec >&-; trap '' TERM; while :; do sleep 1000; done ;;"#;
+    let bench = Bench::new(&script("", &[LEGACY, deaf]));
+    let (connection, _) = bench.connect().await;
+    let process: u32 = ask(&connection, "pid").await.expect("a result").read().expect("a number");
+    let lost = Err(Error::Lost { reason: "the process closed its output".into() });
+    assert_eq!(ask(&connection, "close").await, lost);
+    assert!(is_alive(process), "its calls do not wait for its end");
+    assert!(connection.closed().await.contains("closed its output"));
+    assert!(!is_alive(process));
     bench.is_over().await;
 }
 

@@ -1,0 +1,60 @@
+//! What a server says, made safe to show in an error or a log: escaped, and short.
+
+/// Longest text that is shown, in characters.
+const LONGEST: usize = 200;
+/// Most names of a list that are shown.
+const NAMES: usize = 5;
+/// Longest of them, in characters.
+const LONGEST_NAME: usize = 32;
+
+/// `text` as one short line without control characters.
+pub fn shown(text: &str) -> String {
+    cut(text, LONGEST)
+}
+
+/// The first few of `names`, each of them short, and how many there are besides.
+pub fn listed(names: &[String]) -> String {
+    let first: Vec<String> =
+        names.iter().take(NAMES).map(|name| format!("{:?}", cut_raw(name, LONGEST_NAME))).collect();
+    match names.len().saturating_sub(NAMES) {
+        0 => format!("[{}]", first.join(", ")),
+        more => format!("[{}, and {more} more]", first.join(", ")),
+    }
+}
+
+fn cut(text: &str, most: usize) -> String {
+    let mut shown: String = text.trim().chars().take(most).flat_map(char::escape_debug).collect();
+    if text.trim().chars().nth(most).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Cut, and still to be escaped.
+fn cut_raw(text: &str, most: usize) -> String {
+    let mut short: String = text.chars().take(most).collect();
+    if text.chars().nth(most).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_is_one_short_line() {
+        assert_eq!(shown(" a\nb\u{1b}[31m "), "a\\nb\\u{1b}[31m");
+        assert_eq!(shown(&"x".repeat(500)).chars().count(), 201);
+    }
+
+    #[test]
+    fn a_list_of_foreign_names_is_short_however_many_and_long_they_are() {
+        assert_eq!(listed(&[]), "[]");
+        assert_eq!(listed(&["2031-01-01".into(), "a\nb".into()]), r#"["2031-01-01", "a\nb"]"#);
+        let many = vec!["x".repeat(1_000_000); 1_000];
+        let text = listed(&many);
+        assert!(text.ends_with("and 995 more]") && text.chars().count() <= 220, "{text}");
+    }
+}
