@@ -80,6 +80,7 @@ async fn no_path_leads_out_of_the_folder() {
         format!("../{name}/secret"),
         format!("in/../../{name}/secret"),
         "a/".repeat(5_000),
+        format!("in/a#{}", "x".repeat(5_000)),
     ]);
     for path in &paths {
         let refusal = fixture.refused("get_handbook_section", json!({"path": path})).await;
@@ -89,6 +90,17 @@ async fn no_path_leads_out_of_the_folder() {
         assert!(!answer.contains("file_path"), "{path}");
     }
     assert!(paths.len() >= 50);
+    for end in ["x".repeat(5_000), "#x".repeat(2_000)] {
+        let long = format!("in/a#{end}");
+        for (tool, arguments) in [
+            ("get_handbook_section", json!({"path": long})),
+            ("search_handbook", json!({"query": "inside", "section": long})),
+        ] {
+            let refusal = fixture.refused(tool, arguments).await;
+            assert_eq!(refusal["error"], "invalid_path", "{tool}: an anchor counts too");
+            assert!(refusal.to_string().len() < 3_000, "{tool}");
+        }
+    }
     assert!(fixture.paths("canary").await.is_empty());
 }
 

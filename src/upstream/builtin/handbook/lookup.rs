@@ -9,7 +9,7 @@ use super::corpus::Snapshot;
 use super::document::{Document, folder_of_index, without_ending};
 use super::refusal::Refusal;
 
-/// Longest name that is looked at, in bytes.
+/// Longest name that is looked at, in bytes, its anchor included.
 const LONGEST: usize = 1_024;
 /// Names shown where one has to be chosen.
 const SHOWN: usize = 10;
@@ -24,7 +24,7 @@ pub(super) struct Found {
 
 /// The document or section that `path` names.
 pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Found, Refusal> {
-    let (page, anchor) = split(path);
+    let (page, anchor) = split(path).map_err(|why| escaping("path", path, why))?;
     let page = inside(page).map_err(|why| escaping("path", path, why))?;
     let Some(document) = document(snapshot, page) else {
         return Err(no_document(snapshot, path, page));
@@ -36,7 +36,7 @@ pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Found, Refusal>
 /// The path that `name` means where a search is narrowed: a folder, a document, a section, or the
 /// title of one.
 pub(super) fn scope(snapshot: &Snapshot, name: &str) -> Result<String, Refusal> {
-    let (page, anchor) = split(name);
+    let (page, anchor) = split(name).map_err(|why| escaping("section", name, why))?;
     let page = inside(page).map_err(|why| escaping("section", name, why))?;
     if anchor.is_empty()
         && let Some(folder) = folder(snapshot, page)
@@ -48,17 +48,18 @@ pub(super) fn scope(snapshot: &Snapshot, name: &str) -> Result<String, Refusal> 
     by_path.or_else(|| titled(snapshot, name)).ok_or_else(|| no_scope(snapshot, name))
 }
 
-fn split(path: &str) -> (&str, &str) {
-    path.trim().split_once('#').unwrap_or((path.trim(), ""))
+/// Page and anchor. The whole is measured first: an anchor is compared with many others too.
+fn split(path: &str) -> Result<(&str, &str), &'static str> {
+    if path.len() > LONGEST {
+        return Err("it is longer than any path here");
+    }
+    Ok(path.trim().split_once('#').unwrap_or((path.trim(), "")))
 }
 
 /// The name without a trailing slash, or why it can not be one of ours.
 fn inside(page: &str) -> Result<&str, &'static str> {
     let page = page.strip_suffix('/').unwrap_or(page);
     let drive = || page.as_bytes().get(1) == Some(&b':');
-    if page.len() > LONGEST {
-        return Err("it is longer than any path here");
-    }
     if page.starts_with(['/', '\\', '~']) || drive() || page.contains("://") {
         return Err("it must be relative to the handbook's folder");
     }
@@ -114,7 +115,8 @@ fn titled(snapshot: &Snapshot, name: &str) -> Option<String> {
 }
 
 fn escaping(field: &'static str, given: &str, why: &str) -> Refusal {
-    let relative = given.trim().trim_start_matches(['/', '\\', '.', '~']);
+    let given_start = &given[..given.floor_char_boundary(LONGEST)];
+    let relative = given_start.trim().trim_start_matches(['/', '\\', '.', '~']);
     Refusal::new("invalid_path", field, &given)
         .because(&format!("This path is refused: {why}."))
         .valid("a path relative to the handbook's folder, such as engineering/onboarding")

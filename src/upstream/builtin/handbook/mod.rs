@@ -59,7 +59,7 @@ const AT_A_TIME: usize = 4;
 pub struct Handbook {
     phase: watch::Receiver<Phase>,
     cache: Cache,
-    work: Semaphore,
+    work: Arc<Semaphore>,
     tools: Vec<Raw>,
     tasks: Shutdown,
 }
@@ -90,7 +90,7 @@ impl Handbook {
         Ok(Self {
             phase,
             cache: Cache::new(config.cache_size),
-            work: Semaphore::new(AT_A_TIME),
+            work: Arc::new(Semaphore::new(AT_A_TIME)),
             tools: tools::definitions(),
             tasks,
         })
@@ -132,10 +132,9 @@ impl Handbook {
 
     /// Answers on a thread that may block. Who stops waiting lets it finish: it takes milliseconds.
     async fn work_out(&self, snapshot: Arc<Snapshot>, request: Request) -> Result<Reply, Error> {
-        let Ok(_permit) = self.work.acquire().await else {
+        let Some(answer) = on_a_thread(&self.work, move || from_snapshot(&snapshot, &request)).await else {
             return Err(Error::Unavailable { state: "shutting down" });
         };
-        let answer = tokio::task::spawn_blocking(move || from_snapshot(&snapshot, &request)).await;
         Ok(match answer {
             Ok(Ok(answer)) => Ok(result(&answer)),
             Ok(Err(Failure::Refused(refusal))) => Ok(refused(&refusal)),
@@ -143,6 +142,21 @@ impl Handbook {
             Err(error) => Err(internal(&error)),
         })
     }
+}
+
+/// Does `work` on a thread that may block, under one of `permits`; `None` when there are none any
+/// more. The work holds the permit and not who waits for it, so that impatient callers do not pile
+/// up threads.
+async fn on_a_thread<T: Send + 'static>(
+    permits: &Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<Result<T, tokio::task::JoinError>> {
+    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
+    let under_permit = move || {
+        let _permit = permit;
+        work()
+    };
+    Some(tokio::task::spawn_blocking(under_permit).await)
 }
 
 impl Drop for Handbook {

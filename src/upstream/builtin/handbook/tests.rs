@@ -281,3 +281,15 @@ fn check(schema: &Value, value: &Value, at: &str) {
         value.as_array().into_iter().flatten().for_each(|item| check(&schema["items"], item, at));
     }
 }
+
+#[tokio::test]
+async fn who_leaves_does_not_make_room_for_more_work_at_a_time() {
+    use futures_util::FutureExt;
+    let permits = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
+    let (finish, finished) = std::sync::mpsc::channel::<()>();
+    let work = super::on_a_thread(&permits, move || finished.recv().is_err());
+    assert!(work.now_or_never().is_none(), "begun, and nobody waits for it");
+    assert_eq!(permits.available_permits(), 0);
+    drop(finish);
+    assert!(permits.acquire().await.is_ok(), "its end makes room");
+}
