@@ -34,6 +34,8 @@ pub struct Exchange {
     token: Option<Raw>,
     notices: Notices,
     answer: Answer,
+    /// Whether the answer goes on by itself.
+    is_in_task: bool,
     /// Ends the task of [`Exchange::keep_going`] together with the exchange.
     #[allow(dead_code)] // held for its drop
     life: Option<DropGuard>,
@@ -52,7 +54,15 @@ impl Exchange {
         let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
         let (gateway, asker) = (gateway.clone(), caller.clone());
         let answer = async move { Some(answer(&gateway, &asker, &request, &outlet).await) };
-        Self { caller, id, token, notices, answer: Answer::Pending(answer.boxed()), life: None }
+        Self {
+            caller,
+            id,
+            token,
+            notices,
+            answer: Answer::Pending(answer.boxed()),
+            is_in_task: false,
+            life: None,
+        }
     }
 
     /// Answers `request` in a task, until it is answered or `running` is cancelled.
@@ -63,37 +73,36 @@ impl Exchange {
         running: Running,
         tasks: &Shutdown,
     ) -> Self {
-        let (outlet, notices) = Outlet::new(NOTICES);
-        let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
-        let (gateway, asker) = (gateway.clone(), caller.clone());
-        let (sender, receiver) = oneshot::channel();
-        tasks.spawn(async move {
-            let answer = answer(&gateway, &asker, &request, &outlet);
-            let reply = running.cancel.run_until_cancelled(answer).await;
-            drop(running);
-            // Whoever asked may have gone; the call was made to its end all the same.
-            let _ = sender.send(reply);
-        });
-        let answer = receiver.map(|reply| reply.ok().flatten()).boxed();
-        Self { caller, id, token, notices, answer: Answer::Pending(answer), life: None }
+        let mut exchange = Self::attached(gateway, caller, request);
+        exchange.go_on(running.cancel.clone(), running, tasks);
+        exchange
     }
 
     /// Lets the answer go on in a task while nobody asks for the next message, so that a reader who
-    /// stops reading cannot stop the call's deadline. Dropping the exchange still cancels it.
+    /// stops reading cannot stop the call's deadline. Dropping the exchange still cancels it, unless
+    /// it is detached, and then it is in a task already.
     pub fn keep_going(&mut self, tasks: &Shutdown) {
+        if self.is_in_task {
+            return;
+        }
+        let cancel = CancellationToken::new();
+        self.go_on(cancel.clone(), (), tasks);
+        self.life = Some(cancel.drop_guard());
+    }
+
+    /// Moves the answer into a task that `cancel` ends; the task keeps `held` as long as it runs.
+    fn go_on<T: Send + 'static>(&mut self, cancel: CancellationToken, held: T, tasks: &Shutdown) {
         let Answer::Pending(answer) = &mut self.answer else { return };
         let (sender, receiver) = oneshot::channel();
-        let cancel = CancellationToken::new();
         let waiting = receiver.map(|reply| reply.ok().flatten()).boxed();
         let running = std::mem::replace(answer, waiting);
-        let cancelled = cancel.clone();
+        self.is_in_task = true;
         tasks.spawn(async move {
-            if let Some(reply) = cancelled.run_until_cancelled(running).await {
-                // Whoever asked may be gone by now.
-                let _ = sender.send(reply);
-            }
+            let reply = cancel.run_until_cancelled(running).await.flatten();
+            drop(held);
+            // Whoever asked may have gone; the call was made to its end all the same.
+            let _ = sender.send(reply);
         });
-        self.life = Some(cancel.drop_guard());
     }
 
     /// Whether its client speaks the modern era.

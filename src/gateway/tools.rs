@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::{BufMut, BytesMut};
-
 use super::caller::Caller;
 use super::{era, error};
 use crate::auth::Action;
@@ -35,15 +33,8 @@ pub async fn list(manager: &Manager, caller: &Caller, params: Option<&Raw>) -> R
 
 /// `{"tools":[…],"nextCursor":…}` around a page that is already printed.
 fn result(page: &Page) -> Raw {
-    let mut out = BytesMut::with_capacity(page.items.bytes().len() + 64);
-    out.put_slice(b"{\"tools\":");
-    out.put_slice(page.items.bytes());
-    if let Some(next) = &page.next {
-        out.put_slice(b",\"nextCursor\":");
-        out.put_slice(write_cursor(next).bytes());
-    }
-    out.put_u8(b'}');
-    Raw::parse(&out.freeze()).unwrap_or_else(|_| Raw::empty_object())
+    let next = page.next.as_deref().map(write_cursor);
+    Raw::empty_object().edit(&[("tools", Some(&page.items)), ("nextCursor", next.as_ref())])
 }
 
 /// A cursor names the tool behind which to go on, so it survives changes elsewhere in the list.
