@@ -26,3 +26,9 @@ pub const PROGRESS: &str = "notifications/progress";
 pub const CANCELLED: &str = "notifications/cancelled";
 /// One log line of a server.
 pub const LOG_MESSAGE: &str = "notifications/message";
+/// Asks a client for the folders it works in.
+pub const ROOTS_LIST: &str = "roots/list";
+/// Asks a client's language model to go on with a conversation.
+pub const SAMPLING_CREATE_MESSAGE: &str = "sampling/createMessage";
+/// Asks the person at a client: by a form, or by sending them to a URL.
+pub const ELICITATION_CREATE: &str = "elicitation/create";

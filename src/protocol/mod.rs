@@ -5,11 +5,13 @@
 //!
 //! Not here: framing (`wire`), what a method *means* to a gateway (`gateway`).
 
+pub mod abilities;
 pub mod error;
 pub mod feature;
 pub mod foreign;
 pub mod headers;
 pub mod lifecycle;
+pub mod log_level;
 pub mod message;
 pub mod meta;
 pub mod method;
@@ -17,7 +19,9 @@ pub mod raw;
 mod scan;
 pub mod version;
 
+pub use abilities::Abilities;
 pub use error::{ErrorObject, Reply};
+pub use log_level::LogLevel;
 pub use message::{Message, Notification, ParseError, Request, RequestId, Response};
 pub use raw::Raw;
 pub use version::{Era, Version};
