@@ -20,9 +20,9 @@ use tracing::Instrument;
 use super::sessions::Running;
 use crate::gateway::{Caller, Gateway, era};
 use crate::protocol::error::code;
-use crate::protocol::{ErrorObject, Message, Notification, Raw, Reply, Request, RequestId, Response, meta};
+use crate::protocol::{ErrorObject, Message, Raw, Reply, Request, RequestId, Response, meta};
 use crate::shutdown::Shutdown;
-use crate::upstream::connection::{Notices, Outlet};
+use crate::upstream::{Inlet, Outlet, Said};
 
 /// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
 const NOTICES: usize = 128;
@@ -32,7 +32,7 @@ pub struct Exchange {
     caller: Arc<Caller>,
     id: RequestId,
     token: Option<Raw>,
-    notices: Notices,
+    inlet: Inlet,
     answer: Answer,
     /// Whether the answer goes on by itself.
     is_in_task: bool,
@@ -50,7 +50,7 @@ enum Answer {
 impl Exchange {
     /// Answers `request` for as long as the exchange is kept.
     pub fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request) -> Self {
-        let (outlet, notices) = Outlet::new(NOTICES);
+        let (outlet, inlet) = Outlet::new(NOTICES);
         let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
         let (gateway, asker) = (gateway.clone(), caller.clone());
         let answer = async move { Some(answer(&gateway, &asker, &request, &outlet).await) };
@@ -58,7 +58,7 @@ impl Exchange {
             caller,
             id,
             token,
-            notices,
+            inlet,
             answer: Answer::Pending(answer.boxed()),
             is_in_task: false,
             life: None,
@@ -118,8 +118,8 @@ impl Exchange {
                 Answer::Pending(answer) => {
                     tokio::select! {
                         biased;
-                        Some(notice) = self.notices.recv() => {
-                            if let Some(message) = self.passed(notice) {
+                        Some(said) = self.inlet.recv() => {
+                            if let Some(message) = self.passed(said) {
                                 return Some(message);
                             }
                         }
@@ -128,8 +128,8 @@ impl Exchange {
                 }
                 Answer::Ready(_) => {
                     // What was said before the answer arrives before it.
-                    while let Ok(notice) = self.notices.try_recv() {
-                        if let Some(message) = self.passed(notice) {
+                    while let Ok(said) = self.inlet.try_recv() {
+                        if let Some(message) = self.passed(said) {
                             return Some(message);
                         }
                     }
@@ -144,8 +144,14 @@ impl Exchange {
         reply.map(|reply| Message::Response(Response { id: Some(self.id.clone()), reply }))
     }
 
-    fn passed(&self, notice: Notification) -> Option<Message> {
-        era::notice(&self.caller, notice, self.token.as_ref()).map(Message::Notification)
+    fn passed(&self, said: Said) -> Option<Message> {
+        match said {
+            Said::Notice(notice) => {
+                era::notice(&self.caller, notice, self.token.as_ref()).map(Message::Notification)
+            }
+            // Dropped, and so refused.
+            Said::Question(_) => None,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::auth::Principal;
 use crate::manager::Scope;
 use crate::protocol::meta::{self, Sender};
 use crate::protocol::{Raw, Version, lifecycle};
+use crate::upstream::Owner;
 
 /// The client behind a request. A legacy session keeps one; in the modern era it is made anew from
 /// each request.
@@ -20,6 +21,8 @@ pub struct Caller {
     /// Whether it wants the log lines that servers write during a call. Modern clients say so in
     /// each request; legacy ones get what servers send.
     pub wants_log: bool,
+    /// Whose calls these are: the session's, or the one request's.
+    pub owner: Owner,
 }
 
 impl Caller {
@@ -32,7 +35,7 @@ impl Caller {
             info: member(meta::CLIENT_INFO).unwrap_or_else(lifecycle::own_info),
         };
         let wants_log = meta.is_some_and(|meta| meta.get(meta::LOG_LEVEL).is_some());
-        Self { principal, version: Version::NEWEST_MODERN, sender, scope, wants_log }
+        Self { principal, version: Version::NEWEST_MODERN, sender, scope, wants_log, owner: Owner::new() }
     }
 
     /// The sender of `initialize`, with the revision that answers it.
@@ -45,6 +48,13 @@ impl Caller {
             capabilities: Raw::empty_object(),
             info: info.unwrap_or_else(lifecycle::own_info),
         };
-        Self { principal, version: Version::negotiate(&requested), sender, scope, wants_log: true }
+        Self {
+            principal,
+            version: Version::negotiate(&requested),
+            sender,
+            scope,
+            wants_log: true,
+            owner: Owner::new(),
+        }
     }
 }

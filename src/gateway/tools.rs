@@ -65,6 +65,7 @@ pub async fn call(manager: &Manager, caller: &Caller, params: Option<&Raw>, outl
         params,
         sender: caller.sender.clone(),
         timeout: None,
+        owner: caller.owner,
     };
     match manager.invoke(&caller.scope, &name, &invocation, outlet).await {
         Ok(done) => era::answer(caller, done.reply),

@@ -15,17 +15,18 @@ mod snapshot;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 
 pub use config::Config;
 pub use error::Error;
+pub use registry::Told;
 pub use snapshot::{Scope, Server, Snapshot};
 
 use crate::protocol::meta::Sender;
 use crate::protocol::{Raw, Reply, method};
 use crate::shutdown::Shutdown;
-use crate::upstream::{self, Call, Connector, Outlet, State, Status, Upstream, transport};
+use crate::upstream::{self, Call, Connector, Outlet, Owner, State, Status, Upstream, transport};
 
 use catalog::Route;
 use registry::{Published, Registry};
@@ -47,6 +48,8 @@ pub struct Invocation {
     pub wants_progress: bool,
     /// Overrides the server's timeout.
     pub timeout: Option<Duration>,
+    /// Whose it is.
+    pub owner: Owner,
 }
 
 /// The answer to a tool call, and whose it was.
@@ -121,6 +124,11 @@ impl Manager {
     /// Changes whenever something that [`Manager::snapshot`] shows has changed.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.published.count.clone()
+    }
+
+    /// What servers say from now on for whoever asked for it. Who listens filters.
+    pub fn notices(&self) -> broadcast::Receiver<Told> {
+        self.published.told.subscribe()
     }
 
     /// Every server, in the order of the registry file.
@@ -283,7 +291,7 @@ impl Invocation {
     /// A call on behalf of a program that is not an MCP client.
     fn of(tool: &str, arguments: &Raw, timeout: Option<Duration>) -> Self {
         let params = Raw::empty_object().with("name", &Raw::of(tool)).with("arguments", arguments);
-        Self { params, sender: Sender::gateway(), wants_progress: false, timeout }
+        Self { params, sender: Sender::gateway(), wants_progress: false, timeout, owner: Owner::new() }
     }
 }
 
@@ -295,6 +303,7 @@ fn call_of(route: &Route, invocation: &Invocation) -> Call {
         wants_progress: invocation.wants_progress,
         effect: route.effect,
         header_params: route.header_params.clone(),
+        owner: invocation.owner,
     }
 }
 

@@ -6,17 +6,32 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 
 use super::config::Config;
 use super::snapshot::Snapshot;
+use crate::protocol::Notification;
 use crate::upstream::{Change, State, Update};
 
-/// Where snapshots are published, and how often that happened.
+/// Notices of servers that may wait for a slow listener; who is later than that is told that it
+/// missed some.
+const NOTICES: usize = 1_024;
+
+/// A notice of a server for whoever asked for it.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// The server's name.
+    pub server: Arc<str>,
+    /// What it said.
+    pub notice: Notification,
+}
+
+/// Where snapshots are published, and how often that happened; and what servers say meanwhile.
 #[derive(Clone)]
 pub(super) struct Published {
     pub(super) snapshot: Arc<ArcSwap<Snapshot>>,
     pub(super) count: watch::Receiver<u64>,
+    pub(super) told: broadcast::Sender<Told>,
 }
 
 /// The state of the task.
@@ -24,19 +39,25 @@ pub(super) struct Registry {
     config: Arc<Config>,
     snapshot: Arc<ArcSwap<Snapshot>>,
     count: watch::Sender<u64>,
+    told: broadcast::Sender<Told>,
 }
 
 impl Registry {
     pub(super) fn new(config: Arc<Config>, first: Snapshot) -> (Self, Published) {
         let snapshot = Arc::new(ArcSwap::from_pointee(first));
         let (sender, count) = watch::channel(0);
-        (Self { config, snapshot: snapshot.clone(), count: sender }, Published { snapshot, count })
+        let told = broadcast::Sender::new(NOTICES);
+        let registry = Self { config, snapshot: snapshot.clone(), count: sender, told: told.clone() };
+        (registry, Published { snapshot, count, told })
     }
 
     /// Publishes what the servers report, until the last of them is gone.
     pub(super) async fn run(self, mut updates: mpsc::Receiver<Update>) {
         while let Some(update) = updates.recv().await {
-            if let Some(next) = self.choose(&update) {
+            if let Change::Told(notice) = update.change {
+                // Nobody listens: nobody asked for it.
+                let _ = self.told.send(Told { server: update.server, notice });
+            } else if let Some(next) = self.choose(&update) {
                 self.snapshot.store(Arc::new(next));
                 self.count.send_modify(|count| *count += 1);
             }
@@ -51,7 +72,7 @@ impl Registry {
             Change::Offered(offer) if server.offer.as_ref() != Some(offer) => {
                 Some(now.updated(&self.config, &update.server, Some(offer.clone())))
             }
-            Change::State(State::Connecting) => None,
+            Change::State(State::Connecting) | Change::Told(_) => None,
             _ if !server.settled => Some(now.updated(&self.config, &update.server, None)),
             Change::Offered(_) | Change::State(_) => None,
         }

@@ -3,7 +3,56 @@
 //! Source: `server/tools` of each revision. Resources and prompts join with their methods.
 
 use super::headers::{self, HeaderParam};
+use super::method;
 use super::raw::Raw;
+
+/// The lists a server has, as far as their changes are told apart. Templates change with resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum List {
+    /// `tools/list`.
+    Tools,
+    /// `resources/list` and `resources/templates/list`.
+    Resources,
+    /// `prompts/list`.
+    Prompts,
+}
+
+impl List {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
+
+    /// The notification that it changed.
+    pub const fn changed(self) -> &'static str {
+        match self {
+            Self::Tools => method::TOOLS_LIST_CHANGED,
+            Self::Resources => method::RESOURCES_LIST_CHANGED,
+            Self::Prompts => method::PROMPTS_LIST_CHANGED,
+        }
+    }
+
+    /// The list whose change `notification` tells.
+    pub fn changed_by(notification: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|list| list.changed() == notification)
+    }
+
+    /// The member of `ServerCapabilities` that declares it.
+    pub const fn capability(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Prompts => "prompts",
+        }
+    }
+
+    /// The member of a listen filter that asks for its changes (2026-07-28).
+    pub const fn filter(self) -> &'static str {
+        match self {
+            Self::Tools => "toolsListChanged",
+            Self::Resources => "resourcesListChanged",
+            Self::Prompts => "promptsListChanged",
+        }
+    }
+}
 
 /// How often a call may be executed, as far as its tool declares it (tool annotations).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,6 +16,38 @@ pub const TOOLS_LIST: &str = "tools/list";
 pub const TOOLS_CALL: &str = "tools/call";
 /// The list of tools changed.
 pub const TOOLS_LIST_CHANGED: &str = "notifications/tools/list_changed";
+/// One page of resources.
+pub const RESOURCES_LIST: &str = "resources/list";
+/// One page of resource templates.
+pub const RESOURCE_TEMPLATES_LIST: &str = "resources/templates/list";
+/// The contents of a resource.
+pub const RESOURCES_READ: &str = "resources/read";
+/// Legacy: asks for notices about one resource.
+pub const RESOURCES_SUBSCRIBE: &str = "resources/subscribe";
+/// Legacy: ends that.
+pub const RESOURCES_UNSUBSCRIBE: &str = "resources/unsubscribe";
+/// The list of resources or of templates changed.
+pub const RESOURCES_LIST_CHANGED: &str = "notifications/resources/list_changed";
+/// One resource changed.
+pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+/// One page of prompts.
+pub const PROMPTS_LIST: &str = "prompts/list";
+/// One prompt, filled in.
+pub const PROMPTS_GET: &str = "prompts/get";
+/// The list of prompts changed.
+pub const PROMPTS_LIST_CHANGED: &str = "notifications/prompts/list_changed";
+/// Suggestions for an argument of a prompt or a template.
+pub const COMPLETE: &str = "completion/complete";
+/// Legacy: the least level of log lines.
+pub const SET_LEVEL: &str = "logging/setLevel";
+/// The client's roots changed.
+pub const ROOTS_LIST_CHANGED: &str = "notifications/roots/list_changed";
+/// Legacy: the page that a user was sent to was visited.
+pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
+/// Legacy: a task went on.
+pub const TASK_STATUS: &str = "notifications/tasks/status";
+/// Modern extension: a task went on.
+pub const TASKS: &str = "notifications/tasks";
 /// Modern: opens a stream of change notices.
 pub const SUBSCRIPTIONS_LISTEN: &str = "subscriptions/listen";
 /// Modern: first message on that stream, says what is honoured.

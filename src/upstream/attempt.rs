@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
 use super::Upstream;
@@ -32,6 +32,11 @@ pub(super) trait Work: Sync {
     /// Whether it may be done twice.
     fn kind(&self) -> Kind;
 
+    /// Where it is asked questions, which stop its clock.
+    fn outlet(&self) -> &Outlet {
+        const { &Outlet::none() }
+    }
+
     /// Does it once. Has no deadline of its own.
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>>;
 }
@@ -53,6 +58,10 @@ impl Work for Request<'_> {
 
     fn kind(&self) -> Kind {
         Kind::of(self.call)
+    }
+
+    fn outlet(&self) -> &Outlet {
+        self.outlet
     }
 
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Reply, Error>> {
@@ -101,12 +110,16 @@ impl Frame {
     }
 
     /// The output of `work`, or `None` when the deadline comes first; then nothing of it was begun
-    /// after the deadline.
-    async fn limit<T>(self, work: impl Future<Output = T>) -> Option<T> {
+    /// after the deadline. The time in which questions of the call are open does not count.
+    async fn limit<T>(self, outlet: &Outlet, work: impl Future<Output = T>) -> Option<T> {
         if Instant::now() >= self.deadline {
             return None;
         }
-        timeout_at(self.deadline, work).await.ok()
+        tokio::select! {
+            biased;
+            output = work => Some(output),
+            () = outlet.expired(self.deadline) => None,
+        }
     }
 }
 
@@ -192,14 +205,16 @@ impl Upstream {
         frame: Frame,
     ) -> Result<Result<W::Output, Error>, Error> {
         let after = frame.deadline.saturating_duration_since(frame.begun);
-        let Some(seat) = frame.limit(self.pool.seat()).await else {
+        let Some(seat) = frame.limit(work.outlet(), self.pool.seat()).await else {
             // Not `TimedOut`, whose outcome is unknown: here nothing was sent.
             return Err(Error::Connect {
                 reason: format!("no connection within {:.1} s", after.as_secs_f64()),
             });
         };
         match seat {
-            Ok(seat) => frame.limit(work.on(seat.connection())).await.ok_or(Error::TimedOut { after }),
+            Ok(seat) => {
+                frame.limit(work.outlet(), work.on(seat.connection())).await.ok_or(Error::TimedOut { after })
+            }
             Err(error) => Ok(Err(error)),
         }
     }

@@ -11,15 +11,16 @@
 //! - what the server says during a call goes into the call's [`Outlet`], in order, and never blocks
 //!   the reader of another call.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
+pub use super::outlet::{Answer, Inlet, Outlet, Question, Said};
+
 use super::error::Error;
-use crate::protocol::feature::Effect;
+use crate::protocol::feature::{Effect, List};
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::meta::Sender;
@@ -69,6 +70,30 @@ pub struct Call {
     pub effect: Effect,
     /// What modern HTTP mirrors into `Mcp-Param-*`.
     pub header_params: Arc<[HeaderParam]>,
+    /// Whose it is. Calls of one owner go to one client, so on a shared channel what cannot be tied
+    /// to a call can still be tied to them.
+    pub owner: Owner,
+}
+
+/// Whose a call is: one legacy session, one modern request, or the gateway itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner(u64);
+
+impl Owner {
+    /// The gateway: lists, discovery, health checks. It is never asked anything.
+    pub const GATEWAY: Self = Self(0);
+
+    /// One that nobody else is.
+    pub fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Call {
@@ -81,114 +106,43 @@ impl Call {
             wants_progress: false,
             effect: Effect::ReadOnly,
             header_params: Arc::new([]),
+            owner: Owner::GATEWAY,
         }
-    }
-}
-
-/// Where a call's notifications go while it runs: the sending end of a bounded channel.
-///
-/// A slow reader loses progress and log lines, and they are counted; the answer itself does not
-/// come this way and is never lost.
-#[derive(Clone)]
-pub struct Outlet(Option<Arc<Open>>);
-
-struct Open {
-    sender: mpsc::Sender<Notification>,
-    dropped: AtomicU64,
-    waiting: Arc<AtomicUsize>,
-}
-
-/// Bytes of notifications that may wait for one slow reader.
-const MAX_WAITING_BYTES: usize = 1024 * 1024;
-
-/// The end of an [`Outlet`] that is read.
-pub struct Notices {
-    receiver: mpsc::Receiver<Notification>,
-    waiting: Arc<AtomicUsize>,
-}
-
-impl Notices {
-    /// The next notification; none when every outlet is gone.
-    pub async fn recv(&mut self) -> Option<Notification> {
-        let notification = self.receiver.recv().await?;
-        self.waiting.fetch_sub(size(&notification), Ordering::Relaxed);
-        Some(notification)
-    }
-
-    /// The next notification, if one waits.
-    pub fn try_recv(&mut self) -> Result<Notification, mpsc::error::TryRecvError> {
-        let notification = self.receiver.try_recv()?;
-        self.waiting.fetch_sub(size(&notification), Ordering::Relaxed);
-        Ok(notification)
-    }
-}
-
-fn size(notification: &Notification) -> usize {
-    notification.params.as_ref().map_or(0, |params| params.bytes().len())
-}
-
-impl Outlet {
-    /// An outlet and the end to read it from; at most `capacity` notifications wait, and at most
-    /// 1 MiB of them.
-    pub fn new(capacity: usize) -> (Self, Notices) {
-        let (sender, receiver) = mpsc::channel(capacity);
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let open = Open { sender, dropped: AtomicU64::new(0), waiting: Arc::clone(&waiting) };
-        (Self(Some(Arc::new(open))), Notices { receiver, waiting })
-    }
-
-    /// An outlet nobody reads: for REST calls and requests of our own.
-    pub const fn none() -> Self {
-        Self(None)
-    }
-
-    /// Hands a notification to the reader, or counts it as dropped.
-    pub fn offer(&self, notification: Notification) {
-        let Some(open) = &self.0 else { return };
-        let size = size(&notification);
-        let waiting = open.waiting.fetch_add(size, Ordering::Relaxed) + size;
-        // One that is larger than the cap by itself passes when nothing else waits.
-        let fits = waiting <= MAX_WAITING_BYTES || waiting == size;
-        if !fits || open.sender.try_send(notification).is_err() {
-            open.waiting.fetch_sub(size, Ordering::Relaxed);
-            open.dropped.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// How many notifications found no room.
-    pub fn dropped(&self) -> u64 {
-        self.0.as_ref().map_or(0, |open| open.dropped.load(Ordering::Relaxed))
-    }
-}
-
-impl fmt::Debug for Outlet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Outlet(open: {}, dropped: {})", self.0.is_some(), self.dropped())
     }
 }
 
 /// What a server says that belongs to no call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// `notifications/tools/list_changed`.
-    ToolsChanged,
+    /// One of its lists is another one.
+    Changed(List),
+    /// Something for whoever asked for it: a resource was updated, a task went on, a page that a
+    /// user was sent to was visited.
+    Notice(Notification),
 }
 
 /// Where a connection reports [`Event`]s. Reporting never waits: a change notice that finds the
-/// channel full is covered by the ones already in it.
+/// channel full is covered by the ones already in it, and other notices are hints, not facts.
 #[derive(Debug, Clone)]
 pub struct Events(mpsc::Sender<Event>);
 
 impl Events {
-    /// A channel for events; 16 may wait.
+    /// A channel for events; 256 may wait.
     pub fn channel() -> (Self, mpsc::Receiver<Event>) {
-        let (sender, receiver) = mpsc::channel(16);
+        let (sender, receiver) = mpsc::channel(256);
         (Self(sender), receiver)
     }
 
     /// Reports an event.
     pub fn report(&self, event: Event) {
-        // Full means the same notice already waits there; closed means nobody cares any more.
+        // Closed means nobody cares any more.
         let _ = self.0.try_send(event);
+    }
+
+    /// Reports that every list may have changed unseen.
+    pub fn missed_everything(&self) {
+        for list in List::ALL {
+            self.report(Event::Changed(list));
+        }
     }
 }

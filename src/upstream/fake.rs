@@ -13,9 +13,9 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::config::{self, Config};
-use super::connection::{Call, Connection, Connector, Event, Events, Outlet};
+use super::connection::{Call, Connection, Connector, Event, Events, Outlet, Owner};
 use super::error::Error;
-use crate::protocol::feature::Effect;
+use crate::protocol::feature::{Effect, List};
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Raw, Reply, Version, method};
 
@@ -142,7 +142,7 @@ impl Fake {
 
     /// Says that its tools changed.
     pub(crate) fn say_changed(&self) {
-        self.lock().events.as_ref().expect("somebody connected").report(Event::ToolsChanged);
+        self.lock().events.as_ref().expect("somebody connected").report(Event::Changed(List::Tools));
     }
 
     /// Ends all connections from its side.
@@ -347,5 +347,5 @@ pub(crate) fn config(name: &str) -> Config {
 /// A call of the tool `echo`.
 pub(crate) fn tool_call(effect: Effect) -> Call {
     let params = Raw::of(&serde_json::json!({"name": "echo", "arguments": {}}));
-    Call { effect, ..Call::of_gateway(method::TOOLS_CALL, Some(params)) }
+    Call { effect, owner: Owner::new(), ..Call::of_gateway(method::TOOLS_CALL, Some(params)) }
 }

@@ -17,6 +17,7 @@ pub mod error;
 #[cfg(test)]
 pub(crate) mod fake;
 mod news;
+mod outlet;
 mod pool;
 mod retry;
 mod stamina;
@@ -32,7 +33,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub use config::Config;
-pub use connection::{Call, Connection, Connector, Event, Events, Outlet};
+pub use connection::{Call, Connection, Connector, Event, Events, Inlet, Outlet, Owner, Question, Said};
 pub use discover::Offer;
 pub use error::{Delivery, Error};
 pub use news::{Change, Update};

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::discover::Offer;
 use super::error::Error;
 use super::status::State;
+use crate::protocol::Notification;
 
 /// News of one server, for the manager.
 #[derive(Debug, Clone)]
@@ -27,6 +28,8 @@ pub enum Change {
     Offered(Arc<Offer>),
     /// It is in another state. An offer stays known while its server is away.
     State(State),
+    /// It said something for whoever asked for it.
+    Told(Notification),
 }
 
 /// Where an operator waits for the offer.

@@ -129,7 +129,8 @@ impl Supervisor {
                 Happened::Command(command) => self.obey(command).await,
                 Happened::Done(done) => self.conclude(done).await,
                 Happened::Occupancy => self.look_who_is_there().await,
-                Happened::Event(Event::ToolsChanged) => self.expect_change(),
+                Happened::Event(Event::Changed(_)) => self.expect_change(),
+                Happened::Event(Event::Notice(notice)) => self.publish(Change::Told(notice)).await,
                 Happened::Due => self.act(),
             }
         }

@@ -3,22 +3,23 @@
 //! Not here: finding the call a notification belongs to, which depends on the channel.
 
 use crate::protocol::error::code;
+use crate::protocol::feature::List;
 use crate::protocol::{ErrorObject, Notification, Raw, Request, Response, method};
 use crate::upstream::connection::{Event, Events};
 
 /// Passes on what concerns the whole server, and gives back what belongs to a call.
 pub(super) fn sort(notification: Notification, events: &Events) -> Option<Notification> {
+    if let Some(list) = List::changed_by(&notification.method) {
+        events.report(Event::Changed(list));
+        return None;
+    }
     match notification.method.as_str() {
-        method::TOOLS_LIST_CHANGED => {
-            events.report(Event::ToolsChanged);
+        method::RESOURCE_UPDATED | method::TASK_STATUS | method::TASKS | method::ELICITATION_COMPLETE => {
+            events.report(Event::Notice(notification));
             None
         }
-        // Notices about what is not offered yet, and bookkeeping of channels that needs no reader.
-        "notifications/prompts/list_changed"
-        | "notifications/resources/list_changed"
-        | "notifications/resources/updated"
-        | method::SUBSCRIPTIONS_ACKNOWLEDGED
-        | method::CANCELLED => None,
+        // Bookkeeping of channels, which needs no reader.
+        method::SUBSCRIPTIONS_ACKNOWLEDGED | method::CANCELLED => None,
         _ => Some(notification),
     }
 }

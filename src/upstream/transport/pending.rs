@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use crate::protocol::{Notification, Reply, Response, method};
-use crate::upstream::connection::{Call, Outlet};
+use crate::upstream::connection::{Call, Outlet, Owner};
 use crate::upstream::error::Error;
 use crate::wire::Clip;
 
@@ -61,10 +61,7 @@ pub(super) enum Purpose {
 impl Purpose {
     /// What `call` is for.
     pub(super) fn of(call: &Call) -> Self {
-        match call.method.as_str() {
-            method::PING | method::DISCOVER | method::TOOLS_LIST => Self::Upkeep,
-            _ => Self::Call { progress: call.wants_progress },
-        }
+        if call.owner == Owner::GATEWAY { Self::Upkeep } else { Self::Call { progress: call.wants_progress } }
     }
 }
 

@@ -96,7 +96,8 @@ fn progress_goes_to_the_call_with_the_token_and_log_lines_to_a_call_that_is_alon
     let mute = pending.open(&outlet, Purpose::Call { progress: false }).expect("open");
     assert!(!pending.notify(progress(mute.id())), "it asked for none");
     assert!(!pending.notify(log()), "it could be of either call");
-    let seen: Vec<String> = std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method).collect();
+    let seen: Vec<String> =
+        std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method().to_owned()).collect();
     assert_eq!(seen, [method::LOG_MESSAGE, method::PROGRESS]);
 }
 

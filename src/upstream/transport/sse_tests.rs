@@ -7,6 +7,8 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::protocol::Raw;
+use crate::protocol::feature::List;
+use crate::upstream::Owner;
 use crate::upstream::config::Transport;
 use crate::upstream::connection::Event;
 use crate::upstream::transport::testing::server::{
@@ -74,7 +76,7 @@ fn is_get(seen: &Seen) -> bool {
 
 fn call(name: &str) -> Call {
     let params = Raw::of(&json!({"name": name, "arguments": {}}));
-    Call { wants_progress: true, ..Call::of_gateway(method::TOOLS_CALL, Some(params)) }
+    Call { wants_progress: true, owner: Owner::new(), ..Call::of_gateway(method::TOOLS_CALL, Some(params)) }
 }
 
 async fn ask(connection: &Arc<dyn Connection>, name: &str) -> Result<Raw, Error> {
@@ -109,8 +111,8 @@ async fn requests_are_posted_and_answered_on_the_stream() {
     );
     assert_eq!(two.expect("answered").expect("a result").as_str(), r#"{"n":2}"#);
     assert_eq!(three.expect("a result").as_str(), r#"{"n":1e400}"#);
-    assert_eq!(reader.try_recv().expect("progress").method, method::PROGRESS);
-    assert_eq!(events.try_recv(), Ok(Event::ToolsChanged));
+    assert_eq!(reader.try_recv().expect("progress").method(), method::PROGRESS);
+    assert_eq!(events.try_recv(), Ok(Event::Changed(List::Tools)));
     bench.server.saw(1, |seen| seen.has(r#""id":"p","result":{}"#)).await;
     for seen in bench.server.seen() {
         assert_eq!(seen.header("authorization"), Some("Bearer k"));

@@ -7,7 +7,9 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::protocol::Raw;
+use crate::protocol::feature::List;
 use crate::protocol::meta::Sender;
+use crate::upstream::Owner;
 use crate::upstream::config::Transport;
 use crate::upstream::connection::Event;
 use crate::upstream::transport::testing::{MESSAGE_BYTES, config};
@@ -77,7 +79,7 @@ impl Bench {
 
 fn call(name: &str) -> Call {
     let params = Raw::of(&json!({"name": name, "arguments": {"n": 1.0}}));
-    Call { wants_progress: true, ..Call::of_gateway(method::TOOLS_CALL, Some(params)) }
+    Call { wants_progress: true, owner: Owner::new(), ..Call::of_gateway(method::TOOLS_CALL, Some(params)) }
 }
 
 async fn ask(connection: &Arc<dyn Connection>, name: &str) -> Result<Raw, Error> {
@@ -165,8 +167,9 @@ async fn what_the_server_says_goes_to_whom_it_belongs() {
     let answers: Vec<Raw> = result.elements().collect();
     assert!(answers[0].as_str().contains(r#""id":"q","error":{"code":-32601"#), "{result:?}");
     assert_eq!(answers[1].as_str(), r#"{"jsonrpc":"2.0","id":"p","result":{}}"#);
-    assert_eq!(events.try_recv(), Ok(Event::ToolsChanged));
-    let seen: Vec<String> = std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method).collect();
+    assert_eq!(events.try_recv(), Ok(Event::Changed(List::Tools)));
+    let seen: Vec<String> =
+        std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method().to_owned()).collect();
     assert_eq!(seen, ["notifications/progress", "notifications/message"]);
     drop(connection);
     bench.is_over().await;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::Server;
 use super::answer::{Hear, Outcome, Reader, Refusal};
 use crate::protocol::error::code;
+use crate::protocol::feature::List;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{
     Era, ErrorObject, Message, Notification, Raw, Reply, Request, Version, headers, meta, method,
@@ -95,7 +96,7 @@ impl Wire {
                 self.misfit("the server no longer speaks this revision");
             }
             // The tool's parameters are not what they were; a new list tells.
-            Err(code::HEADER_MISMATCH) => self.events.report(Event::ToolsChanged),
+            Err(code::HEADER_MISMATCH) => self.events.report(Event::Changed(List::Tools)),
             _ => {}
         }
         Ok(reply)
@@ -219,7 +220,7 @@ impl Hear for OfCall<'_> {
                 if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED && self.again =>
             {
                 // Nobody told what changed while the stream was closed.
-                self.events.report(Event::ToolsChanged);
+                self.events.missed_everything();
             }
             Message::Notification(said) => {
                 let said = inbound::sort(said, self.events).filter(|said| belongs(said, self.token));

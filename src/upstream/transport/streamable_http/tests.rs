@@ -11,7 +11,7 @@ use super::*;
 use crate::protocol::feature::Effect;
 use crate::protocol::{Raw, Reply, method};
 use crate::upstream::config::Transport;
-use crate::upstream::connection::{Call, Event, Outlet};
+use crate::upstream::connection::{Call, Event, Outlet, Owner};
 use crate::upstream::transport::testing::config;
 use crate::upstream::transport::testing::server::{Seen, Step, TestServer, json, result};
 
@@ -79,7 +79,7 @@ impl Bench {
 fn call(name: &str) -> Call {
     let params = Raw::of(&json!({"name": name, "arguments": {"n": 1.0}}));
     let call = Call::of_gateway(method::TOOLS_CALL, Some(params));
-    Call { wants_progress: true, effect: Effect::Unsafe, ..call }
+    Call { wants_progress: true, effect: Effect::Unsafe, owner: Owner::new(), ..call }
 }
 
 async fn ask(connection: &Arc<dyn Connection>, name: &str) -> Result<Raw, Error> {

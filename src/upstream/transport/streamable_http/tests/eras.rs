@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::protocol::feature::List;
 use crate::protocol::headers::HeaderParam;
 use crate::upstream::transport::testing::server::{end, event, full, stream};
 
@@ -181,7 +182,7 @@ async fn change_notices_of_a_modern_server_come_on_a_stream_that_is_kept_open() 
     assert!(listen.has(r#""notifications":{"toolsListChanged":true}"#));
     assert!(events.try_recv().is_err(), "the first stream begins with nothing missed");
     bench.server.go.add_permits(1);
-    assert_eq!(events.recv().await, Some(Event::ToolsChanged));
+    assert_eq!(events.recv().await, Some(Event::Changed(List::Tools)));
     connection.close().await;
     bench.server.left.recv().await.expect("the stream ends with the connection");
 }
@@ -209,9 +210,9 @@ async fn what_a_modern_server_says_during_a_call_goes_to_its_outlet() {
     let (outlet, mut reader) = Outlet::new(8);
     let answer = connection.request(&call("t"), &outlet).await.expect("answered").expect("a result");
     assert_eq!(answer.as_str(), r#"{"ok":1}"#);
-    let said: Vec<_> = std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method).collect();
+    let said: Vec<_> = std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method().to_owned()).collect();
     assert_eq!(said, ["notifications/progress", "notifications/message"]);
-    assert_eq!(events.try_recv(), Ok(Event::ToolsChanged));
+    assert_eq!(events.try_recv(), Ok(Event::Changed(List::Tools)));
     assert_eq!(count(&bench, ""), 0, "a modern server is sent no responses");
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::protocol::feature::List;
 use crate::upstream::transport::testing::server::{chunk, end, event, full, stream};
 
 fn is_get(seen: &Seen) -> bool {
@@ -193,12 +194,12 @@ async fn the_get_stream_carries_what_belongs_to_no_stream_of_a_call() {
     let (answer, ()) = tokio::join!(connection.request(&call, &outlet), async {
         bench.server.saw(1, |seen| seen.has("tools/call")).await;
         bench.server.go.add_permits(1);
-        assert_eq!(events.recv().await, Some(Event::ToolsChanged));
+        assert_eq!(events.recv().await, Some(Event::Changed(List::Tools)));
         bench.server.saw(1, |seen| seen.has(r#""id":"p","result":{}"#)).await;
         bench.server.go.add_permits(1);
     });
     answer.expect("answered").expect("a result");
-    let said: Vec<_> = std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method).collect();
+    let said: Vec<_> = std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method().to_owned()).collect();
     assert_eq!(said, ["notifications/progress", "notifications/message"]);
     drop(connection);
     bench.server.left.recv().await.expect("the stream ends with the session");
@@ -252,7 +253,7 @@ async fn a_get_stream_is_opened_again_where_it_left_off_until_the_session_is_gon
     })
     .await;
     let (connection, mut events) = bench.connect().await;
-    assert_eq!(events.recv().await, Some(Event::ToolsChanged));
+    assert_eq!(events.recv().await, Some(Event::Changed(List::Tools)));
     assert!(connection.closed().await.contains("session"));
     let gets: Vec<Seen> = bench.server.seen().into_iter().filter(is_get).collect();
     let ids: Vec<Option<&str>> = gets.iter().map(|seen| seen.header("last-event-id")).collect();

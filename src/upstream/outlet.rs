@@ -1,0 +1,273 @@
+//! What a server says during a call, on its way to whoever made the call.
+//!
+//! An [`Outlet`] is the sending end of a bounded channel, an [`Inlet`] the one that is read.
+//! Invariants: a slow reader loses progress and log lines, counted, and nothing else; the answer to
+//! the call does not come this way and is never lost; a question ends when either end drops its
+//! half; while a question is open the deadline of its call stands still, because people are slow.
+//!
+//! Not here: which call a message belongs to (`transport`), how a client is asked (`downstream`).
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::protocol::{Notification, Raw, Reply};
+
+/// Bytes of notifications that may wait for one slow reader.
+const MAX_WAITING_BYTES: usize = 1024 * 1024;
+/// Questions of one call that may be open at a time.
+const MAX_QUESTIONS: usize = 16;
+/// How long one question may stay open. Longer than anybody should think about it, and the most a
+/// question adds to the time of its call.
+const QUESTION_LIMIT: Duration = Duration::from_mins(10);
+
+/// One thing a server says during a call.
+#[derive(Debug)]
+pub enum Said {
+    /// Progress, a log line, or something of a later revision.
+    Notice(Notification),
+    /// It asks its client something and waits for the reply.
+    Question(Question),
+}
+
+impl Said {
+    /// The method of the notification or the request.
+    pub fn method(&self) -> &str {
+        match self {
+            Self::Notice(notice) => &notice.method,
+            Self::Question(question) => &question.method,
+        }
+    }
+}
+
+/// A request of a server to its client. Dropping it unanswered refuses it.
+pub struct Question {
+    /// `sampling/createMessage`, `elicitation/create`, `roots/list`.
+    pub method: String,
+    /// Its parameters, untouched.
+    pub params: Option<Raw>,
+    reply: oneshot::Sender<Reply>,
+}
+
+impl Question {
+    /// Gives the client's answer to the server.
+    pub fn answer(self, reply: Reply) {
+        // Whoever asked may have given up just now.
+        let _ = self.reply.send(reply);
+    }
+
+    /// Resolves when nobody waits for the answer any more.
+    pub async fn withdrawn(&mut self) {
+        self.reply.closed().await;
+    }
+
+    /// Whether nobody waits for the answer any more.
+    pub fn is_withdrawn(&self) -> bool {
+        self.reply.is_closed()
+    }
+}
+
+impl fmt::Debug for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Question({:?})", self.method)
+    }
+}
+
+/// Resolves with the client's reply to a question; none when nobody answers it. Dropping it
+/// withdraws the question.
+pub type Answer = BoxFuture<'static, Option<Reply>>;
+
+/// Where what is said during a call goes.
+#[derive(Clone)]
+pub struct Outlet(Option<Arc<Open>>);
+
+struct Open {
+    sender: mpsc::Sender<Said>,
+    dropped: AtomicU64,
+    waiting: Arc<AtomicUsize>,
+    pauses: Pauses,
+}
+
+/// The end of an [`Outlet`] that is read.
+pub struct Inlet {
+    receiver: mpsc::Receiver<Said>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Inlet {
+    /// What is said next; none when every outlet is gone.
+    pub async fn recv(&mut self) -> Option<Said> {
+        let said = self.receiver.recv().await?;
+        self.waiting.fetch_sub(size(&said), Ordering::Relaxed);
+        Some(said)
+    }
+
+    /// What was said, if anything waits.
+    pub fn try_recv(&mut self) -> Result<Said, TryRecvError> {
+        let said = self.receiver.try_recv()?;
+        self.waiting.fetch_sub(size(&said), Ordering::Relaxed);
+        Ok(said)
+    }
+}
+
+fn size(said: &Said) -> usize {
+    match said {
+        Said::Notice(notice) => notice.params.as_ref().map_or(0, |params| params.bytes().len()),
+        // Their number is small and their size is that of one message.
+        Said::Question(_) => 0,
+    }
+}
+
+impl Outlet {
+    /// An outlet and the end to read it from; at most `capacity` things wait, and at most 1 MiB of
+    /// notifications.
+    pub fn new(capacity: usize) -> (Self, Inlet) {
+        let (sender, receiver) = mpsc::channel(capacity);
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let open = Open {
+            sender,
+            dropped: AtomicU64::new(0),
+            waiting: Arc::clone(&waiting),
+            pauses: Pauses::default(),
+        };
+        (Self(Some(Arc::new(open))), Inlet { receiver, waiting })
+    }
+
+    /// An outlet nobody reads: for REST calls and requests of our own. Questions are refused.
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Hands a notification to the reader, or counts it as dropped.
+    pub fn offer(&self, notification: Notification) {
+        let Some(open) = &self.0 else { return };
+        let said = Said::Notice(notification);
+        let size = size(&said);
+        let waiting = open.waiting.fetch_add(size, Ordering::Relaxed) + size;
+        // One that is larger than the cap by itself passes when nothing else waits.
+        let fits = waiting <= MAX_WAITING_BYTES || waiting == size;
+        if !fits || open.sender.try_send(said).is_err() {
+            open.waiting.fetch_sub(size, Ordering::Relaxed);
+            open.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks the reader something, now if there is room; who waits for the answer owns the question.
+    /// Nobody reads, or too much is asked already: the answer is none, at once.
+    pub fn ask(&self, method: String, params: Option<Raw>) -> Answer {
+        let Some(open) = self.0.clone() else { return Box::pin(std::future::ready(None)) };
+        let Some(pause) = Pause::begin(&open) else { return Box::pin(std::future::ready(None)) };
+        let (reply, answer) = oneshot::channel();
+        let unsent = match open.sender.try_send(Said::Question(Question { method, params, reply })) {
+            Ok(()) => None,
+            Err(TrySendError::Full(said)) => Some(said),
+            Err(TrySendError::Closed(_)) => return Box::pin(std::future::ready(None)),
+        };
+        Box::pin(async move {
+            let whole = async {
+                if let Some(said) = unsent {
+                    pause.0.sender.send(said).await.ok()?;
+                }
+                answer.await.ok()
+            };
+            timeout(QUESTION_LIMIT, whole).await.ok().flatten()
+        })
+    }
+
+    /// Resolves when a call that may take until `deadline` has used up its time. The time in which
+    /// a question was open does not count.
+    pub async fn expired(&self, deadline: Instant) {
+        match &self.0 {
+            Some(open) => open.pauses.expired(deadline).await,
+            None => sleep_until(deadline).await,
+        }
+    }
+
+    /// How many notifications found no room.
+    pub fn dropped(&self) -> u64 {
+        self.0.as_ref().map_or(0, |open| open.dropped.load(Ordering::Relaxed))
+    }
+}
+
+impl fmt::Debug for Outlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Outlet(open: {}, dropped: {})", self.0.is_some(), self.dropped())
+    }
+}
+
+/// The times in which at least one question of a call was open.
+#[derive(Default)]
+struct Pauses {
+    state: Mutex<Paused>,
+    changed: Notify,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Paused {
+    questions: usize,
+    since: Option<Instant>,
+    total: Duration,
+}
+
+impl Pauses {
+    async fn expired(&self, deadline: Instant) {
+        loop {
+            let changed = self.changed.notified();
+            let paused = *self.lock();
+            if paused.questions > 0 {
+                changed.await;
+                continue;
+            }
+            tokio::select! {
+                () = sleep_until(deadline + paused.total) => return,
+                () = changed => {}
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Paused> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One open question; the deadline stands still until it is dropped.
+struct Pause(Arc<Open>);
+
+impl Pause {
+    fn begin(open: &Arc<Open>) -> Option<Self> {
+        let mut paused = open.pauses.lock();
+        if paused.questions >= MAX_QUESTIONS {
+            return None;
+        }
+        paused.questions += 1;
+        paused.since.get_or_insert_with(Instant::now);
+        drop(paused);
+        open.pauses.changed.notify_waiters();
+        Some(Self(Arc::clone(open)))
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        let mut paused = self.0.pauses.lock();
+        paused.questions -= 1;
+        if paused.questions == 0
+            && let Some(since) = paused.since.take()
+        {
+            paused.total += since.elapsed();
+        }
+        drop(paused);
+        self.0.pauses.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+#[path = "outlet_tests.rs"]
+mod tests;
