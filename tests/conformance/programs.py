@@ -1,0 +1,152 @@
+"""Starting the programs of a run and ending them again: the gateway, and the servers behind it.
+
+Invariant: only what was started here is ended, by its own handle. Everything listens on loopback.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+#: Seconds within which a program must be ready.
+PATIENCE = 60
+
+
+class Failed(Exception):
+    """A program could not be started, or a run had no result."""
+
+
+class Program:
+    """A running program whose output is in a file; it ends with the `with` block."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+        self.name, self.log = name, log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env, cwd=log.parent
+            )
+
+    def wait_until(self, what: str, ready: Callable[[], Any]) -> Any:
+        """Asks until `ready` has something; fails when the program ends or patience does."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            if found := ready():
+                return found
+            if self._process.poll() is not None:
+                raise Failed(f"{self.name} ended with {self._process.returncode}, see {self.log}")
+            time.sleep(0.05)
+        raise Failed(f"{self.name}: {what}: not within {PATIENCE} s, see {self.log}")
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Peers:
+    """The folder that `scripts/peers` filled: the suite, its Node, and the servers of other makers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin = folder / "bin"
+        self.client = next(folder.glob("sdist/mcp-*/.github/actions/conformance/client.py"), None)
+        if self.client is None or not (self.bin / "conformance").exists():
+            raise Failed(f"the peers in {folder} are not complete: run `scripts/peers`")
+
+    def program(self, name: str) -> str:
+        return str(self.bin / name)
+
+    def env(self) -> dict[str, str]:
+        """Our environment, with the pinned interpreters first."""
+        return {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}"}
+
+
+#: How the everything server is told its transport: its own command has Streamable HTTP only.
+_OTHER_TRANSPORTS = "from mcp_everything_server.server import mcp; mcp.run({})"
+
+
+def everything(peers: Peers, transport: str, port: int) -> list[str]:
+    """The command of the everything server of the Python SDK."""
+    if transport == "http":
+        return [peers.program("mcp-everything-server"), "--port", str(port)]
+    how = "'stdio'" if transport == "stdio" else f"'sse', port={port}"
+    return [peers.program("peer-python"), "-c", _OTHER_TRANSPORTS.format(how)]
+
+
+def start_listening(name: str, command: Sequence[str], port: int, log: Path, peers: Peers) -> Program:
+    """Starts a server and waits until it accepts on its port."""
+    program = Program(name, command, log, peers.env())
+    try:
+        program.wait_until("listens", lambda: _accepts(port))
+    except Failed:
+        program.__exit__(None, None, None)
+        raise
+    return program
+
+
+def free_port() -> int:
+    """A port that was free just now, for programs that cannot choose one themselves."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Gateway:
+    """`switchyard serve` with a registry; `url` is its endpoint over all servers."""
+
+    def __init__(self, binary: Path, servers: Mapping[str, Any], log: Path, env: Mapping[str, str] | None = None) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        config = log.with_suffix(".yaml")
+        # Verbatim: names as at the server, and the first server wins. JSON is YAML.
+        registry = {"mcp_servers": servers, "tool_names": "verbatim", "server": {"log_format": "json"}}
+        config.write_text(json.dumps(registry, indent=1))
+        command = [str(binary), "serve", "--config", str(config), "--listen", "127.0.0.1:0"]
+        self._program = Program("switchyard", command, log, env)
+        self.url = ""
+
+    def __enter__(self) -> Gateway:
+        try:
+            port = self._program.wait_until("listens", self._port)
+            # A name the suite takes for local, which its check of foreign hosts insists on.
+            self.url = f"http://localhost:{port}/mcp"
+            self._program.wait_until("all servers have answered", lambda: _settled(port))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *how: Any) -> None:
+        self._program.__exit__(None, None, None)
+
+    def _port(self) -> int | None:
+        for line in self._program.log.read_text().splitlines():
+            if '"listening"' in line:
+                return int(json.loads(line)["address"].rsplit(":", 1)[1])
+        return None
+
+
+def _settled(port: int) -> bool:
+    """Whether each server is connected and listed, or could not be."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/mcp/servers", timeout=5) as answer:
+        return all(server["state"] in ("ready", "failed") for server in json.load(answer)["servers"])

@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""The official conformance suite against a server and against Switchyard in front of it: the difference.
+
+See README.md beside this file. Exit code: 0 no difference that counts, 1 there is one or a run had no
+result, 2 wrong arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import suite
+from differences import Check, Difference, Run, Score, differences, score
+from programs import Failed, Gateway, Peers, everything, free_port, start_listening
+
+HERE = Path(__file__).resolve().parent
+#: How the everything server is reached; `+noise`: two other servers beside it, all through `/mcp`.
+SERVER_LEGS = ("http", "sse", "stdio", "http+noise", "sse+noise", "stdio+noise")
+CLIENT_LEG = "client"
+#: Enough to keep two cores busy; more makes the suite's own clocks run out.
+AT_A_TIME = 3
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What this run is about."""
+
+    binary: Path
+    peers: Peers
+    out: Path
+    scenarios: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a leg under one set of requirements."""
+
+    leg: str
+    revision: str
+    direct: Score
+    gateway: Score
+    found: list[Difference]
+
+    def counting(self) -> list[Difference]:
+        return [one for one in self.found if one.counts]
+
+
+# Servers -----------------------------------------------------------------------------------------
+
+
+def upstream(settings: Settings, transport: str, folder: Path, stack: ExitStack) -> dict[str, Any]:
+    """The entry of the everything server in a registry, and the server itself where it has a port."""
+    if transport == "stdio":
+        program, *arguments = everything(settings.peers, transport, 0)
+        return {"command": program, "args": arguments}
+    port = free_port()
+    command = everything(settings.peers, transport, port)
+    stack.enter_context(start_listening("everything", command, port, folder / "server.log", settings.peers))
+    path = {"http": "mcp", "sse": "sse"}[transport]
+    return {"url": f"http://127.0.0.1:{port}/{path}", "transport": transport}
+
+
+def noise(settings: Settings, folder: Path) -> dict[str, Any]:
+    """Two servers whose names, resources and prompts must not be seen in the results."""
+    environment = {"PATH": settings.peers.env()["PATH"]}
+    memory = {**environment, "MEMORY_FILE_PATH": str(folder / "memory.jsonl")}
+    return {
+        "other": {"command": settings.peers.program("mcp-server-everything"), "args": ["stdio"], "env": environment},
+        "memory": {"command": settings.peers.program("mcp-server-memory"), "env": memory},
+    }
+
+
+@contextmanager
+def direct_server(settings: Settings, folder: Path) -> Iterator[str]:
+    """The everything server alone; its URL."""
+    with ExitStack() as stack:
+        entry = upstream(settings, "http", folder, stack)
+        yield entry["url"].replace("127.0.0.1", "localhost")
+
+
+@contextmanager
+def gateway_server(settings: Settings, leg: str, folder: Path) -> Iterator[str]:
+    """The everything server behind the gateway; the URL under test."""
+    transport, _, beside = leg.partition("+")
+    with ExitStack() as stack:
+        folder.mkdir(parents=True, exist_ok=True)
+        servers = {"python": upstream(settings, transport, folder, stack)}
+        if beside:
+            servers |= noise(settings, folder)
+        gateway = stack.enter_context(Gateway(settings.binary, servers, folder / "gateway.log"))
+        yield gateway.url if beside else f"{gateway.url}/python"
+
+
+Started = Callable[[], Any]
+
+
+def test_server(settings: Settings, started: Started, revisions: Sequence[str], folder: Path) -> dict[str, Run]:
+    """Starts a server and runs the sets against it, one after the other."""
+    with started() as url:
+        return {
+            revision: suite.test_server(settings.peers, url, revision, folder / revision, settings.scenarios)
+            for revision in revisions
+        }
+
+
+# Clients -----------------------------------------------------------------------------------------
+
+
+def client_scenarios(settings: Settings, revision: str) -> list[str]:
+    """All that need no authorization, which is between the gateway and the server."""
+    scored, unscored = suite.required(settings.peers, "client", revision)
+    names = [name for name in [*scored, *unscored] if not name.startswith("auth/") and "skills" not in name]
+    return [name for name in names if not settings.scenarios or name in settings.scenarios]
+
+
+def test_client(settings: Settings, through_gateway: bool, revision: str, scenario: str) -> list[Check]:
+    """One scenario with the SDK's client, direct or through a gateway."""
+    which = "gateway" if through_gateway else "direct"
+    folder = settings.out / CLIENT_LEG / which / revision / scenario
+    folder.mkdir(parents=True, exist_ok=True)
+    command = f"{settings.peers.program('peer-python')} {settings.peers.client}"
+    if through_gateway:
+        command = f"{sys.executable} {HERE / 'client.py'}"
+    env = {
+        "SWITCHYARD_BINARY": str(settings.binary),
+        "SWITCHYARD_PEERS": str(settings.peers.bin.parent),
+        "SWITCHYARD_LOGS": str(folder),
+    }
+    run = suite.test_client(settings.peers, command, revision, folder, scenario, env)
+    return list(run.get(scenario, ()))
+
+
+# The whole ---------------------------------------------------------------------------------------
+
+
+def compare(settings: Settings, side: str, leg: str, revision: str, direct: Run, gateway: Run) -> Row:
+    """The line of one leg and set. A direct run without results is an error of the harness."""
+    scored, _ = suite.required(settings.peers, side, revision)
+    wanted = [name for name in scored if name in direct] if settings.scenarios or side == "client" else scored
+    if not any(direct.values()):
+        raise Failed(f"the direct run of {leg} {revision} had no result, see {settings.out}")
+    return Row(leg, revision, score(direct, wanted), score(gateway, wanted), differences(direct, gateway))
+
+
+def run_servers(settings: Settings, legs: Sequence[str], revisions: Sequence[str], pool: ThreadPoolExecutor) -> list[Row]:
+    """The direct run and all legs beside each other; within a leg the sets run one by one."""
+    out = settings.out
+    direct = pool.submit(
+        test_server, settings, lambda: direct_server(settings, out / "direct"), revisions, out / "direct"
+    )
+    jobs = {
+        leg: pool.submit(
+            test_server, settings, lambda leg=leg: gateway_server(settings, leg, out / leg), revisions, out / leg
+        )
+        for leg in legs
+    }
+    return [
+        compare(settings, "server", leg, revision, direct.result()[revision], jobs[leg].result()[revision])
+        for leg in legs
+        for revision in revisions
+    ]
+
+
+def run_clients(settings: Settings, revisions: Sequence[str], pool: ThreadPoolExecutor) -> list[Row]:
+    """Every scenario of its own, direct and through a gateway."""
+    jobs = {
+        (revision, through, scenario): pool.submit(test_client, settings, through, revision, scenario)
+        for revision in revisions
+        for scenario in client_scenarios(settings, revision)
+        for through in (False, True)
+    }
+    rows = []
+    for revision in revisions:
+        direct, gateway = (
+            {name: job.result() for (of, through, name), job in jobs.items() if (of, through) == (revision, side)}
+            for side in (False, True)
+        )
+        if direct:
+            rows.append(compare(settings, "client", CLIENT_LEG, revision, direct, gateway))
+    return rows
+
+
+def report(rows: Sequence[Row], settings: Settings) -> None:
+    """The table, then each difference."""
+    print(f"\n{'leg':<12} {'set':<11} {'direct':<16} {'gateway':<16} differences")
+    for row in rows:
+        count = f"{len(row.counting())}" + (f" (and {extra} that do not count)" if (extra := len(row.found) - len(row.counting())) else "")
+        print(f"{row.leg:<12} {row.revision:<11} {row.direct!s:<16} {row.gateway!s:<16} {count}")
+    for row in rows:
+        if row.found:
+            print(f"\n{row.leg} {row.revision}:")
+        for one in row.found:
+            print(f"  {one}")
+    if failing := next(((row, one) for row in rows for one in row.counting()), None):
+        row, one = failing
+        print(f"\none again: tests/conformance/run.py --leg {row.leg} --set {row.revision} --scenario {one.scenario}")
+    print(f"results and logs: {settings.out}")
+
+
+def hold(settings: Settings, leg: str) -> None:
+    """Starts a leg and keeps it until the input ends, to run the suite by hand."""
+    with direct_server(settings, settings.out / "direct") as direct, gateway_server(settings, leg, settings.out / leg) as url:
+        print(f"direct:  {direct}\ngateway: {url}\nlogs:    {settings.out}\n")
+        print(f"PATH={settings.peers.bin}:$PATH conformance server --url {url} --scenario NAME --spec-version 2026-07-28 --verbose\n")
+        print("the end of input (Ctrl-D) ends them")
+        sys.stdin.read()
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--leg", action="append", choices=[*SERVER_LEGS, CLIENT_LEG], help="only this one; may be repeated")
+    parser.add_argument("--set", action="append", choices=suite.SETS, help="only this revision; may be repeated")
+    parser.add_argument("--scenario", action="append", default=[], help="only this one; may be repeated")
+    parser.add_argument("--binary", type=Path, help="the gateway; default: $SWITCHYARD_BINARY, else the newest build")
+    parser.add_argument("--peers", type=Path, default=os.environ.get("SWITCHYARD_PEERS"), help="what scripts/peers prints")
+    parser.add_argument("--out", type=Path, help="a folder for results and logs; default: a new one")
+    parser.add_argument("--hold", action="store_true", help="start the leg, print its URLs, and wait for the end of input")
+    return parser.parse_args()
+
+
+def newest_binary() -> Path:
+    """The program as cargo built it last."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent.parent / "target"))
+    built = [file for kind in ("release", "debug") if (file := target / kind / "switchyard").exists()]
+    if not built:
+        raise Failed(f"there is no switchyard below {target}: run `cargo build`")
+    return max(built, key=lambda file: file.stat().st_mtime)
+
+
+def main() -> int:
+    asked = arguments()
+    began = time.monotonic()
+    try:
+        if not asked.peers:
+            raise Failed("SWITCHYARD_PEERS is not set: set it to what `scripts/peers` prints")
+        binary = asked.binary or Path(os.environ.get("SWITCHYARD_BINARY") or newest_binary())
+        out = (asked.out or Path(tempfile.mkdtemp(prefix="conformance-"))).resolve()
+        settings = Settings(binary.resolve(), Peers(Path(asked.peers).resolve()), out, tuple(asked.scenario))
+        legs = asked.leg or [*SERVER_LEGS, CLIENT_LEG]
+        if asked.hold:
+            hold(settings, legs[0])
+            return 0
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            servers = [leg for leg in legs if leg != CLIENT_LEG]
+            rows = run_servers(settings, servers, asked.set or suite.SETS, pool) if servers else []
+            rows += run_clients(settings, asked.set or suite.SETS, pool) if CLIENT_LEG in legs else []
+    except Failed as error:
+        print(f"conformance: {error}", file=sys.stderr)
+        return 1
+    report(rows, settings)
+    print(f"{time.monotonic() - began:.0f} s")
+    return 1 if not rows or any(row.counting() for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The comparison itself: `python3 -m unittest discover tests/conformance`."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from differences import differences, passes, score
+
+
+def check(name: str, status: str, message: str | None = None) -> dict[str, Any]:
+    return {"id": name, "status": status, "errorMessage": message}
+
+
+class Differences(unittest.TestCase):
+    def test_equal_runs_do_not_differ(self) -> None:
+        run = {"ping": [check("a", "SUCCESS"), check("a", "SUCCESS"), check("log", "INFO")]}
+        other = {"ping": [check("log", "INFO"), check("log", "INFO"), *run["ping"]]}
+        self.assertEqual(differences(run, other), [])
+
+    def test_a_failure_where_the_direct_run_passed_counts(self) -> None:
+        found = differences({"ping": [check("a", "SUCCESS")]}, {"ping": [check("a", "FAILURE", "no\n answer")]})
+        self.assertEqual([(one.check, one.message, one.counts) for one in found], [("a", "no answer", True)])
+
+    def test_one_of_several_verdicts_for_an_id_is_enough(self) -> None:
+        found = differences(
+            {"h": [check("a", "SUCCESS"), check("a", "SUCCESS")]}, {"h": [check("a", "SUCCESS"), check("a", "FAILURE")]}
+        )
+        self.assertEqual([(one.direct, one.gateway) for one in found], [("2×SUCCESS", "1×FAILURE 1×SUCCESS")])
+
+    def test_what_was_not_checked_counts_as_a_difference(self) -> None:
+        for missing in ({}, {"ping": []}, {"ping": [check("a", "SKIPPED")]}):
+            self.assertTrue(differences({"ping": [check("a", "SUCCESS")]}, missing)[0].counts, missing)
+
+    def test_a_new_failing_check_counts(self) -> None:
+        found = differences({"p": [check("a", "SUCCESS")]}, {"p": [check("a", "SUCCESS"), check("wire", "FAILURE")]})
+        self.assertEqual([(one.check, one.direct, one.counts) for one in found], [("wire", "nothing", True)])
+
+    def test_a_check_that_fails_direct_does_not_count(self) -> None:
+        direct = {"tasks": [check("a", "FAILURE"), check("b", "FAILURE")]}
+        found = differences(direct, {"tasks": [check("a", "SUCCESS")]})
+        self.assertEqual([one.counts for one in found], [False, False])
+
+
+class Scores(unittest.TestCase):
+    def test_a_scored_scenario_that_did_not_run_has_failed(self) -> None:
+        run = {"ping": [check("a", "SUCCESS")], "extra": [check("b", "FAILURE")]}
+        self.assertEqual(str(score(run, ["ping", "gone"])), "1/2 (1/1)")
+
+    def test_nothing_checked_is_not_passed(self) -> None:
+        self.assertFalse(passes([]))
+        self.assertFalse(passes([check("a", "SUCCESS"), check("b", "FAILURE")]))
+        self.assertTrue(passes([check("a", "SUCCESS"), check("b", "SKIPPED"), check("c", "INFO")]))
+
+
+if __name__ == "__main__":
+    unittest.main()
