@@ -5,10 +5,11 @@ use std::time::Duration;
 use super::super::fixture::raw;
 use super::super::problem::Code;
 use super::*;
-use crate::protocol::Reply;
+use crate::protocol::{Reply, Version};
 
 fn called(reply: Reply) -> Called {
-    Called { server: "s".into(), tool: "t".into(), reply, elapsed: Duration::from_micros(1_234_500) }
+    let version = Version::NEWEST_MODERN;
+    Called { server: "s".into(), tool: "t".into(), reply, version, elapsed: Duration::from_micros(1_234_500) }
 }
 
 fn answer(result: &str) -> Answer {

@@ -64,6 +64,7 @@ pub async fn call(manager: &Manager, caller: &Caller, params: Option<&Raw>, outl
         wants_progress: meta::progress_token(Some(&params)).is_some(),
         params,
         sender: caller.sender.clone(),
+        era: caller.version.era(),
         timeout: None,
         owner: caller.owner,
     };

@@ -24,7 +24,7 @@ pub use registry::Told;
 pub use snapshot::{Scope, Server, Snapshot};
 
 use crate::protocol::meta::Sender;
-use crate::protocol::{Raw, Reply, method};
+use crate::protocol::{Era, Raw, Reply, Version, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::{self, Call, Connector, Outlet, Owner, State, Status, Upstream, transport};
 
@@ -44,6 +44,8 @@ pub struct Invocation {
     pub params: Raw,
     /// Whom it is made for.
     pub sender: Sender,
+    /// The era of that client.
+    pub era: Era,
     /// Whether progress is wanted.
     pub wants_progress: bool,
     /// Overrides the server's timeout.
@@ -61,6 +63,8 @@ pub struct Called {
     pub tool: String,
     /// What it answered.
     pub reply: Reply,
+    /// The revision that it answered in.
+    pub version: Version,
     /// From the request to the answer, waiting and retries included.
     pub elapsed: Duration,
 }
@@ -185,14 +189,15 @@ impl Manager {
         let upstream = &snapshot.server(&route.server)?.upstream;
         let deadline = started + invocation.timeout.unwrap_or(upstream.config().timeout);
         let call = call_of(&route, invocation);
-        let reply = upstream
+        let answered = upstream
             .call(&call, deadline, outlet)
             .await
             .map_err(|source| failed(&route.server, Some(&route.tool), source))?;
         Ok(Called {
             server: route.server.clone(),
             tool: route.tool.clone(),
-            reply,
+            reply: answered.reply,
+            version: answered.version,
             elapsed: started.elapsed(),
         })
     }
@@ -291,7 +296,14 @@ impl Invocation {
     /// A call on behalf of a program that is not an MCP client.
     fn of(tool: &str, arguments: &Raw, timeout: Option<Duration>) -> Self {
         let params = Raw::empty_object().with("name", &Raw::of(tool)).with("arguments", arguments);
-        Self { params, sender: Sender::gateway(), wants_progress: false, timeout, owner: Owner::new() }
+        Self {
+            params,
+            sender: Sender::gateway(),
+            era: Era::Modern,
+            wants_progress: false,
+            timeout,
+            owner: Owner::new(),
+        }
     }
 }
 
@@ -300,6 +312,7 @@ fn call_of(route: &Route, invocation: &Invocation) -> Call {
         method: method::TOOLS_CALL.to_owned(),
         params: Some(invocation.params.with("name", &Raw::of(&route.tool))),
         sender: invocation.sender.clone(),
+        era: invocation.era,
         wants_progress: invocation.wants_progress,
         effect: route.effect,
         header_params: route.header_params.clone(),

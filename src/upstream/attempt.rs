@@ -16,7 +16,7 @@ use super::bulkhead::Lane;
 use super::connection::{Call, Connection, Outlet};
 use super::error::{Delivery, Error};
 use super::retry::Kind;
-use crate::protocol::Reply;
+use crate::protocol::{Reply, Version};
 
 /// A server that was silent for so long is at fault, whatever its own `timeout` would allow.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -124,13 +124,14 @@ impl Frame {
 }
 
 impl Upstream {
-    /// Does `work` in its own time frame, trying again where the retry table allows it.
+    /// Does `work` in its own time frame, trying again where the retry table allows it; what came of
+    /// it, and the revision of the connection it was done on.
     pub(super) async fn run<W: Work>(
         &self,
         work: &W,
         lane: Lane,
         deadline: Instant,
-    ) -> Result<W::Output, Error> {
+    ) -> Result<(W::Output, Version), Error> {
         let (frame, _slot) = self.enter(lane, deadline).await?;
         let mut attempts = self.retries.begin(work.kind());
         let mut failed = None;
@@ -157,7 +158,7 @@ impl Upstream {
         let (frame, _slot) = self.enter(Lane::Own, deadline).await?;
         let span =
             tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = 1);
-        self.attempt(work, frame).instrument(span).await
+        self.attempt(work, frame).instrument(span).await.map(|(output, _)| output)
     }
 
     /// A place. Who would be refused anyway is refused here, and does not queue for it.
@@ -174,7 +175,7 @@ impl Upstream {
         Ok((frame, self.bulkhead.enter(lane, deadline).await?))
     }
 
-    async fn attempt<W: Work>(&self, work: &W, frame: Frame) -> Result<W::Output, Error> {
+    async fn attempt<W: Work>(&self, work: &W, frame: Frame) -> Result<(W::Output, Version), Error> {
         // Before the permit: that we do not connect yet says nothing new of the server.
         self.pool.check_stamina()?;
         let permit = self.breaker.admit()?;
@@ -203,7 +204,7 @@ impl Upstream {
         &self,
         work: &W,
         frame: Frame,
-    ) -> Result<Result<W::Output, Error>, Error> {
+    ) -> Result<Result<(W::Output, Version), Error>, Error> {
         let after = frame.deadline.saturating_duration_since(frame.begun);
         let Some(seat) = frame.limit(work.outlet(), self.pool.seat()).await else {
             // Not `TimedOut`, whose outcome is unknown: here nothing was sent.
@@ -213,7 +214,10 @@ impl Upstream {
         };
         match seat {
             Ok(seat) => {
-                frame.limit(work.outlet(), work.on(seat.connection())).await.ok_or(Error::TimedOut { after })
+                let connection = seat.connection();
+                let done = frame.limit(work.outlet(), work.on(connection)).await;
+                let done = done.ok_or(Error::TimedOut { after })?;
+                Ok(done.map(|output| (output, connection.peer().version)))
             }
             Err(error) => Ok(Err(error)),
         }

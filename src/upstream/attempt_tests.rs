@@ -43,7 +43,8 @@ impl Scene {
     }
 
     async fn call(&self, effect: Effect) -> Result<Reply, Error> {
-        self.upstream.call(&tool_call(effect), in_seconds(30), &Outlet::none()).await
+        let answered = self.upstream.call(&tool_call(effect), in_seconds(30), &Outlet::none()).await;
+        answered.map(|answered| answered.reply)
     }
 
     fn executed(&self) -> usize {

@@ -24,7 +24,7 @@ use crate::protocol::feature::{Effect, List};
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::meta::Sender;
-use crate::protocol::{Notification, Raw, Reply};
+use crate::protocol::{Era, Notification, Raw, Reply, Version};
 
 /// Knows how to reach one server.
 pub trait Connector: Send + Sync + 'static {
@@ -63,6 +63,9 @@ pub struct Call {
     pub params: Option<Raw>,
     /// Whom it is made for.
     pub sender: Sender,
+    /// The era of that client. A server that speaks both is spoken to in this one, because then
+    /// nothing has to be translated. Requests of our own and programs prefer the modern one.
+    pub era: Era,
     /// Whether progress is wanted. The transport makes the token; the notices that reach the
     /// outlet carry that token, and whoever reads them puts the client's own back.
     pub wants_progress: bool,
@@ -103,12 +106,22 @@ impl Call {
             method: method.to_owned(),
             params,
             sender: Sender::gateway(),
+            era: Era::Modern,
             wants_progress: false,
             effect: Effect::ReadOnly,
             header_params: Arc::new([]),
             owner: Owner::GATEWAY,
         }
     }
+}
+
+/// What a server answered, and in which revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// Its reply.
+    pub reply: Reply,
+    /// The revision of the connection that it came over.
+    pub version: Version,
 }
 
 /// What a server says that belongs to no call.

@@ -33,13 +33,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub use config::Config;
-pub use connection::{Call, Connection, Connector, Event, Events, Inlet, Outlet, Owner, Question, Said};
+pub use connection::{
+    Answered, Call, Connection, Connector, Event, Events, Inlet, Outlet, Owner, Question, Said,
+};
 pub use discover::Offer;
 pub use error::{Delivery, Error};
 pub use news::{Change, Update};
 pub use status::{State, Status};
 
-use crate::protocol::{Era, Reply, Version};
+use crate::protocol::{Era, Version};
 use crate::shutdown::Shutdown;
 use breaker::Breaker;
 use bulkhead::{Bulkhead, Lane};
@@ -115,11 +117,11 @@ impl Upstream {
 
     /// Makes one call, with retries where they do no harm; it ends by `deadline`. What the server
     /// says meanwhile goes into `outlet`. Dropping the future cancels the call.
-    pub async fn call(&self, call: &Call, deadline: Instant, outlet: &Outlet) -> Result<Reply, Error> {
+    pub async fn call(&self, call: &Call, deadline: Instant, outlet: &Outlet) -> Result<Answered, Error> {
         let request = attempt::Request { call, outlet };
         let result = self.run(&request, Lane::Calls, deadline).await;
         self.facts.called(&result);
-        result
+        result.map(|(reply, version)| Answered { reply, version })
     }
 
     /// Asks whether the server is alive, connecting if need be; how long the answer took.

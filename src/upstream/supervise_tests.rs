@@ -64,7 +64,9 @@ impl Scene {
     }
 
     async fn call(&self) -> Result<crate::protocol::Reply, Error> {
-        self.upstream.call(&tool_call(Effect::Unsafe), in_seconds(30), &Outlet::none()).await
+        let call = tool_call(Effect::Unsafe);
+        let answered = self.upstream.call(&call, in_seconds(30), &Outlet::none()).await;
+        answered.map(|answered| answered.reply)
     }
 }
 
