@@ -2,6 +2,8 @@
 //! Without them these tests fail and say so; plain `cargo nextest run` leaves them out.
 
 mod clients;
+mod direct;
+mod fixtures;
 mod servers;
 
 use crate::support::{Gateway, Registry, peers};

@@ -1,0 +1,147 @@
+//! The fixture servers and client programs in `fixtures/`, written with the SDKs of other makers.
+//!
+//! Every server offers the same; every program tries every feature on each target it is given and
+//! answers what the server asks it. What comes out is held against one table: all is `ok`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::peers::{self, Listening};
+
+/// What each program does with each target. They all can with all of their servers when nothing
+/// stands between: `direct` holds that.
+pub const FEATURES: [&str; 13] = [
+    "tools",
+    "resources",
+    "missing",
+    "prompts",
+    "completion",
+    "progress",
+    "cancel",
+    "log",
+    "elicitation",
+    "sampling",
+    "roots",
+    "list_changed",
+    "updated",
+];
+
+/// How long a program may take with all of its targets.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The outcome of each feature, by target.
+pub type Outcomes = BTreeMap<String, BTreeMap<String, String>>;
+
+/// A client program and how it negotiates.
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    pub name: &'static str,
+    interpreter: &'static str,
+    file: &'static str,
+    mode: &'static str,
+    /// The revision it ends up with.
+    speaks: &'static str,
+}
+
+impl Program {
+    const fn typescript(file: &'static str, mode: &'static str, speaks: &'static str) -> Self {
+        Self { name: file, interpreter: "peer-node", file, mode, speaks }
+    }
+
+    const fn python(mode: &'static str, speaks: &'static str) -> Self {
+        Self { name: "client.py", interpreter: "peer-python", file: "client.py", mode, speaks }
+    }
+}
+
+pub const TS1: Program = Program::typescript("client-ts1.mjs", "legacy", "2025-11-25");
+pub const TS2: Program = Program::typescript("client-ts2.mjs", "legacy", "2025-11-25");
+pub const TS2_AUTO: Program = Program::typescript("client-ts2.mjs", "auto", "2026-07-28");
+pub const TS2_MARCH: Program = Program::typescript("client-ts2.mjs", "2025-03-26", "2025-03-26");
+pub const TS2_JUNE: Program = Program::typescript("client-ts2.mjs", "2025-06-18", "2025-06-18");
+pub const PYTHON: Program = Program::python("legacy", "2025-11-25");
+pub const PYTHON_AUTO: Program = Program::python("auto", "2026-07-28");
+
+/// Something to talk to: its name in the outcome, and what `features.mjs` says of it.
+pub type Target = (String, Value);
+
+pub fn http(name: &str, url: &str) -> Target {
+    (name.to_owned(), json!({"transport": "http", "url": url}))
+}
+
+pub fn sse(name: &str, url: &str) -> Target {
+    (name.to_owned(), json!({"transport": "sse", "url": url}))
+}
+
+pub fn stdio(name: &str, command: &[String]) -> Target {
+    (name.to_owned(), json!({"transport": "stdio", "command": command}))
+}
+
+/// The path of a file in `fixtures/`.
+pub fn path(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/peers/fixtures").join(file);
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+/// Starts a fixture server that listens; it ends with what is returned.
+pub async fn server(interpreter: &str, arguments: &[&str]) -> Listening {
+    peers::listening(interpreter, |_| {
+        std::iter::once(path(arguments[0]))
+            .chain(arguments[1..].iter().map(|&word| word.to_owned()))
+            .collect()
+    })
+    .await
+}
+
+/// Runs `program` with `features` on every target.
+pub async fn outcomes(program: Program, targets: &[Target], features: &[&str]) -> Outcomes {
+    let home = tempfile::tempdir().expect("a folder");
+    let targets: serde_json::Map<String, Value> = targets.iter().cloned().collect();
+    let ask = json!({"mode": program.mode, "features": features, "targets": targets});
+    let mut command = peers::command(program.interpreter, home.path());
+    command.args([path(program.file), ask.to_string()]);
+    let (stdout, stderr) = output(command).await;
+    serde_json::from_str(&stdout)
+        .unwrap_or_else(|error| panic!("{}: {error}: {stdout}\n{stderr}", program.name))
+}
+
+/// Runs `program` with every feature on every target and adds what went wrong to `wrong`.
+pub async fn visit(program: Program, targets: &[Target], wrong: &mut Vec<String>) {
+    let outcomes = outcomes(program, targets, &FEATURES).await;
+    judge(&format!("{} {}", program.name, program.mode), program.speaks, &outcomes, wrong);
+    assert_eq!(outcomes.len(), targets.len());
+}
+
+/// Adds a line for each target with an outcome that is not `ok`.
+pub fn judge(client: &str, speaks: &str, outcomes: &Outcomes, wrong: &mut Vec<String>) {
+    for (target, outcome) in outcomes {
+        let mut line = String::new();
+        for feature in FEATURES {
+            let found = outcome.get(feature).map_or("not tried", String::as_str);
+            if found != "ok" {
+                write!(line, "\n    {feature}: {found}").expect("a string");
+            }
+        }
+        let revision = outcome.get("connected").map_or("", String::as_str);
+        if revision != speaks || !line.is_empty() {
+            wrong.push(format!("{client} ({revision}) -> {target}{line}"));
+        }
+    }
+}
+
+/// Fails with everything that went wrong.
+pub fn nothing_is(wrong: &[String]) {
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Runs a program to its end, beside the test.
+async fn output(mut command: Command) -> (String, String) {
+    let ran = tokio::task::spawn_blocking(move || command.output().expect("it runs"));
+    let output = tokio::time::timeout(PATIENCE, ran).await.expect("it ends").expect("it is waited for");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (text(output.stdout), text(output.stderr))
+}
