@@ -9,7 +9,13 @@ use crate::protocol::{Reply, Version};
 
 fn called(reply: Reply) -> Called {
     let version = Version::NEWEST_MODERN;
-    Called { server: "s".into(), tool: "t".into(), reply, version, elapsed: Duration::from_micros(1_234_500) }
+    Called {
+        server: "s".into(),
+        subject: "t".into(),
+        reply,
+        version,
+        elapsed: Duration::from_micros(1_234_500),
+    }
 }
 
 fn answer(result: &str) -> Answer {

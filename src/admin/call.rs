@@ -61,7 +61,7 @@ pub(super) async fn call(
         Some(server) => manager.call_tool(server, &tool, &arguments, timeout).await,
         None => manager.route_tool(&tool, &arguments, timeout).await,
     }?;
-    let tool = view::tool_name(&manager.snapshot(), &called.server, &called.tool);
+    let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
     Ok(json(&Answer::of(&called, &tool, id)?))
 }
 

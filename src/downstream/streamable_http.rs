@@ -26,6 +26,7 @@ use super::sessions::{Session, Sessions};
 use crate::auth::Principal;
 use crate::gateway::{Caller, Gateway, tools};
 use crate::manager::Scope;
+use crate::protocol::feature::List;
 use crate::protocol::headers::SESSION_ID;
 use crate::protocol::{Message, Notification, Request, RequestId, method};
 use crate::shutdown::Shutdown;
@@ -164,7 +165,7 @@ impl Endpoint {
         let caller = Caller::legacy(asked.principal, asked.scope, request.params.as_ref());
         let session = self.0.sessions.open(caller).ok_or(Refusal::TooManySessions)?;
         // What changes from here on is told on the stream, whenever that is opened.
-        session.announce(self.0.gateway.manager().snapshot().revision(&session.caller.scope));
+        session.announce(self.0.gateway.manager().snapshot().revision(&session.caller.scope, List::Tools));
         let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request);
         let mut response = events::answer(exchange, &self.0.tasks).await;
         if let Ok(value) = HeaderValue::from_str(session.id()) {

@@ -8,6 +8,7 @@ use super::caller::Caller;
 use super::era;
 use crate::manager::Manager;
 use crate::protocol::error::code;
+use crate::protocol::feature::List;
 use crate::protocol::{ErrorObject, Notification, Raw, Reply, RequestId, meta, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::Outlet;
@@ -21,7 +22,7 @@ pub struct Watch {
 impl Watch {
     /// Watches from the list as it is now.
     pub fn new(manager: &Manager, caller: &Caller) -> Self {
-        Self::since(manager, manager.snapshot().revision(&caller.scope))
+        Self::since(manager, manager.snapshot().revision(&caller.scope, List::Tools))
     }
 
     /// Watches from the list with this revision: a change since then shows at once.
@@ -38,7 +39,7 @@ impl Watch {
     /// Several changes at once are one.
     pub async fn changed(&mut self, manager: &Manager, caller: &Caller) {
         loop {
-            let now = manager.snapshot().revision(&caller.scope);
+            let now = manager.snapshot().revision(&caller.scope, List::Tools);
             if now != self.seen {
                 self.seen = now;
                 return;

@@ -62,13 +62,13 @@ pub async fn call(manager: &Manager, caller: &Caller, params: Option<&Raw>, outl
     let (name, params) = checked(params)?;
     let invocation = Invocation {
         wants_progress: meta::progress_token(Some(&params)).is_some(),
-        params,
-        sender: caller.sender.clone(),
-        era: caller.version.era(),
-        timeout: None,
-        owner: caller.owner,
+        ..Invocation::begin(caller.sender.clone(), caller.version.era(), caller.owner)
     };
-    match manager.invoke(&caller.scope, &name, &invocation, outlet).await {
+    let answered = async {
+        let target = manager.tool_target(&caller.scope, &name, &params, None).await?;
+        manager.perform(&target, &invocation, outlet).await
+    };
+    match answered.await {
         Ok(done) => era::answer(caller, done.reply),
         Err(error) => Err(error::object(&error)),
     }

@@ -3,6 +3,7 @@
 use super::config::ToolNames;
 use super::*;
 use crate::protocol::Version;
+use crate::protocol::feature::List;
 use crate::upstream::fake::{self, Answer, Dial, Fake};
 
 fn manager(servers: &[(&str, &Fake)]) -> Arc<Manager> {
@@ -46,11 +47,11 @@ async fn calls_go_to_whoever_owns_the_name() {
     let none = Raw::empty_object();
 
     let called = manager.route_tool("only_b", &none, None).await.expect("called");
-    assert_eq!((called.server.as_ref(), called.tool.as_str()), ("b", "only_b"));
+    assert_eq!((called.server.as_ref(), called.subject.as_str()), ("b", "only_b"));
     let called = manager.route_tool("a__shared", &none, None).await.expect("called");
-    assert_eq!((called.server.as_ref(), called.tool.as_str()), ("a", "shared"));
+    assert_eq!((called.server.as_ref(), called.subject.as_str()), ("a", "shared"));
     let called = manager.call_tool("b", "shared", &none, None).await.expect("called");
-    assert_eq!((called.server.as_ref(), called.tool.as_str()), ("b", "shared"));
+    assert_eq!((called.server.as_ref(), called.subject.as_str()), ("b", "shared"));
     assert_eq!((a.executed("tools/call"), b.executed("tools/call")), (1, 2));
 
     let refused = manager.route_tool("shared", &none, None).await.expect_err("two own it");
@@ -73,7 +74,7 @@ async fn a_server_that_goes_and_comes_back_changes_neither_names_nor_list() {
     let manager = manager(&[("a", &a), ("b", &b)]);
     manager.settled(&Scope::All, SECOND).await;
     let page = || manager.snapshot().catalog(&Scope::All).expect("there").page(None);
-    let (before, revision) = (page(), manager.snapshot().revision(&Scope::All));
+    let (before, revision) = (page(), manager.snapshot().revision(&Scope::All, List::Tools));
 
     b.dial(Dial::Refuse);
     b.die("killed");
@@ -85,7 +86,11 @@ async fn a_server_that_goes_and_comes_back_changes_neither_names_nor_list() {
     b.dial(Dial::Accept);
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert_eq!(page(), before, "back");
-    assert_eq!(manager.snapshot().revision(&Scope::All), revision, "nobody was told of a change");
+    assert_eq!(
+        manager.snapshot().revision(&Scope::All, List::Tools),
+        revision,
+        "nobody was told of a change"
+    );
     assert!(manager.route_tool("b__shared", &Raw::empty_object(), None).await.is_ok());
 }
 
@@ -132,7 +137,7 @@ async fn a_changed_list_is_one_change_for_those_who_see_it() {
     let revisions = || {
         let snapshot = manager.snapshot();
         [Scope::All, Scope::Server("a".into()), Scope::Server("b".into())]
-            .map(|scope| snapshot.revision(&scope))
+            .map(|scope| snapshot.revision(&scope, List::Tools))
     };
     let before = revisions();
     a.tools(&["x", "x2"]);

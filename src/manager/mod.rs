@@ -11,6 +11,7 @@ mod error;
 pub mod naming;
 mod registry;
 mod snapshot;
+mod target;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +22,13 @@ use tokio::time::Instant;
 pub use config::Config;
 pub use error::Error;
 pub use registry::Told;
-pub use snapshot::{Scope, Server, Snapshot};
+pub use snapshot::{Revisions, Scope, Server, Snapshot};
+pub use target::{Called, Invocation, Target};
 
 use crate::protocol::meta::Sender;
-use crate::protocol::{Era, Raw, Reply, Version, method};
+use crate::protocol::{Era, Raw};
 use crate::shutdown::Shutdown;
-use crate::upstream::{self, Call, Connector, Outlet, Owner, State, Status, Upstream, transport};
+use crate::upstream::{self, Connector, Outlet, Owner, State, Status, Upstream, transport};
 
 use catalog::Route;
 use registry::{Published, Registry};
@@ -36,38 +38,6 @@ use registry::{Published, Registry};
 const STARTUP_GRACE: Duration = Duration::from_secs(10);
 /// Updates of servers that may wait for the registry.
 const UPDATES: usize = 256;
-
-/// What is called, and on whose behalf.
-#[derive(Debug, Clone)]
-pub struct Invocation {
-    /// Parameters of `tools/call`; `name` is replaced by the server's own.
-    pub params: Raw,
-    /// Whom it is made for.
-    pub sender: Sender,
-    /// The era of that client.
-    pub era: Era,
-    /// Whether progress is wanted.
-    pub wants_progress: bool,
-    /// Overrides the server's timeout.
-    pub timeout: Option<Duration>,
-    /// Whose it is.
-    pub owner: Owner,
-}
-
-/// The answer to a tool call, and whose it was.
-#[derive(Debug, Clone)]
-pub struct Called {
-    /// The server that ran it.
-    pub server: Arc<str>,
-    /// The tool's name there.
-    pub tool: String,
-    /// What it answered.
-    pub reply: Reply,
-    /// The revision that it answered in.
-    pub version: Version,
-    /// From the request to the answer, waiting and retries included.
-    pub elapsed: Duration,
-}
 
 /// The state of one server, for operators.
 #[derive(Debug, Clone)]
@@ -159,8 +129,7 @@ impl Manager {
         arguments: &Raw,
         timeout: Option<Duration>,
     ) -> Result<Called, Error> {
-        let invocation = Invocation::of(tool, arguments, timeout);
-        self.invoke(&Scope::Server(server.into()), tool, &invocation, &Outlet::none()).await
+        self.invoke(&Scope::Server(server.into()), tool, arguments, timeout).await
     }
 
     /// Calls a tool by its discovered name, wherever it lives. `arguments` is an object.
@@ -170,41 +139,66 @@ impl Manager {
         arguments: &Raw,
         timeout: Option<Duration>,
     ) -> Result<Called, Error> {
-        self.invoke(&Scope::All, tool, &Invocation::of(tool, arguments, timeout), &Outlet::none()).await
+        self.invoke(&Scope::All, tool, arguments, timeout).await
     }
 
-    /// Calls the tool that `name` means in `scope`. What the tool says meanwhile goes to `outlet`.
-    pub async fn invoke(
+    /// On behalf of a program that is not an MCP client and hears nothing of what the tool says
+    /// meanwhile.
+    async fn invoke(
+        &self,
+        scope: &Scope,
+        tool: &str,
+        arguments: &Raw,
+        timeout: Option<Duration>,
+    ) -> Result<Called, Error> {
+        let invocation =
+            Invocation { timeout, ..Invocation::begin(Sender::gateway(), Era::Modern, Owner::new()) };
+        let params = Raw::empty_object().with("name", &Raw::of(tool)).with("arguments", arguments);
+        let target = self.tool_target(scope, tool, &params, timeout).await?;
+        self.perform(&target, &invocation, &Outlet::none()).await
+    }
+
+    /// The request that calls the tool which `name` means in `scope`, as its server wants it:
+    /// `params` with the server's own name. Waits for servers that are still starting, at most for
+    /// `patience`.
+    pub async fn tool_target(
         &self,
         scope: &Scope,
         name: &str,
+        params: &Raw,
+        patience: Option<Duration>,
+    ) -> Result<Target, Error> {
+        let route = self.route_when_settled(scope, name, self.patience_ends(patience)).await?;
+        Ok(Target::of_tool(&route, params))
+    }
+
+    /// Makes one request of its server. What the server says meanwhile goes to `outlet`. Dropping
+    /// the future cancels it there.
+    pub async fn perform(
+        &self,
+        target: &Target,
         invocation: &Invocation,
         outlet: &Outlet,
     ) -> Result<Called, Error> {
-        let started = Instant::now();
-        let patience = invocation
-            .timeout
-            .map_or_else(|| self.grace_ends(), |limit| self.grace_ends().min(started + limit));
-        let (snapshot, route) = self.route_when_settled(scope, name, patience).await?;
-        let upstream = &snapshot.server(&route.server)?.upstream;
-        let deadline = started + invocation.timeout.unwrap_or(upstream.config().timeout);
-        let call = call_of(&route, invocation);
+        let snapshot = self.snapshot();
+        let upstream = &snapshot.server(&target.server)?.upstream;
+        let deadline = invocation.begun + invocation.timeout.unwrap_or(upstream.config().timeout);
         let answered = upstream
-            .call(&call, deadline, outlet)
+            .call(&target.call(invocation), deadline, outlet)
             .await
-            .map_err(|source| failed(&route.server, Some(&route.tool), source))?;
+            .map_err(|source| failed(&target.server, target.tool(), source))?;
         Ok(Called {
-            server: route.server.clone(),
-            tool: route.tool.clone(),
+            server: target.server.clone(),
+            subject: target.subject.clone(),
             reply: answered.reply,
             version: answered.version,
-            elapsed: started.elapsed(),
+            elapsed: invocation.begun.elapsed(),
         })
     }
 
     /// Who owns the tool `name` in `scope`; waits for servers that are still starting.
     pub async fn route(&self, scope: &Scope, name: &str) -> Result<Arc<Route>, Error> {
-        self.route_when_settled(scope, name, self.grace_ends()).await.map(|(_, route)| route)
+        self.route_when_settled(scope, name, self.grace_ends()).await
     }
 
     /// Who owns `name`. While servers are still connecting for the first time an unknown name may
@@ -214,7 +208,7 @@ impl Manager {
         scope: &Scope,
         name: &str,
         patience: Instant,
-    ) -> Result<(Arc<Snapshot>, Arc<Route>), Error> {
+    ) -> Result<Arc<Route>, Error> {
         let mut changes = self.changes();
         loop {
             changes.mark_unchanged();
@@ -227,7 +221,7 @@ impl Manager {
                             Ok(Ok(()))
                         ) => {}
                 Err(error) => return Err(explained(&snapshot, scope, error)),
-                Ok(route) => return Ok((snapshot, route)),
+                Ok(route) => return Ok(route),
             }
         }
     }
@@ -248,6 +242,10 @@ impl Manager {
 
     fn grace_ends(&self) -> Instant {
         self.started + STARTUP_GRACE
+    }
+
+    fn patience_ends(&self, patience: Option<Duration>) -> Instant {
+        patience.map_or_else(|| self.grace_ends(), |limit| self.grace_ends().min(Instant::now() + limit))
     }
 
     /// Takes a disconnected server into use again.
@@ -289,34 +287,6 @@ impl Manager {
             server.upstream.reset_breaker();
             server_status(server)
         })
-    }
-}
-
-impl Invocation {
-    /// A call on behalf of a program that is not an MCP client.
-    fn of(tool: &str, arguments: &Raw, timeout: Option<Duration>) -> Self {
-        let params = Raw::empty_object().with("name", &Raw::of(tool)).with("arguments", arguments);
-        Self {
-            params,
-            sender: Sender::gateway(),
-            era: Era::Modern,
-            wants_progress: false,
-            timeout,
-            owner: Owner::new(),
-        }
-    }
-}
-
-fn call_of(route: &Route, invocation: &Invocation) -> Call {
-    Call {
-        method: method::TOOLS_CALL.to_owned(),
-        params: Some(invocation.params.with("name", &Raw::of(&route.tool))),
-        sender: invocation.sender.clone(),
-        era: invocation.era,
-        wants_progress: invocation.wants_progress,
-        effect: route.effect,
-        header_params: route.header_params.clone(),
-        owner: invocation.owner,
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::catalog::{Catalog, Lookup, Part, Route};
 use super::config::{Config, ToolNames};
 use super::error::Error;
+use crate::protocol::feature::List;
 use crate::upstream::{Offer, Upstream};
 
 /// Which servers a client sees: all of them merged, or one alone under its own names.
@@ -30,9 +31,24 @@ pub struct Server {
     /// Its tools alone, under its own names.
     pub catalog: Arc<Catalog>,
     /// Counts the changes of that catalog.
-    pub revision: u64,
+    pub revisions: Revisions,
     /// Whether its first attempt to connect has ended, well or badly.
     pub settled: bool,
+}
+
+/// How often each list has changed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Revisions([u64; List::ALL.len()]);
+
+impl Revisions {
+    /// How often `list` has changed.
+    pub const fn of(self, list: List) -> u64 {
+        self.0[list as usize]
+    }
+
+    const fn count(&mut self, list: List) {
+        self.0[list as usize] += 1;
+    }
 }
 
 /// The servers and the catalogs of one moment.
@@ -41,7 +57,7 @@ pub struct Snapshot {
     servers: Vec<Server>,
     by_name: HashMap<Arc<str>, usize>,
     catalog: Arc<Catalog>,
-    revision: u64,
+    revisions: Revisions,
 }
 
 impl Snapshot {
@@ -53,7 +69,7 @@ impl Snapshot {
             upstream,
             offer: None,
             catalog: Arc::default(),
-            revision: 0,
+            revisions: Revisions::default(),
         };
         Self { servers: upstreams.into_iter().map(server).collect(), by_name, ..Self::default() }
     }
@@ -78,11 +94,11 @@ impl Snapshot {
         }
     }
 
-    /// How often the list that a scope sees has changed.
-    pub fn revision(&self, scope: &Scope) -> u64 {
+    /// How often one of the lists that a scope sees has changed.
+    pub fn revision(&self, scope: &Scope, list: List) -> u64 {
         match scope {
-            Scope::All => self.revision,
-            Scope::Server(name) => self.server(name).map_or(0, |server| server.revision),
+            Scope::All => self.revisions.of(list),
+            Scope::Server(name) => self.server(name).map_or(0, |server| server.revisions.of(list)),
         }
     }
 
@@ -122,14 +138,14 @@ impl Snapshot {
         let Some(offer) = offer else { return next };
         let own = Arc::new(catalog(std::iter::once((&server.upstream, &offer)), config, ToolNames::Verbatim));
         if !own.lists_the_same(&server.catalog) {
-            server.revision += 1;
+            server.revisions.count(List::Tools);
         }
         server.catalog = own;
         server.offer = Some(offer);
         let offers = next.servers.iter().filter_map(|s| s.offer.as_ref().map(|offer| (&s.upstream, offer)));
         let merged = Arc::new(catalog(offers, config, config.tool_names));
         if !merged.lists_the_same(&next.catalog) {
-            next.revision += 1;
+            next.revisions.count(List::Tools);
         }
         next.catalog = merged;
         next

@@ -1,0 +1,107 @@
+//! One request as the server that is to answer it knows it, and on whose behalf it is made.
+//!
+//! Finding out which server that is, and rewriting names and URIs to its own, ends in a [`Target`];
+//! [`super::Manager::perform`] then makes the request without asking what it is about.
+//!
+//! Not here: who owns a name (`catalog`), how a server is reached (`upstream`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::catalog::Route;
+use crate::protocol::feature::Effect;
+use crate::protocol::headers::HeaderParam;
+use crate::protocol::meta::Sender;
+use crate::protocol::{Era, Raw, Reply, Version, method};
+use crate::upstream::{Call, Owner};
+
+/// A request with its server found and every name in it the server's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The server's name.
+    pub server: Arc<str>,
+    /// The method.
+    pub method: &'static str,
+    /// What it is about, as the server calls it: a tool, a prompt, a URI.
+    pub subject: String,
+    /// The parameters as the server gets them, less what its era wants in `_meta`.
+    pub params: Raw,
+    /// Whether it may be made twice.
+    pub effect: Effect,
+    /// What modern HTTP mirrors into `Mcp-Param-*`.
+    pub header_params: Arc<[HeaderParam]>,
+}
+
+impl Target {
+    /// The call of a tool. `params` are the client's, and `name` in them becomes the server's own.
+    pub(super) fn of_tool(route: &Route, params: &Raw) -> Self {
+        Self {
+            server: route.server.clone(),
+            method: method::TOOLS_CALL,
+            subject: route.tool.clone(),
+            params: params.with("name", &Raw::of(&route.tool)),
+            effect: route.effect,
+            header_params: route.header_params.clone(),
+        }
+    }
+
+    /// The tool that it calls, if it calls one.
+    pub fn tool(&self) -> Option<&str> {
+        (self.method == method::TOOLS_CALL).then_some(self.subject.as_str())
+    }
+
+    /// It for the layers below.
+    pub(super) fn call(&self, invocation: &Invocation) -> Call {
+        Call {
+            method: self.method.to_owned(),
+            params: Some(self.params.clone()),
+            sender: invocation.sender.clone(),
+            era: invocation.era,
+            wants_progress: invocation.wants_progress,
+            effect: self.effect,
+            header_params: self.header_params.clone(),
+            owner: invocation.owner,
+        }
+    }
+}
+
+/// On whose behalf a request is made, and how long it may take.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// Whom it is made for.
+    pub sender: Sender,
+    /// The era of that client.
+    pub era: Era,
+    /// Whether progress is wanted.
+    pub wants_progress: bool,
+    /// Overrides the server's timeout.
+    pub timeout: Option<Duration>,
+    /// Whose it is.
+    pub owner: Owner,
+    /// When its time began.
+    pub begun: Instant,
+}
+
+impl Invocation {
+    /// One that begins now, without progress and with the server's own timeout.
+    pub fn begin(sender: Sender, era: Era, owner: Owner) -> Self {
+        Self { sender, era, wants_progress: false, timeout: None, owner, begun: Instant::now() }
+    }
+}
+
+/// The answer of a server, and whose it was.
+#[derive(Debug, Clone)]
+pub struct Called {
+    /// The server that gave it.
+    pub server: Arc<str>,
+    /// What was asked about, as that server calls it.
+    pub subject: String,
+    /// What it answered.
+    pub reply: Reply,
+    /// The revision that it answered in.
+    pub version: Version,
+    /// From the request to the answer, waiting and retries included.
+    pub elapsed: Duration,
+}
