@@ -36,7 +36,9 @@ class Difference:
 
     def __str__(self) -> str:
         mark = "" if self.counts else " (does not count)"
-        return f"{self.scenario} / {self.check}: direct {self.direct}, gateway {self.gateway}{mark}\n      {self.message}"
+        return (
+            f"{self.scenario} / {self.check}: direct {self.direct}, gateway {self.gateway}{mark}\n      {self.message}"
+        )
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,9 @@ class Program:
     def __enter__(self) -> Program:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._process.terminate()
         try:
             self._process.wait(15)
@@ -115,7 +117,9 @@ def _accepts(port: int) -> bool:
 class Gateway:
     """`switchyard serve` with a registry; `url` is its endpoint over all servers."""
 
-    def __init__(self, binary: Path, servers: Mapping[str, Any], log: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, binary: Path, servers: Mapping[str, Any], log: Path, env: Mapping[str, str] | None = None
+    ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         config = log.with_suffix(".yaml")
         # Verbatim: names as at the server, and the first server wins. JSON is YAML.

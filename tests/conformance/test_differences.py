@@ -5,7 +5,8 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from differences import differences, passes, score
+from differences import Run, differences, passes, score
+from settled import SETTLED, reason, stale
 
 
 def check(name: str, status: str, message: str | None = None) -> dict[str, Any]:
@@ -29,7 +30,8 @@ class Differences(unittest.TestCase):
         self.assertEqual([(one.direct, one.gateway) for one in found], [("2×SUCCESS", "1×FAILURE 1×SUCCESS")])
 
     def test_what_was_not_checked_counts_as_a_difference(self) -> None:
-        for missing in ({}, {"ping": []}, {"ping": [check("a", "SKIPPED")]}):
+        others: list[Run] = [{}, {"ping": []}, {"ping": [check("a", "SKIPPED")]}]
+        for missing in others:
             self.assertTrue(differences({"ping": [check("a", "SUCCESS")]}, missing)[0].counts, missing)
 
     def test_a_new_failing_check_counts(self) -> None:
@@ -51,6 +53,20 @@ class Scores(unittest.TestCase):
         self.assertFalse(passes([]))
         self.assertFalse(passes([check("a", "SUCCESS"), check("b", "FAILURE")]))
         self.assertTrue(passes([check("a", "SUCCESS"), check("b", "SKIPPED"), check("c", "INFO")]))
+
+
+class SettledOnes(unittest.TestCase):
+    def test_an_entry_excuses_its_own_check_and_goes_stale_without_it(self) -> None:
+        entry = SETTLED[0]
+        name = entry.checks[0]
+        found = differences({entry.scenario: [check(name, "SUCCESS")]}, {entry.scenario: [check(name, "FAILURE")]})
+        self.assertEqual(reason("sse+noise", entry.revision, found[0]), entry.reason)
+        self.assertIsNone(reason("http", entry.revision, found[0]))
+        self.assertIsNone(reason("sse", "2025-11-25", found[0]))
+        needed = [("sse", entry.revision, found[0])]
+        self.assertNotIn(entry, stale(needed, [("sse", entry.revision)]))
+        self.assertIn(entry, stale([], [("sse", entry.revision)]))
+        self.assertEqual(stale([], [("http", "2025-11-25")]), [])
 
 
 if __name__ == "__main__":

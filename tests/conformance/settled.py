@@ -1,0 +1,81 @@
+"""Differences that are as they should be, each with its reason.
+
+An entry that no difference needs any more fails the step, so this list can only shrink unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from differences import Difference
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The checks of one scenario that differ for a reason; `leg` is a pattern (`sse*`)."""
+
+    leg: str
+    revision: str
+    scenario: str
+    checks: tuple[str, ...]
+    reason: str
+
+    def matches(self, leg: str, revision: str, one: Difference) -> bool:
+        """Whether this is the reason of that difference."""
+        here = revision == self.revision and fnmatchcase(leg, self.leg)
+        return here and one.scenario == self.scenario and one.check in self.checks
+
+
+_CANNOT_ASK = (
+    "the fixture's tool returns an InputRequiredResult, which its SDK refuses to send over HTTP+SSE, a legacy"
+    " connection (`Handler returned an invalid result`): through the gateway or not, that server can not ask so"
+)
+_UNLISTED = (
+    "the suite's server lists no tools, and a call of an unlisted tool is answered by the gateway itself; its own"
+    " requests declare only what it can do by itself, and never roots"
+)
+
+
+def _input_required(scenario: str, *checks: str) -> Settled:
+    checks = tuple(f"sep-2322-{check}" for check in checks)
+    return Settled("sse*", "2026-07-28", f"input-required-result-{scenario}", checks, _CANNOT_ASK)
+
+
+SETTLED: tuple[Settled, ...] = (
+    _input_required("basic-elicitation", "elicitation-incomplete", "elicitation-complete"),
+    _input_required("basic-list-roots", "list-roots-incomplete", "list-roots-complete"),
+    _input_required("basic-sampling", "sampling-incomplete", "sampling-complete"),
+    _input_required("capability-check", "respect-client-capabilities"),
+    _input_required("missing-input-response", "missing-response-rerequests"),
+    _input_required("multi-round", "multi-round-r1", "multi-round-r2", "multi-round-r3"),
+    _input_required("multiple-input-requests", "multiple-inputs-incomplete", "multiple-inputs-complete"),
+    _input_required("non-tool-request", "non-tool-incomplete", "non-tool-complete"),
+    _input_required("request-state", "request-state-incomplete", "request-state-complete"),
+    _input_required("result-type", "result-type-included"),
+    _input_required("tampered-state", "reject-tampered-state"),
+    Settled(
+        "client",
+        "2026-07-28",
+        "request-metadata",
+        tuple(f"sep-2575-client-declares-{what}-capability" for what in ("roots", "sampling", "elicitation")),
+        _UNLISTED,
+    ),
+)
+
+
+def reason(leg: str, revision: str, one: Difference) -> str | None:
+    """Why a difference is as it should be, if it is."""
+    return next((entry.reason for entry in SETTLED if entry.matches(leg, revision, one)), None)
+
+
+def stale(found: Iterable[tuple[str, str, Difference]], ran: Iterable[tuple[str, str]]) -> list[Settled]:
+    """Entries whose leg and set ran, and that nothing needed."""
+    found, ran = list(found), list(ran)
+    possible = [
+        entry
+        for entry in SETTLED
+        if any(fnmatchcase(leg, entry.leg) and revision == entry.revision for leg, revision in ran)
+    ]
+    return [entry for entry in possible if not any(entry.matches(*difference) for difference in found)]
