@@ -17,6 +17,7 @@ pub mod meta;
 pub mod method;
 pub mod raw;
 mod scan;
+pub mod uri;
 pub mod version;
 
 pub use abilities::Abilities;

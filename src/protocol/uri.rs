@@ -1,0 +1,90 @@
+//! URIs of resources, as text: whose they are, and which template makes them.
+//!
+//! A URI passes as it was printed; nothing here normalises. Where several servers have the same one,
+//! the owner's name is put behind its scheme ([`with_owner`]), and taken out again before the server
+//! is asked ([`split_owner`]). Both work on URI templates too.
+//!
+//! Not here: which server has which URI (`manager`), and fetching anything.
+
+mod template;
+
+pub use template::Template;
+
+/// `uri` with the name of its server behind the scheme: `test://x` of `alpha` is `test://alpha/x`,
+/// `memo:x` is `memo:alpha/x`, and text without a scheme, `x`, is `alpha/x`.
+///
+/// [`split_owner`] takes it out again, as long as `owner` is not empty and has no `/` and no `:`,
+/// which names of servers never do.
+pub fn with_owner(uri: &str, owner: &str) -> String {
+    let (head, rest) = uri.split_at(head_of(uri));
+    format!("{head}{owner}/{rest}")
+}
+
+/// The owner that [`with_owner`] put into `uri`, and the URI without it. Of any other URI the first
+/// part of its path or its authority comes out: whether that is a server, only its reader knows.
+pub fn split_owner(uri: &str) -> Option<(&str, String)> {
+    let (head, rest) = uri.split_at(head_of(uri));
+    let (owner, rest) = rest.split_once('/')?;
+    (!owner.is_empty()).then(|| (owner, format!("{head}{rest}")))
+}
+
+/// How many bytes are scheme, colon and, if they follow, two slashes (RFC 3986 section 3.1).
+fn head_of(uri: &str) -> usize {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let scheme = uri.bytes().take_while(|byte| is_part(*byte)).count();
+    if !uri.starts_with(|first: char| first.is_ascii_alphabetic()) || !uri[scheme..].starts_with(':') {
+        return 0;
+    }
+    if uri[scheme..].starts_with("://") { scheme + 3 } else { scheme + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_owner_stands_behind_the_scheme() {
+        for (bare, owned) in [
+            ("test://x", "test://alpha/x"),
+            ("memo:x", "memo:alpha/x"),
+            ("x", "alpha/x"),
+            ("", "alpha/"),
+            ("file:///etc/hosts", "file://alpha//etc/hosts"),
+            ("test://t/{id}", "test://alpha/t/{id}"),
+            ("test://{+path}", "test://alpha/{+path}"),
+            ("{scheme}://x", "alpha/{scheme}://x"),
+            ("ui://widget/a.html", "ui://alpha/widget/a.html"),
+            ("svn+ssh://h/x?y=a/b#c", "svn+ssh://alpha/h/x?y=a/b#c"),
+            ("1x://y", "alpha/1x://y"),
+            ("memo:/x", "memo:alpha//x"),
+            ("://x", "alpha/://x"),
+            ("a b://ü", "alpha/a b://ü"),
+            ("ü:x", "alpha/ü:x"),
+        ] {
+            assert_eq!(with_owner(bare, "alpha"), owned);
+            assert_eq!(split_owner(owned), Some(("alpha", bare.to_owned())), "{owned}");
+        }
+    }
+
+    #[test]
+    fn without_a_slash_there_is_no_owner() {
+        for uri in ["", "x", "memo:", "memo:x", "test://x", "test://", "test:///x", "/x", "://x"] {
+            let split = split_owner(uri);
+            // `://x` has no scheme: what stands before its first slash is read as a name.
+            assert!(split.is_none() || uri == "://x", "{uri}: {split:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_put_in_comes_out(
+            uri in prop_oneof![any::<String>(), "[a-z+.1-]{0,6}:?/{0,3}[a-z:/{}?#%+]{0,12}"],
+            owner in "[A-Za-z0-9._-]{1,12}",
+        ) {
+            let owned = with_owner(&uri, &owner);
+            prop_assert_eq!(split_owner(&owned), Some((owner.as_str(), uri)));
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What templates match, what they do not, and that hostile ones cost no more than others.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn templates_of_every_level() {
+    for (template, yes, no) in [
+        ("test://static", &["test://static"][..], &["test://statics", "test://stati", ""][..]),
+        (
+            "test://template/{id}/data",
+            &["test://template/123/data", "test://template/a%2Fb,ü@x/data", "test://template//data"],
+            &["test://template/1/2/data", "test://template/123", "test://template/1?/data"],
+        ),
+        ("a://{x}/{y}", &["a://1/2", "a:///"], &["a://1", "a://1/2/3", "b://1/2"]),
+        ("a://{x,y}", &["a://1,2", "a://1"], &["a://1/2"]),
+        ("a://{x}-{y}.txt", &["a://1-2.txt", "a://a-b-c.txt.txt"], &["a://12.txt", "a://1-2.md"]),
+        ("file:///{+path}", &["file:///a/b/c.txt", "file:///a?b#c"], &["file://a"]),
+        ("a://x{#f}", &["a://x", "a://x#", "a://x#one/two"], &["a://xy", "a://x?f"]),
+        ("a://x{.f}", &["a://x", "a://x.tar.gz"], &["a://xtar", "a://x.a/b"]),
+        ("a:/{/x,y}", &["a:/", "a://1", "a://1/2"], &["a://1/2/3", "a:/1"]),
+        ("a:/{/x*}", &["a:/", "a://1/2/3/4", "a:///"], &["a:/1", "a://1?2"]),
+        ("a:/{/x,y*}/z", &["a:/1/2/3/z", "a://1/2/3/z", "a://z"][1..], &["a:/1/2/3/z", "a://1/2"]),
+        ("a://x{;p,q}", &["a://x", "a://x;p=1;q=2", "a://x;p"], &["a://xp=1", "a://x;p=1/2"]),
+        ("a://x{?q,r}", &["a://x", "a://x?q=1&r=2", "a://x?r=2", "a://x?q=a/b"], &["a://x&q=1", "a://xy"]),
+        ("a://x?k=1{&q}", &["a://x?k=1", "a://x?k=1&q=2"], &["a://x", "a://x?k=1#q", "a://x?k=12"]),
+        (
+            "a://{x:3}",
+            &["a://", "a://abc", "a://%C3%BCbc", "a://üöä", "a://%20%41c"],
+            &["a://abcd", "a://%20%41cd"],
+        ),
+        ("a://{x:3}bc", &["a://abc", "a://abcbc", "a://abbbc"], &["a://aaaabc", "a://ab"]),
+        ("{+any}", &["", "a://b/c?d#e"], &[]),
+        ("a://{user-id}/{a.b}{_c}", &["a://1/2"], &["a://1"]),
+    ] {
+        let template = Template::parse(template);
+        for uri in yes {
+            assert!(template.matches(uri), "{} and {uri}", template.as_str());
+        }
+        for uri in no {
+            assert!(!template.matches(uri), "{} and {uri}", template.as_str());
+        }
+    }
+}
+
+#[test]
+fn what_is_no_template_is_only_itself() {
+    let long = format!("a://{}{{x}}", "y".repeat(MAX_TEMPLATE));
+    let many = format!("a://{}", "{x}".repeat(MAX_PARTS));
+    for text in [
+        "a://{",
+        "a://}",
+        "a://{}",
+        "a://{x",
+        "a://x}",
+        "a://{{x}}",
+        "a://{x y}",
+        "a://{=x}",
+        "a://{!x}",
+        "a://{|x}",
+        "a://{@x}",
+        "a://{x:0}",
+        "a://{x:10000}",
+        "a://{x:-1}",
+        "a://{x:}",
+        "a://{x:3*}",
+        "a://{x*3}",
+        "a://{x**}",
+        "a://{x,}",
+        "a://{,x}",
+        "a://{+}",
+        "a://{ü}",
+        "a://{x:99999999999999999999}",
+        &long,
+        &many,
+    ] {
+        let template = Template::parse(text);
+        assert!(template.matches(text), "{text}");
+        assert!(!template.matches("a://1") && !template.matches(""), "{text}");
+        assert_eq!(template.specificity(), text.len());
+    }
+}
+
+#[test]
+fn a_uri_beyond_the_cap_is_not_made_from_a_template() {
+    let template = Template::parse("a://{x}");
+    let longest = format!("a://{}", "x".repeat(MAX_URI - 4));
+    assert!(template.matches(&longest) && !template.matches(&format!("{longest}x")));
+}
+
+#[test]
+fn the_template_with_most_of_its_own_wins() {
+    let specificity = |text| Template::parse(text).specificity();
+    assert_eq!(specificity("a://x/{id}"), 6);
+    assert!(specificity("a://x/{id}/data") > specificity("a://x/{+rest}"));
+    assert!(specificity("a://x/1") > specificity("a://x/{id}"));
+    assert_eq!(specificity("{+a}{b}{/c*}"), 0);
+}
+
+/// Backtracking would not end within a lifetime here; the test itself is the clock.
+#[test]
+fn hostile_templates_end() {
+    let uri = format!("a://{}!", "a".repeat(MAX_URI - 5));
+    for part in ["{a}", "{+a}", "{/a*}", "a{x}", "{x:3}", "{.a}", "{a}{+b}a"] {
+        let repeats = (2..100).find(|n| parts(&part.repeat(*n)).is_none()).expect("a cap") - 3;
+        let template = Template::parse(&format!("a://{}b", part.repeat(repeats)));
+        assert!(template.parts.is_some() && !template.matches(&uri), "{part}");
+    }
+    let long_literals = format!("{{+a}}{}{{+b}}{}", "a".repeat(1_000), "a".repeat(1_000));
+    assert!(!Template::parse(&long_literals).matches(&uri));
+}
+
+proptest! {
+    #[test]
+    fn a_template_matches_what_is_made_from_it(
+        parts in prop::collection::vec(("[a-z/:.]{0,4}", 0..8_usize, "[a-zA-Z0-9%,=._~-]{0,6}"), 0..6),
+    ) {
+        let (mut template, mut uri) = (String::new(), String::new());
+        for (literal, kind, value) in &parts {
+            template.push_str(literal);
+            uri.push_str(literal);
+            let (expression, lead) = [
+                ("{v}", ""), ("{+v}", ""), ("{#v}", "#"), ("{.v}", "."), ("{/v}", "/"), ("{;v}", ";v="),
+                ("{?v}", "?v="), ("{&v*}", "&"),
+            ][*kind];
+            template.push_str(expression);
+            uri.push_str(lead);
+            uri.push_str(value);
+        }
+        prop_assert!(Template::parse(&template).matches(&uri), "{} and {}", template, uri);
+    }
+
+    #[test]
+    fn no_text_panics(template in any::<String>(), uri in any::<String>(), braces in "[{}a:*,+/?#;&.%3ü]{0,24}") {
+        for text in [&template, &braces] {
+            let template = Template::parse(text);
+            let _ = (template.matches(&uri), template.matches(&braces), template.specificity());
+            // Outside of its braces a template is literal.
+            let has_braces = text.contains(['{', '}']);
+            prop_assert!(has_braces || template.matches(text));
+        }
+    }
+}
