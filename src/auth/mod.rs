@@ -2,7 +2,8 @@
 //!
 //! Invariants: an authentication gives a [`Principal`] or a [`Denied`], never a guess; a credential
 //! is read from a header only, never from a URL; two credentials in one request are none. What the
-//! client learns of a refusal is the same whatever the reason; the [`Reason`] is for our log.
+//! client learns of a refusal is the same whatever the reason; the [`Reason`] is for our log. What we
+//! hand out to be given back is sealed with its principal ([`Sealer`]).
 //!
 //! Not here: HTTP answers (`downstream`, `admin`), which callers apply [`Role::may`] to what.
 
@@ -11,6 +12,7 @@ mod config;
 mod jwt;
 mod jwt_keys;
 mod principal;
+mod seal;
 
 use std::time::SystemTime;
 
@@ -21,6 +23,7 @@ pub use api_key::{ApiKey, Hash, is_id, mint};
 pub use config::{Config, Jwt, KeySource, PublicKey};
 pub use jwt::{Grant, Signer};
 pub use principal::{Action, Principal, Role};
+pub use seal::Sealer;
 
 /// Where an API key may stand instead of in `Authorization`.
 pub const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
