@@ -46,6 +46,11 @@ class Program:
             time.sleep(0.05)
         raise Failed(f"{self.name}: {what}: not within {PATIENCE} s, see {self.log}")
 
+    def first_line(self) -> str:
+        """Waits for the first line of the output."""
+        line: str = self.wait_until("says something", lambda: "\n" in (text := self.log.read_text()) and text)
+        return line.splitlines()[0]
+
     def __enter__(self) -> Program:
         return self
 
@@ -98,6 +103,14 @@ def start_listening(name: str, command: Sequence[str], port: int, log: Path, pee
         program.__exit__(None, None, None)
         raise
     return program
+
+
+def start_tasks_peer(binary: Path, log: Path) -> Program:
+    """Starts our own server with tasks (`cargo build --example tasks_peer`), which chooses its port itself."""
+    peer = binary.parent / "examples" / "tasks_peer"
+    if not peer.exists():
+        raise Failed(f"{peer} is missing: run `cargo build --example tasks_peer`")
+    return Program("tasks_peer", [str(peer)], log)
 
 
 def free_port() -> int:

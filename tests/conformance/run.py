@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +21,16 @@ from typing import Any
 
 import suite
 from differences import Check, Difference, Run, Score, differences, score
-from programs import Failed, Gateway, Peers, everything, free_port, start_listening
+from programs import Failed, Gateway, Peers, everything, free_port, start_listening, start_tasks_peer
 from settled import Settled, reason, stale
 
 HERE = Path(__file__).resolve().parent
 #: How the everything server is reached; `+noise`: two other servers beside it, all through `/mcp`.
 SERVER_LEGS = ("http", "sse", "stdio", "http+noise", "sse+noise", "stdio+noise")
+#: A server of our own, because the everything server has no tasks.
+TASKS_LEGS = ("tasks", "tasks+noise")
 CLIENT_LEG = "client"
-#: Of an extension that the everything server does not have: some of their checks pass there by accident.
-NOT_ITS_OWN = "tasks-"
+LEGS = (*SERVER_LEGS, *TASKS_LEGS, CLIENT_LEG)
 #: Enough to keep two cores busy; more makes the suite's own clocks run out.
 AT_A_TIME = 3
 
@@ -66,16 +67,24 @@ class Row:
 # Servers -----------------------------------------------------------------------------------------
 
 
-def upstream(settings: Settings, transport: str, folder: Path, stack: ExitStack) -> dict[str, Any]:
-    """The entry of the everything server in a registry, and the server itself where it has a port."""
-    if transport == "stdio":
-        program, *arguments = everything(settings.peers, transport, 0)
+def fixture(leg: str) -> str:
+    """What stands behind the gateway in a leg: a transport of the everything server, or `tasks`."""
+    return leg.partition("+")[0]
+
+
+def upstream(settings: Settings, kind: str, folder: Path, stack: ExitStack) -> dict[str, Any]:
+    """The entry of a server in a registry, and the server itself where it has a port."""
+    if kind == "tasks":
+        peer = stack.enter_context(start_tasks_peer(settings.binary, folder / "server.log"))
+        return {"url": f"http://127.0.0.1:{peer.first_line()}/mcp"}
+    if kind == "stdio":
+        program, *arguments = everything(settings.peers, kind, 0)
         return {"command": program, "args": arguments}
     port = free_port()
-    command = everything(settings.peers, transport, port)
+    command = everything(settings.peers, kind, port)
     stack.enter_context(start_listening("everything", command, port, folder / "server.log", settings.peers))
-    path = {"http": "mcp", "sse": "sse"}[transport]
-    return {"url": f"http://127.0.0.1:{port}/{path}", "transport": transport}
+    path = {"http": "mcp", "sse": "sse"}[kind]
+    return {"url": f"http://127.0.0.1:{port}/{path}", "transport": kind}
 
 
 def noise(settings: Settings, folder: Path) -> dict[str, Any]:
@@ -89,42 +98,55 @@ def noise(settings: Settings, folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def direct_server(settings: Settings, folder: Path) -> Iterator[str]:
-    """The everything server alone; its URL."""
+def direct_server(settings: Settings, kind: str, folder: Path) -> Iterator[str]:
+    """A fixture alone; its URL. The everything server is tested over HTTP, whatever the leg."""
     with ExitStack() as stack:
-        entry = upstream(settings, "http", folder, stack)
+        entry = upstream(settings, kind, folder, stack)
         yield entry["url"].replace("127.0.0.1", "localhost")
 
 
 @contextmanager
 def gateway_server(settings: Settings, leg: str, folder: Path) -> Iterator[str]:
-    """The everything server behind the gateway; the URL under test."""
-    transport, _, beside = leg.partition("+")
+    """A fixture behind the gateway; the URL under test."""
     with ExitStack() as stack:
         folder.mkdir(parents=True, exist_ok=True)
-        servers = {"python": upstream(settings, transport, folder, stack)}
-        if beside:
+        servers = {"peer": upstream(settings, fixture(leg), folder, stack)}
+        if leg.endswith("+noise"):
             servers |= noise(settings, folder)
         gateway = stack.enter_context(Gateway(settings.binary, servers, folder / "gateway.log"))
-        yield gateway.url if beside else f"{gateway.url}/python"
+        yield gateway.url if len(servers) > 1 else f"{gateway.url}/peer"
+
+
+def server_scenarios(settings: Settings, leg: str, revision: str) -> tuple[list[str], list[str]]:
+    """The scenarios that are the score of a leg, and those that only run. Tasks are only in legs of their own."""
+    scored, unscored = suite.required(settings.peers, "server", revision)
+    tasks = [name for name in unscored if name.startswith("tasks-")]
+    both = (tasks, []) if leg in TASKS_LEGS else (scored, [name for name in unscored if name not in tasks])
+    wanted = settings.scenarios
+    scored, unscored = ([name for name in names if not wanted or name in wanted] for names in both)
+    return scored, unscored
 
 
 def test_server(
-    settings: Settings, server: AbstractContextManager[str], revisions: Sequence[str], folder: Path
+    settings: Settings, leg: str, server: AbstractContextManager[str], revisions: Sequence[str], folder: Path
 ) -> dict[str, Run]:
-    """Starts a server and runs the sets against it, one after the other."""
-    with server as url:
-        return {
-            revision: without(
-                NOT_ITS_OWN, suite.test_server(settings.peers, url, revision, folder / revision, settings.scenarios)
-            )
-            for revision in revisions
-        }
+    """Starts a server and runs the sets against it, one after the other. If it does not start, nothing passes."""
+    try:
+        with server as url:
+            return {revision: test_set(settings, leg, url, revision, folder / revision) for revision in revisions}
+    except Failed as error:
+        print(f"conformance: {leg}: {error}", file=sys.stderr)
+        return {revision: {} for revision in revisions}
 
 
-def without(prefix: str, run: Run) -> Run:
-    """The run without some scenarios."""
-    return {name: checks for name, checks in run.items() if not name.startswith(prefix)}
+def test_set(settings: Settings, leg: str, url: str, revision: str, folder: Path) -> Run:
+    """One set in one run of the suite, or scenario by scenario where only some of it are wanted."""
+    scored, unscored = server_scenarios(settings, leg, revision)
+    some = [*scored, *unscored] if settings.scenarios or leg in TASKS_LEGS else []
+    if settings.scenarios and not some:
+        return {}
+    run = suite.test_server(settings.peers, url, revision, folder, some)
+    return {name: checks for name, checks in run.items() if name in scored or name in unscored}
 
 
 # Clients -----------------------------------------------------------------------------------------
@@ -157,33 +179,44 @@ def test_client(settings: Settings, through_gateway: bool, revision: str, scenar
 # The whole ---------------------------------------------------------------------------------------
 
 
-def compare(settings: Settings, side: str, leg: str, revision: str, direct: Run, gateway: Run) -> Row:
+def compare(settings: Settings, leg: str, revision: str, scored: Sequence[str], direct: Run, gateway: Run) -> Row:
     """The line of one leg and set. A direct run without results is an error of the harness."""
-    scored, _ = suite.required(settings.peers, side, revision)
-    wanted = [name for name in scored if name in direct] if settings.scenarios or side == "client" else scored
     if not any(direct.values()):
         raise Failed(f"the direct run of {leg} {revision} had no result, see {settings.out}")
-    return Row(leg, revision, score(direct, wanted), score(gateway, wanted), differences(direct, gateway))
+    return Row(leg, revision, score(direct, scored), score(gateway, scored), differences(direct, gateway))
 
 
-def run_servers(
-    settings: Settings, legs: Sequence[str], revisions: Sequence[str], pool: ThreadPoolExecutor
-) -> list[Row]:
-    """The direct run and all legs beside each other; within a leg the sets run one by one."""
-    out = settings.out
-    direct = pool.submit(test_server, settings, direct_server(settings, out / "direct"), revisions, out / "direct")
+def run_servers(settings: Settings, legs: Sequence[str], revisions: Sequence[str], pool: Executor) -> list[Row]:
+    """The direct runs and all legs beside each other; within a leg the sets run one by one."""
+    sets = {leg: [one for one in revisions if any(server_scenarios(settings, leg, one))] for leg in legs}
+    direct = {leg: "tasks" if leg in TASKS_LEGS else "http" for leg in legs}
+    servers = {kind: direct_server(settings, kind, settings.out / f"direct-{kind}") for kind in set(direct.values())}
+    bases = {
+        kind: pool.submit(test_server, settings, kind, server, revisions, settings.out / f"direct-{kind}")
+        for kind, server in servers.items()
+    }
     jobs = {
-        leg: pool.submit(test_server, settings, gateway_server(settings, leg, out / leg), revisions, out / leg)
+        leg: pool.submit(
+            test_server, settings, leg, gateway_server(settings, leg, settings.out / leg), sets[leg], settings.out / leg
+        )
         for leg in legs
+        if sets[leg]
     }
     return [
-        compare(settings, "server", leg, revision, direct.result()[revision], jobs[leg].result()[revision])
-        for leg in legs
-        for revision in revisions
+        compare(
+            settings,
+            leg,
+            revision,
+            server_scenarios(settings, leg, revision)[0],
+            bases[direct[leg]].result()[revision],
+            job.result()[revision],
+        )
+        for leg, job in jobs.items()
+        for revision in sets[leg]
     ]
 
 
-def run_clients(settings: Settings, revisions: Sequence[str], pool: ThreadPoolExecutor) -> list[Row]:
+def run_clients(settings: Settings, revisions: Sequence[str], pool: Executor) -> list[Row]:
     """Every scenario of its own, direct and through a gateway."""
     jobs = {
         (revision, through, scenario): pool.submit(test_client, settings, through, revision, scenario)
@@ -198,7 +231,8 @@ def run_clients(settings: Settings, revisions: Sequence[str], pool: ThreadPoolEx
             for side in (False, True)
         )
         if direct:
-            rows.append(compare(settings, "client", CLIENT_LEG, revision, direct, gateway))
+            scored = [name for name in suite.required(settings.peers, "client", revision)[0] if name in direct]
+            rows.append(compare(settings, CLIENT_LEG, revision, scored, direct, gateway))
     return rows
 
 
@@ -227,7 +261,7 @@ def report(rows: Sequence[Row], unneeded: Sequence[Settled], settings: Settings)
 def hold(settings: Settings, leg: str) -> None:
     """Starts a leg and keeps it until the input ends, to run the suite by hand."""
     with (
-        direct_server(settings, settings.out / "direct") as direct,
+        direct_server(settings, "tasks" if leg in TASKS_LEGS else "http", settings.out / "direct") as direct,
         gateway_server(settings, leg, settings.out / leg) as url,
     ):
         print(f"direct:  {direct}\ngateway: {url}\nlogs:    {settings.out}\n")
@@ -241,9 +275,7 @@ def hold(settings: Settings, leg: str) -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument(
-        "--leg", action="append", choices=[*SERVER_LEGS, CLIENT_LEG], help="only this one; may be repeated"
-    )
+    parser.add_argument("--leg", action="append", choices=LEGS, help="only this one; may be repeated")
     parser.add_argument("--set", action="append", choices=suite.SETS, help="only this revision; may be repeated")
     parser.add_argument("--scenario", action="append", default=[], help="only this one; may be repeated")
     parser.add_argument("--binary", type=Path, help="the gateway; default: $SWITCHYARD_BINARY, else the newest build")
@@ -275,7 +307,7 @@ def main() -> int:
         binary = asked.binary or Path(os.environ.get("SWITCHYARD_BINARY") or newest_binary())
         out = (asked.out or Path(tempfile.mkdtemp(prefix="conformance-"))).resolve()
         settings = Settings(binary.resolve(), Peers(Path(asked.peers).resolve()), out, tuple(asked.scenario))
-        legs = asked.leg or [*SERVER_LEGS, CLIENT_LEG]
+        legs = asked.leg or list(LEGS)
         if asked.hold:
             hold(settings, legs[0])
             return 0
