@@ -95,7 +95,8 @@ impl ServerHandler for Peer {
             "test_tool_with_task" => match answers.get("user_name") {
                 None => Ok(ask_for_a_name()?.into()),
                 Some(answer) => {
-                    let greeting = format!("Hello, {}!", answer["content"]["name"].as_str().unwrap_or("nobody"));
+                    let greeting =
+                        format!("Hello, {}!", answer["content"]["name"].as_str().unwrap_or("nobody"));
                     self.task(has_tasks, move |_| Box::pin(async move { Ok(text(&greeting)) }))
                 }
             },
