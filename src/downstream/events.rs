@@ -16,7 +16,7 @@ use super::error::status_of;
 use super::exchange::Exchange;
 use super::sessions::Stream;
 use crate::gateway::Gateway;
-use crate::gateway::subscriptions::{self, Watch};
+use crate::gateway::subscriptions::Feed;
 use crate::protocol::Message;
 use crate::shutdown::Shutdown;
 use crate::wire::sse::{Event, KEEP_ALIVE};
@@ -58,26 +58,21 @@ fn stream_of(mut exchange: Exchange, first: Bytes, tasks: &Shutdown) -> Response
 
 /// What the stream of a session carries, from its opening on.
 struct Notices {
-    gateway: Gateway,
     stream: Stream,
-    watch: Watch,
+    feed: Feed,
     tasks: Shutdown,
 }
 
 /// The stream for what the gateway tells a legacy session by itself.
 pub(super) fn notices(gateway: &Gateway, stream: Stream, tasks: Shutdown) -> Response {
-    // From what the client knows, so that a change between two streams is not lost.
-    let watch = Watch::since(gateway.manager(), stream.session().announced());
-    let notices = Notices { gateway: gateway.clone(), stream, watch, tasks };
+    let caller = &stream.session().caller;
+    let Some(feed) = gateway.feed(caller) else { return event_stream(Body::empty()) };
+    let notices = Notices { stream, feed, tasks };
     let rest = stream::unfold(notices, |mut notices| async move {
-        let caller = notices.stream.session().caller.clone();
         let chunk = tokio::select! {
             () = notices.stream.ended() => return None,
             () = notices.tasks.requested() => return None,
-            () = notices.watch.changed(notices.gateway.manager(), &caller) => {
-                notices.stream.session().announce(notices.watch.seen());
-                event(&Message::Notification(subscriptions::tools_changed()))
-            }
+            notice = notices.feed.next() => event(&Message::Notification(notice)),
             () = tokio::time::sleep(KEEP_ALIVE_EVERY) => KEEP_ALIVE,
         };
         Some((Ok::<_, std::convert::Infallible>(chunk), notices))

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -30,8 +29,6 @@ pub struct Session {
     pub caller: Arc<Caller>,
     id: String,
     state: Mutex<State>,
-    /// The revision of the list of tools that the client was last told of.
-    announced: AtomicU64,
     /// Changes when a newer GET stream replaces the one before.
     streams: watch::Sender<u64>,
     ended: CancellationToken,
@@ -50,7 +47,6 @@ impl Session {
             caller: Arc::new(caller),
             id: Uuid::new_v4().simple().to_string(),
             state: Mutex::new(State { last_used: Instant::now(), open: 0, running: HashMap::new() }),
-            announced: AtomicU64::new(0),
             streams: watch::Sender::new(0),
             ended: CancellationToken::new(),
         }
@@ -80,16 +76,6 @@ impl Session {
         state.open += 1;
         drop(state);
         Ok(Running { session: self.clone(), id: id.clone(), cancel })
-    }
-
-    /// Which list of tools the client knows, or knows to be outdated.
-    pub fn announced(&self) -> u64 {
-        self.announced.load(Ordering::Relaxed)
-    }
-
-    /// Notes that the client knows of the list with this revision.
-    pub fn announce(&self, revision: u64) {
-        self.announced.store(revision, Ordering::Relaxed);
     }
 
     /// Stops the request `id`, if it is running.

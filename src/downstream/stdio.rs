@@ -21,7 +21,7 @@ use super::headers::check_meta;
 use super::sessions::Session;
 use super::streamable_http::note;
 use crate::auth::Principal;
-use crate::gateway::subscriptions::{self, Watch};
+use crate::gateway::subscriptions::Feed;
 use crate::gateway::{Caller, Gateway};
 use crate::manager::{Manager, Scope};
 use crate::protocol::{Message, Notification, Request, RequestId, Response, meta, method};
@@ -154,10 +154,10 @@ impl Conversation {
     fn notification(self: &Arc<Self>, notice: &Notification) {
         if notice.method == method::INITIALIZED {
             let caller = self.legacy.read().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Some(caller) = caller
+            if let Some(feed) = caller.and_then(|caller| self.gateway.feed(&caller))
                 && !self.announcing.swap(true, Ordering::Relaxed)
             {
-                self.requests.spawn_until_end(announce(self.gateway.clone(), caller, self.outgoing.clone()));
+                self.requests.spawn_until_end(announce(feed, self.outgoing.clone()));
             }
         }
         note(&self.books, notice);
@@ -170,12 +170,11 @@ impl Conversation {
     }
 }
 
-/// Tells a legacy client of changes, for as long as the conversation lasts.
-async fn announce(gateway: Gateway, caller: Arc<Caller>, outgoing: mpsc::Sender<Bytes>) {
-    let mut watch = Watch::new(gateway.manager(), &caller);
+/// Tells a legacy client what it asked to be told, for as long as the conversation lasts.
+async fn announce(mut feed: Feed, outgoing: mpsc::Sender<Bytes>) {
     loop {
-        watch.changed(gateway.manager(), &caller).await;
-        if outgoing.send(subscriptions::tools_changed().encode()).await.is_err() {
+        let notice = feed.next().await;
+        if outgoing.send(notice.encode()).await.is_err() {
             return;
         }
     }

@@ -26,7 +26,6 @@ use super::sessions::{Session, Sessions};
 use crate::auth::Principal;
 use crate::gateway::{Caller, Gateway, tools};
 use crate::manager::Scope;
-use crate::protocol::feature::List;
 use crate::protocol::headers::SESSION_ID;
 use crate::protocol::{Message, Notification, Request, RequestId, method};
 use crate::shutdown::Shutdown;
@@ -164,8 +163,6 @@ impl Endpoint {
     async fn initialize(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
         let caller = Caller::legacy(asked.principal, asked.scope, request.params.as_ref());
         let session = self.0.sessions.open(caller).ok_or(Refusal::TooManySessions)?;
-        // What changes from here on is told on the stream, whenever that is opened.
-        session.announce(self.0.gateway.manager().snapshot().revision(&session.caller.scope, List::Tools));
         let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request);
         let mut response = events::answer(exchange, &self.0.tasks).await;
         if let Ok(value) = HeaderValue::from_str(session.id()) {

@@ -1,9 +1,12 @@
 //! Who asks the gateway, and in which revision of the protocol.
 
+use std::sync::Arc;
+
+use super::subscriptions::Mailbox;
 use crate::auth::Principal;
 use crate::manager::Scope;
 use crate::protocol::meta::{self, Sender};
-use crate::protocol::{Raw, Version, lifecycle};
+use crate::protocol::{LogLevel, Raw, Version, lifecycle};
 use crate::upstream::Owner;
 
 /// The client behind a request. A legacy session keeps one; in the modern era it is made anew from
@@ -14,13 +17,13 @@ pub struct Caller {
     pub principal: Principal,
     /// The revision spoken with it.
     pub version: Version,
-    /// What it said of itself.
-    pub sender: Sender,
+    /// What it said of itself. For a request use [`Caller::sender`].
+    sender: Sender,
     /// Which servers it sees.
     pub scope: Scope,
-    /// Whether it wants the log lines that servers write during a call. Modern clients say so in
-    /// each request; legacy ones get what servers send.
-    pub wants_log: bool,
+    /// What a legacy session asked to be told, and its level of log lines. A modern client says
+    /// that in each request.
+    pub mailbox: Option<Arc<Mailbox>>,
     /// Whose calls these are: the session's, or the one request's.
     pub owner: Owner,
 }
@@ -33,9 +36,9 @@ impl Caller {
         let sender = Sender {
             capabilities: member(meta::CLIENT_CAPABILITIES).unwrap_or_else(Raw::empty_object),
             info: member(meta::CLIENT_INFO).unwrap_or_else(lifecycle::own_info),
+            log_level: meta::log_level(params).and_then(Result::ok),
         };
-        let wants_log = meta.is_some_and(|meta| meta.get(meta::LOG_LEVEL).is_some());
-        Self { principal, version: Version::NEWEST_MODERN, sender, scope, wants_log, owner: Owner::new() }
+        Self { principal, version: Version::NEWEST_MODERN, sender, scope, mailbox: None, owner: Owner::new() }
     }
 
     /// The sender of `initialize`, with the revision that answers it.
@@ -47,14 +50,38 @@ impl Caller {
             // the two are bridged, no server may believe that it can be asked.
             capabilities: Raw::empty_object(),
             info: info.unwrap_or_else(lifecycle::own_info),
+            log_level: None,
         };
         Self {
             principal,
             version: Version::negotiate(&requested),
             sender,
             scope,
-            wants_log: true,
+            mailbox: Some(Arc::default()),
             owner: Owner::new(),
+        }
+    }
+
+    /// What servers may know of it, as of now.
+    pub fn sender(&self) -> Sender {
+        Sender { log_level: self.log_level(), ..self.sender.clone() }
+    }
+
+    /// The least level of log lines it wants; none: it did not say.
+    pub fn log_level(&self) -> Option<LogLevel> {
+        match &self.mailbox {
+            Some(mailbox) => mailbox.log_level(),
+            None => self.sender.log_level,
+        }
+    }
+
+    /// Whether it wants a log line of `level`; of a line without a known level that it wants any.
+    /// Who never said anything gets none in the modern era and all of them in the legacy one, where
+    /// that is for servers to decide.
+    pub fn wants_log(&self, level: Option<LogLevel>) -> bool {
+        match self.log_level() {
+            Some(least) => level.is_none_or(|level| level >= least),
+            None => !self.version.is_modern(),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::caller::Caller;
 use crate::protocol::error::code;
-use crate::protocol::{ErrorObject, Notification, Raw, Reply, lifecycle, meta, method};
+use crate::protocol::{ErrorObject, LogLevel, Notification, Raw, Reply, lifecycle, meta, method};
 
 /// How long a modern client may keep a list, in milliseconds: changes are announced.
 const LIST_TTL_MS: u32 = 60_000;
@@ -47,6 +47,12 @@ fn complete(result: &Raw) -> Raw {
     result.with("resultType", &Raw::of("complete"))
 }
 
+/// The level of a log line.
+fn level_of(line: &Notification) -> Option<LogLevel> {
+    let name: String = line.params.as_ref()?.get_as("level")?;
+    LogLevel::from_name(&name)
+}
+
 /// A notice that a server sent during a call, for the client that made the call; none when the
 /// client must not get it. `token` is the client's own progress token.
 pub fn notice(caller: &Caller, notice: Notification, token: Option<&Raw>) -> Option<Notification> {
@@ -55,7 +61,7 @@ pub fn notice(caller: &Caller, notice: Notification, token: Option<&Raw>) -> Opt
             let params = notice.params?.with(meta::PROGRESS_TOKEN, token?);
             Some(Notification { method: notice.method, params: Some(params) })
         }
-        method::LOG_MESSAGE => caller.wants_log.then_some(notice),
+        method::LOG_MESSAGE => caller.wants_log(level_of(&notice)).then_some(notice),
         _ => Some(notice),
     }
 }

@@ -15,8 +15,11 @@ use std::sync::Arc;
 
 pub use caller::Caller;
 
+use subscriptions::Feed;
+
 use crate::manager::Manager;
 use crate::protocol::error::code;
+use crate::protocol::feature::Lists;
 use crate::protocol::{ErrorObject, Raw, Reply, Request, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::Outlet;
@@ -64,17 +67,30 @@ impl Gateway {
     pub async fn handle(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
         let params = request.params.as_ref();
         match row(&request.method, caller) {
-            Some(Row::Initialize) => Ok(lifecycle::initialize(&self.manager, caller)),
+            Some(Row::Initialize) => Ok(self.initialize(caller)),
             Some(Row::Discover) => Ok(lifecycle::discover(&self.manager, caller)),
             Some(Row::Ping) => Ok(Raw::empty_object()),
             Some(Row::ListTools) => tools::list(&self.manager, caller, params).await,
             Some(Row::CallTool) => tools::call(&self.manager, caller, params, outlet).await,
-            Some(Row::Listen) => {
-                let request = (&request.id, params);
-                subscriptions::listen(&self.manager, &self.shutdown, caller, request, outlet).await
-            }
+            Some(Row::Listen) => subscriptions::listen(self, caller, (&request.id, params), outlet).await,
             None => Err(unknown_method(&request.method, caller)),
         }
+    }
+}
+
+impl Gateway {
+    fn initialize(&self, caller: &Caller) -> Raw {
+        // What changes from here on is told on the session's stream, whenever that is opened.
+        if let Some(mailbox) = &caller.mailbox {
+            mailbox.listen_to(Lists::ALL, self.manager.snapshot().revisions(&caller.scope));
+        }
+        lifecycle::initialize(&self.manager, caller)
+    }
+
+    /// What a legacy client is told by itself from now on; none for a modern one, which has
+    /// `subscriptions/listen`.
+    pub fn feed(&self, caller: &Caller) -> Option<Feed> {
+        caller.mailbox.as_ref().map(|mailbox| Feed::new(&self.manager, &caller.scope, mailbox))
     }
 }
 

@@ -62,7 +62,7 @@ pub async fn call(manager: &Manager, caller: &Caller, params: Option<&Raw>, outl
     let (name, params) = checked(params)?;
     let invocation = Invocation {
         wants_progress: meta::progress_token(Some(&params)).is_some(),
-        ..Invocation::begin(caller.sender.clone(), caller.version.era(), caller.owner)
+        ..Invocation::begin(caller.sender(), caller.version.era(), caller.owner)
     };
     let answered = async {
         let target = manager.tool_target(&caller.scope, &name, &params, None).await?;

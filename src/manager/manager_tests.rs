@@ -4,6 +4,7 @@ use super::config::ToolNames;
 use super::*;
 use crate::protocol::Version;
 use crate::protocol::feature::List;
+use crate::upstream::Event;
 use crate::upstream::fake::{self, Answer, Dial, Fake};
 
 fn manager(servers: &[(&str, &Fake)]) -> Arc<Manager> {
@@ -74,7 +75,7 @@ async fn a_server_that_goes_and_comes_back_changes_neither_names_nor_list() {
     let manager = manager(&[("a", &a), ("b", &b)]);
     manager.settled(&Scope::All, SECOND).await;
     let page = || manager.snapshot().catalog(&Scope::All).expect("there").page(None);
-    let (before, revision) = (page(), manager.snapshot().revision(&Scope::All, List::Tools));
+    let (before, revision) = (page(), manager.snapshot().revisions(&Scope::All));
 
     b.dial(Dial::Refuse);
     b.die("killed");
@@ -86,11 +87,7 @@ async fn a_server_that_goes_and_comes_back_changes_neither_names_nor_list() {
     b.dial(Dial::Accept);
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert_eq!(page(), before, "back");
-    assert_eq!(
-        manager.snapshot().revision(&Scope::All, List::Tools),
-        revision,
-        "nobody was told of a change"
-    );
+    assert_eq!(manager.snapshot().revisions(&Scope::All), revision, "nobody was told of a change");
     assert!(manager.route_tool("b__shared", &Raw::empty_object(), None).await.is_ok());
 }
 
@@ -137,13 +134,29 @@ async fn a_changed_list_is_one_change_for_those_who_see_it() {
     let revisions = || {
         let snapshot = manager.snapshot();
         [Scope::All, Scope::Server("a".into()), Scope::Server("b".into())]
-            .map(|scope| snapshot.revision(&scope, List::Tools))
+            .map(|scope| List::ALL.map(|list| snapshot.revisions(&scope).of(list)))
     };
-    let before = revisions();
+    let [[all, ..], [mine, ..], others] = revisions();
     a.tools(&["x", "x2"]);
     a.say_changed();
     until(&manager, || offered(&manager) == ["x", "x2", "y"]).await;
-    assert_eq!(revisions(), [before[0] + 1, before[1] + 1, before[2]]);
+    assert_eq!(revisions(), [[all + 1, 0, 0], [mine + 1, 0, 0], others]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_its_server_calls_changed_counts_as_changed_even_when_it_is_not() {
+    let (a, b) = (server(&["x"]), server(&["y"]));
+    let manager = manager(&[("a", &a), ("b", &b)]);
+    manager.settled(&Scope::All, SECOND).await;
+    let prompts = |scope| manager.snapshot().revisions(&scope).of(List::Prompts);
+    a.say(Event::Changed(List::Prompts));
+    a.say(Event::Changed(List::Prompts));
+    until(&manager, || prompts(Scope::All) > 0).await;
+    a.say(Event::Missed);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(prompts(Scope::All), 1, "said twice in one breath, and what may have been missed was not");
+    assert_eq!([prompts(Scope::Server("a".into())), prompts(Scope::Server("b".into()))], [1, 0]);
+    assert_eq!(manager.snapshot().revisions(&Scope::All).of(List::Resources), 0);
 }
 
 #[tokio::test(start_paused = true)]

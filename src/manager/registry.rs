@@ -69,12 +69,14 @@ impl Registry {
         let now = self.snapshot.load();
         let server = now.server(&update.server).ok().filter(|server| server.upstream.id() == update.id)?;
         match &update.change {
-            Change::Offered(offer) if server.offer.as_ref() != Some(offer) => {
-                Some(now.updated(&self.config, &update.server, Some(offer.clone())))
+            Change::Offered(offer, announced)
+                if server.offer.as_ref() != Some(offer) || !announced.is_none() =>
+            {
+                Some(now.updated(&self.config, &update.server, Some((offer.clone(), *announced))))
             }
             Change::State(State::Connecting) | Change::Told(_) => None,
             _ if !server.settled => Some(now.updated(&self.config, &update.server, None)),
-            Change::Offered(_) | Change::State(_) => None,
+            Change::Offered(..) | Change::State(_) => None,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::catalog::{Catalog, Lookup, Part, Route};
 use super::config::{Config, ToolNames};
 use super::error::Error;
-use crate::protocol::feature::List;
+use crate::protocol::feature::{List, Lists};
 use crate::upstream::{Offer, Upstream};
 
 /// Which servers a client sees: all of them merged, or one alone under its own names.
@@ -30,24 +30,29 @@ pub struct Server {
     pub offer: Option<Arc<Offer>>,
     /// Its tools alone, under its own names.
     pub catalog: Arc<Catalog>,
-    /// Counts the changes of that catalog.
+    /// Counts the changes of what it lists.
     pub revisions: Revisions,
     /// Whether its first attempt to connect has ended, well or badly.
     pub settled: bool,
 }
 
 /// How often each list has changed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Revisions([u64; List::ALL.len()]);
 
 impl Revisions {
-    /// How often `list` has changed.
-    pub const fn of(self, list: List) -> u64 {
+    /// How often `list` has.
+    pub const fn of(&self, list: List) -> u64 {
         self.0[list as usize]
     }
 
-    const fn count(&mut self, list: List) {
-        self.0[list as usize] += 1;
+    /// Notes what `list` is in `others`.
+    pub const fn note(&mut self, list: List, others: Self) {
+        self.0[list as usize] = others.0[list as usize];
+    }
+
+    fn count(&mut self, changed: Lists) {
+        changed.iter().for_each(|list| self.0[list as usize] += 1);
     }
 }
 
@@ -94,11 +99,11 @@ impl Snapshot {
         }
     }
 
-    /// How often one of the lists that a scope sees has changed.
-    pub fn revision(&self, scope: &Scope, list: List) -> u64 {
+    /// How often the lists that a scope sees have changed, or were said to have.
+    pub fn revisions(&self, scope: &Scope) -> Revisions {
         match scope {
-            Scope::All => self.revisions.of(list),
-            Scope::Server(name) => self.server(name).map_or(0, |server| server.revisions.of(list)),
+            Scope::All => self.revisions,
+            Scope::Server(name) => self.server(name).map(|server| server.revisions).unwrap_or_default(),
         }
     }
 
@@ -107,6 +112,15 @@ impl Snapshot {
         match scope {
             Scope::All => self.servers.iter().all(|server| server.settled),
             Scope::Server(name) => self.server(name).is_ok_and(|server| server.settled),
+        }
+    }
+
+    /// Whether a server that a scope sees declares the capability `name`.
+    pub fn offers(&self, scope: &Scope, name: &str) -> bool {
+        let has = |server: &Server| server.offer.as_ref().is_some_and(|offer| offer.peer.offers(name));
+        match scope {
+            Scope::All => self.servers.iter().any(has),
+            Scope::Server(server) => self.server(server).is_ok_and(has),
         }
     }
 
@@ -129,27 +143,29 @@ impl Snapshot {
         }
     }
 
-    /// The same servers after one of them settled or offered something new.
-    pub(super) fn updated(&self, config: &Config, name: &str, offer: Option<Arc<Offer>>) -> Self {
+    /// The same servers after one of them settled or offered something new; with an offer come the
+    /// lists that count as changed whatever they say.
+    pub(super) fn updated(&self, config: &Config, name: &str, offer: Option<(Arc<Offer>, Lists)>) -> Self {
         let mut next = self.clone();
         let Some(&index) = self.by_name.get(name) else { return next };
         let server = &mut next.servers[index];
         server.settled = true;
-        let Some(offer) = offer else { return next };
+        let Some((offer, announced)) = offer else { return next };
         let own = Arc::new(catalog(std::iter::once((&server.upstream, &offer)), config, ToolNames::Verbatim));
-        if !own.lists_the_same(&server.catalog) {
-            server.revisions.count(List::Tools);
-        }
+        server.revisions.count(announced.and(changed(&own, &server.catalog)));
         server.catalog = own;
         server.offer = Some(offer);
         let offers = next.servers.iter().filter_map(|s| s.offer.as_ref().map(|offer| (&s.upstream, offer)));
         let merged = Arc::new(catalog(offers, config, config.tool_names));
-        if !merged.lists_the_same(&next.catalog) {
-            next.revisions.count(List::Tools);
-        }
+        next.revisions.count(announced.and(changed(&merged, &next.catalog)));
         next.catalog = merged;
         next
     }
+}
+
+/// The lists that are not the same in both.
+fn changed(now: &Catalog, before: &Catalog) -> Lists {
+    if now.lists_the_same(before) { Lists::NONE } else { Lists::NONE.with(List::Tools) }
 }
 
 fn catalog<'a>(

@@ -54,6 +54,50 @@ impl List {
     }
 }
 
+/// A set of [`List`]s.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lists(u8);
+
+impl Lists {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+    /// All of them.
+    pub const ALL: Self = Self(0b111);
+
+    /// The same with `list`.
+    #[must_use]
+    pub const fn with(self, list: List) -> Self {
+        Self(self.0 | 1 << list as u8)
+    }
+
+    /// What is in either.
+    #[must_use]
+    pub const fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Whether `list` is in it.
+    pub const fn has(self, list: List) -> bool {
+        self.0 & 1 << list as u8 != 0
+    }
+
+    /// Whether nothing is in it.
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those in it, in the order of [`List::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = List> {
+        List::ALL.into_iter().filter(move |list| self.has(*list))
+    }
+}
+
+impl FromIterator<List> for Lists {
+    fn from_iter<I: IntoIterator<Item = List>>(lists: I) -> Self {
+        lists.into_iter().fold(Self::NONE, Self::with)
+    }
+}
+
 /// How often a call may be executed, as far as its tool declares it (tool annotations).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
@@ -130,6 +174,16 @@ mod tests {
         assert_eq!(effect(serde_json::json!({"readOnlyHint": "true"})), Effect::Unsafe);
         assert_eq!(effect(serde_json::json!({"destructiveHint": false})), Effect::Unsafe);
         assert_eq!(effect(serde_json::json!(null)), Effect::Unsafe);
+    }
+
+    #[test]
+    fn a_set_of_lists_has_what_was_put_in() {
+        assert!(Lists::NONE.is_none() && Lists::ALL.iter().eq(List::ALL));
+        for list in List::ALL {
+            let one = Lists::NONE.with(list);
+            assert!(one.iter().eq([list]) && one.and(one) == one && !one.is_none());
+            assert_eq!(List::ALL.into_iter().collect::<Lists>(), one.and(Lists::ALL));
+        }
     }
 
     #[test]

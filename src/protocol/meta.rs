@@ -3,6 +3,7 @@
 //! Source: 2026-07-28 `basic/index`, `_meta`; progress tokens since 2024-11-05.
 //! Not here: `_meta` of results and of definitions, which pass untouched.
 
+use super::log_level::LogLevel;
 use super::raw::Raw;
 use super::version::{Era, Version};
 
@@ -28,12 +29,14 @@ pub struct Sender {
     pub capabilities: Raw,
     /// `{name, version, …}` of the client.
     pub info: Raw,
+    /// The least level of log lines it wants during this request; none: it did not say.
+    pub log_level: Option<LogLevel>,
 }
 
 impl Sender {
     /// The gateway itself: no capabilities, for discovery, health checks and REST calls.
     pub fn gateway() -> Self {
-        Self { capabilities: Raw::empty_object(), info: super::lifecycle::own_info() }
+        Self { capabilities: Raw::empty_object(), info: super::lifecycle::own_info(), log_level: None }
     }
 }
 
@@ -50,6 +53,14 @@ pub fn progress_token(params: Option<&Raw>) -> Option<Raw> {
 /// The revision a modern request claims, as it is spelled.
 pub fn claimed_version(params: Option<&Raw>) -> Option<Raw> {
     of(params)?.get(PROTOCOL_VERSION)
+}
+
+/// The least level of log lines a modern request wants, if it says so; the error is what it says
+/// instead of a level.
+pub fn log_level(params: Option<&Raw>) -> Option<Result<LogLevel, Raw>> {
+    let said = of(params)?.get(LOG_LEVEL)?;
+    let name = said.read::<String>().ok();
+    Some(name.and_then(|name| LogLevel::from_name(&name)).ok_or(said))
 }
 
 /// Writes `params` the way a server of `era` expects them.
@@ -72,7 +83,7 @@ pub fn dress(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<&Raw
 
 fn dress_modern(meta: Raw, sender: &Sender, token: Option<&Raw>) -> Raw {
     let version = Raw::of(Version::NEWEST_MODERN.as_str());
-    let mut changes: Vec<(&str, Option<&Raw>)> = Vec::with_capacity(4);
+    let mut changes: Vec<(&str, Option<&Raw>)> = Vec::with_capacity(5);
     for (key, value) in [
         (PROTOCOL_VERSION, &version),
         (CLIENT_CAPABILITIES, &sender.capabilities),
@@ -81,6 +92,12 @@ fn dress_modern(meta: Raw, sender: &Sender, token: Option<&Raw>) -> Raw {
         if meta.get(key).is_none() {
             changes.push((key, Some(value)));
         }
+    }
+    let level = sender.log_level.map(|level| Raw::of(level.as_str()));
+    if let Some(level) = &level
+        && meta.get(LOG_LEVEL).is_none()
+    {
+        changes.push((LOG_LEVEL, Some(level)));
     }
     if token.is_some() || meta.get(PROGRESS_TOKEN).is_some() {
         changes.push((PROGRESS_TOKEN, token));
@@ -109,7 +126,7 @@ mod tests {
     }
 
     fn sender() -> Sender {
-        Sender { capabilities: raw(r#"{"roots":{}}"#), info: raw(r#"{"name":"c"}"#) }
+        Sender { capabilities: raw(r#"{"roots":{}}"#), info: raw(r#"{"name":"c"}"#), log_level: None }
     }
 
     #[test]

@@ -127,8 +127,10 @@ pub struct Answered {
 /// What a server says that belongs to no call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// One of its lists is another one.
+    /// It said that one of its lists is another one.
     Changed(List),
+    /// Nobody listened for a while, so every list may have changed unseen.
+    Missed,
     /// Something for whoever asked for it: a resource was updated, a task went on, a page that a
     /// user was sent to was visited.
     Notice(Notification),
@@ -150,12 +152,5 @@ impl Events {
     pub fn report(&self, event: Event) {
         // Closed means nobody cares any more.
         let _ = self.0.try_send(event);
-    }
-
-    /// Reports that every list may have changed unseen.
-    pub fn missed_everything(&self) {
-        for list in List::ALL {
-            self.report(Event::Changed(list));
-        }
     }
 }

@@ -142,7 +142,12 @@ impl Fake {
 
     /// Says that its tools changed.
     pub(crate) fn say_changed(&self) {
-        self.lock().events.as_ref().expect("somebody connected").report(Event::Changed(List::Tools));
+        self.say(Event::Changed(List::Tools));
+    }
+
+    /// Says something by itself.
+    pub(crate) fn say(&self, event: Event) {
+        self.lock().events.as_ref().expect("somebody connected").report(event);
     }
 
     /// Ends all connections from its side.

@@ -9,6 +9,7 @@ use super::discover::Offer;
 use super::error::Error;
 use super::status::State;
 use crate::protocol::Notification;
+use crate::protocol::feature::{List, Lists};
 
 /// News of one server, for the manager.
 #[derive(Debug, Clone)]
@@ -24,12 +25,37 @@ pub struct Update {
 /// What is new of a server.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// It was asked what it offers, and this is all of it; often the same as before.
-    Offered(Arc<Offer>),
+    /// It was asked what it offers, and this is all of it; often the same as before. Beside it the
+    /// lists that it said had changed: whoever listens is told so even when they read the same.
+    Offered(Arc<Offer>, Lists),
     /// It is in another state. An offer stays known while its server is away.
     State(State),
     /// It said something for whoever asked for it.
     Told(Notification),
+}
+
+/// The lists that a server said had changed, until they were read after that.
+#[derive(Debug, Default)]
+pub(super) struct Announced {
+    unread: Lists,
+    reading: Lists,
+}
+
+impl Announced {
+    /// The server says that `list` changed.
+    pub(super) fn add(&mut self, list: List) {
+        self.unread = self.unread.with(list);
+    }
+
+    /// The lists are read from now on.
+    pub(super) fn begin(&mut self) {
+        self.reading = self.reading.and(std::mem::take(&mut self.unread));
+    }
+
+    /// They were read; which of them are to be announced.
+    pub(super) fn read(&mut self) -> Lists {
+        std::mem::take(&mut self.reading)
+    }
 }
 
 /// Where an operator waits for the offer.

@@ -158,6 +158,19 @@ impl Outlet {
         }
     }
 
+    /// Hands a notification to the reader as soon as there is room; for those who can wait and then
+    /// have news, not for what a server says.
+    pub async fn deliver(&self, notification: Notification) {
+        let Some(open) = &self.0 else { return };
+        let said = Said::Notice(notification);
+        let size = size(&said);
+        // Before the reader can take it off again.
+        open.waiting.fetch_add(size, Ordering::Relaxed);
+        if open.sender.send(said).await.is_err() {
+            open.waiting.fetch_sub(size, Ordering::Relaxed);
+        }
+    }
+
     /// Asks the reader something, now if there is room; who waits for the answer owns the question.
     /// Nobody reads, or too much is asked already: the answer is none, at once.
     pub fn ask(&self, method: String, params: Option<Raw>) -> Answer {

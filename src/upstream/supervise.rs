@@ -20,7 +20,7 @@ use super::config::Transport;
 use super::connection::Event;
 use super::discover::{self, Discovery, Offer};
 use super::error::{Delivery, Error};
-use super::news::{Change, Command, OfferReply, Update};
+use super::news::{Announced, Change, Command, OfferReply, Update};
 use super::pool::Occupancy;
 use super::status::State;
 
@@ -88,6 +88,7 @@ pub(super) struct Supervisor {
     waiting: Vec<OfferReply>,
     /// The offer may have changed since it was read.
     stale: bool,
+    announced: Announced,
     /// The arrival ([`Occupancy::arrivals`]) that the present discovery or offer belongs to; while
     /// down, the last one that was tried in vain.
     arrival: u64,
@@ -115,6 +116,7 @@ impl Supervisor {
             backoff: Backoff::default(),
             waiting: Vec::new(),
             stale: false,
+            announced: Announced::default(),
             arrival: 0,
             discovered_at: None,
             failed_checks: 0,
@@ -129,7 +131,11 @@ impl Supervisor {
                 Happened::Command(command) => self.obey(command).await,
                 Happened::Done(done) => self.conclude(done).await,
                 Happened::Occupancy => self.look_who_is_there().await,
-                Happened::Event(Event::Changed(_)) => self.expect_change(),
+                Happened::Event(Event::Changed(list)) => {
+                    self.announced.add(list);
+                    self.expect_change();
+                }
+                Happened::Event(Event::Missed) => self.expect_change(),
                 Happened::Event(Event::Notice(notice)) => self.publish(Change::Told(notice)).await,
                 Happened::Due => self.act(),
             }
@@ -182,6 +188,7 @@ impl Supervisor {
         self.arrival = there.arrivals + u64::from(there.live == 0);
         drop(there);
         self.stale = false;
+        self.announced.begin();
         let upstream = Arc::clone(&self.upstream);
         let limit = super::pool_limits(&upstream.config).connect + upstream.config.timeout;
         let deadline = deadline.unwrap_or(Instant::now() + limit);
@@ -217,7 +224,8 @@ impl Supervisor {
         self.discovered_at = Some(now);
         self.due = self.next_tick();
         self.upstream.facts.offered(&offer);
-        self.publish(Change::Offered(Arc::clone(&offer))).await;
+        let announced = self.announced.read();
+        self.publish(Change::Offered(Arc::clone(&offer), announced)).await;
         self.publish(Change::State(State::Ready)).await;
         self.tell_waiting(&Ok(offer));
         self.look_who_is_there().await;

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::is_message;
 use super::legacy::{Opened, SESSION_ENDED, State, pause};
 use crate::protocol::Message;
+use crate::upstream::connection::Event;
 use crate::upstream::error::Error;
 use crate::upstream::transport::body::EventStream;
 use crate::upstream::transport::inbound;
@@ -39,7 +40,7 @@ async fn keep_open(state: &State) {
             Ok(Opened::Stream(mut stream)) => {
                 // What changed while there was no stream was told to nobody, unless it is told now.
                 if was_open && last_id.is_none() && announces_changes(&state.peer) {
-                    state.events.missed_everything();
+                    state.events.report(Event::Missed);
                 }
                 was_open = true;
                 // How it ended makes no difference.

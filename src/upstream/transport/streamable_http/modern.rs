@@ -220,7 +220,7 @@ impl Hear for OfCall<'_> {
                 if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED && self.again =>
             {
                 // Nobody told what changed while the stream was closed.
-                self.events.missed_everything();
+                self.events.report(Event::Missed);
             }
             Message::Notification(said) => {
                 let said = inbound::sort(said, self.events).filter(|said| belongs(said, self.token));

@@ -1,0 +1,90 @@
+//! What clients are told without asking each time: changes of lists, updates of resources.
+//!
+//! A legacy session asks by opening its stream and by `resources/subscribe`; a modern client by
+//! `subscriptions/listen`. Both have a [`Mailbox`], and a [`Feed`] reads from it. Source: 2026-07-28
+//! `basic/patterns/subscriptions`; `server/resources` and `basic/transports` of the revisions before.
+
+mod feed;
+mod mailbox;
+
+use std::sync::Arc;
+
+pub use feed::Feed;
+pub use mailbox::Mailbox;
+
+use super::Gateway;
+use super::caller::Caller;
+use super::era;
+use crate::manager::{Manager, Scope};
+use crate::protocol::error::code;
+use crate::protocol::feature::{List, Lists};
+use crate::protocol::{ErrorObject, Notification, Raw, Reply, RequestId, meta, method};
+use crate::upstream::Outlet;
+
+/// `subscriptions/listen`: says what is honoured, then sends notices into `outlet` until the
+/// gateway shuts down. Dropping the future ends the subscription.
+pub async fn listen(
+    gateway: &Gateway,
+    caller: &Caller,
+    request: (&RequestId, Option<&Raw>),
+    outlet: &Outlet,
+) -> Reply {
+    let (id, params) = request;
+    let filter =
+        params.and_then(|params| params.get("notifications")).filter(Raw::is_object).ok_or_else(|| {
+            ErrorObject::new(
+                code::INVALID_PARAMS,
+                "params.notifications must be an object that says what to listen to",
+            )
+        })?;
+    let manager = gateway.manager();
+    let lists = honoured(manager, &caller.scope, &filter);
+    let mailbox = Arc::new(Mailbox::default());
+    mailbox.listen_to(lists, manager.snapshot().revisions(&caller.scope));
+    let mut feed = Feed::new(manager, &caller.scope, &mailbox);
+    outlet.deliver(tagged(acknowledged(lists), id)).await;
+    loop {
+        tokio::select! {
+            () = gateway.shutdown.requested() => return Ok(ended(caller, id)),
+            notice = feed.next() => outlet.deliver(tagged(notice, id)).await,
+        }
+    }
+}
+
+/// The lists of `filter` that somebody in `scope` has. Of tools there may always be some later.
+fn honoured(manager: &Manager, scope: &Scope, filter: &Raw) -> Lists {
+    let asked = |list: &List| filter.get_as(list.filter()).unwrap_or(false);
+    let snapshot = manager.snapshot();
+    let there = |list: &List| *list == List::Tools || snapshot.offers(scope, list.capability());
+    List::ALL.into_iter().filter(|list| asked(list) && there(list)).collect()
+}
+
+/// What is honoured, in the order of the filter's members.
+fn acknowledged(lists: Lists) -> Notification {
+    let yes = Raw::of(&true);
+    let lists: Vec<_> = lists.iter().map(|list| (list.filter(), Some(&yes))).collect();
+    let notifications = Raw::empty_object().edit(&lists);
+    Notification {
+        method: method::SUBSCRIPTIONS_ACKNOWLEDGED.to_owned(),
+        params: Some(Raw::empty_object().with("notifications", &notifications)),
+    }
+}
+
+/// The result that ends a subscription from our side.
+fn ended(caller: &Caller, id: &RequestId) -> Raw {
+    let result = era::own(caller, &Raw::empty_object());
+    let meta = result.get("_meta").unwrap_or_else(Raw::empty_object);
+    result.with("_meta", &meta.with(meta::SUBSCRIPTION_ID, id.raw()))
+}
+
+/// A notice under the id of the request that asked for it.
+fn tagged(notice: Notification, id: &RequestId) -> Notification {
+    let params = notice.params.unwrap_or_else(Raw::empty_object);
+    let meta = meta::of(Some(&params)).unwrap_or_else(Raw::empty_object);
+    let params = params.with("_meta", &meta.with(meta::SUBSCRIPTION_ID, id.raw()));
+    Notification { method: notice.method, params: Some(params) }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

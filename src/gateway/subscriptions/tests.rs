@@ -1,0 +1,158 @@
+//! What listeners are told, over servers in memory and under paused time.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::auth::Principal;
+use crate::manager::config::{Config, ToolNames};
+use crate::protocol::{Message, Request, Version};
+use crate::shutdown::Shutdown;
+use crate::upstream::fake::{self, Fake};
+use crate::upstream::{Event, Inlet, Said};
+
+fn raw(json: &serde_json::Value) -> Raw {
+    Raw::of(json)
+}
+
+async fn gateway(servers: &[(&str, &Fake)]) -> Gateway {
+    let config = Config {
+        servers: servers.iter().map(|(name, _)| fake::config(name)).collect(),
+        tool_names: ToolNames::Auto,
+        max_tool_name_length: 64,
+        tools_per_page: 100,
+    };
+    let connectors = servers.iter().map(|(_, fake)| fake.connector()).collect();
+    let shutdown = Shutdown::new();
+    let manager = Manager::with_connectors(config, connectors, shutdown.clone());
+    manager.settled(&Scope::All, Duration::from_secs(1)).await;
+    Gateway::new(manager, shutdown)
+}
+
+fn server() -> Fake {
+    let fake = Fake::new(Version::V2025_11_25);
+    fake.capabilities(&json!({"tools": {}, "prompts": {}, "resources": {"subscribe": true}}));
+    fake
+}
+
+async fn ask(gateway: &Gateway, caller: &Caller, method: &str, params: serde_json::Value) -> Reply {
+    let id = RequestId::from_u64(1);
+    let request = Request { id, method: method.to_owned(), params: Some(raw(&params)) };
+    gateway.handle(caller, &request, &Outlet::none()).await
+}
+
+/// A legacy session that has said `initialize`.
+async fn session(gateway: &Gateway, scope: Scope) -> Caller {
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
+    let caller = Caller::legacy(Principal::anonymous(), scope, Some(&raw(&params)));
+    ask(gateway, &caller, method::INITIALIZE, params).await.expect("a session");
+    caller
+}
+
+fn modern() -> Caller {
+    Caller::modern(Principal::anonymous(), Scope::All, None)
+}
+
+/// What comes within ten seconds, as text.
+async fn told(feed: &mut Feed) -> Option<String> {
+    let notice = tokio::time::timeout(Duration::from_secs(10), feed.next()).await.ok()?;
+    Some(text(&notice))
+}
+
+fn text(notice: &Notification) -> String {
+    let message = Message::Notification(notice.clone()).encode();
+    String::from_utf8(message.to_vec()).expect("UTF-8")
+}
+
+async fn said(inlet: &mut Inlet) -> Option<String> {
+    match tokio::time::timeout(Duration::from_secs(10), inlet.recv()).await.ok()?? {
+        Said::Notice(notice) => Some(text(&notice)),
+        Said::Question(question) => panic!("{question:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_told_once_however_many_streams_a_session_opens() {
+    let server = server();
+    let gateway = gateway(&[("s", &server)]).await;
+    let caller = session(&gateway, Scope::All).await;
+    let mut first = gateway.feed(&caller).expect("a legacy client");
+    assert_eq!(told(&mut first).await, None, "nothing happened yet");
+    drop(first);
+
+    server.say(Event::Changed(List::Prompts));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let changed = Some(r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}"#.to_owned());
+    let mut second = gateway.feed(&caller).expect("a legacy client");
+    assert_eq!(told(&mut second).await, changed, "between two streams");
+    assert_eq!(told(&mut second).await, None);
+    assert_eq!(told(&mut gateway.feed(&caller).expect("a legacy client")).await, None);
+
+    server.say(Event::Changed(List::Prompts));
+    assert_eq!(told(&mut second).await, changed, "and again when it changed again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_told_within_a_second() {
+    let server = server();
+    let gateway = gateway(&[("s", &server)]).await;
+    let caller = session(&gateway, Scope::All).await;
+    let mut feed = gateway.feed(&caller).expect("a legacy client");
+    for list in List::ALL {
+        let begun = tokio::time::Instant::now();
+        server.say(Event::Changed(list));
+        assert!(told(&mut feed).await.expect("told").contains(list.changed()));
+        // At worst right after another change: its discovery, and the least gap between two.
+        assert!(begun.elapsed() <= Duration::from_millis(600), "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_hears_what_it_asked_for_under_its_own_id() {
+    let server = server();
+    let gateway = gateway(&[("s", &server)]).await;
+    let (outlet, mut inlet) = Outlet::new(8);
+    let params = raw(&json!({"notifications": {"promptsListChanged": true, "unknown": true}}));
+    let (id, caller) = (RequestId::from_u64(7), modern());
+    let listening = listen(&gateway, &caller, (&id, Some(&params)), &outlet);
+    let heard = async {
+        let ack = said(&mut inlet).await.expect("an acknowledgement");
+        server.say(Event::Changed(List::Tools));
+        server.say(Event::Changed(List::Resources));
+        assert_eq!(said(&mut inlet).await, None, "it did not ask for these");
+        server.say(Event::Changed(List::Prompts));
+        let notice = said(&mut inlet).await.expect("a notice");
+        gateway.shutdown.begin();
+        (ack, notice)
+    };
+    let (end, (ack, notice)) = tokio::join!(listening, heard);
+    let tag = r#""_meta":{"io.modelcontextprotocol/subscriptionId":7}"#;
+    assert_eq!(
+        ack,
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"notifications":{{"promptsListChanged":true}},{tag}}}}}"#
+        )
+    );
+    assert_eq!(
+        notice,
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/prompts/list_changed","params":{{{tag}}}}}"#)
+    );
+    assert!(end.expect("a result").as_str().contains(r#""io.modelcontextprotocol/subscriptionId":7"#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_promised_changes_of_a_list_that_no_server_has() {
+    let server = Fake::new(Version::V2025_11_25);
+    let gateway = gateway(&[("s", &server)]).await;
+    let (outlet, mut inlet) = Outlet::new(8);
+    let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
+    let params = raw(&json!({ "notifications": all }));
+    let (id, caller) = (RequestId::from_u64(7), modern());
+    tokio::select! {
+        end = listen(&gateway, &caller, (&id, Some(&params)), &outlet) => panic!("{end:?}"),
+        ack = said(&mut inlet) => {
+            assert!(ack.expect("said").contains(r#""notifications":{"toolsListChanged":true}"#));
+        }
+    }
+}
