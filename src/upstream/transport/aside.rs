@@ -1,4 +1,5 @@
-//! Messages of our own that nobody waits for: answers to what a server asks, cancellations.
+//! Messages beside the calls of a connection: cancellations, which nobody waits for, and answers to
+//! what a server asks, which are never dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +11,18 @@ use url::Url;
 
 use super::http::Client;
 use crate::shutdown::Shutdown;
+use crate::upstream::error::Error;
 
 /// How many may be on their way at a time; more are dropped. A server that takes none of them is
 /// not helped by more.
 const AT_A_TIME: usize = 32;
 /// How long one may take.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How long an answer may take, and how often it is sent while nothing of it was.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+const ANSWER_ATTEMPTS: u32 = 3;
+/// Pause before an answer is sent again.
+const ANSWER_PAUSE: Duration = Duration::from_millis(500);
 
 /// Posts messages beside the calls of one connection.
 #[derive(Clone)]
@@ -52,5 +59,32 @@ impl Aside {
             }
             drop(permit);
         });
+    }
+
+    /// Posts the answer to a question, and waits until the server has it or cannot be reached. Who
+    /// asked bounds how many are on their way.
+    pub(super) async fn deliver(&self, answer: Bytes) {
+        let sent = async {
+            for attempt in 1.. {
+                match self.client.post(&self.url, self.headers.clone(), answer.clone(), true).await {
+                    Err(Error::Connect { .. } | Error::NotSent { .. }) if attempt < ANSWER_ATTEMPTS => {
+                        tokio::time::sleep(ANSWER_PAUSE).await;
+                    }
+                    Ok(response) if !response.status().is_success() => {
+                        let status = response.status().as_u16();
+                        tracing::warn!(status, "the server refused the answer to its question");
+                        return;
+                    }
+                    Ok(_) => return,
+                    Err(error) => {
+                        tracing::warn!(%error, "the answer to a server's question was not delivered");
+                        return;
+                    }
+                }
+            }
+        };
+        if tokio::time::timeout(ANSWER_LIMIT, sent).await.is_err() {
+            tracing::warn!("the answer to a server's question was not taken in time");
+        }
     }
 }

@@ -9,6 +9,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::protocol::abilities::Abilities;
 use crate::protocol::error::code;
 use crate::protocol::foreign::{listed, shown};
 use crate::protocol::lifecycle::{self, Peer};
@@ -55,10 +56,10 @@ fn supported_by(error: &ErrorObject) -> Option<Vec<String>> {
     (error.code() == code::UNSUPPORTED_PROTOCOL_VERSION).then(|| error.data()?.get_as("supported")).flatten()
 }
 
-/// The parameters of our `initialize`. We declare no client capabilities: a connection is shared,
-/// and what one caller can do another can not.
-pub(super) fn initialize_params() -> Raw {
-    lifecycle::initialize_params(&Sender::gateway())
+/// The parameters of our `initialize`, declaring that we can be asked what `abilities` names.
+pub(super) fn initialize_params(abilities: Abilities) -> Raw {
+    let capabilities = abilities.capabilities();
+    lifecycle::initialize_params(&Sender { capabilities, ..Sender::gateway() })
 }
 
 /// Reads the answer to `initialize`.

@@ -5,19 +5,29 @@
 //! request that was given up stays behind; a request whose ticket is gone before it was written is
 //! never written; when the channel ends, each request ends with what is true of it: `Lost` when it
 //! was written, `NotSent` when it was not. The table grows with the callers, whose number the
-//! bulkhead bounds. The lock is never held while anybody is woken or told.
+//! bulkhead bounds. The lock is never held while anybody is woken or told. What cannot be tied to a
+//! call is tied to an owner, when all open calls are one owner's; a call that was given up counts for
+//! a while, because its server may not know that yet.
 //!
 //! Our request id is also the progress token of the request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use crate::protocol::{Notification, Reply, Response, method};
+use crate::protocol::{Notification, Raw, Reply, Response, method};
 use crate::upstream::connection::{Call, Outlet, Owner};
 use crate::upstream::error::Error;
 use crate::wire::Clip;
+
+/// How long a server may still speak for a call after it was told that the call was given up.
+const GHOST_FOR: Duration = Duration::from_secs(5);
+/// Calls given up that are remembered.
+const MAX_GHOSTS: usize = 256;
 
 /// Tells the server that nobody waits for the request any more.
 type Cancel = Box<dyn Fn(u64) + Send + Sync>;
@@ -31,6 +41,10 @@ pub(super) struct Pending {
 struct Table {
     last_id: u64,
     open: HashMap<u64, Open>,
+    /// Calls given up a moment ago.
+    ghosts: Vec<Ghost>,
+    /// Whether the server ever asked something that did not say whose it is.
+    asks: bool,
     /// Why the channel ended.
     ended: Option<String>,
 }
@@ -40,10 +54,50 @@ struct Open {
     outlet: Outlet,
     purpose: Purpose,
     written: bool,
+    over: Over,
+}
+
+/// A call that was given up.
+struct Ghost {
+    id: u64,
+    owner: Owner,
+    until: Instant,
+}
+
+/// Tells questions of a call that it is over; made when there are any.
+#[derive(Default)]
+struct Over(Option<CancellationToken>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.iter().for_each(CancellationToken::cancel);
+    }
+}
+
+/// Whose a question is.
+pub(super) enum Whose {
+    /// Of this call.
+    Of(Asked),
+    /// Of no call that is open.
+    Nobodys,
+    /// Calls of several owners are open, and it may be any of theirs.
+    Unclear,
+}
+
+/// A call whose client can be asked.
+pub(super) struct Asked {
+    /// Where to ask.
+    pub(super) outlet: Outlet,
+    /// Whose call it is.
+    pub(super) owner: Owner,
+    /// What the client declared.
+    pub(super) capabilities: Raw,
+    /// Cancelled when the call has ended.
+    pub(super) over: CancellationToken,
 }
 
 /// What a request is for, as far as it matters here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Part of connecting: never cancelled, because a server need not know that yet.
     Handshake,
@@ -51,6 +105,10 @@ pub(super) enum Purpose {
     Call {
         /// Whether progress notices were asked for.
         progress: bool,
+        /// Whose it is.
+        owner: Owner,
+        /// What its client can be asked, as that declared it.
+        capabilities: Raw,
     },
     /// A list or a sign of life: nothing a server has log lines about.
     Upkeep,
@@ -61,7 +119,15 @@ pub(super) enum Purpose {
 impl Purpose {
     /// What `call` is for.
     pub(super) fn of(call: &Call) -> Self {
-        if call.owner == Owner::GATEWAY { Self::Upkeep } else { Self::Call { progress: call.wants_progress } }
+        if call.owner == Owner::GATEWAY {
+            return Self::Upkeep;
+        }
+        let capabilities = call.sender.capabilities.clone();
+        Self::Call { progress: call.wants_progress, owner: call.owner, capabilities }
+    }
+
+    const fn owner(&self) -> Option<Owner> {
+        if let Self::Call { owner, .. } = self { Some(*owner) } else { None }
     }
 }
 
@@ -76,7 +142,7 @@ impl Pending {
     /// An empty table whose first id follows `last_id`. `cancel` is called for each request that was
     /// written and then given up; it must not block.
     pub(super) fn new(last_id: u64, cancel: impl Fn(u64) + Send + Sync + 'static) -> Arc<Self> {
-        let table = Table { last_id, open: HashMap::new(), ended: None };
+        let table = Table { last_id, open: HashMap::new(), ghosts: Vec::new(), asks: false, ended: None };
         Arc::new(Self { table: Mutex::new(table), cancel: Box::new(cancel) })
     }
 
@@ -89,7 +155,8 @@ impl Pending {
         }
         table.last_id += 1;
         let id = table.last_id;
-        let open = Open { answer: sender, outlet: outlet.clone(), purpose, written: false };
+        let (outlet, over) = (outlet.clone(), Over::default());
+        let open = Open { answer: sender, outlet, purpose, written: false, over };
         table.open.insert(id, open);
         Ok(Ticket { id, answer, pending: Arc::clone(self) })
     }
@@ -116,18 +183,41 @@ impl Pending {
 
     /// Puts a notification that belongs to a call into its outlet; false when there is no such call.
     ///
-    /// Progress names its call. Log lines do not on a shared channel: they go to the call in
-    /// flight when it is alone, and to nobody when that could be the wrong one.
+    /// Progress names its call. Log lines do not on a shared channel: they go to the owner whose
+    /// calls are alone in flight, and to nobody when that could be the wrong one.
     pub(super) fn notify(&self, notification: Notification) -> bool {
         let outlet = match notification.method.as_str() {
             method::PROGRESS => self.outlet_of_token(&notification),
-            _ => self.only_outlet(),
+            _ => self.lock().newest_of_only_owner(None).map(|(_, open)| open.outlet.clone()).ok(),
         };
         let found = outlet.is_some();
         if let Some(outlet) = outlet {
             outlet.offer(notification);
         }
         found
+    }
+
+    /// Whose a question is that does not say so: of the owner whose calls are alone in flight, on
+    /// the newest of them. With `owner`, of that one or of nobody.
+    pub(super) fn whose(&self, owner: Option<Owner>) -> Whose {
+        let mut table = self.lock();
+        let found = table.newest_of_only_owner(owner).map(|(id, _)| id);
+        table.asks |= !matches!(found, Err(Whose::Nobodys));
+        match found {
+            Ok(id) => table.asked(id),
+            Err(nobody) => nobody,
+        }
+    }
+
+    /// The call `id`, for a question that came on its own stream.
+    pub(super) fn whose_on(&self, id: u64) -> Whose {
+        self.lock().asked(id)
+    }
+
+    /// Whether the server was seen asking without saying whom, so that calls of several owners
+    /// should not be open at a time.
+    pub(super) fn asks(&self) -> bool {
+        self.lock().asks
     }
 
     /// Ends the channel: every open request fails, and no other is opened.
@@ -146,7 +236,12 @@ impl Pending {
     }
 
     fn settle(&self, id: u64, answer: Result<Reply, Error>) -> bool {
-        let open = self.lock().open.remove(&id);
+        let open = {
+            let mut table = self.lock();
+            // An answer that comes too late says that the call has ended there too.
+            table.ghosts.retain(|ghost| ghost.id != id);
+            table.open.remove(&id)
+        };
         // A request that was given up meanwhile has no receiver any more.
         open.is_some_and(|open| open.answer.send(answer).is_ok())
     }
@@ -155,13 +250,7 @@ impl Pending {
         let id: u64 = progress.params.as_ref()?.get_as("progressToken")?;
         let table = self.lock();
         let open = table.open.get(&id)?;
-        (open.purpose == Purpose::Call { progress: true }).then(|| open.outlet.clone())
-    }
-
-    fn only_outlet(&self) -> Option<Outlet> {
-        let table = self.lock();
-        let mut calls = table.open.values().filter(|open| matches!(open.purpose, Purpose::Call { .. }));
-        calls.next().filter(|_| calls.next().is_none()).map(|open| open.outlet.clone())
+        matches!(open.purpose, Purpose::Call { progress: true, .. }).then(|| open.outlet.clone())
     }
 
     fn only_one(&self) -> Option<u64> {
@@ -180,6 +269,48 @@ impl Pending {
     }
 }
 
+impl Table {
+    /// The newest call, if all calls that the server may speak for are of one owner.
+    fn newest_of_only_owner(&self, wanted: Option<Owner>) -> Result<(u64, &Open), Whose> {
+        let mut newest: Option<(u64, Owner, &Open)> = None;
+        for (id, open) in self.open.iter().filter(|(_, open)| open.written) {
+            let Some(owner) = open.purpose.owner() else { continue };
+            match newest {
+                Some((_, other, _)) if other != owner => return Err(Whose::Unclear),
+                Some((newer, ..)) if newer > *id => {}
+                _ => newest = Some((*id, owner, open)),
+            }
+        }
+        let Some((id, owner, open)) = newest else { return Err(Whose::Nobodys) };
+        if wanted.is_some_and(|wanted| wanted != owner) {
+            return Err(Whose::Nobodys);
+        }
+        let now = Instant::now();
+        let is_haunted = self.ghosts.iter().any(|ghost| ghost.owner != owner && ghost.until > now);
+        if is_haunted { Err(Whose::Unclear) } else { Ok((id, open)) }
+    }
+
+    fn asked(&mut self, id: u64) -> Whose {
+        let Some(open) = self.open.get_mut(&id) else { return Whose::Nobodys };
+        let Purpose::Call { owner, capabilities, .. } = &open.purpose else { return Whose::Nobodys };
+        Whose::Of(Asked {
+            outlet: open.outlet.clone(),
+            owner: *owner,
+            capabilities: capabilities.clone(),
+            over: open.over.0.get_or_insert_default().clone(),
+        })
+    }
+
+    /// Remembers a call that was given up.
+    fn bury(&mut self, id: u64, owner: Owner) {
+        let now = Instant::now();
+        self.ghosts.retain(|ghost| ghost.until > now);
+        if self.ghosts.len() < MAX_GHOSTS {
+            self.ghosts.push(Ghost { id, owner, until: now + GHOST_FOR });
+        }
+    }
+}
+
 impl Ticket {
     /// The id of the request, and its progress token.
     pub(super) const fn id(&self) -> u64 {
@@ -188,7 +319,8 @@ impl Ticket {
 
     /// Marks the request as answered in another way than through the table.
     pub(super) fn done(self) {
-        self.pending.lock().open.remove(&self.id);
+        let open = self.pending.lock().open.remove(&self.id);
+        drop(open); // not under the lock: it wakes its questions
     }
 
     /// Waits for the answer, or for the end of the channel.
@@ -201,8 +333,15 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let open = self.pending.lock().open.remove(&self.id);
-        if open.is_some_and(|open| open.written && open.purpose != Purpose::Handshake) {
+        let open = {
+            let mut table = self.pending.lock();
+            let open = table.open.remove(&self.id).filter(|open| open.written);
+            if let Some(owner) = open.as_ref().and_then(|open| open.purpose.owner()) {
+                table.bury(self.id, owner);
+            }
+            open
+        };
+        if open.is_some_and(|open| open.purpose != Purpose::Handshake) {
             (self.pending.cancel)(self.id);
         }
     }

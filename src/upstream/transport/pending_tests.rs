@@ -5,10 +5,13 @@ use std::sync::Mutex as StdMutex;
 use serde_json::json;
 
 use super::*;
-use crate::protocol::{ErrorObject, Raw, RequestId};
+use crate::protocol::{ErrorObject, RequestId};
 use crate::wire::lines::{Line, Lines};
 
-const CALL: Purpose = Purpose::Call { progress: true };
+/// A call of somebody new.
+fn call(progress: bool) -> Purpose {
+    Purpose::Call { progress, owner: Owner::new(), capabilities: Raw::empty_object() }
+}
 
 /// A table, and the ids it had cancelled.
 fn table() -> (Arc<Pending>, Arc<StdMutex<Vec<u64>>>) {
@@ -28,8 +31,8 @@ fn notification(method: &str, params: &serde_json::Value) -> Notification {
 #[tokio::test]
 async fn answers_find_their_requests_in_any_order() {
     let (pending, cancelled) = table();
-    let mut one = pending.open(&Outlet::none(), CALL).expect("open");
-    let mut two = pending.open(&Outlet::none(), CALL).expect("open");
+    let mut one = pending.open(&Outlet::none(), call(true)).expect("open");
+    let mut two = pending.open(&Outlet::none(), call(true)).expect("open");
     assert!(pending.answer(response(two.id(), "b")) && pending.answer(response(one.id(), "a")));
     assert!(!pending.answer(response(two.id(), "again")) && !pending.answer(response(99, "unknown")));
     assert_eq!(one.answer().await, Ok(Ok(Raw::of("a"))));
@@ -41,8 +44,8 @@ async fn answers_find_their_requests_in_any_order() {
 #[test]
 fn a_request_given_up_is_forgotten_and_cancelled_only_when_the_server_has_it() {
     let (pending, cancelled) = table();
-    let unwritten = pending.open(&Outlet::none(), CALL).expect("open");
-    let written = pending.open(&Outlet::none(), CALL).expect("open");
+    let unwritten = pending.open(&Outlet::none(), call(true)).expect("open");
+    let written = pending.open(&Outlet::none(), call(true)).expect("open");
     let handshake = pending.open(&Outlet::none(), Purpose::Handshake).expect("open");
     let unwritten_id = unwritten.id();
     assert!(pending.begin_writing(written.id()) && pending.begin_writing(handshake.id()));
@@ -56,14 +59,14 @@ fn a_request_given_up_is_forgotten_and_cancelled_only_when_the_server_has_it() {
 #[tokio::test]
 async fn the_end_of_the_channel_tells_each_request_what_is_true_of_it() {
     let (pending, cancelled) = table();
-    let mut written = pending.open(&Outlet::none(), CALL).expect("open");
-    let mut waiting = pending.open(&Outlet::none(), CALL).expect("open");
+    let mut written = pending.open(&Outlet::none(), call(true)).expect("open");
+    let mut waiting = pending.open(&Outlet::none(), call(true)).expect("open");
     pending.begin_writing(written.id());
     pending.end("it fell over");
     let reason = "it fell over".to_owned();
     assert_eq!(written.answer().await, Err(Error::Lost { reason: reason.clone() }));
     assert_eq!(waiting.answer().await, Err(Error::NotSent { reason: reason.clone() }));
-    let late = pending.open(&Outlet::none(), CALL).err();
+    let late = pending.open(&Outlet::none(), call(true)).err();
     assert_eq!(late, Some(Error::NotSent { reason }));
     drop((written, waiting));
     assert!(cancelled.lock().expect("lock").is_empty(), "there is nobody left to tell");
@@ -73,8 +76,8 @@ async fn the_end_of_the_channel_tells_each_request_what_is_true_of_it() {
 async fn an_answer_without_an_id_belongs_to_the_only_request() {
     let (pending, _) = table();
     let nameless = || Response { id: None, reply: Err(ErrorObject::new(-32700, "what?")) };
-    let mut one = pending.open(&Outlet::none(), CALL).expect("open");
-    let two = pending.open(&Outlet::none(), CALL).expect("open");
+    let mut one = pending.open(&Outlet::none(), call(true)).expect("open");
+    let two = pending.open(&Outlet::none(), call(true)).expect("open");
     assert!(!pending.answer(nameless()), "it could be either");
     drop(two);
     assert!(pending.answer(nameless()));
@@ -88,12 +91,15 @@ fn progress_goes_to_the_call_with_the_token_and_log_lines_to_a_call_that_is_alon
     let listen = pending.open(&Outlet::none(), Purpose::Listen).expect("open");
     let list = Purpose::of(&Call::of_gateway(method::TOOLS_LIST, None));
     let _list = pending.open(&Outlet::none(), list).expect("open");
-    let one = pending.open(&outlet, CALL).expect("open");
+    let one = pending.open(&outlet, call(true)).expect("open");
     let log = || notification(method::LOG_MESSAGE, &json!({"data": "x"}));
     let progress = |token| notification(method::PROGRESS, &json!({"progressToken": token, "progress": 1}));
+    assert!(!pending.notify(log()), "the server does not have the call yet");
+    assert!(pending.begin_writing(one.id()));
     assert!(pending.notify(log()) && pending.notify(progress(one.id())));
     assert!(!pending.notify(progress(listen.id())) && !pending.notify(progress(99)));
-    let mute = pending.open(&outlet, Purpose::Call { progress: false }).expect("open");
+    let mute = pending.open(&outlet, call(false)).expect("open");
+    assert!(pending.begin_writing(mute.id()));
     assert!(!pending.notify(progress(mute.id())), "it asked for none");
     assert!(!pending.notify(log()), "it could be of either call");
     let seen: Vec<String> =
@@ -128,7 +134,7 @@ async fn an_answer_that_is_too_long_still_ends_its_request() {
         assert_eq!(id_in(&clip(&text)), expected, "{}", &text[..40]);
     }
     let (pending, _) = table();
-    let mut ticket = pending.open(&Outlet::none(), CALL).expect("open");
+    let mut ticket = pending.open(&Outlet::none(), call(true)).expect("open");
     assert!(pending.answer_too_long(&clip(&format!(r#"{{"id":1,"result":"{long}"}}"#)), 16));
     assert_eq!(ticket.answer().await, Err(Error::TooLarge { limit: 16 }));
 }

@@ -19,8 +19,10 @@ use super::closing::Closing;
 use super::handshake::{self, PROBE_LIMIT};
 use super::http::{Client, is_media_type, status_error};
 use super::pending::{Pending, Purpose};
+use super::questions::Questions;
 use super::streamable_http::is_message;
 use super::{cancelled, compose, inbound};
+use crate::protocol::abilities::Abilities;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Era, Message, Notification, Reply, Request, method};
 use crate::shutdown::Shutdown;
@@ -109,7 +111,7 @@ struct Link {
     client: Arc<Client>,
     endpoint: Url,
     pending: Arc<Pending>,
-    aside: Aside,
+    questions: Questions,
     closing: Closing,
     /// Asks the reader to end.
     end: CancellationToken,
@@ -121,12 +123,23 @@ impl Link {
     fn new(client: &Arc<Client>, endpoint: Url, shutdown: &Shutdown) -> Self {
         let aside = Aside::new(client, &endpoint, &HeaderMap::new(), shutdown);
         let canceller = aside.clone();
+        let closing = Closing::default();
+        let closed = closing.clone();
+        let post = move |answer| {
+            let (aside, closed) = (aside.clone(), closed.clone());
+            async move {
+                if !closed.is_closed() {
+                    aside.deliver(answer).await;
+                }
+            }
+            .boxed()
+        };
         Self {
             client: Arc::clone(client),
             endpoint,
             pending: Pending::new(0, move |id| canceller.post(cancelled(id).encode())),
-            aside,
-            closing: Closing::default(),
+            questions: Questions::new(shutdown, post),
+            closing,
             end: CancellationToken::new(),
             gone: CancellationToken::new(),
         }
@@ -184,7 +197,7 @@ impl Link {
     }
 
     async fn ask(&self, method: &str) -> Result<Reply, Error> {
-        let call = Call::of_gateway(method, Some(handshake::initialize_params()));
+        let call = Call::of_gateway(method, Some(handshake::initialize_params(Abilities::WITHOUT_ROOTS)));
         let compose = |id| compose(&call, id, Era::Legacy);
         self.exchange(&Outlet::none(), Purpose::Handshake, false, compose).await
     }
@@ -228,12 +241,16 @@ impl Link {
             Ok(Message::Response(response)) => {
                 self.pending.answer(response);
             }
+            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => {}
             Ok(Message::Notification(said)) => {
                 if let Some(said) = inbound::sort(said, events) {
                     self.pending.notify(said);
                 }
             }
-            Ok(Message::Request(request)) => self.aside.post(inbound::answer(request).encode()),
+            Ok(Message::Request(request)) => {
+                let pending = Arc::clone(&self.pending);
+                self.questions.take(request, move |owner| pending.whose(owner));
+            }
             Err(error) => tracing::debug!(%error, "an event that is no message was skipped"),
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::mpsc;
@@ -20,6 +21,7 @@ use crate::upstream::connection::{Call, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::transport::closing::Closing;
 use crate::upstream::transport::pending::{Pending, Purpose};
+use crate::upstream::transport::questions::Questions;
 use crate::upstream::transport::{cancelled, compose, listen};
 use crate::wire::lines;
 
@@ -105,7 +107,8 @@ impl Link {
         });
         shutdown.spawn(write(child.stdin, outgoing, Arc::clone(&pending), signals.clone()));
         let name = Arc::clone(&server.name);
-        let reader = Reader::new(name, server.message_bytes, Arc::clone(&pending), queue, events.clone());
+        let questions = Questions::new(shutdown, move |answer| deliver(queue.clone(), answer).boxed());
+        let reader = Reader::new(name, server.message_bytes, Arc::clone(&pending), questions, events.clone());
         shutdown.spawn(reader.run(child.stdout, signals.clone()));
         let (closing, obituary) = (self.closing.clone(), self.obituary.clone());
         let (process, end, gone) = (child.process, self.end.clone(), self.gone.clone());
@@ -189,6 +192,12 @@ impl Channel {
 
 fn line(notification: &Notification) -> Bytes {
     lines::encode(&notification.encode())
+}
+
+/// Brings the answer to a question to the child, which may be slow to read; when there is no writer
+/// any more, nobody waits for it either.
+async fn deliver(queue: mpsc::Sender<Outgoing>, answer: Bytes) {
+    drop(queue.send(Outgoing::Other(lines::encode(&answer))).await);
 }
 
 /// Writes what is queued until it is told to stop; dropping the pipe closes the child's input.

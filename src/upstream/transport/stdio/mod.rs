@@ -29,6 +29,7 @@ use self::link::Link;
 use super::compose;
 use super::handshake::{self, Finding, Memory, PROBE_LIMIT};
 use super::pending::Purpose;
+use crate::protocol::abilities::Abilities;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Era, Notification, Reply, method};
 use crate::shutdown::Shutdown;
@@ -117,7 +118,7 @@ impl Server {
 
     async fn initialize(&self, link: Arc<Link>) -> Result<ToServer, Error> {
         self.era.set(Some(Era::Legacy));
-        let params = Some(handshake::initialize_params());
+        let params = Some(handshake::initialize_params(Abilities::WITHOUT_ROOTS));
         let reply = link.ask(method::INITIALIZE, params, Era::Legacy).await?;
         let peer = handshake::initialized(reply).inspect_err(|_| self.era.set(None))?;
         link.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;

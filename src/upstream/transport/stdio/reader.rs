@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use tokio::process::ChildStdout;
-use tokio::sync::mpsc;
 use tokio_util::codec::FramedRead;
 
-use super::link::{Outgoing, Signals};
+use super::link::Signals;
 use crate::protocol::Message;
 use crate::upstream::connection::Events;
 use crate::upstream::transport::inbound;
 use crate::upstream::transport::pending::Pending;
-use crate::wire::lines::{self, Line, Lines};
+use crate::upstream::transport::questions::Questions;
+use crate::wire::lines::{Line, Lines};
 
 /// Room for what is read at once; a pipe holds 64 KiB.
 const READ_BYTES: usize = 32 * 1024;
@@ -24,7 +24,7 @@ pub(super) struct Reader {
     server: Arc<str>,
     limit: usize,
     pending: Arc<Pending>,
-    queue: mpsc::Sender<Outgoing>,
+    questions: Questions,
     events: Events,
     /// Lines that were no message.
     skipped: u64,
@@ -35,10 +35,10 @@ impl Reader {
         server: Arc<str>,
         limit: usize,
         pending: Arc<Pending>,
-        queue: mpsc::Sender<Outgoing>,
+        questions: Questions,
         events: Events,
     ) -> Self {
-        Self { server, limit, pending, queue, events, skipped: 0 }
+        Self { server, limit, pending, questions, events, skipped: 0 }
     }
 
     /// Reads until the end of the output, or until it is told to stop.
@@ -68,15 +68,15 @@ impl Reader {
             Ok(Message::Response(response)) => {
                 self.pending.answer(response);
             }
+            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => {}
             Ok(Message::Notification(notification)) => {
                 if let Some(notification) = inbound::sort(notification, &self.events) {
                     self.pending.notify(notification);
                 }
             }
             Ok(Message::Request(request)) => {
-                let answer = inbound::answer(request).encode();
-                // A full queue means a child that does not read; it will not read its answer either.
-                drop(self.queue.try_send(Outgoing::Other(lines::encode(&answer))));
+                let pending = Arc::clone(&self.pending);
+                self.questions.take(request, move |owner| pending.whose(owner));
             }
             Err(error) => self.skip(&error.to_string()),
         }

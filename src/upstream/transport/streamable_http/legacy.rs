@@ -17,6 +17,7 @@ use super::Server;
 use super::answer::{Broken, Hear, Outcome, Reader, Refusal, Resume};
 use super::listening;
 use super::modern::belongs;
+use crate::protocol::abilities::Abilities;
 use crate::protocol::error::code;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Era, ErrorObject, Message, Notification, Reply, headers, method};
@@ -27,6 +28,7 @@ use crate::upstream::transport::body::EventStream;
 use crate::upstream::transport::closing::Closing;
 use crate::upstream::transport::http::{is_media_type, status_error};
 use crate::upstream::transport::pending::{Pending, Purpose};
+use crate::upstream::transport::questions::Questions;
 use crate::upstream::transport::{cancelled, compose, handshake, inbound};
 
 /// Id of `initialize`, the first request of a session.
@@ -59,7 +61,7 @@ pub(super) struct State {
     /// Session and revision, on every request.
     headers: HeaderMap,
     pub(super) pending: Arc<Pending>,
-    pub(super) aside: Aside,
+    pub(super) questions: Questions,
     /// Set when the session is of no more use.
     pub(super) closing: Closing,
     /// Ends the session and what is open on it.
@@ -96,14 +98,25 @@ impl Session {
     fn new(server: &Arc<Server>, events: Events, peer: Peer, headers: HeaderMap) -> Self {
         let aside = Aside::new(&server.client, &server.client.url, &headers, &server.shutdown);
         let canceller = aside.clone();
+        let closing = Closing::default();
+        let closed = closing.clone();
+        let post = move |answer| {
+            let (aside, closed) = (aside.clone(), closed.clone());
+            async move {
+                if !closed.is_closed() {
+                    aside.deliver(answer).await;
+                }
+            }
+            .boxed()
+        };
         let state = Arc::new(State {
             server: Arc::clone(server),
             peer,
             events,
             headers,
             pending: Pending::new(FIRST_ID, move |id| canceller.post(cancelled(id).encode())),
-            aside,
-            closing: Closing::default(),
+            questions: Questions::new(&server.shutdown, post),
+            closing,
             end: CancellationToken::new(),
         });
         let gone = CancellationToken::new();
@@ -115,7 +128,8 @@ impl Session {
 
 /// Sends `initialize`; gives the peer and the headers of the session.
 async fn initialize(server: &Server, events: &Events) -> Result<(Peer, HeaderMap), Failure> {
-    let call = Call::of_gateway(method::INITIALIZE, Some(handshake::initialize_params()));
+    let call =
+        Call::of_gateway(method::INITIALIZE, Some(handshake::initialize_params(Abilities::WITHOUT_ROOTS)));
     let request = compose(&call, FIRST_ID, Era::Legacy);
     let client = &server.client;
     let response = client.post(&client.url, HeaderMap::new(), request.encode(), false).await?;
@@ -184,7 +198,7 @@ impl State {
         let body = compose(call, id, Era::Legacy).encode();
         let once = !call.effect.is_repeatable();
         let response = client.post(&client.url, self.headers.clone(), body, once).await?;
-        let hear = OfCall { token: call.wants_progress.then_some(id), outlet, state: self };
+        let hear = OfCall { id, wants_progress: call.wants_progress, outlet, state: self };
         let reader = Reader { id, limit: client.limit, hear: &hear, shutdown: &self.server.shutdown };
         match reader.read(response).await {
             Ok(outcome) => self.judge(outcome),
@@ -265,11 +279,6 @@ impl State {
     pub(super) fn has_session(&self) -> bool {
         self.headers.contains_key(SESSION_ID)
     }
-
-    /// Answers what the server asks.
-    pub(super) fn answer(&self, request: crate::protocol::Request) {
-        self.aside.post(inbound::answer(request).encode());
-    }
 }
 
 /// What a GET came to.
@@ -326,7 +335,8 @@ impl Drop for Session {
 
 /// Takes what the server says on the stream of a call.
 struct OfCall<'a> {
-    token: Option<u64>,
+    id: u64,
+    wants_progress: bool,
     outlet: &'a Outlet,
     state: &'a State,
 }
@@ -334,13 +344,19 @@ struct OfCall<'a> {
 impl Hear for OfCall<'_> {
     fn hear(&self, message: Message) {
         match message {
+            Message::Notification(said) if self.state.questions.is_withdrawn_by(&said) => {}
             Message::Notification(said) => {
-                let said = inbound::sort(said, &self.state.events).filter(|said| belongs(said, self.token));
+                let token = self.wants_progress.then_some(self.id);
+                let said = inbound::sort(said, &self.state.events).filter(|said| belongs(said, token));
                 if let Some(said) = said {
                     self.outlet.offer(said);
                 }
             }
-            Message::Request(request) => self.state.answer(request),
+            // The stream says whose it is.
+            Message::Request(request) => {
+                let (pending, id) = (Arc::clone(&self.state.pending), self.id);
+                self.state.questions.take(request, move |_| pending.whose_on(id));
+            }
             Message::Response(_) => {}
         }
     }

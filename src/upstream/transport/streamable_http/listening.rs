@@ -76,12 +76,17 @@ async fn read(state: &State, stream: &mut EventStream) -> Result<(), Error> {
 
 fn take(state: &State, message: &Bytes) {
     match Message::from_server(message) {
+        Ok(Message::Notification(said)) if state.questions.is_withdrawn_by(&said) => {}
         Ok(Message::Notification(said)) => {
             if let Some(said) = inbound::sort(said, &state.events) {
                 state.pending.notify(said);
             }
         }
-        Ok(Message::Request(request)) => state.answer(request),
+        // It belongs to no stream of a call; with one owner's calls alone in flight it is clear.
+        Ok(Message::Request(request)) => {
+            let pending = Arc::clone(&state.pending);
+            state.questions.take(request, move |owner| pending.whose(owner));
+        }
         // Answers come on the streams of their calls.
         Ok(Message::Response(_)) => {}
         Err(error) => tracing::debug!(%error, "an event that is no message was skipped"),

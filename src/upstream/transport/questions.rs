@@ -1,0 +1,187 @@
+//! What a server asks its client during a call, on its way there and back. The same for every
+//! transport; whose a question is, the table of open requests knows.
+//!
+//! Invariants: every question gets exactly one answer under the server's own id, unless the server
+//! withdrew it or the connection is gone; the reader of the channel never waits for one; a question
+//! ends with the call it belongs to; `ping` is answered here; a client that did not declare the
+//! ability is not asked. At most 256 are open on one connection; more are dropped and logged.
+//!
+//! Not here: how a client is asked (`downstream`, `gateway::parked`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use super::pending::{Asked, Whose};
+use crate::protocol::abilities::Abilities;
+use crate::protocol::error::code;
+use crate::protocol::foreign::shown;
+use crate::protocol::{ErrorObject, Message, Notification, Raw, Reply, Request, RequestId, Response, method};
+use crate::shutdown::Shutdown;
+use crate::upstream::connection::{Answer, Owner};
+
+/// Questions that may be open on one connection.
+const MAX_OPEN: usize = 256;
+
+/// Carries an answer to the server; it may wait, within bounds of its own.
+type Post = Box<dyn Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// The questions that are open on one connection. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Questions(Arc<Inner>);
+
+struct Inner {
+    open: Mutex<HashMap<RequestId, CancellationToken>>,
+    post: Post,
+    tasks: Shutdown,
+}
+
+impl Questions {
+    /// None yet; answers go through `post`, in tasks of `tasks`.
+    pub(super) fn new(
+        tasks: &Shutdown,
+        post: impl Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Inner { open: Mutex::default(), post: Box::new(post), tasks: tasks.clone() }))
+    }
+
+    /// Takes a request of the server. `whose` says which call it belongs to, now and, when that call
+    /// ends first, among the others of the same owner.
+    pub(super) fn take(
+        &self,
+        request: Request,
+        whose: impl Fn(Option<Owner>) -> Whose + Send + Sync + 'static,
+    ) {
+        let Some(open) = self.open(&request.id) else { return };
+        // Now, so that it stands in order with the notices before it.
+        let first = if request.method == method::PING {
+            Put::Answered(Ok(Raw::empty_object()))
+        } else {
+            ask(&request, whose(None))
+        };
+        let inner = Arc::clone(&self.0);
+        self.0.tasks.spawn_until_end(async move {
+            let id = request.id.clone();
+            let reply = open.withdrawn.run_until_cancelled(follow(first, &request, &whose)).await;
+            if let Some(reply) = reply {
+                let response = Message::Response(Response { id: Some(id), reply });
+                (inner.post)(response.encode()).await;
+            }
+        });
+    }
+
+    /// Whether `said` withdraws a question; then its client is told.
+    pub(super) fn is_withdrawn_by(&self, said: &Notification) -> bool {
+        let named = || RequestId::from_raw(said.params.as_ref()?.get("requestId")?);
+        let Some(id) = (said.method == method::CANCELLED).then(named).flatten() else { return false };
+        let open = self.0.lock().remove(&id);
+        open.inspect(CancellationToken::cancel).is_some()
+    }
+
+    /// None when one with this id is open, which a stream that was resumed repeats, or too many are.
+    fn open(&self, id: &RequestId) -> Option<Open> {
+        let mut open = self.0.lock();
+        if open.contains_key(id) {
+            return None;
+        }
+        if open.len() >= MAX_OPEN {
+            tracing::warn!("a server has more than 256 questions open; one was dropped");
+            return None;
+        }
+        let withdrawn = CancellationToken::new();
+        open.insert(id.clone(), withdrawn.clone());
+        Some(Open { questions: Arc::clone(&self.0), id: id.clone(), withdrawn })
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, CancellationToken>> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One open question; dropping it forgets it.
+struct Open {
+    questions: Arc<Inner>,
+    id: RequestId,
+    withdrawn: CancellationToken,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // One that was withdrawn is forgotten already, and its id may be in use again.
+        if !self.withdrawn.is_cancelled() {
+            self.questions.lock().remove(&self.id);
+        }
+    }
+}
+
+/// What became of a question when it was put.
+enum Put {
+    Answered(Reply),
+    Asked { answer: Answer, owner: Owner, over: CancellationToken },
+}
+
+fn ask(request: &Request, whose: Whose) -> Put {
+    let refused = |code, text: &str| Put::Answered(Err(ErrorObject::new(code, text)));
+    match whose {
+        Whose::Of(Asked { outlet, owner, capabilities, over }) => {
+            let params = request.params.clone();
+            if !Abilities::of(&capabilities).allows(&request.method, params.as_ref()) {
+                let text = format!("the client cannot be asked \"{}\"", shown(&request.method));
+                return refused(code::METHOD_NOT_FOUND, &text);
+            }
+            Put::Asked { answer: outlet.ask(request.method.clone(), params), owner, over }
+        }
+        Whose::Nobodys => refused(
+            code::METHOD_NOT_FOUND,
+            "the client cannot be asked: no call is open that the question could belong to",
+        ),
+        Whose::Unclear => refused(
+            code::CONNECTION_CLOSED,
+            "the client cannot be asked now: calls of several clients are open here, and the question does not say whose it is; when the call is made again this server works for one client at a time",
+        ),
+    }
+}
+
+/// The reply to a question, from whichever call of its owner is open while it is.
+async fn follow(mut put: Put, request: &Request, whose: &(impl Fn(Option<Owner>) -> Whose + Sync)) -> Reply {
+    loop {
+        let (answer, owner, over) = match put {
+            Put::Answered(reply) => return reply,
+            Put::Asked { answer, owner, over } => (answer, owner, over),
+        };
+        tokio::select! {
+            biased;
+            reply = answer => match reply {
+                Some(reply) => return reply,
+                None if over.is_cancelled() => {}
+                None => return Err(unanswered("the client did not answer")),
+            },
+            () = over.cancelled() => {}
+        }
+        put = match whose(Some(owner)) {
+            Whose::Of(asked) => ask(request, Whose::Of(asked)),
+            Whose::Nobodys | Whose::Unclear => {
+                return Err(unanswered("the call ended before its client answered"));
+            }
+        };
+    }
+}
+
+fn unanswered(why: &str) -> ErrorObject {
+    ErrorObject::new(code::CONNECTION_CLOSED, why)
+}
+
+#[cfg(test)]
+#[path = "questions_tests.rs"]
+mod tests;

@@ -1,0 +1,213 @@
+//! Tests of what becomes of a server's questions: to whom they go, and how they end.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::super::pending::{Pending, Purpose, Ticket};
+use super::*;
+use crate::upstream::connection::{Call, Inlet, Outlet, Question, Said};
+
+/// A channel whose server asks, and what is posted to it.
+struct Channel {
+    pending: Arc<Pending>,
+    questions: Questions,
+    posted: mpsc::Receiver<Bytes>,
+    tasks: Shutdown,
+}
+
+impl Channel {
+    fn new() -> Self {
+        let (post, posted) = mpsc::channel(64);
+        let tasks = Shutdown::new();
+        let questions = Questions::new(&tasks, move |answer| {
+            let post = post.clone();
+            Box::pin(async move { post.send(answer).await.expect("the test reads") })
+        });
+        Self { pending: Pending::new(0, |_| {}), questions, posted, tasks }
+    }
+
+    /// A call of `owner`, whose client can be asked by form, that the server has.
+    fn call(&self, owner: Owner) -> (Ticket, Inlet) {
+        self.call_with(owner, &json!({"elicitation": {}}))
+    }
+
+    fn call_with(&self, owner: Owner, capabilities: &serde_json::Value) -> (Ticket, Inlet) {
+        let (outlet, inlet) = Outlet::new(8);
+        let mut call = Call { owner, ..Call::of_gateway(method::TOOLS_CALL, None) };
+        call.sender.capabilities = Raw::of(capabilities);
+        let ticket = self.pending.open(&outlet, Purpose::of(&call)).expect("open");
+        assert!(self.pending.begin_writing(ticket.id()));
+        (ticket, inlet)
+    }
+
+    /// The server asks something without saying whose it is.
+    fn ask(&self, id: u64, method: &str) {
+        let pending = Arc::clone(&self.pending);
+        self.questions.take(request(id, method), move |owner| pending.whose(owner));
+    }
+
+    /// The server asks on the stream of a call.
+    fn ask_on(&self, ticket: &Ticket, id: u64) {
+        let (pending, call) = (Arc::clone(&self.pending), ticket.id());
+        self.questions.take(request(id, method::ELICITATION_CREATE), move |_| pending.whose_on(call));
+    }
+
+    /// What is posted next: the id, and the result or the code of the error.
+    async fn answer(&mut self) -> (u64, Result<String, i64>) {
+        let posted = self.posted.recv().await.expect("an answer");
+        let Ok(Message::Response(response)) = Message::from_server(&posted) else { panic!("{posted:?}") };
+        let id = response.id.and_then(|id| id.as_u64()).expect("our id");
+        (id, response.reply.map(|result| result.as_str().to_owned()).map_err(|error| error.code()))
+    }
+}
+
+fn request(id: u64, method: &str) -> Request {
+    let params = Some(Raw::of(&json!({"message": "?"})));
+    Request { id: RequestId::from_u64(id), method: method.into(), params }
+}
+
+async fn question(inlet: &mut Inlet) -> Question {
+    match inlet.recv().await {
+        Some(Said::Question(question)) => question,
+        other => panic!("a question, not {other:?}"),
+    }
+}
+
+fn accept(question: Question) {
+    question.answer(Ok(Raw::of(&json!({"action": "accept"}))));
+}
+
+const ACCEPTED: &str = r#"{"action":"accept"}"#;
+
+#[tokio::test(start_paused = true)]
+async fn a_question_goes_to_the_only_owner_and_its_answer_back_under_the_servers_id() {
+    let mut channel = Channel::new();
+    let owner = Owner::new();
+    let (_first, _silent) = channel.call(owner);
+    let (_newest, mut inlet) = channel.call(owner);
+    let _upkeep = channel.pending.open(&Outlet::none(), Purpose::Upkeep).expect("open");
+    channel.ask(40, method::PING);
+    assert_eq!(channel.answer().await, (40, Ok("{}".into())));
+    assert!(!channel.pending.asks(), "who only wants a sign of life need not be leased");
+    channel.ask(41, method::ELICITATION_CREATE);
+    let asked = question(&mut inlet).await;
+    assert_eq!(asked.params.as_ref().map(Raw::as_str), Some(r#"{"message":"?"}"#));
+    accept(asked);
+    assert_eq!(channel.answer().await, (41, Ok(ACCEPTED.into())));
+    assert!(channel.pending.asks());
+    assert!(channel.tasks.wait(Duration::from_secs(1)).await);
+    assert_eq!(channel.questions.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_what_may_be_somebody_elses() {
+    let mut channel = Channel::new();
+    channel.ask(1, method::ELICITATION_CREATE);
+    assert_eq!(channel.answer().await, (1, Err(code::METHOD_NOT_FOUND)), "no call is open");
+    let (one, mut first) = channel.call(Owner::new());
+    let (two, mut second) = channel.call(Owner::new());
+    channel.ask(2, method::ELICITATION_CREATE);
+    assert_eq!(channel.answer().await, (2, Err(code::CONNECTION_CLOSED)));
+    // On its own stream it says whose it is.
+    channel.ask_on(&one, 3);
+    accept(question(&mut first).await);
+    assert_eq!(channel.answer().await, (3, Ok(ACCEPTED.into())));
+    assert!(second.try_recv().is_err());
+    // Given up, but the server may not know that yet.
+    drop(one);
+    channel.ask(4, method::ELICITATION_CREATE);
+    assert_eq!(channel.answer().await, (4, Err(code::CONNECTION_CLOSED)));
+    tokio::time::advance(Duration::from_secs(6)).await;
+    channel.ask(5, method::ELICITATION_CREATE);
+    accept(question(&mut second).await);
+    assert_eq!(channel.answer().await, (5, Ok(ACCEPTED.into())));
+    drop(two);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_answered_late_speaks_for_nobody_any_more() {
+    let mut channel = Channel::new();
+    let (one, _gone) = channel.call(Owner::new());
+    let (_two, mut inlet) = channel.call(Owner::new());
+    let id = one.id();
+    drop(one);
+    assert!(
+        !channel
+            .pending
+            .answer(Response { id: Some(RequestId::from_u64(id)), reply: Ok(Raw::empty_object()) })
+    );
+    channel.ask(1, method::ELICITATION_CREATE);
+    accept(question(&mut inlet).await);
+    assert_eq!(channel.answer().await, (1, Ok(ACCEPTED.into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_asked_only_what_it_declared() {
+    let mut channel = Channel::new();
+    let (_call, mut inlet) = channel.call_with(Owner::new(), &json!({"sampling": {}}));
+    for (id, name) in [(1, method::ROOTS_LIST), (2, method::ELICITATION_CREATE), (3, "server/knows\n")] {
+        channel.ask(id, name);
+        assert_eq!(channel.answer().await, (id, Err(code::METHOD_NOT_FOUND)), "{name}");
+    }
+    channel.ask(4, method::SAMPLING_CREATE_MESSAGE);
+    accept(question(&mut inlet).await);
+    assert_eq!(channel.answer().await, (4, Ok(ACCEPTED.into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_ends_with_its_call_or_goes_on_with_another_of_the_same_owner() {
+    let mut channel = Channel::new();
+    let owner = Owner::new();
+    let (long, mut first) = channel.call(owner);
+    let (short, mut second) = channel.call(owner);
+    channel.ask(1, method::ELICITATION_CREATE);
+    let mut asked = question(&mut second).await;
+    short.done();
+    asked.withdrawn().await;
+    let mut again = question(&mut first).await;
+    drop(long);
+    again.withdrawn().await;
+    assert_eq!(channel.answer().await, (1, Err(code::CONNECTION_CLOSED)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn either_side_may_let_go_of_a_question() {
+    let mut channel = Channel::new();
+    let (_call, mut inlet) = channel.call(Owner::new());
+    channel.ask(1, method::ELICITATION_CREATE);
+    let mut asked = question(&mut inlet).await;
+    let cancel = |id: u64| Notification {
+        method: method::CANCELLED.into(),
+        params: Some(Raw::of(&json!({"requestId": id}))),
+    };
+    assert!(!channel.questions.is_withdrawn_by(&cancel(9)), "that is no question");
+    assert!(channel.questions.is_withdrawn_by(&cancel(1)));
+    asked.withdrawn().await;
+    channel.ask(2, method::ELICITATION_CREATE);
+    drop(question(&mut inlet).await);
+    assert_eq!(channel.answer().await, (2, Err(code::CONNECTION_CLOSED)), "and none for the first");
+    assert!(channel.tasks.wait(Duration::from_secs(1)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_repeated_is_asked_once_and_too_many_are_dropped() {
+    let mut channel = Channel::new();
+    let (_call, mut inlet) = channel.call(Owner::new());
+    channel.ask(1, method::ELICITATION_CREATE);
+    channel.ask(1, method::ELICITATION_CREATE);
+    accept(question(&mut inlet).await);
+    assert_eq!(channel.answer().await, (1, Ok(ACCEPTED.into())));
+    assert!(inlet.try_recv().is_err());
+    // Nobody lets tasks run here, so all stay open.
+    for id in 0..300 {
+        channel.ask(id, method::PING);
+    }
+    assert_eq!(channel.questions.count(), MAX_OPEN);
+    for id in 0..256 {
+        assert_eq!(channel.answer().await, (id, Ok("{}".into())));
+    }
+    assert!(channel.tasks.wait(Duration::from_secs(1)).await);
+    assert!(channel.posted.try_recv().is_err());
+}
