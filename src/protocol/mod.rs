@@ -15,6 +15,7 @@ pub mod log_level;
 pub mod message;
 pub mod meta;
 pub mod method;
+pub mod output_schema;
 pub mod raw;
 mod scan;
 pub mod uri;

@@ -172,11 +172,8 @@ impl Edit {
 
     /// Copies a member together with what stands before it, less a comma that lost its left side.
     fn keep(&mut self, chunk: &[u8]) {
-        let start = if self.empty {
-            chunk.iter().position(|&b| b != b',' && !b.is_ascii_whitespace()).unwrap_or(0)
-        } else {
-            0
-        };
+        let first = chunk.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(0);
+        let start = if self.empty && chunk.get(first) == Some(&b',') { first + 1 } else { 0 };
         self.out.extend_from_slice(&chunk[start..]);
         self.empty = false;
     }
