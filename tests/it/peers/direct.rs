@@ -2,9 +2,10 @@
 //! through the program and not here is the program's.
 
 use super::fixtures::{
-    PYTHON, PYTHON_AUTO, Program, TS1, TS2, TS2_AUTO, TS2_JUNE, TS2_MARCH, Target, http, nothing_is, path,
-    server, sse, stdio, visit,
+    Outcomes, PYTHON, PYTHON_AUTO, Program, TS1, TS2, TS2_AUTO, TS2_JUNE, TS2_MARCH, Target, http, judge,
+    nothing_is, path, server, sse, stdio, visit,
 };
+use super::rmcp_client;
 use crate::support::peers;
 
 async fn with(programs: &[Program], targets: &[Target]) {
@@ -18,6 +19,25 @@ async fn with(programs: &[Program], targets: &[Target]) {
 /// The command line of a fixture server on its standard input and output.
 fn command(interpreter: &str, file: &str) -> Vec<String> {
     vec![peers::program(interpreter), path(file), "stdio".to_owned()]
+}
+
+#[tokio::test]
+async fn the_rust_sdk_and_the_servers_of_its_era() {
+    let (old, new) =
+        (server("peer-node", &["server-ts1.mjs"]).await, server("peer-node", &["server-ts2.mjs"]).await);
+    let both = server("peer-python", &["server.py"]).await;
+    let mut wrong = Vec::new();
+    for (url, revision) in [
+        (old.url("/mcp"), "2025-11-25"),
+        (old.url("/mcp"), "2025-06-18"),
+        (both.url("/mcp"), "2025-11-25"),
+        (both.url("/mcp"), "2026-07-28"),
+        (new.url("/mcp"), "2026-07-28"),
+    ] {
+        let outcomes = Outcomes::from([(url.clone(), rmcp_client::outcome(&url, revision).await)]);
+        judge("rmcp", revision, &outcomes, &mut wrong);
+    }
+    nothing_is(&wrong);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 mod clients;
 mod direct;
 mod fixtures;
+mod rmcp_client;
 mod servers;
 
 use crate::support::{Gateway, Registry, peers};
