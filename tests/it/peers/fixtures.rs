@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::rmcp_client;
 use crate::support::peers::{self, Listening};
 
 /// What each program does with each target. They all can with all of their servers when nothing
@@ -35,12 +36,11 @@ pub const FEATURES: [&str; 13] = [
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The outcome of each feature, by target.
-pub type Outcomes = BTreeMap<String, BTreeMap<String, String>>;
+type Outcomes = BTreeMap<String, BTreeMap<String, String>>;
 
 /// A client program and how it negotiates.
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
-    pub name: &'static str,
     interpreter: &'static str,
     file: &'static str,
     mode: &'static str,
@@ -50,11 +50,11 @@ pub struct Program {
 
 impl Program {
     const fn typescript(file: &'static str, mode: &'static str, speaks: &'static str) -> Self {
-        Self { name: file, interpreter: "peer-node", file, mode, speaks }
+        Self { interpreter: "peer-node", file, mode, speaks }
     }
 
     const fn python(mode: &'static str, speaks: &'static str) -> Self {
-        Self { name: "client.py", interpreter: "peer-python", file: "client.py", mode, speaks }
+        Self { interpreter: "peer-python", file: "client.py", mode, speaks }
     }
 }
 
@@ -98,43 +98,69 @@ pub async fn server(interpreter: &str, arguments: &[&str]) -> Listening {
 }
 
 /// Runs `program` with `features` on every target.
-pub async fn outcomes(program: Program, targets: &[Target], features: &[&str]) -> Outcomes {
+async fn outcomes(program: Program, targets: &[Target], features: &[&str]) -> Outcomes {
     let home = tempfile::tempdir().expect("a folder");
     let targets: serde_json::Map<String, Value> = targets.iter().cloned().collect();
     let ask = json!({"mode": program.mode, "features": features, "targets": targets});
     let mut command = peers::command(program.interpreter, home.path());
     command.args([path(program.file), ask.to_string()]);
     let (stdout, stderr) = output(command).await;
-    serde_json::from_str(&stdout)
-        .unwrap_or_else(|error| panic!("{}: {error}: {stdout}\n{stderr}", program.name))
+    // The last line: the SDKs have things to say too.
+    let last = stdout.lines().last().unwrap_or_default();
+    serde_json::from_str(last).unwrap_or_else(|error| panic!("{}: {error}: {stdout}\n{stderr}", program.file))
 }
 
-/// Runs `program` with every feature on every target and adds what went wrong to `wrong`.
-pub async fn visit(program: Program, targets: &[Target], wrong: &mut Vec<String>) {
-    let outcomes = outcomes(program, targets, &FEATURES).await;
-    judge(&format!("{} {}", program.name, program.mode), program.speaks, &outcomes, wrong);
-    assert_eq!(outcomes.len(), targets.len());
+/// Runs every program with `features` on every target, and says what went wrong.
+pub async fn visit(programs: &[Program], targets: &[Target], features: &[&str]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for program in programs {
+        let outcomes = outcomes(*program, targets, features).await;
+        assert_eq!(outcomes.len(), targets.len());
+        wrong.extend(judge(
+            &format!("{} {}", program.file, program.mode),
+            program.speaks,
+            &outcomes,
+            features,
+        ));
+    }
+    wrong
 }
 
-/// Adds a line for each target with an outcome that is not `ok`.
-pub fn judge(client: &str, speaks: &str, outcomes: &Outcomes, wrong: &mut Vec<String>) {
+/// The same with the client of the Rust SDK, over Streamable HTTP, speaking `revision`.
+pub async fn visit_by_rmcp(revision: &str, targets: &[Target], features: &[&str]) -> Vec<String> {
+    let mut outcomes = Outcomes::new();
+    for (name, target) in targets {
+        let url = target["url"].as_str().expect("a URL");
+        outcomes.insert(name.clone(), rmcp_client::outcome(url, revision, features).await);
+    }
+    judge(&format!("rmcp {revision}"), revision, &outcomes, features)
+}
+
+/// A paragraph for each target with an outcome that is not `ok`.
+fn judge(client: &str, speaks: &str, outcomes: &Outcomes, features: &[&str]) -> Vec<String> {
+    let mut wrong = Vec::new();
     for (target, outcome) in outcomes {
-        let mut line = String::new();
-        for feature in FEATURES {
-            let found = outcome.get(feature).map_or("not tried", String::as_str);
-            if found != "ok" {
-                write!(line, "\n    {feature}: {found}").expect("a string");
-            }
-        }
-        let revision = outcome.get("connected").map_or("", String::as_str);
-        if revision != speaks || !line.is_empty() {
-            wrong.push(format!("{client} ({revision}) -> {target}{line}"));
+        let found = |what: &str| outcome.get(what).map_or("not tried", String::as_str);
+        let tried = features.iter().map(|feature| (*feature, found(feature), "ok"));
+        // Where there is no connection nothing else was tried.
+        let connected = found("connected") == speaks;
+        let all =
+            std::iter::once(("connected", found("connected"), speaks)).chain(tried.filter(|_| connected));
+        let lines: String =
+            all.filter(|(_, found, wanted)| found != wanted).fold(String::new(), |mut lines, line| {
+                write!(lines, "\n    {}: {}", line.0, line.1).expect("a string");
+                lines
+            });
+        if !lines.is_empty() {
+            wrong.push(format!("{client} -> {target}{lines}"));
         }
     }
+    wrong
 }
 
 /// Fails with everything that went wrong.
-pub fn nothing_is(wrong: &[String]) {
+pub fn all_is_ok(wrong: &[Vec<String>]) {
+    let wrong = wrong.concat();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 

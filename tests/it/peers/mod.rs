@@ -1,6 +1,7 @@
 //! The program against servers and clients of other makers: `scripts/test peers` installs them.
 //! Without them these tests fail and say so; plain `cargo nextest run` leaves them out.
 
+mod cells;
 mod clients;
 mod direct;
 mod fixtures;

@@ -18,8 +18,6 @@ use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, Role
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::fixtures::FEATURES;
-
 /// How long a notice may take.
 const PATIENCE: Duration = Duration::from_secs(8);
 
@@ -95,8 +93,8 @@ impl ClientHandler for Answers {
     }
 }
 
-/// Tries every feature over Streamable HTTP with the server at `url`, in the revision named.
-pub async fn outcome(url: &str, revision: &str) -> BTreeMap<String, String> {
+/// Tries `features` over Streamable HTTP with the server at `url`, in the revision named.
+pub async fn outcome(url: &str, revision: &str, features: &[&str]) -> BTreeMap<String, String> {
     let version: ProtocolVersion = typed(json!(revision));
     let mode = if version.has_initialize() {
         ClientLifecycleMode::Initialize
@@ -106,7 +104,7 @@ pub async fn outcome(url: &str, revision: &str) -> BTreeMap<String, String> {
     let heard = Arc::new(Heard::default());
     let answers = Answers { heard: Arc::clone(&heard), version };
     let transport = StreamableHttpClientTransport::from_uri(url.to_owned());
-    let connecting = tokio::time::timeout(PATIENCE, answers.serve_with_lifecycle(transport, mode));
+    let connecting = tokio::time::timeout(PATIENCE, Box::pin(answers.serve_with_lifecycle(transport, mode)));
     let mut outcomes = BTreeMap::new();
     let client = match connecting.await.map_err(words).and_then(|connected| connected.map_err(words)) {
         Ok(client) => client,
@@ -115,10 +113,10 @@ pub async fn outcome(url: &str, revision: &str) -> BTreeMap<String, String> {
     let version = client.peer_info().expect("it is connected").protocol_version.to_string();
     let peer = Peer { modern: version.as_str() >= "2026", client, heard };
     outcomes.insert("connected".to_owned(), version);
-    for feature in FEATURES {
-        let outcome = tokio::time::timeout(3 * PATIENCE, peer.tries(feature)).await;
+    for feature in features {
+        let outcome = tokio::time::timeout(3 * PATIENCE, Box::pin(peer.tries(feature))).await;
         let outcome = outcome.unwrap_or_else(|_| Err("it does not end".to_owned()));
-        outcomes.insert(feature.to_owned(), outcome.err().unwrap_or_else(|| "ok".to_owned()));
+        outcomes.insert((*feature).to_owned(), outcome.err().unwrap_or_else(|| "ok".to_owned()));
     }
     peer.client.cancel().await.expect("it ends");
     outcomes
@@ -268,7 +266,7 @@ impl Peer {
             self.call("add_tool", json!({"name": added})).await?;
             until("the list that changed has the tool", listed).await
         };
-        self.listening(json!({"toolsListChanged": true}), act).await
+        Box::pin(self.listening(json!({"toolsListChanged": true}), act)).await
     }
 
     async fn updated(&self) -> Outcome {
@@ -279,7 +277,7 @@ impl Peer {
             until("word of what is watched", async || self.has_heard(watched)).await?;
             same(&self.read(watched, "text").await?, &words)
         };
-        self.listening(json!({"resourceSubscriptions": [watched]}), act).await
+        Box::pin(self.listening(json!({"resourceSubscriptions": [watched]}), act)).await
     }
 
     /// Does `act` while what `filter` names is listened to.
