@@ -6,7 +6,7 @@ use super::subscriptions::Mailbox;
 use crate::auth::Principal;
 use crate::manager::Scope;
 use crate::protocol::meta::{self, Sender};
-use crate::protocol::{LogLevel, Raw, Version, lifecycle};
+use crate::protocol::{Abilities, LogLevel, Raw, Version, lifecycle};
 use crate::upstream::Owner;
 
 /// The client behind a request. A legacy session keeps one; in the modern era it is made anew from
@@ -44,12 +44,10 @@ impl Caller {
     /// The sender of `initialize`, with the revision that answers it.
     pub fn legacy(principal: Principal, scope: Scope, params: Option<&Raw>) -> Self {
         let requested: String = params.and_then(|p| p.get_as("protocolVersion")).unwrap_or_default();
-        let info = params.and_then(|p| p.get("clientInfo")).filter(Raw::is_object);
+        let member = |name| params.and_then(|params| params.get(name)).filter(Raw::is_object);
         let sender = Sender {
-            // A client of this era answers questions on its session, not in a retried call; until
-            // the two are bridged, no server may believe that it can be asked.
-            capabilities: Raw::empty_object(),
-            info: info.unwrap_or_else(lifecycle::own_info),
+            capabilities: member("capabilities").unwrap_or_else(Raw::empty_object),
+            info: member("clientInfo").unwrap_or_else(lifecycle::own_info),
             log_level: None,
         };
         Self {
@@ -65,6 +63,11 @@ impl Caller {
     /// What servers may know of it, as of now.
     pub fn sender(&self) -> Sender {
         Sender { log_level: self.log_level(), ..self.sender.clone() }
+    }
+
+    /// What it can be asked.
+    pub fn abilities(&self) -> Abilities {
+        Abilities::of(&self.sender.capabilities)
     }
 
     /// The least level of log lines it wants; none: it did not say.

@@ -2,6 +2,8 @@
 //!
 //! Every function leaves a message alone that its client already understands.
 
+pub mod questions;
+
 use super::caller::Caller;
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, LogLevel, Notification, Raw, Reply, lifecycle, meta, method};

@@ -6,8 +6,8 @@
 use serde::Serialize;
 
 use crate::manager::Error;
-use crate::protocol::ErrorObject;
 use crate::protocol::error::code;
+use crate::protocol::{ErrorObject, Raw};
 use crate::upstream;
 
 /// The `data` member of our errors.
@@ -88,4 +88,28 @@ pub fn forbidden(action: &str) -> ErrorObject {
         &format!("this credential may not {action}; it needs the role superuser"),
     )
     .with_data(&Facts { code: "forbidden", ..Facts::default() })
+}
+
+/// What a client sent that does not fit the method.
+pub fn bad_input(text: &str) -> ErrorObject {
+    ErrorObject::new(code::INVALID_PARAMS, text)
+}
+
+/// The end of a request that needed input from its client and did not get it. `code` is stable.
+pub fn input(code: &'static str, text: &str) -> ErrorObject {
+    ErrorObject::new(code::INVALID_REQUEST, text).with_data(&Facts { code, ..Facts::default() })
+}
+
+/// A server's answer that is none of its revision.
+pub fn invalid_answer(text: &str) -> ErrorObject {
+    ErrorObject::new(code::INTERNAL_ERROR, text)
+        .with_data(&Facts { code: "invalid_answer", ..Facts::default() })
+}
+
+/// A server's refusal, which came because a modern client lacks capabilities.
+pub fn lacking(refusal: &ErrorObject, capabilities: &Raw) -> ErrorObject {
+    let said: String = refusal.message().chars().take(256).collect();
+    let text = format!("the server needs capabilities that the client did not declare: {said}");
+    ErrorObject::new(code::MISSING_CLIENT_CAPABILITY, &text)
+        .with_data(&Raw::empty_object().with("requiredCapabilities", capabilities))
 }

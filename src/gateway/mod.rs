@@ -4,10 +4,16 @@
 //! it. Notices born meanwhile go into the request's outlet. Not here: finding the caller
 //! (`downstream`), reaching servers (`manager`).
 
+mod asking;
+mod bridged;
 pub mod caller;
 pub mod era;
 pub mod error;
+#[cfg(test)]
+mod fixture;
 mod lifecycle;
+mod parked;
+mod rounds;
 pub mod subscriptions;
 pub mod tools;
 
@@ -15,8 +21,10 @@ use std::sync::Arc;
 
 pub use caller::Caller;
 
+use parked::Parked;
 use subscriptions::Feed;
 
+use crate::auth::Sealer;
 use crate::manager::Manager;
 use crate::protocol::error::code;
 use crate::protocol::feature::Lists;
@@ -29,6 +37,7 @@ use crate::upstream::Outlet;
 pub struct Gateway {
     manager: Arc<Manager>,
     shutdown: Shutdown,
+    parked: Arc<Parked>,
 }
 
 /// What is done with a method.
@@ -54,8 +63,9 @@ const TABLE: [(&str, Row); 6] = [
 
 impl Gateway {
     /// A gateway over `manager`; `shutdown` ends the answers that would otherwise go on for ever.
-    pub const fn new(manager: Arc<Manager>, shutdown: Shutdown) -> Self {
-        Self { manager, shutdown }
+    pub fn new(manager: Arc<Manager>, shutdown: Shutdown) -> Self {
+        let parked = Parked::new(Arc::new(Sealer::random()), shutdown.clone());
+        Self { manager, shutdown, parked }
     }
 
     /// The servers behind it.
@@ -71,7 +81,7 @@ impl Gateway {
             Some(Row::Discover) => Ok(lifecycle::discover(&self.manager, caller)),
             Some(Row::Ping) => Ok(Raw::empty_object()),
             Some(Row::ListTools) => tools::list(&self.manager, caller, params).await,
-            Some(Row::CallTool) => tools::call(&self.manager, caller, params, outlet).await,
+            Some(Row::CallTool) => tools::call(self, caller, params, outlet).await,
             Some(Row::Listen) => subscriptions::listen(self, caller, (&request.id, params), outlet).await,
             None => Err(unknown_method(&request.method, caller)),
         }

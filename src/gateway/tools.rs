@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::caller::Caller;
-use super::{era, error};
+use super::{Gateway, asking, era, error};
 use crate::auth::Action;
 use crate::manager::catalog::Page;
 use crate::manager::{Error, Invocation, Manager};
@@ -55,7 +55,7 @@ fn bad_cursor() -> ErrorObject {
 }
 
 /// Runs a tool where it lives.
-pub async fn call(manager: &Manager, caller: &Caller, params: Option<&Raw>, outlet: &Outlet) -> Reply {
+pub(super) async fn call(gateway: &Gateway, caller: &Caller, params: Option<&Raw>, outlet: &Outlet) -> Reply {
     if !caller.principal.may(Action::Call) {
         return Err(error::forbidden("call tools"));
     }
@@ -64,14 +64,9 @@ pub async fn call(manager: &Manager, caller: &Caller, params: Option<&Raw>, outl
         wants_progress: meta::progress_token(Some(&params)).is_some(),
         ..Invocation::begin(caller.sender(), caller.version.era(), caller.owner)
     };
-    let answered = async {
-        let target = manager.tool_target(&caller.scope, &name, &params, None).await?;
-        manager.perform(&target, &invocation, outlet).await
-    };
-    match answered.await {
-        Ok(done) => era::answer(caller, done.reply),
-        Err(error) => Err(error::object(&error)),
-    }
+    let target = gateway.manager.tool_target(&caller.scope, &name, &params, None).await;
+    let target = target.map_err(|error| error::object(&error))?;
+    asking::answer(gateway, caller, (target, invocation), outlet).await
 }
 
 fn checked(params: Option<&Raw>) -> Result<(String, Raw), ErrorObject> {

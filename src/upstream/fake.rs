@@ -45,12 +45,32 @@ pub(crate) enum Answer {
     Silence,
     /// The server dies of it, with all connections.
     Die,
+    /// It does what a function says, which can ask and tell.
+    Work(Work),
+}
+
+/// What a server does for a call.
+#[derive(Clone)]
+pub(crate) struct Work(Arc<dyn Fn(Call, Outlet) -> BoxFuture<'static, Reply> + Send + Sync>);
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Work")
+    }
 }
 
 impl Answer {
     /// A result.
     pub(crate) fn result(json: &serde_json::Value) -> Self {
         Self::Reply(Ok(Raw::of(json)))
+    }
+
+    /// What `work` answers.
+    pub(crate) fn work<F>(work: impl Fn(Call, Outlet) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Reply> + Send + 'static,
+    {
+        Self::Work(Work(Arc::new(move |call, outlet| Box::pin(work(call, outlet)))))
     }
 }
 
@@ -251,7 +271,7 @@ impl Connection for FakeConnection {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, _outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
         Box::pin(async move {
             if let Some(reason) = self.ended.borrow().clone() {
                 return Err(Error::NotSent { reason });
@@ -266,6 +286,7 @@ impl Connection for FakeConnection {
                     }
                     Answer::Fail(error) => Err(error),
                     Answer::Silence => pending().await,
+                    Answer::Work(work) => Ok((work.0)(call.clone(), outlet.clone()).await),
                     Answer::Die => {
                         self.server.die("died of a request");
                         Err(Error::Lost { reason: "died".into() })

@@ -1,0 +1,162 @@
+//! A legacy client of a modern server: each `input_required` becomes real questions to the client,
+//! and the request is made again with its answers.
+//!
+//! Invariants: at most 16 rounds; the server's `requestState` goes back byte for byte; the time in
+//! which the client is asked is not the server's; every further round may have effects, so none is
+//! made twice by itself.
+//!
+//! Source: 2026-07-28 `basic/patterns/mrtr`.
+
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use tokio::time::{Instant, sleep};
+
+use super::caller::Caller;
+use super::{era, error};
+use crate::manager::{Invocation, Manager, Target};
+use crate::protocol::Abilities;
+use crate::protocol::feature::Effect;
+use crate::protocol::{ErrorObject, Raw, Reply, method};
+use crate::upstream::Outlet;
+
+/// How often one request may be asked for more input.
+const MAX_ROUNDS: u32 = 16;
+/// Questions of one round.
+const MAX_QUESTIONS: usize = 64;
+/// Questions of one round that are open at a time.
+const AT_A_TIME: usize = 8;
+/// The first pause before a request is made again of a server that only wants it again; it doubles.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The longest such pause.
+const MAX_PAUSE: Duration = Duration::from_secs(2);
+
+/// Makes a legacy client's request, in as many rounds as its server wants.
+pub(super) async fn answer(
+    manager: &Manager,
+    caller: &Caller,
+    mut target: Target,
+    mut invocation: Invocation,
+    outlet: &Outlet,
+) -> Reply {
+    for round in 0..=MAX_ROUNDS {
+        let done = manager.perform(&target, &invocation, outlet).await;
+        let reply = done.map_err(|failure| error::object(&failure))?.reply;
+        let Some(wanted) = Wanted::of(&reply)? else { return era::answer(caller, reply) };
+        if round == MAX_ROUNDS {
+            break;
+        }
+        let responses = wanted.responses(caller, outlet, &mut invocation, round).await?;
+        target.params = target
+            .params
+            .edit(&[("inputResponses", responses.as_ref()), ("requestState", wanted.state.as_ref())]);
+        target.effect = Effect::Unsafe;
+    }
+    let text = format!("the server asked for more input {} times, which is the limit", MAX_ROUNDS + 1);
+    Err(error::input("too_many_rounds", &text))
+}
+
+/// What a modern server wants before it goes on.
+struct Wanted {
+    requests: Vec<(String, Raw)>,
+    state: Option<Raw>,
+}
+
+impl Wanted {
+    /// Reads an `input_required` result; none when the reply is another one.
+    fn of(reply: &Reply) -> Result<Option<Self>, ErrorObject> {
+        let Ok(result) = reply else { return Ok(None) };
+        if result.get_as::<String>("resultType").as_deref() != Some("input_required") {
+            return Ok(None);
+        }
+        let requests = result.get("inputRequests").filter(|requests| !requests.is_null());
+        let state = result.get("requestState").filter(|state| !state.is_null());
+        let requests: Vec<_> = requests
+            .iter()
+            .flat_map(Raw::members)
+            .map(|(key, request)| (key.into_owned(), request))
+            .collect();
+        if requests.is_empty() && state.is_none() {
+            return Err(error::invalid_answer("the server asks for more input but not for which"));
+        }
+        if requests.len() > MAX_QUESTIONS {
+            let text =
+                format!("the server asks {} questions at once, {MAX_QUESTIONS} are allowed", requests.len());
+            return Err(error::input("too_many_questions", &text));
+        }
+        Ok(Some(Self { requests, state }))
+    }
+
+    /// The client's answers under the server's keys; none when nothing was asked. The clock of the
+    /// request stands still meanwhile.
+    async fn responses(
+        &self,
+        caller: &Caller,
+        outlet: &Outlet,
+        invocation: &mut Invocation,
+        round: u32,
+    ) -> Result<Option<Raw>, ErrorObject> {
+        if self.requests.is_empty() {
+            sleep(MAX_PAUSE.min(PAUSE * 2_u32.pow(round))).await;
+            return Ok(None);
+        }
+        let begun = Instant::now();
+        let abilities = caller.abilities();
+        let questions = self.requests.iter().map(|(_, request)| Asked::of(caller, abilities, request));
+        let questions = questions.collect::<Result<Vec<_>, _>>()?;
+        let mut answers = stream::iter(questions).map(|asked| asked.put(outlet)).buffered(AT_A_TIME);
+        let mut responses = Raw::empty_object();
+        for (key, _) in &self.requests {
+            // The first one that ends the request withdraws the others.
+            let Some(answer) = answers.next().await else { break };
+            responses = responses.with(key, &answer?);
+        }
+        invocation.begun += begun.elapsed();
+        Ok(Some(responses))
+    }
+}
+
+/// One entry of `inputRequests`.
+struct Asked {
+    method: String,
+    params: Option<Raw>,
+}
+
+impl Asked {
+    fn of(caller: &Caller, abilities: Abilities, request: &Raw) -> Result<Self, ErrorObject> {
+        let method: String = request.get_as("method").unwrap_or_default();
+        let params = request.get("params").filter(Raw::is_object);
+        if !abilities.allows(&method, params.as_ref()) {
+            let shown: String = method.chars().take(64).collect();
+            let text =
+                format!("the server needs {shown:?}, which this client did not say that it can answer");
+            return Err(error::input("client_cannot_be_asked", &text));
+        }
+        let params = params.map(|params| era::questions::for_legacy(caller.version, &method, params));
+        Ok(Self { method, params })
+    }
+
+    /// Asks the client; its result, or why the request cannot go on.
+    async fn put(self, outlet: &Outlet) -> Result<Raw, ErrorObject> {
+        let reply = outlet.ask(self.method.clone(), self.params).await;
+        match reply {
+            Some(Ok(result)) if result.is_object() => Ok(result),
+            // The server can be told that a person gave no answer, and of nothing else.
+            Some(_) if self.method == method::ELICITATION_CREATE => {
+                Ok(Raw::empty_object().with("action", &Raw::of("cancel")))
+            }
+            Some(Ok(_)) => Err(refused(&self.method, "the answer is not an object")),
+            Some(Err(refusal)) => Err(refused(&self.method, &refusal.message())),
+            None => Err(refused(&self.method, "nobody answered")),
+        }
+    }
+}
+
+fn refused(method: &str, reason: &str) -> ErrorObject {
+    let reason: String = reason.chars().take(256).collect();
+    error::input("input_refused", &format!("the server needs an answer to {method:?}: {reason}"))
+}
+
+#[cfg(test)]
+#[path = "rounds_tests.rs"]
+mod tests;
