@@ -2,7 +2,9 @@
 //!
 //! Every transport serves requests through this: what was said during the call comes first and in
 //! order, the response last. Invariants: after the response there is nothing; a cancelled request
-//! has no response; a notice carries the client's own progress token or does not arrive.
+//! has no response; a notice carries the client's own progress token or does not arrive; a question
+//! that the client cannot be asked is refused, and one that is open at the end of the call is
+//! cancelled before the response.
 //!
 //! Who keeps an answer going differs by era. A modern client's request dies with this object,
 //! because there a closed stream means "stop"; it lives in it too, until its answer becomes a stream
@@ -10,6 +12,7 @@
 //! not, and only `notifications/cancelled` ends it.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -17,6 +20,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument;
 
+use super::questions::{Asked, End, Questions};
 use super::sessions::Running;
 use crate::gateway::{Caller, Gateway, era};
 use crate::protocol::error::code;
@@ -33,6 +37,10 @@ pub struct Exchange {
     id: RequestId,
     token: Option<Raw>,
     inlet: Inlet,
+    /// The books of what its client is asked; none where it cannot be.
+    questions: Option<Arc<Questions>>,
+    /// What it was asked during this call, until it is answered.
+    asked: Vec<Asked>,
     answer: Answer,
     /// Whether the answer goes on by itself.
     is_in_task: bool,
@@ -59,13 +67,16 @@ impl Exchange {
             id,
             token,
             inlet,
+            questions: None,
+            asked: Vec::new(),
             answer: Answer::Pending(answer.boxed()),
             is_in_task: false,
             life: None,
         }
     }
 
-    /// Answers `request` in a task, until it is answered or `running` is cancelled.
+    /// Answers `request` in a task, until it is answered or `running` is cancelled. Questions go to
+    /// the client of the session.
     pub fn detached(
         gateway: &Gateway,
         caller: Arc<Caller>,
@@ -74,6 +85,7 @@ impl Exchange {
         tasks: &Shutdown,
     ) -> Self {
         let mut exchange = Self::attached(gateway, caller, request);
+        exchange.questions = Some(Arc::clone(running.questions()));
         exchange.go_on(running.cancel.clone(), running, tasks);
         exchange
     }
@@ -123,20 +135,29 @@ impl Exchange {
                                 return Some(message);
                             }
                         }
+                        message = withdrawn(&mut self.asked) => return Some(message),
                         reply = answer => self.answer = Answer::Ready(reply),
                     }
                 }
                 Answer::Ready(_) => {
                     // What was said before the answer arrives before it.
                     while let Ok(said) = self.inlet.try_recv() {
-                        if let Some(message) = self.passed(said) {
+                        if let Said::Notice(_) = said
+                            && let Some(message) = self.passed(said)
+                        {
                             return Some(message);
                         }
                     }
-                    return self.finish();
+                    return self.unanswered().or_else(|| self.finish());
                 }
             }
         }
+    }
+
+    /// The end of a question that is open although its call is over.
+    fn unanswered(&mut self) -> Option<Message> {
+        self.asked.retain(Asked::is_open);
+        self.asked.pop().map(Asked::cancel)
     }
 
     fn finish(&mut self) -> Option<Message> {
@@ -144,15 +165,37 @@ impl Exchange {
         reply.map(|reply| Message::Response(Response { id: Some(self.id.clone()), reply }))
     }
 
-    fn passed(&self, said: Said) -> Option<Message> {
+    fn passed(&mut self, said: Said) -> Option<Message> {
         match said {
             Said::Notice(notice) => {
                 era::notice(&self.caller, notice, self.token.as_ref()).map(Message::Notification)
             }
-            // Dropped, and so refused.
-            Said::Question(_) => None,
+            Said::Question(question) => {
+                // One that is dropped is refused.
+                let questions = self.questions.as_ref().filter(|_| era::can_ask(&self.caller, &question))?;
+                let (asked, request) = questions.ask(question)?;
+                self.asked.push(asked);
+                Some(request)
+            }
         }
     }
+}
+
+/// Resolves when one of the questions is withdrawn, with what its client is told.
+async fn withdrawn(asked: &mut Vec<Asked>) -> Message {
+    std::future::poll_fn(|cx| poll_withdrawn(asked, cx)).await.cancel()
+}
+
+fn poll_withdrawn(asked: &mut Vec<Asked>, cx: &mut Context<'_>) -> Poll<Asked> {
+    let mut at = 0;
+    while let Some(one) = asked.get(at) {
+        match one.poll_end(cx) {
+            Poll::Ready(End::Withdrawn) => return Poll::Ready(asked.swap_remove(at)),
+            Poll::Ready(End::Answered) => drop(asked.swap_remove(at)),
+            Poll::Pending => at += 1,
+        }
+    }
+    Poll::Pending
 }
 
 /// Answers one request; a panic on the way is this request's alone.

@@ -10,6 +10,7 @@ pub mod exchange;
 pub mod guard;
 pub mod headers;
 pub mod listener;
+pub mod questions;
 pub mod refusal;
 pub mod sessions;
 pub mod stdio;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::error::Refusal;
+use super::questions::Questions;
 use crate::auth::Principal;
 use crate::gateway::Caller;
 use crate::manager::Scope;
@@ -27,6 +28,8 @@ const MAX_RUNNING: usize = 256;
 pub struct Session {
     /// What the client is and sees.
     pub caller: Arc<Caller>,
+    /// What the client is being asked.
+    pub questions: Arc<Questions>,
     id: String,
     state: Mutex<State>,
     /// Changes when a newer GET stream replaces the one before.
@@ -45,6 +48,7 @@ impl Session {
     fn new(caller: Caller) -> Self {
         Self {
             caller: Arc::new(caller),
+            questions: Arc::default(),
             id: Uuid::new_v4().simple().to_string(),
             state: Mutex::new(State { last_used: Instant::now(), open: 0, running: HashMap::new() }),
             streams: watch::Sender::new(0),
@@ -100,6 +104,7 @@ impl Session {
     /// Ends the session and everything that runs in it.
     pub fn end(&self) {
         self.ended.cancel();
+        self.questions.close();
     }
 
     /// Resolves when the session has ended.
@@ -141,6 +146,13 @@ pub struct Running {
     id: RequestId,
     /// Cancelled by `notifications/cancelled` and by the end of the session.
     pub cancel: CancellationToken,
+}
+
+impl Running {
+    /// What the session's client is being asked.
+    pub fn questions(&self) -> &Arc<Questions> {
+        &self.session.questions
+    }
 }
 
 impl Drop for Running {

@@ -69,6 +69,8 @@ where
         () = read(&conversation, input, max_line) => {}
         () = tasks.requested() => {}
     }
+    // Nobody will answer a question any more, and no call may wait for that.
+    conversation.books.questions.close();
     drop(conversation);
     requests.begin();
     requests.wait(FOR_EVER).await;
@@ -107,8 +109,7 @@ impl Conversation {
                 }
             }
             Ok(Message::Notification(notice)) => self.notification(&notice),
-            // Nothing is asked of clients yet, so there is nothing this could answer.
-            Ok(Message::Response(_)) => {}
+            Ok(Message::Response(response)) => self.books.questions.answer(response),
             Err(error) => self.refuse(Message::readable_id(line), &Refusal::from(error)).await,
         }
     }
@@ -116,18 +117,16 @@ impl Conversation {
     fn request(self: &Arc<Self>, request: Request) -> Result<(), Refusal> {
         let caller = self.caller(&request)?;
         let running = self.books.begin(&request.id)?;
-        let mut exchange = Exchange::attached(&self.gateway, caller, request);
-        exchange.keep_going(&self.requests);
+        let cancel = running.cancel.clone();
+        let mut exchange = Exchange::detached(&self.gateway, caller, request, running, &self.requests);
         let outgoing = self.outgoing.clone();
         self.requests.spawn(async move {
-            let forward = async {
-                while let Some(message) = exchange.next().await {
-                    if outgoing.send(message.encode()).await.is_err() {
-                        return;
-                    }
+            while let Some(message) = exchange.next().await {
+                if outgoing.send(message.encode()).await.is_err() {
+                    cancel.cancel(); // the client is gone
+                    return;
                 }
-            };
-            running.cancel.run_until_cancelled(forward).await;
+            }
         });
         Ok(())
     }

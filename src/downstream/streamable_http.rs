@@ -132,8 +132,11 @@ impl Endpoint {
                 Ok(accepted())
             }
             Message::Response(_) if headers::is_modern(&asked.headers, None) => Err(Refusal::PostedResponse),
-            // Nothing is asked of clients yet, so there is nothing this could answer; it is legal.
-            Message::Response(_) => self.session(&asked).map(|_| accepted()),
+            // One that answers nothing is legal too: the question may be withdrawn by now.
+            Message::Response(response) => {
+                self.session(&asked)?.questions.answer(response);
+                Ok(accepted())
+            }
         }
     }
 

@@ -6,7 +6,8 @@ pub mod questions;
 
 use super::caller::Caller;
 use crate::protocol::error::code;
-use crate::protocol::{ErrorObject, LogLevel, Notification, Raw, Reply, lifecycle, meta, method};
+use crate::protocol::{Abilities, ErrorObject, LogLevel, Notification, Raw, Reply, lifecycle, meta, method};
+use crate::upstream::Question;
 
 /// How long a modern client may keep a list, in milliseconds: changes are announced.
 const LIST_TTL_MS: u32 = 60_000;
@@ -53,6 +54,14 @@ fn complete(result: &Raw) -> Raw {
 fn level_of(line: &Notification) -> Option<LogLevel> {
     let name: String = line.params.as_ref()?.get_as("level")?;
     LogLevel::from_name(&name)
+}
+
+/// Whether the client can be asked this by a request to it: its revision has the question, and it
+/// said that it can answer.
+pub fn can_ask(caller: &Caller, question: &Question) -> bool {
+    let params = question.params.as_ref();
+    caller.version.has_question(&question.method, params)
+        && Abilities::of(&caller.sender.capabilities).allows(&question.method, params)
 }
 
 /// A notice that a server sent during a call, for the client that made the call; none when the

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use super::method;
+use super::raw::Raw;
 
 /// The two families of revisions: with a handshake and sessions, or without either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -98,6 +99,19 @@ impl Version {
         self.is_modern()
     }
 
+    /// Whether a server may send its client a request of its own with this method and parameters:
+    /// never since 2026-07-28; elicitation since 2025-06-18, by URL since 2025-11-25.
+    pub fn has_question(self, name: &str, params: Option<&Raw>) -> bool {
+        let by_url =
+            || params.and_then(|params| params.get_as::<String>("mode")).is_some_and(|mode| mode == "url");
+        match name {
+            _ if self.is_modern() => false,
+            method::ELICITATION_CREATE if by_url() => self >= Self::V2025_11_25,
+            method::ELICITATION_CREATE => self >= Self::V2025_06_18,
+            _ => true,
+        }
+    }
+
     /// The request that only asks whether a server is alive: `ping`, which 2026-07-28 removed.
     pub fn health_method(self) -> &'static str {
         if self.is_modern() { method::DISCOVER } else { method::PING }
@@ -129,6 +143,22 @@ mod tests {
             ("", Version::V2025_11_25),
         ] {
             assert_eq!(Version::negotiate(asked), answered, "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_client_is_asked_only_what_its_revision_has() {
+        let url = Raw::of(&serde_json::json!({"mode": "url"}));
+        for (version, sampling, form, by_url) in [
+            (Version::V2024_11_05, true, false, false),
+            (Version::V2025_03_26, true, false, false),
+            (Version::V2025_06_18, true, true, false),
+            (Version::V2025_11_25, true, true, true),
+            (Version::V2026_07_28, false, false, false),
+        ] {
+            assert_eq!(version.has_question(method::SAMPLING_CREATE_MESSAGE, None), sampling, "{version}");
+            assert_eq!(version.has_question(method::ELICITATION_CREATE, None), form, "{version}");
+            assert_eq!(version.has_question(method::ELICITATION_CREATE, Some(&url)), by_url, "{version}");
         }
     }
 

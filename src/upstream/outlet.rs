@@ -10,6 +10,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -65,6 +66,11 @@ impl Question {
     /// Resolves when nobody waits for the answer any more.
     pub async fn withdrawn(&mut self) {
         self.reply.closed().await;
+    }
+
+    /// The same for somebody who holds several.
+    pub fn poll_withdrawn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.reply.poll_closed(cx)
     }
 
     /// Whether nobody waits for the answer any more.

@@ -3,7 +3,9 @@
 //! Lines: `server NAME REVISION [TOOL…]` declares a server with tools (a JSON definition each);
 //! `C> JSON` the client posts a message (`C> +Header: value JSON` with one more header, `-Header` without
 //! one); `U> METHOD PARAMS` a server must have received exactly this; `U< JSON` what it answers: a
-//! notification, a `{"result":…}` or an `{"error":…}`; `C< STATUS JSON` what the client must get, byte
+//! notification, a `{"result":…}` or an `{"error":…}`; `U? METHOD PARAMS` what it asks its client during the
+//! call, `U! REPLY` the answer it must get (`U! none`: it is refused), `U~` it gives the oldest question up;
+//! `C< STATUS JSON` what the client must get, byte
 //! for byte (`C< STATUS` alone: no message). `C! SUBSTRING` checks a part of the next message instead.
 //! `*` in an expected text stands for any text.
 
@@ -27,6 +29,7 @@ use switchyard::protocol::feature::Tool;
 use switchyard::protocol::lifecycle::Peer;
 use switchyard::protocol::{ErrorObject, Notification, Raw, Reply, Version, headers, meta};
 use switchyard::shutdown::Shutdown;
+use switchyard::upstream::connection::Answer;
 use switchyard::upstream::{self, Call, Connection, Connector, Events, Outlet, config};
 use switchyard::wire::sse;
 use tokio::sync::{Mutex, mpsc, oneshot};
@@ -152,6 +155,7 @@ struct Player {
     answers: VecDeque<tokio::task::JoinHandle<Answered>>,
     open: Option<Open>,
     pending: Option<Received>,
+    asked: VecDeque<Answer>,
 }
 
 struct Answered {
@@ -200,6 +204,7 @@ impl Player {
             answers: VecDeque::new(),
             open: None,
             pending: None,
+            asked: VecDeque::new(),
         }
     }
 
@@ -210,6 +215,9 @@ impl Player {
             "C>" => self.post(rest).await,
             "U>" => self.expect_received(rest).await,
             "U<" => self.answer(rest),
+            "U?" => self.ask(rest),
+            "U!" => self.expect_reply(rest).await,
+            "U~" => drop(self.asked.pop_front().expect("an open question")),
             "C<" => self.expect_answer(rest).await,
             "C!" => {
                 let message = self.next_message().await.expect("a message");
@@ -311,6 +319,24 @@ impl Player {
         };
         let received = self.pending.take().expect("a call to answer");
         received.answer.send(reply).expect("the call is still waiting");
+    }
+
+    fn ask(&mut self, text: &str) {
+        let (method, params) = text.split_once(' ').unwrap_or((text, ""));
+        let params = Raw::parse(&Bytes::copy_from_slice(params.as_bytes())).ok();
+        let received = self.pending.as_ref().expect("a call to ask during");
+        self.asked.push_back(received.outlet.ask(method.to_owned(), params));
+    }
+
+    async fn expect_reply(&mut self, expected: &str) {
+        let answer = self.asked.pop_front().expect("an open question");
+        let reply = tokio::time::timeout(PATIENCE, answer).await.expect("the question ends");
+        let got = match reply {
+            None => "none".to_owned(),
+            Some(Ok(result)) => format!("{{\"result\":{}}}", result.as_str()),
+            Some(Err(error)) => format!("{{\"error\":{}}}", error.raw().as_str()),
+        };
+        assert!(matches(expected, &got), "the server must get\n     {expected}\ngot  {got}");
     }
 
     async fn expect_answer(&mut self, expected: &str) {
