@@ -24,7 +24,7 @@ use crate::downstream::guard::Guard;
 use crate::downstream::listener;
 use crate::downstream::sessions::Sessions;
 use crate::downstream::streamable_http::Endpoint;
-use crate::downstream::{self, stdio};
+use crate::downstream::{self, sse, stdio};
 use crate::gateway::Gateway;
 use crate::manager::Manager;
 use crate::shutdown::Shutdown;
@@ -82,9 +82,11 @@ fn routes(
     let sweeper = Arc::clone(&sessions);
     shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
     let gateway = Gateway::new(Arc::clone(manager), shutdown.clone());
-    let endpoint = Endpoint::new(gateway, Arc::clone(&sessions), shutdown.clone(), config.max_body_bytes);
+    let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
+    let endpoint = Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
+    let old = sse::Endpoint::new(gateway, of_sessions(), shutdown.clone(), max_body);
     let options = admin::Options { max_body: config.max_body_bytes, drain: shutdown.clone() };
-    let routes = admin::router(Arc::clone(manager), options).merge(endpoint.router());
+    let routes = admin::router(Arc::clone(manager), options).merge(endpoint.router()).merge(old.router());
     (guard.protect(routes), sessions)
 }
 

@@ -48,6 +48,9 @@ pub enum Refusal {
     /// A session that is over, or somebody else's.
     #[error("there is no such session; begin again with initialize")]
     UnknownSession,
+    /// An event id that was never given, or somebody else's, or one whose stream is forgotten.
+    #[error("nothing can be resumed behind this event: it is unknown, or its stream is not kept any more")]
+    UnknownEvent,
     /// The table is full.
     #[error("too many sessions are open")]
     TooManySessions,
@@ -94,6 +97,7 @@ impl Refusal {
             | Self::Meta(_)
             | Self::UnsupportedVersion { .. }
             | Self::PostedResponse
+            | Self::UnknownEvent
             | Self::IdInUse => StatusCode::BAD_REQUEST,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,

@@ -1,8 +1,12 @@
 //! Answers over HTTP: a single JSON body, or an event stream that stays open.
 //!
-//! Invariants: a stream shows a sign of life every 15 seconds, so that nobody in between takes it
-//! for dead; what waits for a slow reader is bounded by the exchange, not by this.
+//! Streams of legacy sessions are recorded (`replay`) and read from the record, so that a client
+//! whose connection broke reads on. Invariants: a stream shows a sign of life every 15 seconds, so
+//! that nobody in between takes it for dead; what waits for a slow reader is bounded by the record or
+//! by the exchange, not by this.
 
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -13,8 +17,9 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
 
 use super::error::status_of;
-use super::exchange::Exchange;
-use super::sessions::Stream;
+use super::exchange::{Exchange, Step};
+use super::replay::{Log, Reader, retry};
+use super::sessions::{Held, Session};
 use crate::gateway::Gateway;
 use crate::gateway::subscriptions::Feed;
 use crate::protocol::Message;
@@ -23,22 +28,86 @@ use crate::wire::sse::{Event, KEEP_ALIVE};
 
 /// Time between two signs of life, and the longest a request waits for its first message before it
 /// is answered with a stream.
-const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+pub(super) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+/// How long a request of a session waits for its answer before it is answered with a stream, which
+/// survives a broken connection.
+const STREAM_AFTER: Duration = Duration::from_secs(1);
+/// When clients come back whose streams we end.
+const COME_BACK_AFTER: Duration = Duration::from_secs(3);
 
 /// The answer to a request: JSON when its response comes first, else a stream.
 pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response {
     match tokio::time::timeout(KEEP_ALIVE_EVERY, exchange.next()).await {
         Ok(Some(Message::Response(response))) => {
             let status = if exchange.is_modern() { status_of(&response.reply) } else { http::StatusCode::OK };
-            let mut answer = Response::new(Body::from(response.encode()));
-            *answer.status_mut() = status;
-            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            answer
+            json(response.encode(), status)
         }
         Ok(Some(first)) => stream_of(exchange, event(&first), tasks),
         // Cancelled before anything was said: a stream that ends, because JSON would need a body.
         Ok(None) => event_stream(Body::empty()),
         Err(_) => stream_of(exchange, KEEP_ALIVE, tasks),
+    }
+}
+
+/// The same for a request of a session, whose stream can be read again and on other connections.
+pub(super) async fn recorded(mut exchange: Exchange, session: &Arc<Session>, tasks: &Shutdown) -> Response {
+    let first = match tokio::time::timeout(STREAM_AFTER, exchange.step()).await {
+        Ok(Some(Step::Message(Message::Response(response)))) => {
+            return json(response.encode(), http::StatusCode::OK);
+        }
+        Ok(None) => return event_stream(Body::empty()),
+        Ok(first) => first,
+        Err(_) => None,
+    };
+    let log = session.replay.open();
+    let reader = log.reader_from_start();
+    if session.caller.version.has_polling() {
+        log.prime();
+    }
+    if let Some(first) = first {
+        record_one(first, session, &log);
+    }
+    tasks.spawn(record(exchange, Arc::clone(session), log));
+    event_stream(read(reader, session.hold()))
+}
+
+/// Takes down what is said, whether somebody reads it or not.
+async fn record(mut exchange: Exchange, session: Arc<Session>, log: Arc<Log>) {
+    while let Some(step) = exchange.step().await {
+        record_one(step, &session, &log);
+    }
+    session.replay.end(&log);
+}
+
+fn record_one(step: Step, session: &Session, log: &Log) {
+    match step {
+        Step::Message(message) => log.push(&message),
+        Step::Pause(pause) if session.caller.version.has_polling() => log.pause(pause),
+        Step::Pause(_) => {}
+    }
+}
+
+fn read(reader: Reader, held: Held) -> Body {
+    Body::from_stream(stream::unfold((reader, held), |(mut reader, held)| async move {
+        let chunk = match tokio::time::timeout(KEEP_ALIVE_EVERY, reader.next()).await {
+            Ok(event) => event?,
+            Err(_) => KEEP_ALIVE,
+        };
+        Some((Ok::<_, Infallible>(chunk), (reader, held)))
+    }))
+}
+
+/// A stream that goes on where `reader` begins.
+pub(super) fn resumed(
+    gateway: &Gateway,
+    session: &Arc<Session>,
+    reader: Reader,
+    tasks: &Shutdown,
+) -> Response {
+    if Arc::ptr_eq(reader.log(), session.own_stream()) {
+        notices(gateway, session, reader, tasks)
+    } else {
+        event_stream(read(reader, session.hold()))
     }
 }
 
@@ -50,43 +119,76 @@ fn stream_of(mut exchange: Exchange, first: Bytes, tasks: &Shutdown) -> Response
             Ok(message) => event(&message?),
             Err(_) => KEEP_ALIVE,
         };
-        Some((Ok::<_, std::convert::Infallible>(chunk), exchange))
+        Some((Ok::<_, Infallible>(chunk), exchange))
     });
     let all = stream::StreamExt::chain(stream::once(async { Ok(first) }), rest);
     event_stream(Body::from_stream(all))
 }
 
-/// What the stream of a session carries, from its opening on.
+/// What the gateway tells a legacy session by itself, on its way into the record and out of it.
 struct Notices {
-    stream: Stream,
+    held: Held,
+    reader: Reader,
     feed: Feed,
     tasks: Shutdown,
+    /// Whether the client was told that the stream ends.
+    is_over: bool,
 }
 
-/// The stream for what the gateway tells a legacy session by itself.
-pub(super) fn notices(gateway: &Gateway, stream: Stream, tasks: Shutdown) -> Response {
-    let caller = &stream.session().caller;
-    let Some(feed) = gateway.feed(caller) else { return event_stream(Body::empty()) };
-    let notices = Notices { stream, feed, tasks };
+/// The stream for what the gateway tells a legacy session by itself, from now on.
+pub(super) fn own_stream(gateway: &Gateway, session: &Arc<Session>, tasks: &Shutdown) -> Response {
+    let log = session.own_stream();
+    let reader = log.reader_from_now();
+    if session.caller.version.has_polling() {
+        log.prime();
+    }
+    notices(gateway, session, reader, tasks)
+}
+
+fn notices(gateway: &Gateway, session: &Arc<Session>, reader: Reader, tasks: &Shutdown) -> Response {
+    let Some(feed) = gateway.feed(&session.caller) else { return event_stream(Body::empty()) };
+    let notices = Notices { held: session.hold(), reader, feed, tasks: tasks.clone(), is_over: false };
     let rest = stream::unfold(notices, |mut notices| async move {
-        let chunk = tokio::select! {
-            () = notices.stream.ended() => return None,
-            () = notices.tasks.requested() => return None,
-            notice = notices.feed.next() => event(&Message::Notification(notice)),
-            () = tokio::time::sleep(KEEP_ALIVE_EVERY) => KEEP_ALIVE,
-        };
-        Some((Ok::<_, std::convert::Infallible>(chunk), notices))
+        let chunk = notices.next().await?;
+        Some((Ok::<_, Infallible>(chunk), notices))
     });
     // A first sign of life, so that the client sees the stream open before anything happens.
     let all = stream::StreamExt::chain(stream::once(async { Ok(KEEP_ALIVE) }), rest);
     event_stream(Body::from_stream(all))
 }
 
+impl Notices {
+    async fn next(&mut self) -> Option<Bytes> {
+        while !self.is_over {
+            let session = self.held.session();
+            tokio::select! {
+                () = session.ended() => return None,
+                event = self.reader.next() => return event,
+                () = self.tasks.requested() => {
+                    self.is_over = true;
+                    return session.caller.version.has_polling().then(|| retry(COME_BACK_AFTER));
+                }
+                // Through the record, so that it is there when this connection breaks.
+                notice = self.feed.next() => self.reader.log().push(&Message::Notification(notice)),
+                () = tokio::time::sleep(KEEP_ALIVE_EVERY) => return Some(KEEP_ALIVE),
+            }
+        }
+        None
+    }
+}
+
 fn event(message: &Message) -> Bytes {
     Event::of(message.encode()).encode()
 }
 
-fn event_stream(body: Body) -> Response {
+fn json(body: Bytes, status: http::StatusCode) -> Response {
+    let mut answer = Response::new(Body::from(body));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}
+
+pub(super) fn event_stream(body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

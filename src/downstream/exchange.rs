@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -47,6 +48,14 @@ pub struct Exchange {
     /// Ends the task of [`Exchange::keep_going`] together with the exchange.
     #[allow(dead_code)] // held for its drop
     life: Option<DropGuard>,
+}
+
+/// What comes next on the stream of a request.
+pub enum Step {
+    /// A message for the client.
+    Message(Message),
+    /// The server lets its client go and come back after this time.
+    Pause(Duration),
 }
 
 enum Answer {
@@ -125,17 +134,29 @@ impl Exchange {
     /// The next message for the client; none when there is nothing more.
     pub async fn next(&mut self) -> Option<Message> {
         loop {
+            if let Step::Message(message) = self.step().await? {
+                return Some(message);
+            }
+        }
+    }
+
+    /// The same, for a transport on which a stream can go on by another connection.
+    pub async fn step(&mut self) -> Option<Step> {
+        loop {
             match &mut self.answer {
                 Answer::Given => return None,
                 Answer::Pending(answer) => {
                     tokio::select! {
                         biased;
                         Some(said) = self.inlet.recv() => {
+                            if let Said::Pause(pause) = said {
+                                return Some(Step::Pause(pause));
+                            }
                             if let Some(message) = self.passed(said) {
-                                return Some(message);
+                                return Some(Step::Message(message));
                             }
                         }
-                        message = withdrawn(&mut self.asked) => return Some(message),
+                        message = withdrawn(&mut self.asked) => return Some(Step::Message(message)),
                         reply = answer => self.answer = Answer::Ready(reply),
                     }
                 }
@@ -145,10 +166,10 @@ impl Exchange {
                         if let Said::Notice(_) = said
                             && let Some(message) = self.passed(said)
                         {
-                            return Some(message);
+                            return Some(Step::Message(message));
                         }
                     }
-                    return self.unanswered().or_else(|| self.finish());
+                    return self.unanswered().or_else(|| self.finish()).map(Step::Message);
                 }
             }
         }
@@ -177,6 +198,7 @@ impl Exchange {
                 self.asked.push(asked);
                 Some(request)
             }
+            Said::Pause(_) => None,
         }
     }
 }

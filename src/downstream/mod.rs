@@ -3,6 +3,7 @@
 mod activity;
 pub mod authority;
 pub mod config;
+pub mod conversation;
 mod cors;
 pub mod error;
 mod events;
@@ -12,7 +13,9 @@ pub mod headers;
 pub mod listener;
 pub mod questions;
 pub mod refusal;
+pub mod replay;
 pub mod sessions;
+pub mod sse;
 pub mod stdio;
 pub mod streamable_http;
 

@@ -71,6 +71,11 @@ impl Questions {
         table.open.clear();
     }
 
+    /// Whether the question `id` waits for its answer.
+    pub fn is_open(&self, id: &RequestId) -> bool {
+        id.as_u64().is_some_and(|id| self.lock().open.contains_key(&id))
+    }
+
     /// How many are open.
     pub fn count(&self) -> usize {
         self.lock().open.len()

@@ -24,10 +24,11 @@ pub enum Face {
 }
 
 impl Face {
-    /// Who asks for `path`: `/mcp` and below belongs to MCP.
+    /// Who asks for `path`: what is at or below one of three paths belongs to MCP.
     pub fn of(path: &str) -> Self {
-        let below = path.strip_prefix("/mcp").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        if below { Self::Mcp } else { Self::Rest }
+        let is_below =
+            |of: &str| path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if ["/mcp", "/sse", "/messages"].into_iter().any(is_below) { Self::Mcp } else { Self::Rest }
     }
 }
 
@@ -224,11 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn paths_below_mcp_are_for_clients() {
+    fn paths_of_the_transports_are_for_clients() {
         for (path, face) in [
             ("/mcp", Face::Mcp),
             ("/mcp/", Face::Mcp),
             ("/mcp/files", Face::Mcp),
+            ("/sse", Face::Mcp),
+            ("/sse/files", Face::Mcp),
+            ("/messages", Face::Mcp),
             ("/mcpx", Face::Rest),
             ("/api/v1/mcp/call", Face::Rest),
             ("/", Face::Rest),

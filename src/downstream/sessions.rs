@@ -6,23 +6,25 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::error::Refusal;
 use super::questions::Questions;
+use super::replay::{Kept, Log, Replay};
 use crate::auth::Principal;
 use crate::gateway::Caller;
 use crate::manager::Scope;
-use crate::protocol::RequestId;
+use crate::protocol::{Notification, RequestId, method};
 
 /// Requests of one session that may run at a time.
 const MAX_RUNNING: usize = 256;
+/// The longest time between two looks at what is to be forgotten.
+const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
 /// One client's session.
 pub struct Session {
@@ -30,10 +32,14 @@ pub struct Session {
     pub caller: Arc<Caller>,
     /// What the client is being asked.
     pub questions: Arc<Questions>,
+    /// What its event streams said.
+    pub(super) replay: Replay,
+    /// The stream of what the gateway says by itself.
+    own_stream: OnceLock<Arc<Log>>,
+    /// Whether one channel carries the whole session, and `/mcp` does not know it.
+    is_channel: bool,
     id: String,
     state: Mutex<State>,
-    /// Changes when a newer GET stream replaces the one before.
-    streams: watch::Sender<u64>,
     ended: CancellationToken,
 }
 
@@ -45,20 +51,23 @@ struct State {
 }
 
 impl Session {
-    fn new(caller: Caller) -> Self {
+    fn new(caller: Caller, kept: Kept, is_channel: bool) -> Self {
+        let questions = Arc::<Questions>::default();
         Self {
             caller: Arc::new(caller),
-            questions: Arc::default(),
+            replay: Replay::new(Arc::clone(&questions), kept),
+            questions,
+            own_stream: OnceLock::new(),
+            is_channel,
             id: Uuid::new_v4().simple().to_string(),
             state: Mutex::new(State { last_used: Instant::now(), open: 0, running: HashMap::new() }),
-            streams: watch::Sender::new(0),
             ended: CancellationToken::new(),
         }
     }
 
     /// A session that no table holds: the two ends of a pipe.
     pub fn alone(caller: Caller) -> Arc<Self> {
-        Arc::new(Self::new(caller))
+        Arc::new(Self::new(caller, Kept::default(), true))
     }
 
     /// Its id, 32 hexadecimal digits.
@@ -89,22 +98,38 @@ impl Session {
         }
     }
 
-    /// Opens the stream for what the gateway sends by itself. There is one: an older stream, whose
-    /// client may be gone without a trace, ends.
-    pub fn open_stream(self: &Arc<Self>) -> Stream {
+    /// What a notification of the client does to its session.
+    pub fn note(&self, notice: &Notification) {
+        if notice.method == method::CANCELLED {
+            let id = notice.params.as_ref().and_then(|params| params.get("requestId"));
+            if let Some(id) = id.and_then(RequestId::from_raw) {
+                self.cancel(&id);
+            }
+        }
+    }
+
+    /// The stream for what the gateway says by itself. There is one, read on one connection at a
+    /// time: an older connection, whose client may be gone without a trace, ends.
+    pub(super) fn own_stream(&self) -> &Arc<Log> {
+        self.own_stream.get_or_init(|| self.replay.open())
+    }
+
+    /// Keeps the session from being idle as long as somebody reads.
+    pub fn hold(self: &Arc<Self>) -> Held {
         self.state().open += 1;
-        let mut mine = 0;
-        self.streams.send_modify(|number| {
-            *number += 1;
-            mine = *number;
-        });
-        Stream { session: self.clone(), newest: self.streams.subscribe(), mine }
+        Held(self.clone())
+    }
+
+    /// How many requests are under way.
+    pub fn running(&self) -> usize {
+        self.state().running.len()
     }
 
     /// Ends the session and everything that runs in it.
     pub fn end(&self) {
         self.ended.cancel();
         self.questions.close();
+        self.replay.close();
     }
 
     /// Resolves when the session has ended.
@@ -161,38 +186,28 @@ impl Drop for Running {
     }
 }
 
-/// The stream for what the gateway sends by itself; dropping it closes it.
-pub struct Stream {
-    session: Arc<Session>,
-    newest: watch::Receiver<u64>,
-    mine: u64,
-}
+/// A connection that reads in a session; dropping it ends that.
+#[derive(Debug)]
+pub struct Held(Arc<Session>);
 
-impl Stream {
+impl Held {
     /// The session it belongs to.
     pub const fn session(&self) -> &Arc<Session> {
-        &self.session
-    }
-
-    /// Resolves when the stream is to end: replaced by a newer one, or the session is over.
-    pub async fn ended(&mut self) {
-        let mine = self.mine;
-        tokio::select! {
-            () = self.session.ended.cancelled() => {}
-            _ = self.newest.wait_for(|newest| *newest != mine) => {}
-        }
+        &self.0
     }
 }
 
-impl Drop for Stream {
+impl Drop for Held {
     fn drop(&mut self) {
-        self.session.close_one(None);
+        self.0.close_one(None);
     }
 }
 
 /// All sessions of an endpoint.
 pub struct Sessions {
     table: RwLock<HashMap<String, Arc<Session>>>,
+    /// What the streams of all of them keep.
+    kept: Kept,
     max: usize,
     idle: Duration,
 }
@@ -200,12 +215,21 @@ pub struct Sessions {
 impl Sessions {
     /// An empty table: at most `max` sessions, each gone after being idle for `idle`.
     pub fn new(max: usize, idle: Duration) -> Self {
-        Self { table: RwLock::default(), max, idle }
+        Self { table: RwLock::default(), kept: Kept::default(), max, idle }
     }
 
     /// Opens a session; none when the table is full of sessions that are in use.
     pub fn open(&self, caller: Caller) -> Option<Arc<Session>> {
-        let session = Arc::new(Session::new(caller));
+        self.add(Session::new(caller, self.kept.clone(), false))
+    }
+
+    /// The same for a session that one channel carries: it cannot be found here.
+    pub fn open_channel(&self, caller: Caller) -> Option<Arc<Session>> {
+        self.add(Session::new(caller, self.kept.clone(), true))
+    }
+
+    fn add(&self, session: Session) -> Option<Arc<Session>> {
+        let session = Arc::new(session);
         if self.count() >= self.max {
             self.sweep();
         }
@@ -223,7 +247,8 @@ impl Sessions {
         let session = table.get(id).filter(|session| {
             let caller = &session.caller;
             // The role is part of it: a session does not lend what its opener was allowed to do.
-            caller.principal == *principal && caller.scope == *scope && !session.ended.is_cancelled()
+            let is_theirs = caller.principal == *principal && caller.scope == *scope;
+            is_theirs && !session.is_channel && !session.ended.is_cancelled()
         })?;
         session.state().last_used = Instant::now();
         Some(session.clone())
@@ -252,7 +277,9 @@ impl Sessions {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         table.retain(|_, session| {
             let keep = !session.is_idle(idle);
-            if !keep {
+            if keep {
+                session.replay.sweep();
+            } else {
                 session.end();
             }
             keep
@@ -262,7 +289,7 @@ impl Sessions {
     /// Sweeps for ever, so that forgotten sessions go even when nobody opens new ones.
     pub async fn sweep_for_ever(&self) {
         loop {
-            tokio::time::sleep((self.idle / 4).max(Duration::from_secs(1))).await;
+            tokio::time::sleep((self.idle / 4).clamp(Duration::from_secs(1), SWEEP_EVERY)).await;
             self.sweep();
         }
     }

@@ -68,17 +68,28 @@ async fn cancelling_reaches_the_request_of_that_id_and_type() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newer_stream_ends_the_older_one_and_the_session_ends_both() {
-    let session = Session::alone(caller(Scope::All));
-    let mut older = session.open_stream();
-    let mut newer = session.open_stream();
-    older.ended().await;
-    let still_open = tokio::time::timeout(Duration::from_secs(5), newer.ended()).await;
+async fn a_newer_reader_of_the_own_stream_ends_the_older_one_and_reading_is_not_idle() {
+    let sessions = Sessions::new(2, Duration::from_mins(1));
+    let session = sessions.open(caller(Scope::All)).expect("room");
+    let (held, mut older) = (session.hold(), session.own_stream().reader_from_now());
+    let mut newer = session.own_stream().reader_from_now();
+    assert!(older.next().await.is_none());
+    let still_open = tokio::time::timeout(Duration::from_secs(61), newer.next()).await;
     assert!(still_open.is_err(), "nothing ended the newer one");
-    session.end();
-    newer.ended().await;
-    drop((older, newer));
+    sessions.sweep();
+    assert!(!session.ended.is_cancelled(), "somebody reads");
+    drop(held);
     assert_eq!(session.state().open, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_of_a_channel_counts_and_is_not_found() {
+    let sessions = Sessions::new(1, Duration::from_mins(1));
+    let session = sessions.open_channel(caller(Scope::All)).expect("room");
+    assert!(sessions.find(session.id(), &Principal::anonymous(), &Scope::All).is_none());
+    assert!(sessions.open(caller(Scope::All)).is_none(), "no room");
+    sessions.close(&session);
+    assert!(session.ended.is_cancelled() && sessions.count() == 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,8 +26,8 @@ use super::sessions::{Session, Sessions};
 use crate::auth::Principal;
 use crate::gateway::{Caller, Gateway, tools};
 use crate::manager::Scope;
-use crate::protocol::headers::SESSION_ID;
-use crate::protocol::{Message, Notification, Request, RequestId, method};
+use crate::protocol::headers::{LAST_EVENT_ID, SESSION_ID};
+use crate::protocol::{Message, Request, method};
 use crate::shutdown::Shutdown;
 
 /// What `Accept` must allow on POST.
@@ -108,13 +108,7 @@ impl Endpoint {
     async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Refusal> {
         headers::check_content_type(headers)?;
         headers::check_accept(headers, BOTH, BOTH_SHOWN)?;
-        let limit = self.0.max_body;
-        axum::body::to_bytes(body, limit).await.map_err(|error| {
-            let cause = std::error::Error::source(&error);
-            let too_large =
-                cause.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>);
-            if too_large { Refusal::BodyTooLarge { limit } } else { Refusal::Body }
-        })
+        read(body, self.0.max_body).await
     }
 
     async fn message(&self, asked: Asked, message: Message) -> Result<Response, Refusal> {
@@ -126,8 +120,7 @@ impl Endpoint {
             Message::Request(request) => self.legacy(asked, request).await,
             Message::Notification(notice) => {
                 if !headers::is_modern(&asked.headers, notice.params.as_ref()) {
-                    let session = self.session(&asked)?;
-                    note(&session, &notice);
+                    self.session(&asked)?.note(&notice);
                 }
                 Ok(accepted())
             }
@@ -160,7 +153,7 @@ impl Endpoint {
         let running = session.begin(&request.id)?;
         let (caller, tasks) = (session.caller.clone(), &self.0.tasks);
         let exchange = Exchange::detached(&self.0.gateway, caller, request, running, tasks);
-        Ok(events::answer(exchange, tasks).await)
+        Ok(events::recorded(exchange, &session, tasks).await)
     }
 
     async fn initialize(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
@@ -179,8 +172,11 @@ impl Endpoint {
             return Err(Refusal::Method { allow: "POST" });
         }
         headers::check_accept(&asked.headers, &["text/event-stream"], "text/event-stream")?;
-        let session = self.session(asked)?;
-        Ok(events::notices(&self.0.gateway, session.open_stream(), self.0.tasks.clone()))
+        let (session, gateway, tasks) = (self.session(asked)?, &self.0.gateway, &self.0.tasks);
+        let last = headers::single(&asked.headers, LAST_EVENT_ID)?.filter(|id| !id.is_empty());
+        let Some(last) = last else { return Ok(events::own_stream(gateway, &session, tasks)) };
+        let reader = session.replay.resume(last).ok_or(Refusal::UnknownEvent)?;
+        Ok(events::resumed(gateway, &session, reader, tasks))
     }
 
     fn delete(&self, asked: &Asked) -> Result<Response, Refusal> {
@@ -198,14 +194,13 @@ impl Endpoint {
     }
 }
 
-/// What a notification of a legacy client does to its session.
-pub(super) fn note(session: &Session, notice: &Notification) {
-    if notice.method != method::CANCELLED {
-        return;
-    }
-    if let Some(id) = notice.params.as_ref().and_then(|p| p.get("requestId")).and_then(RequestId::from_raw) {
-        session.cancel(&id);
-    }
+/// The body of a message.
+pub(super) async fn read(body: Body, limit: usize) -> Result<Bytes, Refusal> {
+    axum::body::to_bytes(body, limit).await.map_err(|error| {
+        let cause = std::error::Error::source(&error);
+        let too_large = cause.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>);
+        if too_large { Refusal::BodyTooLarge { limit } } else { Refusal::Body }
+    })
 }
 
 async fn serve_all(
@@ -229,7 +224,7 @@ fn accepted() -> Response {
     empty(StatusCode::ACCEPTED)
 }
 
-fn empty(status: StatusCode) -> Response {
+pub(super) fn empty(status: StatusCode) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response.headers_mut().remove(CONTENT_TYPE);

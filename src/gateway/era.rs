@@ -61,7 +61,7 @@ fn level_of(line: &Notification) -> Option<LogLevel> {
 pub fn can_ask(caller: &Caller, question: &Question) -> bool {
     let params = question.params.as_ref();
     caller.version.has_question(&question.method, params)
-        && Abilities::of(&caller.sender.capabilities).allows(&question.method, params)
+        && Abilities::of(&caller.sender().capabilities).allows(&question.method, params)
 }
 
 /// A notice that a server sent during a call, for the client that made the call; none when the

@@ -112,6 +112,12 @@ impl Version {
         }
     }
 
+    /// Whether a client reads on by itself when we end the connection of a stream, and begins a
+    /// stream with an event that says from where (polling, since 2025-11-25; gone in 2026-07-28).
+    pub fn has_polling(self) -> bool {
+        self == Self::V2025_11_25
+    }
+
     /// The request that only asks whether a server is alive: `ping`, which 2026-07-28 removed.
     pub fn health_method(self) -> &'static str {
         if self.is_modern() { method::DISCOVER } else { method::PING }

@@ -35,6 +35,9 @@ pub enum Said {
     Notice(Notification),
     /// It asks its client something and waits for the reply.
     Question(Question),
+    /// It ended the connection of a stream that goes on: who polls may let go too, and come back
+    /// after this time (2025-11-25).
+    Pause(Duration),
 }
 
 impl Said {
@@ -43,6 +46,7 @@ impl Said {
         match self {
             Self::Notice(notice) => &notice.method,
             Self::Question(question) => &question.method,
+            Self::Pause(_) => "",
         }
     }
 }
@@ -126,7 +130,7 @@ fn size(said: &Said) -> usize {
     match said {
         Said::Notice(notice) => notice.params.as_ref().map_or(0, |params| params.bytes().len()),
         // Their number is small and their size is that of one message.
-        Said::Question(_) => 0,
+        Said::Question(_) | Said::Pause(_) => 0,
     }
 }
 
@@ -174,6 +178,13 @@ impl Outlet {
         open.waiting.fetch_add(size, Ordering::Relaxed);
         if open.sender.send(said).await.is_err() {
             open.waiting.fetch_sub(size, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the reader that the stream of the call goes on after `pause`, if there is room.
+    pub fn pause(&self, pause: Duration) {
+        if let Some(open) = &self.0 {
+            let _ = open.sender.try_send(Said::Pause(pause));
         }
     }
 

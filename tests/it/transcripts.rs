@@ -388,7 +388,10 @@ impl Open {
                 return (!data.is_empty()).then(|| text(&data));
             };
             while let Some(item) = decoder.decode(&mut data) {
-                if let sse::Item::Event(event) = item {
+                // One without data only says from where to read on.
+                if let sse::Item::Event(event) = item
+                    && !event.data.is_empty()
+                {
                     self.messages.push_back(text(&event.data));
                 }
             }

@@ -68,7 +68,7 @@ fn text(notice: &Notification) -> String {
 async fn said(inlet: &mut Inlet) -> Option<String> {
     match tokio::time::timeout(Duration::from_secs(10), inlet.recv()).await.ok()?? {
         Said::Notice(notice) => Some(text(&notice)),
-        Said::Question(question) => panic!("{question:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

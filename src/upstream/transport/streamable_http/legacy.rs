@@ -202,7 +202,13 @@ impl State {
         let reader = Reader { id, limit: client.limit, hear: &hear, shutdown: &self.server.shutdown };
         match reader.read(response).await {
             Ok(outcome) => self.judge(outcome),
-            Err(broken) => self.resume(&reader, broken).await,
+            Err(broken) => {
+                // A server that says when to come back let us go on purpose; so may our client.
+                if let Some(asked) = broken.resume.as_ref().and_then(|resume| pause(resume.retry)) {
+                    outlet.pause(asked);
+                }
+                self.resume(&reader, broken).await
+            }
         }
     }
 

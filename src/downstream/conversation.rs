@@ -1,0 +1,150 @@
+//! One client on one channel that carries everything: a pipe, or the event stream of HTTP+SSE.
+//!
+//! The client's messages come in one at a time; everything for it leaves through one bounded
+//! channel. `initialize` makes it a legacy client; where `is_dual`, a request that describes itself
+//! is a modern one, on the same channel. Invariants: ids are unique on a channel, whatever the era; a
+//! call whose answer nobody can read any more is cancelled.
+//!
+//! Not here: framing, and when the conversation ends (`stdio`, `sse`).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::error::Refusal;
+use super::exchange::Exchange;
+use super::headers::check_meta;
+use super::sessions::Session;
+use crate::gateway::subscriptions::Feed;
+use crate::gateway::{Caller, Gateway};
+use crate::protocol::{Message, Notification, Request, RequestId, Response, meta, method};
+use crate::shutdown::Shutdown;
+
+/// One conversation.
+pub struct Conversation {
+    gateway: Gateway,
+    /// The books of the requests of both eras, and whose they are.
+    session: Arc<Session>,
+    outgoing: mpsc::Sender<Bytes>,
+    /// Requests under way.
+    requests: Shutdown,
+    /// Whether modern requests are served too.
+    is_dual: bool,
+    /// The legacy client, once it said `initialize`.
+    legacy: RwLock<Option<Arc<Caller>>>,
+    /// Whether the legacy client is told of changes; once is enough.
+    announcing: AtomicBool,
+}
+
+impl Conversation {
+    /// A conversation in `session`; what is said goes into `outgoing`, what is done runs in
+    /// `requests`.
+    pub fn new(
+        gateway: Gateway,
+        session: Arc<Session>,
+        outgoing: mpsc::Sender<Bytes>,
+        requests: Shutdown,
+        is_dual: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            gateway,
+            session,
+            outgoing,
+            requests,
+            is_dual,
+            legacy: RwLock::new(None),
+            announcing: AtomicBool::new(false),
+        })
+    }
+
+    /// Whose it is.
+    pub const fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Takes one message of the client. Returns before it is answered.
+    pub async fn take(self: &Arc<Self>, message: Message) {
+        match message {
+            Message::Request(request) => {
+                let id = request.id.clone();
+                if let Err(refusal) = self.request(request) {
+                    self.refuse(Some(id), &refusal).await;
+                }
+            }
+            Message::Notification(notice) => self.notification(&notice),
+            Message::Response(response) => self.session.questions.answer(response),
+        }
+    }
+
+    /// Answers what could not be taken.
+    pub async fn refuse(&self, id: Option<RequestId>, refusal: &Refusal) {
+        let response = Response { id, reply: Err(refusal.object()) };
+        // A closed channel means that the client is gone.
+        let _ = self.outgoing.send(response.encode()).await;
+    }
+
+    fn request(self: &Arc<Self>, request: Request) -> Result<(), Refusal> {
+        let caller = self.caller(&request)?;
+        let running = self.session.begin(&request.id)?;
+        let cancel = running.cancel.clone();
+        let mut exchange = Exchange::detached(&self.gateway, caller, request, running, &self.requests);
+        let outgoing = self.outgoing.clone();
+        self.requests.spawn(async move {
+            while let Some(message) = exchange.next().await {
+                if outgoing.send(message.encode()).await.is_err() {
+                    cancel.cancel(); // the client is gone
+                    return;
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Whose request it is: its own description if it has one, else the session's client.
+    fn caller(&self, request: &Request) -> Result<Arc<Caller>, Refusal> {
+        let opener = &self.session.caller;
+        let (principal, scope, params) =
+            (opener.principal.clone(), opener.scope.clone(), request.params.as_ref());
+        if self.is_dual && meta::claimed_version(params).is_some() {
+            check_meta(request)?;
+            return Ok(Arc::new(Caller::modern(principal, scope, params)));
+        }
+        let mut legacy = self.legacy.write().unwrap_or_else(PoisonError::into_inner);
+        if request.method == method::INITIALIZE {
+            *legacy = Some(Arc::new(Caller::legacy(principal, scope, params)));
+        }
+        match &*legacy {
+            Some(caller) => Ok(caller.clone()),
+            // Asking for life is allowed before the handshake (2025-11-25, `basic/lifecycle`).
+            None if request.method == method::PING => Ok(opener.clone()),
+            None => Err(Refusal::NoSession),
+        }
+    }
+
+    fn notification(self: &Arc<Self>, notice: &Notification) {
+        if notice.method == method::INITIALIZED {
+            let caller = self.legacy.read().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(feed) = caller.and_then(|caller| self.gateway.feed(&caller))
+                && !self.announcing.swap(true, Ordering::Relaxed)
+            {
+                self.requests.spawn_until_end(announce(feed, self.outgoing.clone()));
+            }
+        }
+        self.session.note(notice);
+    }
+}
+
+/// Tells a legacy client what it asked to be told, for as long as somebody reads.
+async fn announce(mut feed: Feed, outgoing: mpsc::Sender<Bytes>) {
+    loop {
+        let notice = tokio::select! {
+            notice = feed.next() => notice,
+            () = outgoing.closed() => return,
+        };
+        if outgoing.send(notice.encode()).await.is_err() {
+            return;
+        }
+    }
+}
