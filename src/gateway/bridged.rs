@@ -295,6 +295,8 @@ impl OpenCall {
         let question = match said {
             Said::Notice(notice) => return outlet.offer(notice),
             Said::Question(question) => question,
+            // Its client of the modern era does not poll.
+            Said::Pause(_) => return,
         };
         let (method, params) = (question.method.clone(), question.params.clone());
         if caller.abilities().allows(&method, params.as_ref()) {

@@ -6,7 +6,7 @@ pub mod questions;
 
 use super::caller::Caller;
 use crate::protocol::error::code;
-use crate::protocol::{Abilities, ErrorObject, LogLevel, Notification, Raw, Reply, lifecycle, meta, method};
+use crate::protocol::{ErrorObject, LogLevel, Notification, Raw, Reply, lifecycle, meta, method};
 use crate::upstream::Question;
 
 /// How long a modern client may keep a list, in milliseconds: changes are announced.
@@ -61,7 +61,7 @@ fn level_of(line: &Notification) -> Option<LogLevel> {
 pub fn can_ask(caller: &Caller, question: &Question) -> bool {
     let params = question.params.as_ref();
     caller.version.has_question(&question.method, params)
-        && Abilities::of(&caller.sender().capabilities).allows(&question.method, params)
+        && caller.abilities().allows(&question.method, params)
 }
 
 /// A notice that a server sent during a call, for the client that made the call; none when the

@@ -13,6 +13,7 @@ mod peers;
 mod rest;
 mod sdk;
 mod serving;
+mod streams;
 mod support;
 mod support_tests;
 mod transcripts;

@@ -39,11 +39,13 @@ use tower::ServiceExt;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A call that a scripted server received, and the way to answer it.
-struct Received {
+pub struct Received {
     method: String,
     params: String,
-    outlet: Outlet,
-    answer: oneshot::Sender<Reply>,
+    /// Where the server says something before it answers.
+    pub outlet: Outlet,
+    /// Takes the answer; closed when the call is not wanted any more.
+    pub answer: oneshot::Sender<Reply>,
 }
 
 /// A server that answers `tools/list` from its declaration and everything else from the transcript.
@@ -127,8 +129,8 @@ fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Config {
         breaker: config::Breaker { threshold: 5, timeout: second },
         limits: config::Limits {
             connections: 1,
-            concurrent_calls: 8,
-            waiting_calls: 8,
+            concurrent_calls: 128,
+            waiting_calls: 128,
             message_bytes: 1 << 20,
         },
         tools: config::Tools::default(),
@@ -139,6 +141,32 @@ fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Config {
         max_tool_name_length: 64,
         tools_per_page: 2,
     }
+}
+
+/// A manager of servers that do nothing by themselves, and the calls that reach them.
+pub async fn scripted_manager(
+    servers: &[(String, Version, Vec<Raw>)],
+    shutdown: &Shutdown,
+) -> (Arc<Manager>, mpsc::UnboundedReceiver<Received>) {
+    let (sender, received) = mpsc::unbounded_channel();
+    let connector = |(_, version, tools): &(String, Version, Vec<Raw>)| -> Arc<dyn Connector> {
+        let peer = Peer {
+            version: *version,
+            info: Raw::empty_object(),
+            capabilities: Raw::of(&serde_json::json!({"tools": {}})),
+            instructions: None,
+        };
+        Arc::new(ScriptedConnector(Arc::new(Scripted {
+            peer,
+            tools: tools.clone(),
+            received: sender.clone(),
+        })))
+    };
+    let connectors = servers.iter().map(connector).collect();
+    let config = manager_config(servers.iter().map(|(name, ..)| name.as_str()));
+    let manager = Manager::with_connectors(config, connectors, shutdown.clone());
+    manager.settled(&switchyard::manager::Scope::All, PATIENCE).await;
+    (manager, received)
 }
 
 /// Runs a request beside the transcript, as a client's connection would.
@@ -173,25 +201,8 @@ struct Open {
 
 impl Player {
     async fn new(servers: Vec<(String, Version, Vec<Raw>)>) -> Self {
-        let (sender, received) = mpsc::unbounded_channel();
-        let connector = |(_, version, tools): &(String, Version, Vec<Raw>)| -> Arc<dyn Connector> {
-            let peer = Peer {
-                version: *version,
-                info: Raw::empty_object(),
-                capabilities: Raw::of(&serde_json::json!({"tools": {}})),
-                instructions: None,
-            };
-            Arc::new(ScriptedConnector(Arc::new(Scripted {
-                peer,
-                tools: tools.clone(),
-                received: sender.clone(),
-            })))
-        };
-        let connectors = servers.iter().map(connector).collect();
-        let config = manager_config(servers.iter().map(|(name, ..)| name.as_str()));
         let shutdown = Shutdown::new();
-        let manager = Manager::with_connectors(config, connectors, shutdown.clone());
-        manager.settled(&switchyard::manager::Scope::All, PATIENCE).await;
+        let (manager, received) = scripted_manager(&servers, &shutdown).await;
         let sessions = Arc::new(Sessions::new(10, Duration::from_mins(1)));
         let gateway = Gateway::new(manager, shutdown.clone());
         let router = Endpoint::new(gateway, sessions, shutdown, 1 << 20)
