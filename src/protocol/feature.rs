@@ -1,6 +1,8 @@
-//! What servers offer, seen just far enough to route: tools, with their definition untouched.
+//! What servers offer, seen just far enough to route, with every definition untouched.
 //!
-//! Source: `server/tools` of each revision. Resources and prompts join with their methods.
+//! Source: `server/tools`, `server/resources`, `server/prompts` of each revision.
+//! Not here: who offers it to whom under which name (`manager`), how long a list may be kept
+//! (`caching`).
 
 use super::headers::{self, HeaderParam};
 use super::method;
@@ -95,6 +97,98 @@ impl Lists {
 impl FromIterator<List> for Lists {
     fn from_iter<I: IntoIterator<Item = List>>(lists: I) -> Self {
         lists.into_iter().fold(Self::NONE, Self::with)
+    }
+}
+
+/// What a server lists, each kind by a method of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// What can be called.
+    Tools,
+    /// What can be read, by its URI.
+    Resources,
+    /// What can be read, by a URI that is made from a template.
+    Templates,
+    /// What can be got, filled in.
+    Prompts,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tools, Self::Resources, Self::Templates, Self::Prompts];
+
+    /// The method that lists it.
+    pub const fn method(self) -> &'static str {
+        match self {
+            Self::Tools => method::TOOLS_LIST,
+            Self::Resources => method::RESOURCES_LIST,
+            Self::Templates => method::RESOURCE_TEMPLATES_LIST,
+            Self::Prompts => method::PROMPTS_LIST,
+        }
+    }
+
+    /// The member of that method's result with the definitions.
+    pub const fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+            Self::Prompts => "prompts",
+        }
+    }
+
+    /// The member of a definition that tells it from all others of its server.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Tools | Self::Prompts => "name",
+            Self::Resources => "uri",
+            Self::Templates => "uriTemplate",
+        }
+    }
+
+    /// One of them in an English sentence.
+    pub const fn singular(self) -> &'static str {
+        match self {
+            Self::Tools => "tool",
+            Self::Resources => "resource",
+            Self::Templates => "resource template",
+            Self::Prompts => "prompt",
+        }
+    }
+
+    /// The list whose changes include its own.
+    pub const fn list(self) -> List {
+        match self {
+            Self::Tools => List::Tools,
+            Self::Resources | Self::Templates => List::Resources,
+            Self::Prompts => List::Prompts,
+        }
+    }
+}
+
+/// One prompt, resource or resource template of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// What tells it apart at its server: a name, a URI, a template of URIs.
+    pub key: String,
+    /// The definition as the server printed it.
+    pub definition: Raw,
+}
+
+impl Item {
+    /// Reads one element of the list of `kind`; `None` when it has no key.
+    pub fn from_definition(kind: Kind, definition: Raw) -> Option<Self> {
+        let key: String = definition.get_as(kind.key())?;
+        (!key.is_empty()).then_some(Self { key, definition })
+    }
+
+    /// The definition under another key, every other byte untouched.
+    pub fn definition_as(&self, kind: Kind, key: &str) -> Raw {
+        if self.key == key {
+            self.definition.clone()
+        } else {
+            self.definition.with(kind.key(), &Raw::of(key))
+        }
     }
 }
 

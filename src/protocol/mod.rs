@@ -6,6 +6,7 @@
 //! Not here: framing (`wire`), what a method *means* to a gateway (`gateway`).
 
 pub mod abilities;
+pub mod caching;
 pub mod error;
 pub mod feature;
 pub mod foreign;

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 
-use super::super::connection::{Connector, Events};
-use super::super::fake::{Answer, Fake};
 use super::*;
-use crate::protocol::Version;
+use crate::protocol::error::code;
+use crate::protocol::{Version, method};
+use crate::upstream::connection::{Connector, Events};
+use crate::upstream::fake::{Answer, Fake};
 
 async fn read_from(server: &Fake, mirrors_parameters: bool) -> Result<Result<Offer, ErrorObject>, Error> {
     let connection = server.connect(Events::channel().0).await.expect("accepts");
@@ -155,4 +156,110 @@ async fn a_definition_that_is_nested_without_end_is_left_out() {
     let offer = read_from(&server, true).await.expect("reached").expect("listed");
     assert_eq!(offer.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["good"]);
     assert!(offer.problems[0].contains("nested 200002 levels deep"), "{:?}", offer.problems);
+}
+
+/// A server with all capabilities whose lists come from `page`, by kind; none leaves it to refuse.
+fn whole(version: Version, page: impl Fn(Kind) -> Option<serde_json::Value> + Send + Sync + 'static) -> Fake {
+    let server = Fake::new(version);
+    server.capabilities(&json!({"tools": {}, "resources": {}, "prompts": {}}));
+    server.answer(move |call| {
+        let kind = Kind::ALL.into_iter().find(|kind| kind.method() == call.method)?;
+        let refusal = || Answer::Reply(Err(ErrorObject::new(-32603, "not now")));
+        Some(page(kind).as_ref().map_or_else(refusal, Answer::result))
+    });
+    server
+}
+
+fn full(kind: Kind) -> serde_json::Value {
+    let item = |key: &str| json!({"x": 1, kind.key(): key});
+    json!({kind.member(): [item("a:1"), item("a:2")], "ttlMs": 5000, "cacheScope": "public"})
+}
+
+fn keys(items: &[Item]) -> Vec<&str> {
+    items.iter().map(|item| item.key.as_str()).collect()
+}
+
+#[tokio::test]
+async fn every_kind_is_read_and_what_its_list_allows_caches() {
+    let offer = offer_of(&whole(Version::V2026_07_28, |kind| Some(full(kind)))).await;
+    assert_eq!((offer.tools.len(), offer.problems.len()), (2, 0), "{:?}", offer.problems);
+    for items in [&offer.resources, &offer.templates, &offer.prompts] {
+        assert_eq!(keys(items), ["a:1", "a:2"]);
+    }
+    assert_eq!(offer.prompts[0].definition.as_str(), r#"{"name":"a:1","x":1}"#);
+    let public = Caching { ttl_ms: 5000, is_public: true };
+    assert!(Kind::ALL.into_iter().all(|kind| offer.caching(kind) == Some(public)));
+}
+
+#[tokio::test]
+async fn the_strictest_page_speaks_for_its_list() {
+    let server = Fake::new(Version::V2026_07_28);
+    server.capabilities(&json!({"prompts": {}}));
+    server.answer(|call| {
+        let second = call.params.as_ref().is_some_and(|params| params.get("cursor").is_some());
+        let page = if second {
+            json!({"prompts": [{"name": "b"}], "ttlMs": 7, "cacheScope": "private"})
+        } else {
+            json!({"prompts": [{"name": "a"}], "ttlMs": 5000, "cacheScope": "public", "nextCursor": "n"})
+        };
+        (call.method == method::PROMPTS_LIST).then(|| Answer::result(&page))
+    });
+    let offer = offer_of(&server).await;
+    assert_eq!(offer.caching(Kind::Prompts), Some(Caching { ttl_ms: 7, is_public: false }));
+    assert_eq!(offer.caching(Kind::Tools), None, "it has no such list");
+    assert_eq!(server.executed(method::TOOLS_LIST) + server.executed(method::RESOURCES_LIST), 0);
+}
+
+#[tokio::test]
+async fn a_list_that_fails_costs_only_itself() {
+    for broken in Kind::ALL {
+        for bad in [None, Some(json!({"nothing": 1}))] {
+            let server =
+                whole(
+                    Version::V2025_11_25,
+                    move |kind| {
+                        if kind == broken { bad.clone() } else { Some(full(kind)) }
+                    },
+                );
+            let offer = offer_of(&server).await;
+            let there = [&offer.resources, &offer.templates, &offer.prompts].map(|items| items.len());
+            assert_eq!(offer.tools.len() + there.iter().sum::<usize>(), 6, "{broken:?}");
+            assert_eq!(offer.caching(broken), None);
+            let [problem] = offer.problems.as_slice() else { panic!("{:?}", offer.problems) };
+            assert!(problem.starts_with(&format!("its list of {} is left out", broken.member())));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_never_comes_is_not_waited_for_and_its_request_is_cancelled() {
+    let server = whole(Version::V2025_11_25, |kind| Some(full(kind)));
+    server.answer(|call| match call.method.as_str() {
+        method::PROMPTS_LIST => Some(Answer::Silence),
+        method::TOOLS_LIST => None,
+        _ => Some(Answer::Reply(Err(ErrorObject::new(code::METHOD_NOT_FOUND, "no")))),
+    });
+    let offer = offer_of(&server).await;
+    assert_eq!((offer.tools.len(), offer.prompts.len(), server.open_requests()), (1, 0, 0));
+    assert_eq!(offer.problems.len(), 2, "to have no templates is no problem: {:?}", offer.problems);
+    server.answer(|call| (call.method == method::PROMPTS_LIST).then_some(Answer::Die));
+    assert!(matches!(read_from(&server, false).await, Err(Error::Lost { .. })), "there is nobody to ask");
+}
+
+#[tokio::test]
+async fn odd_items_cost_only_themselves() {
+    let deep = || serde_json::from_str::<serde_json::Value>(&format!("{}{}", "[".repeat(70), "]".repeat(70)));
+    let server = whole(Version::V2025_11_25, move |kind| {
+        let good = json!({kind.key(): "t:1"});
+        let bomb = json!({kind.key(): "t:2", "x": deep().expect("JSON")});
+        Some(json!({kind.member(): [good, {"other": "x"}, good, bomb, 7, {kind.key(): ""}]}))
+    });
+    let offer = offer_of(&server).await;
+    for items in [&offer.resources, &offer.templates, &offer.prompts] {
+        assert_eq!(keys(items), ["t:1"]);
+    }
+    assert_eq!(offer.problems.len(), 17, "{:?}", offer.problems);
+    for part in ["a resource without a uri", "the resource \"t:1\" stands twice", "nested 71 levels deep"] {
+        assert!(offer.problems.iter().any(|problem| problem.contains(part)), "{part}: {:?}", offer.problems);
+    }
 }

@@ -1,0 +1,225 @@
+//! Reads everything a server offers.
+//!
+//! Invariants: bounded; one connection from the first page to the last, because a cursor may belong
+//! to a session; definitions keep their bytes. What is wrong with an offer is told in it and costs
+//! only the part that is wrong: a list that is refused, broken or late is missing, the others are
+//! there. Only who has nothing but tools and refuses to list those has no offer.
+//!
+//! Not here: when to read it (`supervise`, `refresh`), the names clients see (`manager`).
+
+mod pages;
+mod problems;
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::timeout;
+
+use super::attempt::Work;
+use super::connection::Connection;
+use super::error::Error;
+use super::retry::Kind as Repeat;
+use crate::protocol::caching::Caching;
+use crate::protocol::feature::{Item, Kind, List, Tool};
+use crate::protocol::lifecycle::Peer;
+use crate::protocol::message::MAX_DEPTH;
+use crate::protocol::{ErrorObject, Raw};
+use pages::Listed;
+use problems::{Problems, quoted};
+
+/// How long a list beside the tools may take. A server whose prompts never come has tools all the
+/// same.
+const SIDE_LIST_LIMIT: Duration = Duration::from_secs(10);
+
+/// What one server has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// What it said of itself.
+    pub peer: Peer,
+    /// Its tools in its order, each name once.
+    pub tools: Vec<Tool>,
+    /// Its resources in its order, each URI once.
+    pub resources: Vec<Item>,
+    /// Its resource templates in its order, each template once.
+    pub templates: Vec<Item>,
+    /// Its prompts in its order, each name once.
+    pub prompts: Vec<Item>,
+    /// What its lists allow caches to keep, in the order of [`Kind::ALL`].
+    caching: [Option<Caching>; Kind::ALL.len()],
+    /// What is wrong with it, for operators: dropped tools, lists that did not end.
+    pub problems: Vec<String>,
+}
+
+impl Offer {
+    /// An offer of nothing.
+    pub const fn empty(peer: Peer) -> Self {
+        Self {
+            peer,
+            tools: Vec::new(),
+            resources: Vec::new(),
+            templates: Vec::new(),
+            prompts: Vec::new(),
+            caching: [None; Kind::ALL.len()],
+            problems: Vec::new(),
+        }
+    }
+
+    /// What its list of `kind` allows caches to keep; none when it has no such list.
+    pub const fn caching(&self, kind: Kind) -> Option<Caching> {
+        self.caching[kind as usize]
+    }
+}
+
+/// Reads the offer; the inner error is the server's refusal to list.
+pub(super) struct Discovery {
+    /// Whether parameters are mirrored into headers (modern Streamable HTTP), so that tools whose
+    /// annotation of them is invalid cannot be called.
+    pub mirrors_parameters: bool,
+}
+
+impl Work for Discovery {
+    type Output = Result<Offer, ErrorObject>;
+
+    fn name(&self) -> &'static str {
+        "discovery"
+    }
+
+    fn kind(&self) -> Repeat {
+        Repeat::Read
+    }
+
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>> {
+        Box::pin(self.read(connection))
+    }
+}
+
+impl Discovery {
+    async fn read(&self, connection: &dyn Connection) -> Result<Result<Offer, ErrorObject>, Error> {
+        let peer = connection.peer();
+        let declared: Vec<List> =
+            List::ALL.into_iter().filter(|list| peer.offers(list.capability())).collect();
+        let mirrored = self.mirrors_parameters && peer.version.is_modern();
+        let (mut offer, mut problems) = (Offer::empty(peer.clone()), Problems::default());
+        for kind in Kind::ALL.into_iter().filter(|kind| declared.contains(&kind.list())) {
+            let listed = if declared == [List::Tools] {
+                match pages::read(connection, kind, &mut problems).await? {
+                    Ok(listed) => listed,
+                    Err(refusal) => return Ok(Err(refusal)),
+                }
+            } else {
+                one_of_several(connection, kind, &mut problems).await?
+            };
+            offer.take(kind, listed, mirrored, &mut problems);
+        }
+        offer.problems = problems.into_texts();
+        Ok(Ok(offer))
+    }
+}
+
+/// A list whose failure costs only itself.
+async fn one_of_several(
+    connection: &dyn Connection,
+    kind: Kind,
+    problems: &mut Problems,
+) -> Result<Listed, Error> {
+    let reading = pages::read(connection, kind, problems);
+    let read = match kind {
+        Kind::Tools => reading.await,
+        _ => {
+            timeout(SIDE_LIST_LIMIT, reading).await.unwrap_or(Err(Error::TimedOut { after: SIDE_LIST_LIMIT }))
+        }
+    };
+    let why = match read {
+        Ok(Ok(listed)) => return Ok(listed),
+        Ok(Err(refusal)) => format!("it was refused: {} {}", refusal.code(), quoted(&refusal.message())),
+        Err(error @ Error::Malformed { .. }) => error.to_string(),
+        Err(error @ Error::TimedOut { .. }) if kind != Kind::Tools => error.to_string(),
+        Err(error) => return Err(error),
+    };
+    problems.add(format!("its list of {} is left out: {why}", kind.member()));
+    Ok(Listed::default())
+}
+
+impl Offer {
+    /// Takes what is usable of a list.
+    fn take(&mut self, kind: Kind, listed: Listed, mirrored: bool, problems: &mut Problems) {
+        self.caching[kind as usize] = listed.caching;
+        match kind {
+            Kind::Tools => self.tools = usable_tools(listed.items, mirrored, problems),
+            Kind::Resources => self.resources = usable(kind, listed.items, problems),
+            Kind::Templates => self.templates = usable(kind, listed.items, problems),
+            Kind::Prompts => self.prompts = usable(kind, listed.items, problems),
+        }
+    }
+}
+
+/// The refusal of a server to list, as a failure of ours to report. The breaker is not told: to
+/// refuse is to answer.
+pub(super) fn refused(refusal: &ErrorObject) -> Error {
+    let said = quoted(&refusal.message());
+    Error::Malformed { reason: format!("it refused to list its tools: {} {said}", refusal.code()) }
+}
+
+fn usable_tools(definitions: Vec<Raw>, mirrored: bool, problems: &mut Problems) -> Vec<Tool> {
+    let mut sieve = Sieve::new(Kind::Tools, problems);
+    let read = |definition: Raw| {
+        let tool = sieve.is_shallow(&definition).then(|| Tool::from_definition(definition))?;
+        if let Some(Tool { name, header_params: Err(why), .. }) = tool.as_ref().filter(|_| mirrored) {
+            sieve.problems.add(format!("the tool {} was left out: {}", quoted(name), quoted(why)));
+            return None;
+        }
+        let name = tool.as_ref().map(|tool| tool.name.as_str());
+        if sieve.is_new(name) { tool } else { None }
+    };
+    definitions.into_iter().filter_map(read).collect()
+}
+
+fn usable(kind: Kind, definitions: Vec<Raw>, problems: &mut Problems) -> Vec<Item> {
+    let mut sieve = Sieve::new(kind, problems);
+    let read = |definition: Raw| {
+        let item = sieve.is_shallow(&definition).then(|| Item::from_definition(kind, definition))?;
+        let key = item.as_ref().map(|item| item.key.as_str());
+        if sieve.is_new(key) { item } else { None }
+    };
+    definitions.into_iter().filter_map(read).collect()
+}
+
+/// Holds back what cannot be offered, and says so.
+struct Sieve<'a> {
+    kind: Kind,
+    seen: HashSet<String>,
+    problems: &'a mut Problems,
+}
+
+impl<'a> Sieve<'a> {
+    fn new(kind: Kind, problems: &'a mut Problems) -> Self {
+        Self { kind, seen: HashSet::new(), problems }
+    }
+
+    /// Clients and we walk definitions recursively; nesting without end would end somebody's stack.
+    fn is_shallow(&mut self, definition: &Raw) -> bool {
+        let (depth, one) = (definition.depth(), self.kind.singular());
+        if depth > MAX_DEPTH {
+            self.problems.add(format!("a {one} whose definition is nested {depth} levels deep was left out"));
+        }
+        depth <= MAX_DEPTH
+    }
+
+    /// Whether there is a key, and it is the first of its spelling.
+    fn is_new(&mut self, key: Option<&str>) -> bool {
+        let one = self.kind.singular();
+        let Some(key) = key else {
+            self.problems.add(format!("a {one} without a {} was left out", self.kind.key()));
+            return false;
+        };
+        let is_new = self.seen.insert(key.to_owned());
+        if !is_new {
+            self.problems.add(format!("the {one} {} stands twice, the first one counts", quoted(key)));
+        }
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests;

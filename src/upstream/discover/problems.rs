@@ -1,0 +1,36 @@
+//! What is wrong with an offer, told to operators: a bounded list of bounded texts.
+
+/// Problems that are told one by one.
+const MAX_PROBLEMS: usize = 16;
+/// Characters of a server's own text in a problem or an error.
+const MAX_QUOTED: usize = 200;
+
+/// A bounded list of what is wrong.
+#[derive(Default)]
+pub(super) struct Problems {
+    texts: Vec<String>,
+    more: usize,
+}
+
+impl Problems {
+    pub(super) fn add(&mut self, text: String) {
+        if self.texts.len() < MAX_PROBLEMS {
+            self.texts.push(text);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    pub(super) fn into_texts(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.texts.push(format!("and {} more", self.more));
+        }
+        self.texts
+    }
+}
+
+/// A server's own text, escaped and shortened.
+pub(super) fn quoted(text: &str) -> String {
+    let short: String = text.chars().take(MAX_QUOTED).collect();
+    format!("{short:?}")
+}
