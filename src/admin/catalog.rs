@@ -51,6 +51,6 @@ pub(super) async fn of_server(
 
 fn list(manager: &Manager, scope: &Scope) -> Result<Response, Problem> {
     let snapshot = manager.snapshot();
-    let entries = snapshot.catalog(scope)?.entries();
+    let entries = snapshot.catalog(scope)?.tools();
     Ok(json(&ToolList { tools: entries.iter().map(|entry| ListedTool::of(&snapshot, entry)).collect() }))
 }

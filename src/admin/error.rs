@@ -36,15 +36,19 @@ impl From<manager::Error> for Problem {
                     (document.available, document.nearest) = (available, nearest);
                 })
             }
-            E::ToolNotFound { tool, server, available, nearest } => Self::new(Code::ToolNotFound, detail)
+            E::NameNotFound { name, server, available, nearest, .. } => Self::new(Code::ToolNotFound, detail)
                 .with(|document| {
-                    (document.tool, document.server) = (Some(clipped(tool)), server);
+                    (document.tool, document.server) = (Some(clipped(name)), server);
                     document.suggestion = Some(instead(&nearest, "GET /api/v1/mcp/tools lists the tools"));
                     (document.available, document.nearest) = (available, nearest);
                 }),
-            E::Ambiguous { tool, candidates } => Self::new(Code::AmbiguousTool, detail).with(|document| {
-                (document.tool, document.candidates) = (Some(tool), candidates);
-            }),
+            E::Ambiguous { name, candidates, .. } => {
+                Self::new(Code::AmbiguousTool, detail).with(|document| {
+                    (document.tool, document.candidates) = (Some(name), candidates);
+                })
+            }
+            // Resources are not read over REST.
+            E::ResourceNotFound { .. } => Self::new(Code::NotFound, detail),
             E::Upstream { server, tool, source } => {
                 let (code, retry_after) = of_upstream(&source);
                 Self::new(code, detail).with(|document| {

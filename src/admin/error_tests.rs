@@ -10,7 +10,7 @@ use tower::ServiceExt;
 
 use super::super::fixture::Answered;
 use super::*;
-use crate::manager::Error as E;
+use crate::manager::{Error as E, Named};
 use crate::upstream::Error as U;
 
 async fn answered(router: Router) -> Answered {
@@ -83,8 +83,8 @@ fn mcp_clients_are_told_the_same_codes() {
         upstream(U::TooLarge { limit: 5 }),
         upstream(U::Unavailable { state: "disabled" }),
         E::server_not_found("x", std::iter::empty()),
-        E::tool_not_found("x", None, std::iter::empty()),
-        E::Ambiguous { tool: "x".into(), candidates: Vec::new() },
+        E::name_not_found(Named::Tool, "x", None, std::iter::empty()),
+        E::Ambiguous { kind: Named::Tool, name: "x".into(), candidates: Vec::new() },
     ] {
         let object = crate::gateway::error::object(&error);
         let told: String = object.data().and_then(|data| data.get_as("code")).expect("a code");
@@ -96,7 +96,7 @@ fn mcp_clients_are_told_the_same_codes() {
 async fn unknown_names_come_with_what_there_is() {
     let names = ["search_handbook", "ping"];
     let (answered, document) =
-        document_of(E::tool_not_found("serch_handbook", Some("docs"), names.into_iter())).await;
+        document_of(E::name_not_found(Named::Tool, "serch_handbook", Some("docs"), names.into_iter())).await;
     assert_eq!(answered.problem(), (404, "tool_not_found".to_owned()));
     assert_eq!(document["tool"], "serch_handbook");
     assert_eq!(document["server"], "docs");
@@ -109,7 +109,8 @@ async fn unknown_names_come_with_what_there_is() {
     assert!(document.get("nearest").is_none() && document.get("tool").is_none());
     assert_eq!(document["suggestion"], "GET /api/v1/mcp/servers lists the servers");
     let candidates = ["a__t".to_owned(), "b__t".to_owned()].to_vec();
-    let (answered, document) = document_of(E::Ambiguous { tool: "t".into(), candidates }).await;
+    let (answered, document) =
+        document_of(E::Ambiguous { kind: Named::Tool, name: "t".into(), candidates }).await;
     assert_eq!(answered.problem(), (400, "ambiguous_tool".to_owned()));
     assert_eq!(document["candidates"], json!(["a__t", "b__t"]));
 }

@@ -240,7 +240,7 @@ impl ListedTool {
         Self {
             name: entry.exposed.clone(),
             server: entry.route.server.to_string(),
-            tool: tool_name(snapshot, &entry.route.server, &entry.route.tool),
+            tool: tool_name(snapshot, &entry.route.server, &entry.route.subject),
             definition: entry.definition.clone(),
         }
     }

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::manager::Error;
+use crate::manager::{Error, Named};
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw};
 use crate::upstream;
@@ -19,6 +19,10 @@ struct Facts<'a> {
     server: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uri: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     nearest: &'a [String],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -36,21 +40,23 @@ pub fn object(error: &Error) -> ErrorObject {
             code::INVALID_PARAMS,
             Facts { code: "server_not_found", server: Some(server), nearest, available, ..Facts::default() },
         ),
-        Error::ToolNotFound { tool, server, available, nearest } => (
-            code::INVALID_PARAMS,
-            Facts {
-                code: "tool_not_found",
-                tool: Some(tool),
-                server: server.as_deref(),
-                nearest,
-                available,
-                ..Facts::default()
-            },
-        ),
-        Error::Ambiguous { tool, candidates } => (
-            code::INVALID_PARAMS,
-            Facts { code: "ambiguous_tool", tool: Some(tool), candidates, ..Facts::default() },
-        ),
+        Error::NameNotFound { kind, name, server, available, nearest } => {
+            let (code, facts) = match kind {
+                Named::Tool => ("tool_not_found", Facts { tool: Some(name), ..Facts::default() }),
+                Named::Prompt => ("prompt_not_found", Facts { prompt: Some(name), ..Facts::default() }),
+            };
+            (code::INVALID_PARAMS, Facts { code, server: server.as_deref(), nearest, available, ..facts })
+        }
+        Error::Ambiguous { kind, name, candidates } => {
+            let (code, facts) = match kind {
+                Named::Tool => ("ambiguous_tool", Facts { tool: Some(name), ..Facts::default() }),
+                Named::Prompt => ("ambiguous_prompt", Facts { prompt: Some(name), ..Facts::default() }),
+            };
+            (code::INVALID_PARAMS, Facts { code, candidates, ..facts })
+        }
+        Error::ResourceNotFound { uri } => {
+            (code::INVALID_PARAMS, Facts { code: "resource_not_found", uri: Some(uri), ..Facts::default() })
+        }
         Error::Upstream { server, tool, source } => {
             let (number, code, retry_after) = of_upstream(source);
             let facts = Facts {

@@ -8,6 +8,7 @@ use crate::auth::Action;
 use crate::manager::catalog::Page;
 use crate::manager::{Error, Invocation, Manager};
 use crate::protocol::error::code;
+use crate::protocol::feature::Kind;
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::{ErrorObject, Raw, Reply, meta};
 use crate::upstream::Outlet;
@@ -22,7 +23,7 @@ pub async fn list(manager: &Manager, caller: &Caller, params: Option<&Raw>) -> R
     let catalog = snapshot.catalog(&caller.scope).map_err(|error| error::object(&error))?;
     let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());
     let after = cursor.as_ref().map(read_cursor).transpose()?;
-    let page = match catalog.page(after.as_deref()) {
+    let page = match catalog.listing(Kind::Tools).page(after.as_deref()) {
         Some(page) => page,
         // Nothing was offered yet: an empty list, not an unknown page.
         None if after.is_none() => Page { items: Raw::of(&[(); 0]), next: None },

@@ -2,6 +2,7 @@
 //!
 //! Each carries the facts its reader needs to go on: what there is instead, and the nearest name.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::upstream;
@@ -10,6 +11,24 @@ use crate::upstream;
 const LISTED: usize = 20;
 /// Names less alike than this are no suggestion.
 const ALIKE: f64 = 0.6;
+
+/// What is asked for by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Named {
+    /// To be called.
+    Tool,
+    /// To be got.
+    Prompt,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+        })
+    }
+}
 
 /// A failure of the facade.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -24,25 +43,35 @@ pub enum Error {
         /// Names that look like it.
         nearest: Vec<String>,
     },
-    /// No tool has that name.
-    #[error("there is no tool called {tool:?}{}{}", at(server.as_ref()), hint(nearest, available))]
-    ToolNotFound {
-        /// The name asked for.
-        tool: String,
+    /// No tool, or no prompt, has that name.
+    #[error("there is no {kind} called {name:?}{}{}", at(server.as_ref()), hint(nearest, available))]
+    NameNotFound {
+        /// What was asked for.
+        kind: Named,
+        /// Its name.
+        name: String,
         /// The server it was looked for at, if one was named.
         server: Option<String>,
-        /// Tools there are, at most 20.
+        /// Those there are, at most 20.
         available: Vec<String>,
         /// Names that look like it.
         nearest: Vec<String>,
     },
-    /// Several servers have a tool of that name.
-    #[error("{tool:?} is offered by several servers; use one of {}", candidates.join(", "))]
+    /// Several servers have one of that name.
+    #[error("{name:?} is offered by several servers; use one of {}", candidates.join(", "))]
     Ambiguous {
-        /// The name asked for.
-        tool: String,
+        /// What was asked for.
+        kind: Named,
+        /// Its name.
+        name: String,
         /// The names that are not ambiguous.
         candidates: Vec<String>,
+    },
+    /// No server has, or would be asked for, that resource.
+    #[error("there is no resource {uri:?}")]
+    ResourceNotFound {
+        /// The URI asked for.
+        uri: String,
     },
     /// The server could not be called, or its answer was lost.
     #[error("server {server:?}: {source}")]
@@ -64,15 +93,17 @@ impl Error {
         Self::ServerNotFound { server: server.to_owned(), available, nearest }
     }
 
-    /// A tool that is not among `tools`.
-    pub fn tool_not_found<'a>(
-        tool: &str,
+    /// A name that is not among `names`.
+    pub fn name_not_found<'a>(
+        kind: Named,
+        name: &str,
         server: Option<&str>,
-        tools: impl Iterator<Item = &'a str>,
+        names: impl Iterator<Item = &'a str>,
     ) -> Self {
-        let names: Vec<&str> = tools.collect();
-        let (available, nearest) = alternatives(tool, &names);
-        Self::ToolNotFound { tool: tool.to_owned(), server: server.map(str::to_owned), available, nearest }
+        let names: Vec<&str> = names.collect();
+        let (available, nearest) = alternatives(name, &names);
+        let (name, server) = (name.to_owned(), server.map(str::to_owned));
+        Self::NameNotFound { kind, name, server, available, nearest }
     }
 }
 
@@ -108,11 +139,16 @@ mod tests {
 
     #[test]
     fn the_nearest_name_is_suggested() {
-        let error = Error::tool_not_found("serch_handbok", None, ["ping", "search_handbook"].into_iter());
+        let error = Error::name_not_found(
+            Named::Tool,
+            "serch_handbok",
+            None,
+            ["ping", "search_handbook"].into_iter(),
+        );
         assert!(error.to_string().ends_with("did you mean \"search_handbook\"?"), "{error}");
         let error = Error::server_not_found("zzz", ["docs", "files"].into_iter());
         assert_eq!(error.to_string(), "there is no server called \"zzz\"; there are docs, files");
-        let error = Error::tool_not_found("x", Some("docs"), std::iter::empty());
+        let error = Error::name_not_found(Named::Tool, "x", Some("docs"), std::iter::empty());
         assert_eq!(error.to_string(), "there is no tool called \"x\" at server \"docs\"; there are none");
     }
 }

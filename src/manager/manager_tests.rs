@@ -57,14 +57,14 @@ async fn calls_go_to_whoever_owns_the_name() {
 
     let refused = manager.route_tool("shared", &none, None).await.expect_err("two own it");
     let candidates = vec!["a__shared".to_owned(), "b__shared".to_owned()];
-    assert_eq!(refused, Error::Ambiguous { tool: "shared".into(), candidates });
+    assert_eq!(refused, Error::Ambiguous { kind: Named::Tool, name: "shared".into(), candidates });
     assert!(matches!(
         manager.call_tool("c", "shared", &none, None).await,
         Err(Error::ServerNotFound { server, .. }) if server == "c"
     ));
     assert!(matches!(
         manager.call_tool("a", "only_b", &none, None).await,
-        Err(Error::ToolNotFound { server: Some(server), .. }) if server == "a"
+        Err(Error::NameNotFound { server: Some(server), .. }) if server == "a"
     ));
     assert_eq!((a.executed("tools/call"), b.executed("tools/call")), (1, 2), "refusals reach nobody");
 }
@@ -74,7 +74,7 @@ async fn a_server_that_goes_and_comes_back_changes_neither_names_nor_list() {
     let (a, b) = (server(&["shared"]), server(&["shared"]));
     let manager = manager(&[("a", &a), ("b", &b)]);
     manager.settled(&Scope::All, SECOND).await;
-    let page = || manager.snapshot().catalog(&Scope::All).expect("there").page(None);
+    let page = || manager.snapshot().catalog(&Scope::All).expect("there").listing(Kind::Tools).page(None);
     let (before, revision) = (page(), manager.snapshot().revisions(&Scope::All));
 
     b.dial(Dial::Refuse);
@@ -118,10 +118,10 @@ async fn an_unknown_name_waits_for_servers_that_are_starting_but_not_for_ever() 
     assert_eq!(called.server.as_ref(), "slow");
 
     let started = Instant::now();
-    assert!(matches!(manager.route_tool("never", &none, None).await, Err(Error::ToolNotFound { .. })));
+    assert!(matches!(manager.route_tool("never", &none, None).await, Err(Error::NameNotFound { .. })));
     assert!(started.elapsed() <= STARTUP_GRACE);
     let started = Instant::now();
-    assert!(matches!(manager.route_tool("never", &none, None).await, Err(Error::ToolNotFound { .. })));
+    assert!(matches!(manager.route_tool("never", &none, None).await, Err(Error::NameNotFound { .. })));
     manager.settled_at_start(&Scope::All, SECOND).await;
     assert_eq!(started.elapsed(), Duration::ZERO, "one that hangs is waited for once");
 }

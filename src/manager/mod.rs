@@ -10,6 +10,7 @@ pub mod config;
 mod error;
 pub mod naming;
 mod registry;
+mod routing;
 mod snapshot;
 mod target;
 
@@ -20,17 +21,18 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 
 pub use config::Config;
-pub use error::Error;
+pub use error::{Error, Named};
 pub use registry::Told;
+pub use routing::Reference;
 pub use snapshot::{Revisions, Scope, Server, Snapshot};
 pub use target::{Called, Invocation, Target};
 
+use crate::protocol::feature::Kind;
 use crate::protocol::meta::Sender;
 use crate::protocol::{Era, Raw};
 use crate::shutdown::Shutdown;
-use crate::upstream::{self, Connector, Outlet, Owner, State, Status, Upstream, transport};
+use crate::upstream::{self, Connector, Outlet, Owner, Status, Upstream, transport};
 
-use catalog::Route;
 use registry::{Published, Registry};
 
 /// How long after the start anybody waits for servers that are connecting for the first time. Who
@@ -48,6 +50,12 @@ pub struct ServerStatus {
     pub status: Status,
     /// How many of its tools are offered.
     pub tools: usize,
+    /// How many resources it offers.
+    pub resources: usize,
+    /// How many resource templates.
+    pub templates: usize,
+    /// How many prompts.
+    pub prompts: usize,
 }
 
 /// One facade over all servers.
@@ -118,7 +126,7 @@ impl Manager {
     /// The tools of one server under its own names, or all tools under their exposed names.
     pub fn list_tools(&self, server: Option<&str>) -> Result<Vec<catalog::Entry>, Error> {
         let scope = server.map_or(Scope::All, |name| Scope::Server(name.into()));
-        self.snapshot().catalog(&scope).map(|catalog| catalog.entries().to_vec())
+        self.snapshot().catalog(&scope).map(|catalog| catalog.tools().to_vec())
     }
 
     /// Calls a tool of a named server. `arguments` is an object.
@@ -158,20 +166,6 @@ impl Manager {
         self.perform(&target, &invocation, &Outlet::none()).await
     }
 
-    /// The request that calls the tool which `name` means in `scope`, as its server wants it:
-    /// `params` with the server's own name. Waits for servers that are still starting, at most for
-    /// `patience`.
-    pub async fn tool_target(
-        &self,
-        scope: &Scope,
-        name: &str,
-        params: &Raw,
-        patience: Option<Duration>,
-    ) -> Result<Target, Error> {
-        let route = self.route_when_settled(scope, name, self.patience_ends(patience)).await?;
-        Ok(Target::of_tool(&route, params))
-    }
-
     /// Makes one request of its server. What the server says meanwhile goes to `outlet`. Dropping
     /// the future cancels it there.
     pub async fn perform(
@@ -196,36 +190,6 @@ impl Manager {
         })
     }
 
-    /// Who owns the tool `name` in `scope`; waits for servers that are still starting.
-    pub async fn route(&self, scope: &Scope, name: &str) -> Result<Arc<Route>, Error> {
-        self.route_when_settled(scope, name, self.grace_ends()).await
-    }
-
-    /// Who owns `name`. While servers are still connecting for the first time an unknown name may
-    /// yet become known, so the answer "unknown" waits for them, at most until `patience` ends.
-    async fn route_when_settled(
-        &self,
-        scope: &Scope,
-        name: &str,
-        patience: Instant,
-    ) -> Result<Arc<Route>, Error> {
-        let mut changes = self.changes();
-        loop {
-            changes.mark_unchanged();
-            let snapshot = self.snapshot();
-            match snapshot.route(scope, name) {
-                Err(Error::ToolNotFound { .. })
-                    if !snapshot.is_settled(scope)
-                        && matches!(
-                            tokio::time::timeout_at(patience, changes.changed()).await,
-                            Ok(Ok(()))
-                        ) => {}
-                Err(error) => return Err(explained(&snapshot, scope, error)),
-                Ok(route) => return Ok(route),
-            }
-        }
-    }
-
     /// Returns when every server's first attempt to connect has ended, at most after `patience`.
     pub async fn settled(&self, scope: &Scope, patience: Duration) {
         let mut changes = self.changes();
@@ -242,10 +206,6 @@ impl Manager {
 
     fn grace_ends(&self) -> Instant {
         self.started + STARTUP_GRACE
-    }
-
-    fn patience_ends(&self, patience: Option<Duration>) -> Instant {
-        patience.map_or_else(|| self.grace_ends(), |limit| self.grace_ends().min(Instant::now() + limit))
     }
 
     /// Takes a disconnected server into use again.
@@ -290,35 +250,19 @@ impl Manager {
     }
 }
 
-/// Of a server that was never reached nobody knows which tools it has: why it was not is the answer.
-fn explained(snapshot: &Snapshot, scope: &Scope, error: Error) -> Error {
-    let (Error::ToolNotFound { tool, .. }, Scope::Server(name)) = (&error, scope) else { return error };
-    let unreached = snapshot.server(name).ok().filter(|server| server.offer.is_none());
-    unreached.map_or(error.clone(), |server| failed(name, Some(tool), trouble(&server.upstream.status())))
-}
-
-fn trouble(status: &Status) -> upstream::Error {
-    match (status.state, status.breaker.retry_in) {
-        (State::Disabled | State::Disconnected, _) => {
-            upstream::Error::Unavailable { state: status.state.as_str() }
-        }
-        (_, Some(retry_in)) => upstream::Error::CircuitOpen { retry_in },
-        (State::Connecting | State::Ready | State::Failed, None) => {
-            let reason = status.last_error.clone().unwrap_or_else(|| "it has not answered yet".into());
-            upstream::Error::Connect { reason }
-        }
-    }
-}
-
 fn failed(server: &Arc<str>, tool: Option<&str>, source: upstream::Error) -> Error {
     Error::Upstream { server: server.clone(), tool: tool.map(str::to_owned), source }
 }
 
 fn server_status(server: &Server) -> ServerStatus {
+    let count = |kind| server.catalog.listing(kind).entries().len();
     ServerStatus {
         config: server.upstream.config().clone(),
         status: server.upstream.status(),
-        tools: server.catalog.entries().len(),
+        tools: count(Kind::Tools),
+        resources: count(Kind::Resources),
+        templates: count(Kind::Templates),
+        prompts: count(Kind::Prompts),
     }
 }
 

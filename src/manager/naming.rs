@@ -1,11 +1,11 @@
-//! Which name each tool is offered under, and what every other spelling of it means.
+//! Which name each tool or prompt is offered under, and what every other spelling of it means.
 //!
-//! Pure: a function of the servers, their tools and the mode, independent of the order in which
-//! servers connected. Invariants (property-tested): no two tools share an exposed name; names fit
+//! Pure: a function of the servers, what they have and the mode, independent of the order in which
+//! servers connected. Invariants (property-tested): no two share an exposed name; names fit
 //! the limit and the alphabet unless the mode is `verbatim`; the answer for a set of offers never
 //! depends on history, so it survives restarts.
 //!
-//! Not here: what a tool is, or whether its server is up.
+//! Not here: what a tool or a prompt is, whether its server is up; URIs (`uris`).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,37 +13,37 @@ use sha2::{Digest, Sha256};
 
 use super::config::ToolNames;
 
-/// Joins server and tool in a qualified name.
+/// Joins server and name in a qualified name.
 pub const SEPARATOR: &str = "__";
 /// Hexadecimal digits of the hash that tells shortened names apart.
 const HASH_DIGITS: usize = 8;
 
-/// A tool by its server and the name it goes by there.
+/// A tool, or a prompt, by its server and the name it goes by there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ToolKey {
+pub struct Key {
     /// The server's name.
     pub server: String,
-    /// The tool's name at the server, or the operator's `rename` of it.
-    pub tool: String,
+    /// Its name at the server, or the operator's `rename` of it.
+    pub name: String,
 }
 
-impl ToolKey {
-    /// `server__tool`, always accepted.
+impl Key {
+    /// `server__name`, always accepted.
     pub fn qualified(&self) -> String {
-        format!("{}{SEPARATOR}{}", self.server, self.tool)
+        format!("{}{SEPARATOR}{}", self.server, self.name)
     }
 }
 
 /// What a name means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
-    /// One tool, by its place in the list given to [`Names::assign`].
-    Tool(usize),
-    /// Several tools; their exposed names.
+    /// One, by its place in the list given to [`Names::assign`].
+    One(usize),
+    /// Several; their exposed names.
     Ambiguous(Vec<String>),
 }
 
-/// The names of a set of tools.
+/// The names of a set of tools, or of prompts.
 #[derive(Debug, Default)]
 pub struct Names {
     exposed: Vec<String>,
@@ -51,9 +51,9 @@ pub struct Names {
 }
 
 impl Names {
-    /// Gives every tool of `keys` its name. `keys` stand in the order of the registry file, which
+    /// Gives every one of `keys` its name. `keys` stand in the order of the registry file, which
     /// decides who keeps a bare name in `verbatim`; no key stands twice.
-    pub fn assign(keys: &[ToolKey], mode: ToolNames, max_length: usize) -> Self {
+    pub fn assign(keys: &[Key], mode: ToolNames, max_length: usize) -> Self {
         let exposed = match mode {
             ToolNames::Verbatim => verbatim(keys),
             ToolNames::Auto | ToolNames::Prefixed => {
@@ -65,7 +65,7 @@ impl Names {
         Self { exposed, meanings }
     }
 
-    /// The name under which the tool at `index` is offered.
+    /// The name under which the one at `index` is offered.
     pub fn exposed(&self, index: usize) -> &str {
         &self.exposed[index]
     }
@@ -75,25 +75,25 @@ impl Names {
         self.meanings.get(name)
     }
 
-    /// Every exposed name, in the order of the tools.
+    /// Every exposed name, in the order of the keys.
     pub fn all(&self) -> &[String] {
         &self.exposed
     }
 }
 
-/// A name that a tool would like, and whether it must carry a hash to be its own.
+/// A name that a key would like, and whether it must carry a hash to be its own.
 struct Wanted {
     name: String,
     shared: bool,
 }
 
-fn wanted(keys: &[ToolKey], prefixed: bool) -> Vec<Wanted> {
-    let bare = count(keys.iter().map(|key| key.tool.clone()));
-    let qualified = count(keys.iter().map(ToolKey::qualified));
-    let wants = |key: &ToolKey| {
+fn wanted(keys: &[Key], prefixed: bool) -> Vec<Wanted> {
+    let bare = count(keys.iter().map(|key| key.name.clone()));
+    let qualified = count(keys.iter().map(Key::qualified));
+    let wants = |key: &Key| {
         // A bare name that reads like somebody's qualified name would shadow it.
-        if !prefixed && bare[&key.tool] == 1 && !qualified.contains_key(&key.tool) {
-            return Wanted { name: key.tool.clone(), shared: false };
+        if !prefixed && bare[&key.name] == 1 && !qualified.contains_key(&key.name) {
+            return Wanted { name: key.name.clone(), shared: false };
         }
         let name = key.qualified();
         Wanted { shared: qualified[&name] > 1, name }
@@ -110,7 +110,7 @@ fn count(names: impl Iterator<Item = String>) -> HashMap<String, usize> {
 }
 
 /// Makes every wanted name fit; names that had to change carry a hash, longer while it collides.
-fn fitted(keys: &[ToolKey], wanted: &[Wanted], max_length: usize) -> Vec<String> {
+fn fitted(keys: &[Key], wanted: &[Wanted], max_length: usize) -> Vec<String> {
     let is_changed = |want: &Wanted| want.shared || !fits(&want.name, max_length);
     let mut digits: Vec<usize> =
         wanted.iter().map(|want| if is_changed(want) { HASH_DIGITS } else { 0 }).collect();
@@ -146,12 +146,12 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// The beginning of `name` in the plain alphabet, then `_` and `digits` digits that only this tool has.
-fn hashed(name: &str, key: &ToolKey, digits: usize, max_length: usize) -> String {
+/// The beginning of `name` in the plain alphabet, then `_` and `digits` digits that only this key has.
+fn hashed(name: &str, key: &Key, digits: usize, max_length: usize) -> String {
     let mut hash = Sha256::new();
     hash.update(key.server.as_bytes());
     hash.update([0]);
-    hash.update(key.tool.as_bytes());
+    hash.update(key.name.as_bytes());
     let nibbles = hash.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
     let hash: String = nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect();
     let plain: String =
@@ -163,13 +163,13 @@ fn hashed(name: &str, key: &ToolKey, digits: usize, max_length: usize) -> String
 }
 
 /// Names as they are; the first server in the file keeps a bare name that several want.
-fn verbatim(keys: &[ToolKey]) -> Vec<String> {
+fn verbatim(keys: &[Key]) -> Vec<String> {
     let mut taken = BTreeMap::new();
     for (index, key) in keys.iter().enumerate() {
-        taken.entry(key.tool.clone()).or_insert(index);
+        taken.entry(key.name.clone()).or_insert(index);
     }
-    let bare = |index: usize| taken.get(&keys[index].tool) == Some(&index);
-    let mut names: Vec<String> = keys.iter().map(|key| key.tool.clone()).collect();
+    let bare = |index: usize| taken.get(&keys[index].name) == Some(&index);
+    let mut names: Vec<String> = keys.iter().map(|key| key.name.clone()).collect();
     let mut used: std::collections::HashSet<String> = taken.keys().cloned().collect();
     for index in (0..keys.len()).filter(|&index| !bare(index)) {
         let mut name = keys[index].qualified();
@@ -183,17 +183,17 @@ fn verbatim(keys: &[ToolKey]) -> Vec<String> {
 }
 
 /// Exposed names win over qualified ones, and those over bare ones.
-fn meanings(keys: &[ToolKey], exposed: &[String]) -> HashMap<String, Meaning> {
+fn meanings(keys: &[Key], exposed: &[String]) -> HashMap<String, Meaning> {
     let mut meanings: HashMap<String, Meaning> =
-        exposed.iter().enumerate().map(|(index, name)| (name.clone(), Meaning::Tool(index))).collect();
-    for spelling in [ToolKey::qualified, |key: &ToolKey| key.tool.clone()] {
+        exposed.iter().enumerate().map(|(index, name)| (name.clone(), Meaning::One(index))).collect();
+    for spelling in [Key::qualified, |key: &Key| key.name.clone()] {
         let mut claims: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (index, key) in keys.iter().enumerate() {
             claims.entry(spelling(key)).or_default().push(index);
         }
         for (name, claimants) in claims {
             meanings.entry(name).or_insert_with(|| match claimants.as_slice() {
-                [only] => Meaning::Tool(*only),
+                [only] => Meaning::One(*only),
                 several => Meaning::Ambiguous(several.iter().map(|&i| exposed[i].clone()).collect()),
             });
         }

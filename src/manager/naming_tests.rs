@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn keys(list: &[(&str, &str)]) -> Vec<ToolKey> {
-    list.iter().map(|(s, t)| ToolKey { server: (*s).to_owned(), tool: (*t).to_owned() }).collect()
+fn keys(list: &[(&str, &str)]) -> Vec<Key> {
+    list.iter().map(|(s, t)| Key { server: (*s).to_owned(), name: (*t).to_owned() }).collect()
 }
 
 fn auto(list: &[(&str, &str)]) -> Names {
@@ -18,8 +18,8 @@ fn auto(list: &[(&str, &str)]) -> Names {
 fn bare_while_unique_and_qualified_for_both_on_a_clash() {
     let names = auto(&[("a", "search"), ("b", "search"), ("b", "read")]);
     assert_eq!(names.all(), ["a__search", "b__search", "read"]);
-    assert_eq!(names.meaning("read"), Some(&Meaning::Tool(2)));
-    assert_eq!(names.meaning("b__read"), Some(&Meaning::Tool(2)), "the qualified form is always accepted");
+    assert_eq!(names.meaning("read"), Some(&Meaning::One(2)));
+    assert_eq!(names.meaning("b__read"), Some(&Meaning::One(2)), "the qualified form is always accepted");
     let both = vec!["a__search".to_owned(), "b__search".to_owned()];
     assert_eq!(names.meaning("search"), Some(&Meaning::Ambiguous(both)));
     assert_eq!(names.meaning("nothing"), None);
@@ -29,7 +29,7 @@ fn bare_while_unique_and_qualified_for_both_on_a_clash() {
 fn prefixed_names_every_tool_with_its_server() {
     let names = Names::assign(&keys(&[("a", "x"), ("b", "y")]), ToolNames::Prefixed, 64);
     assert_eq!(names.all(), ["a__x", "b__y"]);
-    assert_eq!(names.meaning("x"), Some(&Meaning::Tool(0)), "a unique bare name is still understood");
+    assert_eq!(names.meaning("x"), Some(&Meaning::One(0)), "a unique bare name is still understood");
 }
 
 #[test]
@@ -37,14 +37,14 @@ fn verbatim_keeps_names_and_the_first_server_keeps_a_shared_one() {
     let odd = "a name with spaces ".repeat(8);
     let names = Names::assign(&keys(&[("a", &odd), ("a", "x"), ("b", "x")]), ToolNames::Verbatim, 64);
     assert_eq!(names.all(), [odd.as_str(), "x", "b__x"]);
-    assert_eq!(names.meaning("x"), Some(&Meaning::Tool(1)));
+    assert_eq!(names.meaning("x"), Some(&Meaning::One(1)));
 }
 
 #[test]
 fn a_bare_name_never_shadows_a_qualified_one() {
     let names = auto(&[("x", "a__b"), ("a", "b")]);
     assert_eq!(names.all(), ["x__a__b", "b"]);
-    assert_eq!(names.meaning("a__b"), Some(&Meaning::Tool(1)), "it reads as tool b of server a");
+    assert_eq!(names.meaning("a__b"), Some(&Meaning::One(1)), "it reads as tool b of server a");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn long_and_odd_names_are_shortened_with_a_stable_hash() {
     assert_eq!(names.exposed(0).len(), 64);
     assert_eq!(names.exposed(0), format!("{}_10e5bf18", "t".repeat(55)), "the same in every version");
     assert!(names.exposed(1).starts_with("l_schen_"), "{}", names.exposed(1));
-    assert_eq!(names.meaning(&long), Some(&Meaning::Tool(0)), "the server's own spelling is understood");
+    assert_eq!(names.meaning(&long), Some(&Meaning::One(0)), "the server's own spelling is understood");
 }
 
 fn name() -> impl Strategy<Value = String> {
@@ -70,8 +70,8 @@ fn name() -> impl Strategy<Value = String> {
     prop_oneof!["[ab_]{1,6}", "[a-c]{1,2}", "a__b", "[aä ]{1,3}", "x{60,70}"]
 }
 
-fn set() -> impl Strategy<Value = Vec<ToolKey>> {
-    let key = ("[ab_]{1,4}", name()).prop_map(|(server, tool)| ToolKey { server, tool });
+fn set() -> impl Strategy<Value = Vec<Key>> {
+    let key = ("[ab_]{1,4}", name()).prop_map(|(server, name)| Key { server, name });
     prop::collection::vec(key, 0..14).prop_map(|keys| {
         let mut seen = HashSet::new();
         keys.into_iter().filter(|key| seen.insert(key.clone())).collect()
@@ -89,12 +89,12 @@ proptest! {
         prop_assert_eq!(distinct.len(), keys.len(), "{:?}", names.all());
         for (index, key) in keys.iter().enumerate() {
             prop_assert!(fits(names.exposed(index), max), "{}", names.exposed(index));
-            prop_assert_eq!(names.meaning(names.exposed(index)), Some(&Meaning::Tool(index)));
+            prop_assert_eq!(names.meaning(names.exposed(index)), Some(&Meaning::One(index)));
             // No spelling of a tool ever leads to a tool it is not a spelling of.
-            for spelling in [key.qualified(), key.tool.clone()] {
-                if let Some(Meaning::Tool(found)) = names.meaning(&spelling) {
+            for spelling in [key.qualified(), key.name.clone()] {
+                if let Some(Meaning::One(found)) = names.meaning(&spelling) {
                     let found = &keys[*found];
-                    let is_one = [found.qualified(), found.tool.clone()].contains(&spelling);
+                    let is_one = [found.qualified(), found.name.clone()].contains(&spelling);
                     prop_assert!(is_one || names.all().contains(&spelling));
                 }
             }

@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::catalog::{Catalog, Lookup, Part, Route};
+use super::catalog::{Catalog, Lookup, Part, Place, Places, Resources, Route, Style};
 use super::config::{Config, ToolNames};
-use super::error::Error;
-use crate::protocol::feature::{List, Lists};
+use super::error::{Error, Named};
+use crate::protocol::feature::{Kind, List, Lists};
 use crate::upstream::{Offer, Upstream};
 
 /// Which servers a client sees: all of them merged, or one alone under its own names.
@@ -28,7 +28,7 @@ pub struct Server {
     pub upstream: Arc<Upstream>,
     /// What it last offered; none until it was reached for the first time.
     pub offer: Option<Arc<Offer>>,
-    /// Its tools alone, under its own names.
+    /// What it has alone, under its own names.
     pub catalog: Arc<Catalog>,
     /// Counts the changes of what it lists.
     pub revisions: Revisions,
@@ -124,22 +124,59 @@ impl Snapshot {
         }
     }
 
-    /// Who owns the tool `name` in a scope.
-    pub fn route(&self, scope: &Scope, name: &str) -> Result<Arc<Route>, Error> {
+    /// Who owns the tool or the prompt `name` in a scope.
+    pub fn route(&self, scope: &Scope, kind: Named, name: &str) -> Result<Arc<Route>, Error> {
         let catalog = self.catalog(scope)?;
-        match catalog.lookup(name) {
+        let (lookup, listing) = match kind {
+            Named::Tool => (catalog.tool(name), catalog.listing(Kind::Tools)),
+            Named::Prompt => (catalog.prompt(name), catalog.listing(Kind::Prompts)),
+        };
+        match lookup {
             Lookup::Found(route) => Ok(route.clone()),
             Lookup::Ambiguous(candidates) => {
-                Err(Error::Ambiguous { tool: name.to_owned(), candidates: candidates.to_vec() })
+                Err(Error::Ambiguous { kind, name: name.to_owned(), candidates: candidates.to_vec() })
             }
             Lookup::Unknown => {
                 let server = match scope {
                     Scope::All => None,
                     Scope::Server(server) => Some(server.as_ref()),
                 };
-                let names = catalog.entries().iter().map(|entry| entry.exposed.as_str());
-                Err(Error::tool_not_found(name, server, names))
+                let names = listing.entries().iter().map(|entry| entry.exposed.as_str());
+                Err(Error::name_not_found(kind, name, server, names))
             }
+        }
+    }
+
+    /// Where `uri` leads in a scope. One server alone is asked for whatever it may have.
+    pub(super) fn places(&self, scope: &Scope, uri: &str) -> Result<Places, Error> {
+        self.places_in(scope, uri, |resources| resources.places(uri))
+    }
+
+    /// The same for a template, or a URI, that is completed.
+    pub(super) fn template_places(&self, scope: &Scope, uri: &str) -> Result<Places, Error> {
+        self.places_in(scope, uri, |resources| resources.template(uri))
+    }
+
+    fn places_in(
+        &self,
+        scope: &Scope,
+        uri: &str,
+        look: impl FnOnce(&Resources) -> Places,
+    ) -> Result<Places, Error> {
+        match scope {
+            Scope::All => Ok(look(self.catalog.resources())),
+            Scope::Server(name) => {
+                let server = self.server(name)?.upstream.config().name.clone();
+                Ok(Places::Listed(Place { server, uri: uri.to_owned() }))
+            }
+        }
+    }
+
+    /// The URI under which a scope reaches what `server` calls `uri`, where that is another one.
+    pub fn exposed_uri(&self, scope: &Scope, server: &str, uri: &str) -> Option<String> {
+        match scope {
+            Scope::All => self.catalog.resources().exposed(server, uri),
+            Scope::Server(_) => None,
         }
     }
 
@@ -165,7 +202,7 @@ impl Snapshot {
 
 /// The lists that are not the same in both.
 fn changed(now: &Catalog, before: &Catalog) -> Lists {
-    if now.lists_the_same(before) { Lists::NONE } else { Lists::NONE.with(List::Tools) }
+    List::ALL.into_iter().filter(|list| !now.lists_the_same(before, *list)).collect()
 }
 
 fn catalog<'a>(
@@ -177,8 +214,9 @@ fn catalog<'a>(
         .map(|(upstream, offer)| Part {
             server: &upstream.config().name,
             choice: &upstream.config().tools,
-            tools: &offer.tools,
+            offer,
         })
         .collect();
-    Catalog::build(&parts, names, config.max_tool_name_length, config.tools_per_page)
+    let (max_name_length, per_page) = (config.max_tool_name_length, config.tools_per_page);
+    Catalog::build(&parts, Style { names, max_name_length, per_page })
 }

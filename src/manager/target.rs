@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::catalog::Route;
+use super::catalog::{Place, Route};
 use crate::protocol::feature::Effect;
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::meta::Sender;
@@ -35,15 +35,58 @@ pub struct Target {
 }
 
 impl Target {
-    /// The call of a tool. `params` are the client's, and `name` in them becomes the server's own.
-    pub(super) fn of_tool(route: &Route, params: &Raw) -> Self {
+    /// The call of a tool. `params` are the client's, in which it goes by `name`.
+    pub(super) fn of_tool(route: &Route, name: &str, params: &Raw) -> Self {
         Self {
-            server: route.server.clone(),
-            method: method::TOOLS_CALL,
-            subject: route.tool.clone(),
-            params: params.with("name", &Raw::of(&route.tool)),
             effect: route.effect,
             header_params: route.header_params.clone(),
+            ..Self::reading(
+                method::TOOLS_CALL,
+                (&route.server, &route.subject),
+                renamed(params, "name", name, &route.subject),
+            )
+        }
+    }
+
+    /// Getting a prompt that the client calls `name`.
+    pub(super) fn of_prompt(route: &Route, name: &str, params: &Raw) -> Self {
+        let params = renamed(params, "name", name, &route.subject);
+        Self {
+            effect: effect_of(&params),
+            ..Self::reading(method::PROMPTS_GET, (&route.server, &route.subject), params)
+        }
+    }
+
+    /// Reading a resource that the client calls `uri`.
+    pub(super) fn of_resource(place: &Place, uri: &str, params: &Raw) -> Self {
+        let params = renamed(params, "uri", uri, &place.uri);
+        Self {
+            effect: effect_of(&params),
+            ..Self::reading(method::RESOURCES_READ, (&place.server, &place.uri), params)
+        }
+    }
+
+    /// Completing an argument. The member of `ref` with a name or URI says what of, in the client's
+    /// words and in the server's.
+    pub(super) fn of_completion(
+        server: &Arc<str>,
+        (member, from, to): (&str, &str, &str),
+        params: &Raw,
+    ) -> Self {
+        let reference =
+            params.get("ref").filter(|_| from != to).map(|reference| reference.with(member, &Raw::of(to)));
+        let params = reference.map_or_else(|| params.clone(), |reference| params.with("ref", &reference));
+        Self::reading(method::COMPLETE, (server, to), params)
+    }
+
+    fn reading(method: &'static str, (server, subject): (&Arc<str>, &str), params: Raw) -> Self {
+        Self {
+            server: Arc::clone(server),
+            method,
+            subject: subject.to_owned(),
+            params,
+            effect: Effect::ReadOnly,
+            header_params: Arc::default(),
         }
     }
 
@@ -65,6 +108,19 @@ impl Target {
             owner: invocation.owner,
         }
     }
+}
+
+/// `params` with the server's own name in `member`. Where that is the client's too, not a byte
+/// changes.
+fn renamed(params: &Raw, member: &str, from: &str, to: &str) -> Raw {
+    if from == to { params.clone() } else { params.with(member, &Raw::of(to)) }
+}
+
+/// A read changes nothing, unless it is the end of a conversation: what a person said is not said
+/// twice (2026-07-28 `basic/patterns/mrtr`).
+fn effect_of(params: &Raw) -> Effect {
+    let goes_on = ["inputResponses", "requestState"].iter().any(|member| params.get(member).is_some());
+    if goes_on { Effect::Unsafe } else { Effect::ReadOnly }
 }
 
 /// On whose behalf a request is made, and how long it may take.

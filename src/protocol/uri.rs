@@ -28,6 +28,11 @@ pub fn split_owner(uri: &str) -> Option<(&str, String)> {
     (!owner.is_empty()).then(|| (owner, format!("{head}{rest}")))
 }
 
+/// The scheme of `uri`, or of a template of URIs, if it begins with one.
+pub fn scheme(uri: &str) -> Option<&str> {
+    uri[..head_of(uri)].split_once(':').map(|(scheme, _)| scheme)
+}
+
 /// How many bytes are scheme, colon and, if they follow, two slashes (RFC 3986 section 3.1).
 fn head_of(uri: &str) -> usize {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
@@ -65,6 +70,20 @@ mod tests {
         ] {
             assert_eq!(with_owner(bare, "alpha"), owned);
             assert_eq!(split_owner(owned), Some(("alpha", bare.to_owned())), "{owned}");
+        }
+    }
+
+    #[test]
+    fn a_scheme_is_what_stands_before_the_colon() {
+        for (uri, expected) in [
+            ("test://x", Some("test")),
+            ("memo:", Some("memo")),
+            ("svn+ssh://{host}", Some("svn+ssh")),
+            ("{scheme}://x", None),
+            ("x", None),
+            ("1x:y", None),
+        ] {
+            assert_eq!(scheme(uri), expected, "{uri}");
         }
     }
 

@@ -222,7 +222,7 @@ async fn a_list_that_fails_costs_only_itself() {
                     },
                 );
             let offer = offer_of(&server).await;
-            let there = [&offer.resources, &offer.templates, &offer.prompts].map(|items| items.len());
+            let there = [&offer.resources, &offer.templates, &offer.prompts].map(Vec::len);
             assert_eq!(offer.tools.len() + there.iter().sum::<usize>(), 6, "{broken:?}");
             assert_eq!(offer.caching(broken), None);
             let [problem] = offer.problems.as_slice() else { panic!("{:?}", offer.problems) };

@@ -1,0 +1,200 @@
+//! The catalog: all offers merged into one immutable snapshot.
+//!
+//! Looking a name or a URI up takes no lock and lists nothing; each page of each list is already
+//! printed. Invariants: entries stand in the order of the registry file, then in the server's own;
+//! the same offers give the same bytes. A server that is away keeps its last known offer here, so
+//! neither names nor lists change because somebody crashed.
+//!
+//! Not here: connections, health, who may see what.
+
+#[cfg(test)]
+mod fixture;
+mod listing;
+mod resources;
+mod uris;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+pub use listing::{Entry, Listing, Page, Route};
+pub use resources::{Place, Places, Resources};
+
+use super::config::ToolNames;
+use super::naming::{Key, Meaning, Names};
+use crate::protocol::Raw;
+use crate::protocol::caching::Caching;
+use crate::protocol::feature::{Effect, Item, Kind, List, Tool};
+use crate::upstream::Offer;
+use crate::upstream::config::Tools;
+
+/// What one server brings into a catalog.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// The server's name.
+    pub server: &'a Arc<str>,
+    /// The operator's choice among its tools.
+    pub choice: &'a Tools,
+    /// What it offers.
+    pub offer: &'a Offer,
+}
+
+/// The answer to "who owns this name".
+#[derive(Debug, PartialEq, Eq)]
+pub enum Lookup<'a> {
+    /// This one.
+    Found(&'a Arc<Route>),
+    /// Several; their exposed names.
+    Ambiguous(&'a [String]),
+    /// Nobody.
+    Unknown,
+}
+
+/// How the lists of a catalog are made.
+#[derive(Debug, Clone, Copy)]
+pub struct Style {
+    /// How tools and prompts are named.
+    pub names: ToolNames,
+    /// The longest exposed name, in bytes.
+    pub max_name_length: usize,
+    /// Items on one page.
+    pub per_page: usize,
+}
+
+/// A list of things that have names.
+#[derive(Debug, Default)]
+struct NamedList {
+    names: Names,
+    listing: Listing,
+}
+
+/// All that is offered under one naming, immutable.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    tools: NamedList,
+    prompts: NamedList,
+    resources: Resources,
+}
+
+impl Catalog {
+    /// Merges `parts`.
+    pub fn build(parts: &[Part<'_>], style: Style) -> Self {
+        let resources = Resources::build(parts, style.per_page);
+        Self { tools: tools(parts, style, &resources), prompts: prompts(parts, style), resources }
+    }
+
+    /// The list of one kind.
+    pub const fn listing(&self, kind: Kind) -> &Listing {
+        match kind {
+            Kind::Tools => &self.tools.listing,
+            Kind::Prompts => &self.prompts.listing,
+            Kind::Resources => self.resources.listing(),
+            Kind::Templates => self.resources.templates(),
+        }
+    }
+
+    /// Every tool, in list order.
+    pub fn tools(&self) -> &[Entry] {
+        self.tools.listing.entries()
+    }
+
+    /// Who owns the tool `name`.
+    pub fn tool(&self, name: &str) -> Lookup<'_> {
+        self.tools.lookup(name)
+    }
+
+    /// Who owns the prompt `name`.
+    pub fn prompt(&self, name: &str) -> Lookup<'_> {
+        self.prompts.lookup(name)
+    }
+
+    /// What there is to read.
+    pub const fn resources(&self) -> &Resources {
+        &self.resources
+    }
+
+    /// Whether both list the same bytes.
+    pub fn lists_the_same(&self, other: &Self, list: List) -> bool {
+        let mut kinds = Kind::ALL.into_iter().filter(|kind| kind.list() == list);
+        kinds.all(|kind| self.listing(kind).lists_the_same(other.listing(kind)))
+    }
+}
+
+impl NamedList {
+    fn lookup(&self, name: &str) -> Lookup<'_> {
+        match self.names.meaning(name) {
+            Some(Meaning::One(index)) => Lookup::Found(&self.listing.entries()[*index].route),
+            Some(Meaning::Ambiguous(candidates)) => Lookup::Ambiguous(candidates),
+            None => Lookup::Unknown,
+        }
+    }
+}
+
+fn tools(parts: &[Part<'_>], style: Style, resources: &Resources) -> NamedList {
+    let offered: Vec<(Key, &Arc<str>, &Tool)> =
+        parts.iter().flat_map(|part| chosen(part).map(|(key, tool)| (key, part.server, tool))).collect();
+    let keys: Vec<Key> = offered.iter().map(|(key, ..)| key.clone()).collect();
+    let names = Names::assign(&keys, style.names, style.max_name_length);
+    let entry = |(index, (_, server, tool)): (usize, &(Key, &Arc<str>, &Tool))| {
+        let exposed = names.exposed(index);
+        let definition = resources.with_references(server, tool.definition_as(exposed));
+        let route = Route {
+            server: Arc::clone(server),
+            subject: tool.name.clone(),
+            effect: tool.effect,
+            header_params: tool.header_params.clone().unwrap_or_default().into(),
+        };
+        Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition }
+    };
+    let entries = offered.iter().enumerate().map(entry).collect();
+    NamedList { listing: Listing::new(entries, style.per_page, caching(parts, Kind::Tools)), names }
+}
+
+/// The tools of a part that the operator lets through, under the operator's names.
+fn chosen<'a>(part: &Part<'a>) -> impl Iterator<Item = (Key, &'a Tool)> {
+    let (server, choice, offer) = (part.server, part.choice, part.offer);
+    let mut taken = HashSet::new();
+    offer.tools.iter().filter_map(move |tool| {
+        let allowed = choice.allow.as_ref().is_none_or(|allow| allow.contains(&tool.name));
+        if !allowed || choice.deny.contains(&tool.name) {
+            return None;
+        }
+        let name = choice.rename.get(&tool.name).unwrap_or(&tool.name).clone();
+        // A server that lists a name twice, or a rename onto an existing name: the first one counts.
+        taken.insert(name.clone()).then(|| (Key { server: server.to_string(), name }, tool))
+    })
+}
+
+fn prompts(parts: &[Part<'_>], style: Style) -> NamedList {
+    let offered: Vec<(&Arc<str>, &Item)> =
+        parts.iter().flat_map(|part| part.offer.prompts.iter().map(|prompt| (part.server, prompt))).collect();
+    let key =
+        |(server, prompt): &(&Arc<str>, &Item)| Key { server: server.to_string(), name: prompt.key.clone() };
+    let keys: Vec<Key> = offered.iter().map(key).collect();
+    let names = Names::assign(&keys, style.names, style.max_name_length);
+    let entry = |(index, (server, prompt)): (usize, &(&Arc<str>, &Item))| {
+        read_only(Kind::Prompts, names.exposed(index), server, prompt)
+    };
+    let entries = offered.iter().enumerate().map(entry).collect();
+    NamedList { listing: Listing::new(entries, style.per_page, caching(parts, Kind::Prompts)), names }
+}
+
+/// The entry of something that is only read.
+fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> Entry {
+    let route = Route {
+        server: Arc::clone(server),
+        subject: item.key.clone(),
+        effect: Effect::ReadOnly,
+        header_params: Arc::default(),
+    };
+    let definition: Raw = item.definition_as(kind, exposed);
+    Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition }
+}
+
+/// What all parts that have a list of `kind` allow caches to keep.
+fn caching(parts: &[Part<'_>], kind: Kind) -> Caching {
+    Caching::of_all(parts.iter().filter_map(|part| part.offer.caching(kind)))
+}
+
+#[cfg(test)]
+#[path = "catalog_tests.rs"]
+mod tests;

@@ -1,0 +1,192 @@
+//! From a name or a URI to the request that its server is to be asked.
+//!
+//! Invariant: each request is found in one immutable [`Snapshot`]. While servers are still
+//! connecting for the first time, what is unknown may yet become known, so "unknown" waits for them.
+//!
+//! Not here: making the request ([`Manager::perform`]), what names and URIs mean (`catalog`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::catalog::{Place, Places, Route};
+use super::error::{Error, Named};
+use super::snapshot::{Scope, Snapshot};
+use super::target::Target;
+use super::{Manager, failed};
+use crate::protocol::Raw;
+use crate::upstream::{self, State, Status};
+
+/// What is completed: an argument of a prompt, or a variable of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reference {
+    /// `ref/prompt`, by its name.
+    Prompt(String),
+    /// `ref/resource`, by its template or URI.
+    Resource(String),
+}
+
+impl Manager {
+    /// The request that calls the tool which `name` means in `scope`, as its server wants it:
+    /// `params` with the server's own name. Waits for servers that are still starting, at most for
+    /// `patience`.
+    pub async fn tool_target(
+        &self,
+        scope: &Scope,
+        name: &str,
+        params: &Raw,
+        patience: Option<Duration>,
+    ) -> Result<Target, Error> {
+        let route = self.named(scope, (Named::Tool, name), patience).await?;
+        Ok(Target::of_tool(&route, name, params))
+    }
+
+    /// The same for getting a prompt.
+    pub async fn prompt_target(
+        &self,
+        scope: &Scope,
+        name: &str,
+        params: &Raw,
+        patience: Option<Duration>,
+    ) -> Result<Target, Error> {
+        let route = self.named(scope, (Named::Prompt, name), patience).await?;
+        Ok(Target::of_prompt(&route, name, params))
+    }
+
+    /// The requests that read `uri`: one, or, when nobody lists it, several that are worth trying
+    /// one after another, best first.
+    pub async fn resource_targets(
+        &self,
+        scope: &Scope,
+        uri: &str,
+        params: &Raw,
+        patience: Option<Duration>,
+    ) -> Result<Vec<Target>, Error> {
+        let places = self.places(scope, uri, patience).await?;
+        Ok(places.iter().map(|place| Target::of_resource(place, uri, params)).collect())
+    }
+
+    /// The places where `uri` is, or may be when nobody lists it, best first and at least one.
+    pub async fn places(
+        &self,
+        scope: &Scope,
+        uri: &str,
+        patience: Option<Duration>,
+    ) -> Result<Vec<Place>, Error> {
+        let found = self.when_settled(scope, patience, |snapshot| snapshot.places(scope, uri)).await?;
+        some(found, uri)
+    }
+
+    /// The requests that complete an argument of what `reference` means: as
+    /// [`Manager::resource_targets`].
+    pub async fn completion_targets(
+        &self,
+        scope: &Scope,
+        reference: &Reference,
+        params: &Raw,
+    ) -> Result<Vec<Target>, Error> {
+        match reference {
+            Reference::Prompt(name) => {
+                let route = self.named(scope, (Named::Prompt, name), None).await?;
+                Ok(vec![Target::of_completion(&route.server, ("name", name, &route.subject), params)])
+            }
+            Reference::Resource(uri) => {
+                let look = |snapshot: &Snapshot| snapshot.template_places(scope, uri);
+                let places = some(self.when_settled(scope, None, look).await?, uri)?;
+                let target =
+                    |place: &Place| Target::of_completion(&place.server, ("uri", uri, &place.uri), params);
+                Ok(places.iter().map(target).collect())
+            }
+        }
+    }
+
+    /// Who owns the tool `name` in `scope`; waits for servers that are still starting.
+    pub async fn route(&self, scope: &Scope, name: &str) -> Result<Arc<Route>, Error> {
+        self.named(scope, (Named::Tool, name), None).await
+    }
+
+    async fn named(
+        &self,
+        scope: &Scope,
+        (kind, name): (Named, &str),
+        patience: Option<Duration>,
+    ) -> Result<Arc<Route>, Error> {
+        self.when_settled(scope, patience, |snapshot| {
+            snapshot.route(scope, kind, name).map_err(|error| explained(snapshot, scope, error))
+        })
+        .await
+    }
+
+    /// What `look` finds. While servers are still connecting for the first time what it does not
+    /// find may yet come, so that waits for them, at most until `patience` ends.
+    async fn when_settled<T: Finding>(
+        &self,
+        scope: &Scope,
+        patience: Option<Duration>,
+        look: impl Fn(&Snapshot) -> T,
+    ) -> T {
+        let patience = self.patience_ends(patience);
+        let mut changes = self.changes();
+        loop {
+            changes.mark_unchanged();
+            let snapshot = self.snapshot();
+            let found = look(&snapshot);
+            if !found.may_come() || snapshot.is_settled(scope) {
+                return found;
+            }
+            if !matches!(tokio::time::timeout_at(patience, changes.changed()).await, Ok(Ok(()))) {
+                return found;
+            }
+        }
+    }
+
+    fn patience_ends(&self, patience: Option<Duration>) -> Instant {
+        patience.map_or_else(|| self.grace_ends(), |limit| self.grace_ends().min(Instant::now() + limit))
+    }
+}
+
+fn some(places: Places, uri: &str) -> Result<Vec<Place>, Error> {
+    let places = places.into_vec();
+    if places.is_empty() { Err(Error::ResourceNotFound { uri: uri.to_owned() }) } else { Ok(places) }
+}
+
+/// Whether something better may be found when more servers are known.
+trait Finding {
+    fn may_come(&self) -> bool;
+}
+
+impl Finding for Result<Arc<Route>, Error> {
+    fn may_come(&self) -> bool {
+        matches!(self, Err(Error::NameNotFound { .. } | Error::Upstream { .. }))
+    }
+}
+
+impl Finding for Result<Places, Error> {
+    fn may_come(&self) -> bool {
+        self.as_ref().is_ok_and(Places::are_guessed)
+    }
+}
+
+/// Of a server that was never reached nobody knows what it has: why it was not is the answer.
+fn explained(snapshot: &Snapshot, scope: &Scope, error: Error) -> Error {
+    let (Error::NameNotFound { kind, name, .. }, Scope::Server(server)) = (&error, scope) else {
+        return error;
+    };
+    let unreached = snapshot.server(server).ok().filter(|server| server.offer.is_none());
+    let tool = (*kind == Named::Tool).then_some(name.as_str());
+    unreached.map_or(error.clone(), |there| failed(server, tool, trouble(&there.upstream.status())))
+}
+
+fn trouble(status: &Status) -> upstream::Error {
+    match (status.state, status.breaker.retry_in) {
+        (State::Disabled | State::Disconnected, _) => {
+            upstream::Error::Unavailable { state: status.state.as_str() }
+        }
+        (_, Some(retry_in)) => upstream::Error::CircuitOpen { retry_in },
+        (State::Connecting | State::Ready | State::Failed, None) => {
+            let reason = status.last_error.clone().unwrap_or_else(|| "it has not answered yet".into());
+            upstream::Error::Connect { reason }
+        }
+    }
+}
