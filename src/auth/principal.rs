@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// What a principal may do at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Sees what there is.
+    /// Sees what there is, and asks no server for anything.
     Reader,
     /// Runs tools and operates the gateway.
     Superuser,
@@ -19,7 +19,8 @@ pub enum Role {
 pub enum Action {
     /// See which servers, tools, resources and prompts there are, and how they are.
     List,
-    /// Fetch a resource or a prompt.
+    /// Have a server answer: read a resource, get a prompt, complete an argument. What it answers
+    /// is as much its operator's as what a tool does.
     Read,
     /// Run a tool: `POST /call`, `tools/call`.
     Call,
@@ -36,8 +37,8 @@ impl Role {
     /// Whether the role allows `action`. The only place that knows.
     pub const fn may(self, action: Action) -> bool {
         match (self, action) {
-            (Self::Superuser, _) | (Self::Reader, Action::List | Action::Read) => true,
-            (Self::Reader, Action::Call | Action::ResetBreaker | Action::Reconnect) => false,
+            (Self::Superuser, _) | (Self::Reader, Action::List) => true,
+            (Self::Reader, Action::Read | Action::Call | Action::ResetBreaker | Action::Reconnect) => false,
         }
     }
 
@@ -115,7 +116,7 @@ mod tests {
     fn the_table_of_roles() {
         for (action, reader, superuser) in [
             (Action::List, true, true),
-            (Action::Read, true, true),
+            (Action::Read, false, true),
             (Action::Call, false, true),
             (Action::ResetBreaker, false, true),
             (Action::Reconnect, false, true),

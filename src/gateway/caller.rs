@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::subscriptions::Mailbox;
 use crate::auth::Principal;
-use crate::manager::Scope;
+use crate::manager::{Invocation, Scope};
 use crate::protocol::meta::{self, Sender};
 use crate::protocol::{Abilities, LogLevel, Raw, Version, lifecycle};
 use crate::upstream::Owner;
@@ -63,6 +63,14 @@ impl Caller {
     /// What servers may know of it, as of now.
     pub fn sender(&self) -> Sender {
         Sender { log_level: self.log_level(), ..self.sender.clone() }
+    }
+
+    /// A request of it that begins now, with `params`.
+    pub(super) fn invocation(&self, params: &Raw) -> Invocation {
+        Invocation {
+            wants_progress: meta::progress_token(Some(params)).is_some(),
+            ..Invocation::begin(self.sender(), self.version.era(), self.owner)
+        }
     }
 
     /// What it can be asked.

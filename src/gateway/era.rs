@@ -5,12 +5,11 @@
 pub mod questions;
 
 use super::caller::Caller;
+use super::error;
+use crate::protocol::caching::{self, Caching};
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, LogLevel, Notification, Raw, Reply, lifecycle, meta, method};
 use crate::upstream::Question;
-
-/// How long a modern client may keep a list, in milliseconds: changes are announced.
-const LIST_TTL_MS: u32 = 60_000;
 
 /// A server's answer to a call, as the client's revision writes it.
 pub fn answer(caller: &Caller, reply: Reply) -> Reply {
@@ -35,15 +34,21 @@ pub fn own(caller: &Caller, result: &Raw) -> Raw {
     result.edit(&[("resultType", Some(&Raw::of("complete"))), ("_meta", Some(&info))])
 }
 
-/// A list of our own. Until every server was reached it may grow at any moment and is not kept.
-pub fn list(caller: &Caller, result: &Raw, is_settled: bool) -> Raw {
+/// A list of our own, whose parts all allow `caching`. Until every server was reached it may grow at
+/// any moment and is not kept.
+pub fn list(caller: &Caller, result: &Raw, caching: Caching, is_settled: bool) -> Raw {
     if !caller.version.has_result_type() {
         return result.clone();
     }
-    let ttl = if is_settled { LIST_TTL_MS } else { 0 };
-    // Which tools there are can depend on who asks, so no shared cache may keep it.
-    let (ttl, scope) = (Raw::of(&ttl), Raw::of("private"));
-    own(caller, &result.edit(&[("ttlMs", Some(&ttl)), ("cacheScope", Some(&scope))]))
+    let ttl = if is_settled { caching.ttl_ms } else { 0 };
+    let (ttl, scope) = (Raw::of(&ttl), Raw::of(caching.scope()));
+    own(caller, &result.edit(&[(caching::TTL, Some(&ttl)), (caching::SCOPE, Some(&scope))]))
+}
+
+/// The refusal to read what nobody has: −32002, since 2026-07-28 −32602.
+pub fn no_resource(caller: &Caller, uri: &str) -> ErrorObject {
+    let code = if caller.version.is_modern() { code::INVALID_PARAMS } else { code::RESOURCE_NOT_FOUND };
+    error::no_resource(code, uri)
 }
 
 fn complete(result: &Raw) -> Raw {

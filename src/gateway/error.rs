@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::manager::{Error, Named};
 use crate::protocol::error::code;
-use crate::protocol::{ErrorObject, Raw};
+use crate::protocol::{ErrorObject, Raw, foreign};
 use crate::upstream;
 
 /// The `data` member of our errors.
@@ -94,6 +94,16 @@ pub fn forbidden(action: &str) -> ErrorObject {
         &format!("this credential may not {action}; it needs the role superuser"),
     )
     .with_data(&Facts { code: "forbidden", ..Facts::default() })
+}
+
+/// Nobody has the resource `uri`; `number` is the code of the client's era.
+pub(super) fn no_resource(number: i64, uri: &str) -> ErrorObject {
+    let shown = foreign::shown(uri);
+    ErrorObject::new(number, &format!("there is no resource \"{shown}\"")).with_data(&Facts {
+        code: "resource_not_found",
+        uri: Some(uri),
+        ..Facts::default()
+    })
 }
 
 /// What a client sent that does not fit the method.

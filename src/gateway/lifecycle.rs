@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::caller::Caller;
 use super::era;
 use crate::manager::{Manager, Scope, Server};
+use crate::protocol::caching::Caching;
 use crate::protocol::{Raw, Version, lifecycle};
 
 /// Servers' advice is merged up to this many bytes; language models read all of it at every start.
@@ -61,7 +62,7 @@ pub(super) fn discover(manager: &Manager, caller: &Caller) -> Raw {
         instructions: instructions(manager, &caller.scope),
     });
     let is_settled = manager.snapshot().is_settled(&caller.scope);
-    era::list(caller, &result, is_settled)
+    era::list(caller, &result, Caching::LEGACY, is_settled)
 }
 
 /// The advice of all servers a scope sees, each under its server's name; of one alone, untouched.

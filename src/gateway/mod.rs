@@ -7,15 +7,21 @@
 mod asking;
 mod bridged;
 pub mod caller;
+mod completion;
 pub mod era;
 pub mod error;
 #[cfg(test)]
 mod fixture;
 mod lifecycle;
+mod lists;
 mod parked;
+mod prompts;
+mod references;
+mod resources;
 mod rounds;
 pub mod subscriptions;
 pub mod tools;
+mod wanted;
 
 use std::sync::Arc;
 
@@ -27,7 +33,7 @@ use subscriptions::Feed;
 use crate::auth::Sealer;
 use crate::manager::Manager;
 use crate::protocol::error::code;
-use crate::protocol::feature::Lists;
+use crate::protocol::feature::{Kind, Lists};
 use crate::protocol::{ErrorObject, Raw, Reply, Request, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::Outlet;
@@ -46,18 +52,27 @@ enum Row {
     Initialize,
     Discover,
     Ping,
-    ListTools,
+    List(Kind),
     CallTool,
+    GetPrompt,
+    ReadResource,
+    Complete,
     Listen,
 }
 
 /// The methods there are. Which revision has which, its `Version` knows.
-const TABLE: [(&str, Row); 6] = [
+const TABLE: [(&str, Row); 12] = [
     (method::INITIALIZE, Row::Initialize),
     (method::PING, Row::Ping),
     (method::DISCOVER, Row::Discover),
-    (method::TOOLS_LIST, Row::ListTools),
+    (method::TOOLS_LIST, Row::List(Kind::Tools)),
     (method::TOOLS_CALL, Row::CallTool),
+    (method::PROMPTS_LIST, Row::List(Kind::Prompts)),
+    (method::PROMPTS_GET, Row::GetPrompt),
+    (method::RESOURCES_LIST, Row::List(Kind::Resources)),
+    (method::RESOURCE_TEMPLATES_LIST, Row::List(Kind::Templates)),
+    (method::RESOURCES_READ, Row::ReadResource),
+    (method::COMPLETE, Row::Complete),
     (method::SUBSCRIPTIONS_LISTEN, Row::Listen),
 ];
 
@@ -80,8 +95,11 @@ impl Gateway {
             Some(Row::Initialize) => Ok(self.initialize(caller)),
             Some(Row::Discover) => Ok(lifecycle::discover(&self.manager, caller)),
             Some(Row::Ping) => Ok(Raw::empty_object()),
-            Some(Row::ListTools) => tools::list(&self.manager, caller, params).await,
+            Some(Row::List(kind)) => lists::list(&self.manager, caller, kind, params).await,
             Some(Row::CallTool) => tools::call(self, caller, params, outlet).await,
+            Some(Row::GetPrompt) => prompts::get(self, caller, params, outlet).await,
+            Some(Row::ReadResource) => resources::read(self, caller, params, outlet).await,
+            Some(Row::Complete) => completion::complete(self, caller, params, outlet).await,
             Some(Row::Listen) => subscriptions::listen(self, caller, (&request.id, params), outlet).await,
             None => Err(unknown_method(&request.method, caller)),
         }

@@ -172,6 +172,12 @@ impl Snapshot {
         }
     }
 
+    /// Whether servers of a scope can have the same URI, so that [`Snapshot::exposed_uri`] may say
+    /// something.
+    pub fn can_clash(&self, scope: &Scope) -> bool {
+        *scope == Scope::All && self.catalog.resources().can_clash()
+    }
+
     /// The URI under which a scope reaches what `server` calls `uri`, where that is another one.
     pub fn exposed_uri(&self, scope: &Scope, server: &str, uri: &str) -> Option<String> {
         match scope {

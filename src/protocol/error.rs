@@ -28,6 +28,8 @@ pub mod code {
     pub const CONNECTION_CLOSED: i64 = -32000;
     /// No answer within the deadline. Grandfathered range, as the SDKs use it.
     pub const REQUEST_TIMEOUT: i64 = -32001;
+    /// Up to 2025-11-25: there is no such resource. Since then `INVALID_PARAMS`.
+    pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// Modern: a header says something else than the body.
     pub const HEADER_MISMATCH: i64 = -32020;
     /// Modern: the request needs a capability the client did not declare.

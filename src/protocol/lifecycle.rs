@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 
+use super::feature::List;
 use super::raw::Raw;
 use super::version::Version;
 use super::{foreign, meta, version};
@@ -30,6 +31,12 @@ impl Peer {
     /// Whether it declared the capability `name`.
     pub fn offers(&self, name: &str) -> bool {
         self.capabilities.get(name).is_some_and(|value| value.is_object())
+    }
+
+    /// Whether it says when `list` has changed.
+    pub fn announces(&self, list: List) -> bool {
+        let capability = self.capabilities.get(list.capability());
+        capability.and_then(|capability| capability.get_as("listChanged")).unwrap_or(false)
     }
 
     /// Reads the result of `initialize`; the error says what is missing.

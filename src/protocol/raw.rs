@@ -118,6 +118,35 @@ impl Raw {
         self.edit(&[(name, None)])
     }
 
+    /// This value with parts of it replaced. Each part is a slice of this value that [`Raw::get`] or
+    /// [`Raw::elements`] found, at any depth, and none is inside another; what is no slice of this
+    /// value is left alone. Every other byte stays as it is.
+    pub fn replacing(&self, changes: &[(Self, Self)]) -> Self {
+        let base = self.0.as_ptr() as usize;
+        let place = |part: &Self| {
+            let start = (part.0.as_ptr() as usize).checked_sub(base)?;
+            let end = start.checked_add(part.0.len()).filter(|end| *end <= self.0.len())?;
+            Some((start, end))
+        };
+        let mut places: Vec<((usize, usize), &Self)> =
+            changes.iter().filter_map(|(part, new)| Some((place(part)?, new))).collect();
+        if places.is_empty() {
+            return self.clone();
+        }
+        places.sort_by_key(|(place, _)| *place);
+        let (mut out, mut copied) = (BytesMut::with_capacity(self.0.len() + 64), 0);
+        for ((start, end), new) in places {
+            if start < copied {
+                continue;
+            }
+            out.extend_from_slice(&self.0[copied..start]);
+            out.extend_from_slice(&new.0);
+            copied = end;
+        }
+        out.extend_from_slice(&self.0[copied..]);
+        Self(out.freeze())
+    }
+
     /// Several changes in one pass: `Some` sets a member, `None` removes it.
     ///
     /// A member that is set keeps its place; one that was absent is appended, in the order given.

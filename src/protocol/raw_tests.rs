@@ -119,3 +119,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn parts_at_any_depth_are_replaced_and_nothing_else_is() {
+    let value = raw(r#"{ "a":[1e400 , {"b":"x","b2":null}], "c":"x" }"#);
+    let b = value.get("a").and_then(|a| a.elements().nth(1)?.get("b")).expect("there");
+    let c = value.get("c").expect("there");
+    let stranger = raw("\"x\"");
+    let changes = [(c.clone(), raw("[2]")), (b, raw("\"longer\"")), (stranger, raw("0")), (c, raw("9"))];
+    assert_eq!(
+        value.replacing(&changes).as_str(),
+        r#"{ "a":[1e400 , {"b":"longer","b2":null}], "c":[2] }"#,
+        "the first change of a part counts, and what is no part is left alone"
+    );
+    assert_eq!(value.replacing(&[]), value);
+}

@@ -21,7 +21,9 @@ use super::connection::Event;
 use super::discover::{self, Discovery, Offer};
 use super::error::{Delivery, Error};
 use super::news::{Announced, Change, Command, OfferReply, Update};
+use super::phase::Phase;
 use super::pool::Occupancy;
+use super::refresh::Refresh;
 use super::status::State;
 
 /// Change notices that come this close together are one.
@@ -34,27 +36,6 @@ const STABLE: Duration = Duration::from_mins(1);
 const UNWELL: u32 = 2;
 /// Operators who may wait for one connect.
 const MAX_WAITING: usize = 16;
-
-/// ```text
-///            ┌─────────── offer read ───────────┐
-///            │                                  ▼
-///        ┌──────┐   connection lost, unwell   ┌────┐ ──┐ health tick,
-///   ───► │ down │ ◄────────────────────────── │ up │   │ list changed
-///        └──────┘   or a discovery failed     └────┘ ◄─┘
-///         ▲    │                                │
-/// connect │    └──────────┐    ┌── disconnect ──┘
-///         │    disconnect ▼    ▼
-///         └────────────── ( off )
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Tried again when `due`.
-    Down,
-    /// Its offer is known; asked for its health when `due`.
-    Up { since: Instant },
-    /// Disconnected by an operator.
-    Off,
-}
 
 /// Everything that can happen to a supervisor.
 enum Happened {
@@ -89,6 +70,7 @@ pub(super) struct Supervisor {
     /// The offer may have changed since it was read.
     stale: bool,
     announced: Announced,
+    refresh: Refresh,
     /// The arrival ([`Occupancy::arrivals`]) that the present discovery or offer belongs to; while
     /// down, the last one that was tried in vain.
     arrival: u64,
@@ -117,6 +99,7 @@ impl Supervisor {
             waiting: Vec::new(),
             stale: false,
             announced: Announced::default(),
+            refresh: Refresh::default(),
             arrival: 0,
             discovered_at: None,
             failed_checks: 0,
@@ -166,6 +149,7 @@ impl Supervisor {
             }
             Phase::Up { .. } if self.stale => self.discover(None),
             Phase::Up { .. } if self.is_busy() => self.due = self.next_tick(),
+            Phase::Up { .. } if self.refresh.is_due() => self.discover(None),
             Phase::Up { .. } => {
                 let upstream = Arc::clone(&self.upstream);
                 self.task = Some(Box::pin(async move { Done::Checked(upstream.health_check().await) }));
@@ -223,6 +207,7 @@ impl Supervisor {
         self.failed_checks = 0;
         self.discovered_at = Some(now);
         self.due = self.next_tick();
+        self.refresh.was_read(&offer, self.upstream.offer().as_deref());
         self.upstream.facts.offered(&offer);
         let announced = self.announced.read();
         self.publish(Change::Offered(Arc::clone(&offer), announced)).await;

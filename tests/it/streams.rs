@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use crate::support::{PATIENCE, eventually, sse as events};
-use crate::transcripts::{Received, scripted_manager};
+use crate::transcripts::{Received, scripted_manager, tool as tool_of};
 
 const MODERN: &str = "2026-07-28";
 
@@ -47,7 +47,7 @@ impl Bench {
     async fn of(version: Version) -> Self {
         let tool = Raw::of(&json!({"name": "t", "inputSchema": {"type": "object"}}));
         let end = Shutdown::new();
-        let (manager, calls) = scripted_manager(&[("s".into(), version, vec![tool])], &end).await;
+        let (manager, calls) = scripted_manager(&[("s".into(), version, tool_of(&tool))], &end).await;
         let sessions = Arc::new(Sessions::new(2_000, Duration::from_mins(1)));
         let gateway = Gateway::new(Arc::clone(&manager), end.clone());
         let parts = || (gateway.clone(), Arc::clone(&sessions), end.clone(), 1 << 20);
@@ -441,7 +441,7 @@ async fn a_pipe_carries_both_eras_at_once_and_the_questions_of_the_older_one() {
     let tool = Raw::of(&json!({"name": "t", "inputSchema": {"type": "object"}}));
     let end = Shutdown::new();
     let (manager, mut calls) =
-        scripted_manager(&[("s".into(), Version::V2025_11_25, vec![tool])], &end).await;
+        scripted_manager(&[("s".into(), Version::V2025_11_25, tool_of(&tool))], &end).await;
     let (client, server) = tokio::io::duplex(1 << 16);
     let (input, output) = tokio::io::split(server);
     let serving_end = end.clone();

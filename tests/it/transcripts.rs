@@ -1,6 +1,7 @@
 //! Conversations as data: every file in `tests/transcripts` is played against the MCP endpoint.
 //!
-//! Lines: `server NAME REVISION [TOOL…]` declares a server with tools (a JSON definition each);
+//! Lines: `server NAME REVISION [TOOL…]` declares a server with tools (a JSON definition each), and
+//! `offers NAME MEMBER [DEFINITION…]` what else it lists, under the member of that list;
 //! `C> JSON` the client posts a message (`C> +Header: value JSON` with one more header, `-Header` without
 //! one); `U> METHOD PARAMS` a server must have received exactly this; `U< JSON` what it answers: a
 //! notification, a `{"result":…}` or an `{"error":…}`; `U? METHOD PARAMS` what it asks its client during the
@@ -25,7 +26,7 @@ use switchyard::downstream::streamable_http::Endpoint;
 use switchyard::gateway::Gateway;
 use switchyard::manager::config::ToolNames;
 use switchyard::manager::{self, Manager};
-use switchyard::protocol::feature::Tool;
+use switchyard::protocol::feature::Kind;
 use switchyard::protocol::lifecycle::Peer;
 use switchyard::protocol::{ErrorObject, Notification, Raw, Reply, Version, headers, meta};
 use switchyard::shutdown::Shutdown;
@@ -48,10 +49,18 @@ pub struct Received {
     pub answer: oneshot::Sender<Reply>,
 }
 
-/// A server that answers `tools/list` from its declaration and everything else from the transcript.
+/// What a server lists: for each kind an array of definitions.
+pub type Offered = Vec<(Kind, Raw)>;
+
+/// One tool and nothing else.
+pub fn tool(definition: &Raw) -> Offered {
+    vec![(Kind::Tools, Raw::of(&[definition]))]
+}
+
+/// A server that answers lists from its declaration and everything else from the transcript.
 struct Scripted {
     peer: Peer,
-    tools: Vec<Raw>,
+    offered: Offered,
     received: mpsc::UnboundedSender<Received>,
 }
 
@@ -68,10 +77,11 @@ impl Connection for Scripted {
         let token = call.wants_progress.then(|| Raw::of(&7));
         let params = meta::dress(call.params.as_ref(), self.peer.era(), &call.sender, token.as_ref());
         async move {
-            match call.method.as_str() {
-                "tools/list" => return Ok(Ok(Raw::empty_object().with("tools", &Raw::of(&self.tools)))),
-                "ping" | "server/discover" => return Ok(Ok(Raw::empty_object())),
-                _ => {}
+            if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.method() == call.method) {
+                return Ok(Ok(self.list(kind)));
+            }
+            if ["ping", "server/discover"].contains(&call.method.as_str()) {
+                return Ok(Ok(Raw::empty_object()));
             }
             let (answer, answered) = oneshot::channel();
             let received = Received {
@@ -92,6 +102,18 @@ impl Connection for Scripted {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         async {}.boxed()
+    }
+}
+
+impl Scripted {
+    fn list(&self, kind: Kind) -> Raw {
+        let offered = self.offered.iter().find(|(offered, _)| *offered == kind);
+        let items = offered.map_or_else(|| Raw::of(&[(); 0]), |(_, items)| items.clone());
+        let page = Raw::empty_object().with(kind.member(), &items);
+        if !self.peer.version.is_modern() {
+            return page;
+        }
+        page.edit(&[("ttlMs", Some(&Raw::of(&90_000))), ("cacheScope", Some(&Raw::of("public")))])
     }
 }
 
@@ -145,22 +167,22 @@ fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Config {
 
 /// A manager of servers that do nothing by themselves, and the calls that reach them.
 pub async fn scripted_manager(
-    servers: &[(String, Version, Vec<Raw>)],
+    servers: &[(String, Version, Offered)],
     shutdown: &Shutdown,
 ) -> (Arc<Manager>, mpsc::UnboundedReceiver<Received>) {
     let (sender, received) = mpsc::unbounded_channel();
-    let connector = |(_, version, tools): &(String, Version, Vec<Raw>)| -> Arc<dyn Connector> {
+    let connector = |(_, version, offered): &(String, Version, Offered)| -> Arc<dyn Connector> {
+        let declared = |capabilities: Raw, kind: Kind| {
+            capabilities.with(kind.list().capability(), &Raw::empty_object())
+        };
         let peer = Peer {
             version: *version,
             info: Raw::empty_object(),
-            capabilities: Raw::of(&serde_json::json!({"tools": {}})),
+            capabilities: offered.iter().map(|(kind, _)| *kind).fold(Raw::empty_object(), declared),
             instructions: None,
         };
-        Arc::new(ScriptedConnector(Arc::new(Scripted {
-            peer,
-            tools: tools.clone(),
-            received: sender.clone(),
-        })))
+        let (offered, received) = (offered.clone(), sender.clone());
+        Arc::new(ScriptedConnector(Arc::new(Scripted { peer, offered, received })))
     };
     let connectors = servers.iter().map(connector).collect();
     let config = manager_config(servers.iter().map(|(name, ..)| name.as_str()));
@@ -200,7 +222,7 @@ struct Open {
 }
 
 impl Player {
-    async fn new(servers: Vec<(String, Version, Vec<Raw>)>) -> Self {
+    async fn new(servers: Vec<(String, Version, Offered)>) -> Self {
         let shutdown = Shutdown::new();
         let (manager, received) = scripted_manager(&servers, &shutdown).await;
         let sessions = Arc::new(Sessions::new(10, Duration::from_mins(1)));
@@ -431,6 +453,13 @@ fn matches(pattern: &str, text: &str) -> bool {
     }
 }
 
+fn offered((member, items): (&str, &str)) -> (Kind, Raw) {
+    let kind = Kind::ALL.into_iter().find(|kind| kind.member() == member).expect("a list");
+    let items = Raw::parse(&Bytes::copy_from_slice(items.as_bytes())).expect("a JSON array of definitions");
+    assert!(items.elements().all(|item| item.get_as::<String>(kind.key()).is_some()), "they have keys");
+    (kind, items)
+}
+
 async fn check(name: &str, transcript: &str) {
     let lines: Vec<&str> =
         transcript.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
@@ -438,15 +467,15 @@ async fn check(name: &str, transcript: &str) {
         let mut words = line.splitn(3, ' ');
         let server = words.next().expect("a name").to_owned();
         let version = Version::from_name(words.next().expect("a revision")).expect("a known revision");
-        let tools = words.next().unwrap_or("[]");
-        let tools = Raw::parse(&Bytes::copy_from_slice(tools.as_bytes())).expect("a JSON array of tools");
-        let tools: Vec<Raw> = tools.elements().collect();
-        assert!(tools.iter().all(|tool| Tool::from_definition(tool.clone()).is_some()), "tools have names");
-        (server, version, tools)
+        let tools = words.next().unwrap_or("[]").to_owned();
+        let more = lines.iter().filter_map(|line| line.strip_prefix("offers ")?.strip_prefix(&server));
+        let more = more.map(|rest| rest.trim().split_once(' ').expect("a member and definitions"));
+        let offered = std::iter::once(("tools", tools.as_str())).chain(more).map(offered).collect();
+        (server, version, offered)
     });
     let mut player = Player::new(servers.collect()).await;
     let mut steps = 0;
-    for line in lines.iter().filter(|line| !line.starts_with("server ")) {
+    for line in lines.iter().filter(|line| !line.starts_with("server ") && !line.starts_with("offers ")) {
         let step = std::panic::AssertUnwindSafe(player.play(line)).catch_unwind().await;
         step.unwrap_or_else(|_| panic!("{name}: failed at\n     {line}"));
         steps += 1;

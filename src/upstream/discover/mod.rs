@@ -69,6 +69,12 @@ impl Offer {
     pub const fn caching(&self, kind: Kind) -> Option<Caching> {
         self.caching[kind as usize]
     }
+
+    #[cfg(test)]
+    pub(super) const fn with_caching(mut self, kind: Kind, caching: Caching) -> Self {
+        self.caching[kind as usize] = Some(caching);
+        self
+    }
 }
 
 /// Reads the offer; the inner error is the server's refusal to list.

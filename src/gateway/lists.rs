@@ -1,0 +1,56 @@
+//! `tools/list`, `prompts/list`, `resources/list` and `resources/templates/list`: one page of what
+//! the caller sees.
+//!
+//! Pages are printed in advance (`manager::catalog`); here is only which one, and what stands around
+//! it. Invariant: a cursor names the item behind which to go on, so it survives changes elsewhere in
+//! the list and means the same in every process.
+
+use std::time::Duration;
+
+use super::caller::Caller;
+use super::{era, error};
+use crate::manager::Manager;
+use crate::manager::catalog::Page;
+use crate::protocol::error::code;
+use crate::protocol::feature::Kind;
+use crate::protocol::{ErrorObject, Raw, Reply};
+
+/// How long a list waits for servers that are still connecting for the first time.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// What a cursor begins with, before the key.
+const AFTER: &str = "after:";
+
+/// One page of the list of `kind`.
+pub(super) async fn list(manager: &Manager, caller: &Caller, kind: Kind, params: Option<&Raw>) -> Reply {
+    manager.settled_at_start(&caller.scope, PATIENCE).await;
+    let snapshot = manager.snapshot();
+    let catalog = snapshot.catalog(&caller.scope).map_err(|error| error::object(&error))?;
+    let listing = catalog.listing(kind);
+    let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());
+    let after = cursor.as_ref().map(read_cursor).transpose()?;
+    let page = listing.page(after.as_deref()).ok_or_else(bad_cursor)?;
+    let is_settled = snapshot.is_settled(&caller.scope);
+    Ok(era::list(caller, &result(kind, &page), listing.caching(), is_settled))
+}
+
+/// `{"tools":[…],"nextCursor":…}` around a page that is already printed.
+fn result(kind: Kind, page: &Page) -> Raw {
+    let next = page.next.as_deref().map(write_cursor);
+    Raw::empty_object().edit(&[(kind.member(), Some(&page.items)), ("nextCursor", next.as_ref())])
+}
+
+fn write_cursor(after: &str) -> Raw {
+    Raw::of(&format!("{AFTER}{after}"))
+}
+
+fn read_cursor(cursor: &Raw) -> Result<String, ErrorObject> {
+    let text: String = cursor.read().map_err(|_| bad_cursor())?;
+    text.strip_prefix(AFTER).map(str::to_owned).ok_or_else(bad_cursor)
+}
+
+fn bad_cursor() -> ErrorObject {
+    ErrorObject::new(
+        code::INVALID_PARAMS,
+        "the cursor is not one of this list; list again from the beginning",
+    )
+}

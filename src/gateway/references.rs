@@ -1,0 +1,63 @@
+//! URIs in results: what a server calls its own becomes what its client reaches it by.
+//!
+//! Only where the two differ, which is where two servers have the same URI; every other byte stays,
+//! and with one server nothing is looked at. Looked at are links and embedded resources in the
+//! content of tools and prompts, and the URIs of what was read.
+
+use crate::manager::{Scope, Snapshot};
+use crate::protocol::Raw;
+
+/// The result of a tool or a prompt of `server`, whose references lead back to it.
+pub(super) fn followed(snapshot: &Snapshot, scope: &Scope, server: &str, result: Raw) -> Raw {
+    if !snapshot.can_clash(scope) {
+        return result;
+    }
+    let messages = result.get("messages");
+    let contents = messages.iter().flat_map(Raw::elements).filter_map(|message| message.get("content"));
+    let blocks = contents
+        .chain(result.get("content"))
+        .flat_map(|content| if content.is_object() { vec![content] } else { content.elements().collect() });
+    let changes: Vec<(Raw, Raw)> = blocks
+        .filter_map(|block| uri_of(&block))
+        .filter_map(|uri| {
+            let exposed = snapshot.exposed_uri(scope, server, &uri.read::<String>().ok()?)?;
+            Some((uri, Raw::of(&exposed)))
+        })
+        .collect();
+    result.replacing(&changes)
+}
+
+/// The URI in a block that links to a resource, or holds one.
+fn uri_of(block: &Raw) -> Option<Raw> {
+    match block.get_as::<String>("type")?.as_str() {
+        "resource_link" => block.get("uri"),
+        "resource" => block.get("resource")?.get("uri"),
+        _ => None,
+    }
+}
+
+/// What was read at a server: the URI that it knows becomes the one that its client asked for.
+pub(super) fn of_contents(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    (server, known, asked): (&str, &str, &str),
+    result: &Raw,
+) -> Raw {
+    if known == asked && !snapshot.can_clash(scope) {
+        return result.clone();
+    }
+    let contents = result.get("contents");
+    let changes: Vec<(Raw, Raw)> = contents
+        .iter()
+        .flat_map(Raw::elements)
+        .filter_map(|content| content.get("uri"))
+        .filter_map(|uri| {
+            let text: String = uri.read().ok()?;
+            if text == known {
+                return (known != asked).then(|| (uri, Raw::of(asked)));
+            }
+            Some((uri, Raw::of(&snapshot.exposed_uri(scope, server, &text)?)))
+        })
+        .collect();
+    result.replacing(&changes)
+}
