@@ -215,11 +215,20 @@ pub(super) fn server(name: &str) -> (upstream::Config, Fake) {
     (upstream::fake::config(name), Fake::new(Version::V2025_11_25))
 }
 
-/// A server whose list of tools is this text.
+/// A server whose list of tools is this text; it has a resource and three prompts besides.
 pub(super) fn server_with_tools(name: &str, tools: &'static str) -> (upstream::Config, Fake) {
     let (config, fake) = server(name);
     let list = raw(&format!(r#"{{"tools":{tools}}}"#));
-    fake.answer(move |call| (call.method == method::TOOLS_LIST).then(|| Answer::Reply(Ok(list.clone()))));
+    fake.capabilities(&serde_json::json!({"tools": {}, "resources": {}, "prompts": {}}));
+    fake.answer(move |call| {
+        Some(Answer::Reply(Ok(match call.method.as_str() {
+            method::TOOLS_LIST => list.clone(),
+            method::RESOURCES_LIST => raw(r#"{"resources":[{"uri":"memo:a","name":"a"}]}"#),
+            method::RESOURCE_TEMPLATES_LIST => raw(r#"{"resourceTemplates":[]}"#),
+            method::PROMPTS_LIST => raw(r#"{"prompts":[{"name":"a"},{"name":"b"},{"name":"c"}]}"#),
+            _ => return None,
+        })))
+    });
     (config, fake)
 }
 

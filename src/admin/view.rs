@@ -122,6 +122,12 @@ pub(super) struct Server {
     breaker: BreakerState,
     /// Tools of it that are offered.
     tool_count: usize,
+    /// Resources of it that are offered.
+    resource_count: usize,
+    /// Resource templates of it that are offered.
+    template_count: usize,
+    /// Prompts of it that are offered.
+    prompt_count: usize,
     /// The revision of MCP spoken with it; none until it was reached for the first time.
     #[schema(required = true, examples("2026-07-28"))]
     protocol_version: Option<&'static str>,
@@ -174,6 +180,9 @@ impl From<&ServerStatus> for Server {
             state: status.state.into(),
             breaker: status.breaker.state.into(),
             tool_count: server.tools,
+            resource_count: server.resources,
+            template_count: server.templates,
+            prompt_count: server.prompts,
             protocol_version: status.version.map(Version::as_str),
             description: config.description.clone(),
             last_error: status.last_error.clone().map(clipped),

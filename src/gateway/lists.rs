@@ -28,7 +28,7 @@ pub(super) async fn list(manager: &Manager, caller: &Caller, kind: Kind, params:
     let listing = catalog.listing(kind);
     let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());
     let after = cursor.as_ref().map(read_cursor).transpose()?;
-    let page = listing.page(after.as_deref()).ok_or_else(bad_cursor)?;
+    let page = listing.page(after.as_deref(), caller.version).ok_or_else(bad_cursor)?;
     let is_settled = snapshot.is_settled(&caller.scope);
     Ok(era::list(caller, &result(kind, &page), listing.caching(), is_settled))
 }

@@ -17,7 +17,7 @@ use super::{era, error};
 use crate::manager::{Invocation, Manager, Target};
 use crate::protocol::Abilities;
 use crate::protocol::feature::Effect;
-use crate::protocol::{ErrorObject, Raw, Reply, method};
+use crate::protocol::{ErrorObject, Raw, Reply, Version, method, output_schema};
 use crate::upstream::Outlet;
 
 /// How often one request may be asked for more input.
@@ -41,7 +41,8 @@ pub(super) async fn answer(
 ) -> Reply {
     for round in 0..=MAX_ROUNDS {
         let done = manager.perform(&target, &invocation, outlet).await;
-        let reply = done.map_err(|failure| error::object(&failure))?.reply;
+        let done = done.map_err(|failure| error::object(&failure))?;
+        let reply = done.reply.map(|result| as_announced(&target, done.version, result));
         let Some(wanted) = Wanted::of(&reply)? else { return era::answer(caller, reply) };
         if round == MAX_ROUNDS {
             break;
@@ -54,6 +55,16 @@ pub(super) async fn answer(
     }
     let text = format!("the server asked for more input {} times, which is the limit", MAX_ROUNDS + 1);
     Err(error::input("too_many_rounds", &text))
+}
+
+/// A structured result as the client was told that it looks.
+fn as_announced(target: &Target, version: Version, result: Raw) -> Raw {
+    match target.wraps_result {
+        true if version.has_any_output() => output_schema::wrap_result(&result),
+        // The server knows older clients and wraps by itself; what it left bare is wrapped here.
+        true => output_schema::wrap_unannounced(&result),
+        false => result,
+    }
 }
 
 /// What a modern server wants before it goes on.

@@ -74,7 +74,14 @@ async fn a_server_that_goes_and_comes_back_changes_neither_names_nor_list() {
     let (a, b) = (server(&["shared"]), server(&["shared"]));
     let manager = manager(&[("a", &a), ("b", &b)]);
     manager.settled(&Scope::All, SECOND).await;
-    let page = || manager.snapshot().catalog(&Scope::All).expect("there").listing(Kind::Tools).page(None);
+    let page = || {
+        manager
+            .snapshot()
+            .catalog(&Scope::All)
+            .expect("there")
+            .listing(Kind::Tools)
+            .page(None, Version::NEWEST_MODERN)
+    };
     let (before, revision) = (page(), manager.snapshot().revisions(&Scope::All));
 
     b.dial(Dial::Refuse);

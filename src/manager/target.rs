@@ -32,6 +32,9 @@ pub struct Target {
     pub effect: Effect,
     /// What modern HTTP mirrors into `Mcp-Param-*`.
     pub header_params: Arc<[HeaderParam]>,
+    /// Whether a client that knows only objects as structured results was told that this tool's are
+    /// wrapped into one.
+    pub wraps_result: bool,
 }
 
 impl Target {
@@ -40,6 +43,7 @@ impl Target {
         Self {
             effect: route.effect,
             header_params: route.header_params.clone(),
+            wraps_result: route.wraps_result,
             ..Self::reading(
                 method::TOOLS_CALL,
                 (&route.server, &route.subject),
@@ -87,6 +91,7 @@ impl Target {
             params,
             effect: Effect::ReadOnly,
             header_params: Arc::default(),
+            wraps_result: false,
         }
     }
 

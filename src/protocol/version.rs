@@ -123,6 +123,12 @@ impl Version {
         if self.is_modern() { method::DISCOVER } else { method::PING }
     }
 
+    /// Whether the structured result of a tool, and its schema, can be of any type (since 2026-07-28);
+    /// before, both are objects.
+    pub fn has_any_output(self) -> bool {
+        self.is_modern()
+    }
+
     /// Whether `resultType` stands in every result (since 2026-07-28).
     pub fn has_result_type(self) -> bool {
         self.is_modern()

@@ -172,9 +172,8 @@ pub async fn scripted_manager(
 ) -> (Arc<Manager>, mpsc::UnboundedReceiver<Received>) {
     let (sender, received) = mpsc::unbounded_channel();
     let connector = |(_, version, offered): &(String, Version, Offered)| -> Arc<dyn Connector> {
-        let declared = |capabilities: Raw, kind: Kind| {
-            capabilities.with(kind.list().capability(), &Raw::empty_object())
-        };
+        let declared =
+            |capabilities: Raw, kind: Kind| capabilities.with(kind.list().capability(), &Raw::empty_object());
         let peer = Peer {
             version: *version,
             info: Raw::empty_object(),

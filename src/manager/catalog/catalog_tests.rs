@@ -2,6 +2,9 @@
 
 use super::fixture::{Has, catalog, chosen, shown};
 use super::*;
+use crate::protocol::Version;
+
+const NEW: Version = Version::NEWEST_MODERN;
 
 #[test]
 fn definitions_change_in_their_name_and_nowhere_else() {
@@ -11,7 +14,7 @@ fn definitions_change_in_their_name_and_nowhere_else() {
             _ => Has { prompts: names, ..Has::default() },
         };
         let catalog = catalog(&[("a", has(&["t"])), ("b", has(&["t", "u"]))]);
-        let pages = [None, Some("b__t")].map(|after| catalog.listing(kind).page(after).expect("a page"));
+        let pages = [None, Some("b__t")].map(|after| catalog.listing(kind).page(after, NEW).expect("a page"));
         assert_eq!(
             pages[0].items.as_str(),
             r#"[{"x":1e400,"name":"a__t", "y":{"z":null}},{"x":1e400,"name":"b__t", "y":{"z":null}}]"#
@@ -49,7 +52,7 @@ fn pages_follow_one_another_wherever_the_one_before_ended() {
     let mut after = None;
     let mut sizes = Vec::new();
     loop {
-        let page = listing.page(after.as_deref()).expect("a page");
+        let page = listing.page(after.as_deref(), NEW).expect("a page");
         sizes.push(page.items.elements().count());
         after.clone_from(&page.next);
         if after.is_none() {
@@ -57,10 +60,10 @@ fn pages_follow_one_another_wherever_the_one_before_ended() {
         }
     }
     assert_eq!(sizes, [2, 2, 1]);
-    let elsewhere = listing.page(Some("m:a")).expect("the list changed since that page");
+    let elsewhere = listing.page(Some("m:a"), NEW).expect("the list changed since that page");
     assert_eq!((elsewhere.items.elements().count(), elsewhere.next.as_deref()), (2, Some("m:c")));
-    assert!(listing.page(Some("zz")).is_none());
-    assert_eq!(catalog.listing(Kind::Tools).page(None).expect("one empty page").items.as_str(), "[]");
+    assert!(listing.page(Some("zz"), NEW).is_none());
+    assert_eq!(catalog.listing(Kind::Tools).page(None, NEW).expect("one empty page").items.as_str(), "[]");
 }
 
 #[test]
@@ -90,4 +93,20 @@ fn references_of_a_tool_follow_its_resource_to_where_it_is_offered() {
     assert_eq!(definition(&unlisted), expected, "else it would lead to somebody else's");
     let Places::Guessed(places) = unlisted.resources().places("ui://a/w") else { panic!("nobody lists it") };
     assert_eq!((places[0].server.as_ref(), places[0].uri.as_str()), ("a", "ui://w"));
+}
+
+#[test]
+fn an_older_client_is_told_of_objects_only() {
+    let tool = r##"={"name":"t","outputSchema":{"type":"array","items":{"$ref":"#"}},"z":1e400}"##;
+    let plain = r#"={"name":"o","outputSchema":{"type":"object"}}"#;
+    let catalog = catalog(&[("s", Has { tools: &["a", tool, plain], ..Has::default() })]);
+    let page = |after, version| catalog.listing(Kind::Tools).page(after, version).expect("a page").items;
+    let old = Version::NEWEST_LEGACY;
+    assert!(page(None, NEW).as_str().ends_with(&format!(",{}]", &tool[1..])));
+    let wrapped = r##"{"name":"t","outputSchema":{"type":"object","properties":{"result":{"type":"array","items":{"$ref":"#/properties/result"}}},"required":["result"]},"z":1e400}"##;
+    assert!(page(None, old).as_str().ends_with(&format!(",{wrapped}]")), "{}", page(None, old).as_str());
+    assert!(page(Some("a"), old).as_str().starts_with(&format!("[{wrapped},")), "also off the beaten track");
+    assert_eq!(page(Some("t"), old), page(Some("t"), NEW));
+    let wraps = catalog.tools().iter().map(|entry| entry.route.wraps_result).collect::<Vec<_>>();
+    assert_eq!(wraps, [false, true, false]);
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::protocol::Raw;
 use crate::protocol::caching::Caching;
 use crate::protocol::feature::Effect;
 use crate::protocol::headers::HeaderParam;
+use crate::protocol::{Raw, Version};
 
 /// Where something lives, and what must be known to ask for it.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,6 +24,9 @@ pub struct Route {
     pub effect: Effect,
     /// What modern HTTP mirrors into headers, for a tool.
     pub header_params: Arc<[HeaderParam]>,
+    /// Whether a client that knows only objects as structured results was told that this tool's are
+    /// wrapped into one.
+    pub wraps_result: bool,
 }
 
 /// One item as clients see it.
@@ -35,6 +38,8 @@ pub struct Entry {
     pub route: Arc<Route>,
     /// Its definition, under that name or URI.
     pub definition: Raw,
+    /// The same for clients that know only objects as structured results, where that is another one.
+    pub older: Option<Raw>,
 }
 
 /// One page of a list, printed.
@@ -51,6 +56,8 @@ pub struct Page {
 pub struct Listing {
     entries: Vec<Entry>,
     pages: Vec<Page>,
+    /// The pages for older clients, where one of them is another one.
+    older_pages: Option<Vec<Page>>,
     /// Page number by the key the page before it ends with.
     page_after: HashMap<String, usize>,
     per_page: usize,
@@ -68,10 +75,15 @@ impl Listing {
     pub(super) fn new(entries: Vec<Entry>, per_page: usize, caching: Caching) -> Self {
         let per_page = per_page.max(1);
         let count = entries.len().div_ceil(per_page).max(1);
-        let pages: Vec<Page> = (0..count).map(|number| page(&entries, number * per_page, per_page)).collect();
+        let print = |version| -> Vec<Page> {
+            (0..count).map(|number| page(&entries[number * per_page..], per_page, version)).collect()
+        };
+        let pages = print(Version::NEWEST_MODERN);
+        let older_pages = entries.iter().any(|entry| entry.older.is_some());
+        let older_pages = older_pages.then(|| print(Version::NEWEST_LEGACY));
         let page_after =
             pages.iter().enumerate().filter_map(|(i, page)| Some((page.next.clone()?, i + 1))).collect();
-        Self { entries, pages, page_after, per_page, caching }
+        Self { entries, pages, older_pages, page_after, per_page, caching }
     }
 
     /// Every item, in list order.
@@ -84,16 +96,19 @@ impl Listing {
         self.caching
     }
 
-    /// The page that begins behind the item called `after`, or the first one; none when no item is
-    /// called that. Pages that begin elsewhere than usual, because the list has changed since the
-    /// page before, are printed when they are asked for.
-    pub fn page(&self, after: Option<&str>) -> Option<Page> {
-        let Some(key) = after else { return self.pages.first().cloned() };
+    /// The page that begins behind the item called `after`, or the first one, as a client of
+    /// `version` can read it; none when no item is called that. Pages that begin elsewhere than
+    /// usual, because the list has changed since the page before, are printed when they are asked
+    /// for.
+    pub fn page(&self, after: Option<&str>, version: Version) -> Option<Page> {
+        let older = self.older_pages.as_ref().filter(|_| !version.has_any_output());
+        let pages = older.unwrap_or(&self.pages);
+        let Some(key) = after else { return pages.first().cloned() };
         if let Some(&number) = self.page_after.get(key) {
-            return self.pages.get(number).cloned();
+            return pages.get(number).cloned();
         }
         let last = self.entries.iter().position(|entry| entry.exposed == key)?;
-        Some(page(&self.entries, last + 1, self.per_page))
+        Some(page(&self.entries[last + 1..], self.per_page, version))
     }
 
     /// Whether both list the same bytes.
@@ -102,23 +117,24 @@ impl Listing {
     }
 }
 
-/// The page of `size` entries that begins at `start`.
-fn page(entries: &[Entry], start: usize, size: usize) -> Page {
-    let end = entries.len().min(start + size);
-    let part = &entries[start..end];
-    let next = if end < entries.len() { part.last().map(|last| last.exposed.clone()) } else { None };
-    Page { items: array(part), next }
+/// The page of the first `size` of `entries`.
+fn page(entries: &[Entry], size: usize, version: Version) -> Page {
+    let part = &entries[..entries.len().min(size)];
+    let next = part.last().filter(|_| part.len() < entries.len()).map(|last| last.exposed.clone());
+    let definitions = part.iter().map(|entry| match &entry.older {
+        Some(older) if !version.has_any_output() => older,
+        _ => &entry.definition,
+    });
+    Page { items: array(definitions), next }
 }
 
-fn array(entries: &[Entry]) -> Raw {
-    let length: usize = entries.iter().map(|entry| entry.definition.bytes().len() + 1).sum();
-    let mut out = BytesMut::with_capacity(length + 2);
-    out.put_u8(b'[');
-    for (index, entry) in entries.iter().enumerate() {
+fn array<'a>(definitions: impl Iterator<Item = &'a Raw>) -> Raw {
+    let mut out = BytesMut::from(&b"["[..]);
+    for (index, definition) in definitions.enumerate() {
         if index > 0 {
             out.put_u8(b',');
         }
-        out.put_slice(entry.definition.bytes());
+        out.put_slice(definition.bytes());
     }
     out.put_u8(b']');
     let bytes: Bytes = out.freeze();

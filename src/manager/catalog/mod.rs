@@ -21,9 +21,9 @@ pub use resources::{Place, Places, Resources};
 
 use super::config::ToolNames;
 use super::naming::{Key, Meaning, Names};
-use crate::protocol::Raw;
 use crate::protocol::caching::Caching;
 use crate::protocol::feature::{Effect, Item, Kind, List, Tool};
+use crate::protocol::{Raw, output_schema};
 use crate::upstream::Offer;
 use crate::upstream::config::Tools;
 
@@ -130,20 +130,24 @@ impl NamedList {
 }
 
 fn tools(parts: &[Part<'_>], style: Style, resources: &Resources) -> NamedList {
-    let offered: Vec<(Key, &Arc<str>, &Tool)> =
-        parts.iter().flat_map(|part| chosen(part).map(|(key, tool)| (key, part.server, tool))).collect();
+    let offered: Vec<(Key, &Part<'_>, &Tool)> =
+        parts.iter().flat_map(|part| chosen(part).map(move |(key, tool)| (key, part, tool))).collect();
     let keys: Vec<Key> = offered.iter().map(|(key, ..)| key.clone()).collect();
     let names = Names::assign(&keys, style.names, style.max_name_length);
-    let entry = |(index, (_, server, tool)): (usize, &(Key, &Arc<str>, &Tool))| {
+    let entry = |(index, (_, part, tool)): (usize, &(Key, &Part<'_>, &Tool))| {
         let exposed = names.exposed(index);
-        let definition = resources.with_references(server, tool.definition_as(exposed));
+        let definition = resources.with_references(part.server, tool.definition_as(exposed));
+        // What a server of the older revisions wrote, their clients get as it is.
+        let is_newer = part.offer.peer.version.has_any_output();
+        let older = if is_newer { output_schema::wrap_definition(&definition) } else { None };
         let route = Route {
-            server: Arc::clone(server),
+            server: Arc::clone(part.server),
             subject: tool.name.clone(),
             effect: tool.effect,
             header_params: tool.header_params.clone().unwrap_or_default().into(),
+            wraps_result: older.is_some(),
         };
-        Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition }
+        Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older }
     };
     let entries = offered.iter().enumerate().map(entry).collect();
     NamedList { listing: Listing::new(entries, style.per_page, caching(parts, Kind::Tools)), names }
@@ -185,9 +189,10 @@ fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> Entry
         subject: item.key.clone(),
         effect: Effect::ReadOnly,
         header_params: Arc::default(),
+        wraps_result: false,
     };
     let definition: Raw = item.definition_as(kind, exposed);
-    Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition }
+    Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older: None }
 }
 
 /// What all parts that have a list of `kind` allow caches to keep.

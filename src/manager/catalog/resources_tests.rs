@@ -96,7 +96,7 @@ fn part() -> impl Strategy<Value = (Vec<String>, Vec<String>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn what_is_offered_leads_to_whoever_offers_it(parts in prop::collection::vec(part(), 1..4)) {

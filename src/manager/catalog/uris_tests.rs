@@ -60,7 +60,7 @@ fn set() -> impl Strategy<Value = Vec<Key>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(10_000))]
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
     fn injective_understood_and_taken_apart_again(keys in set()) {

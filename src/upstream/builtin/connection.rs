@@ -17,6 +17,10 @@ use crate::protocol::{ErrorObject, Raw, Reply, Version, method};
 use crate::upstream::connection::{Call, Connection, Connector, Events, Outlet};
 use crate::upstream::error::Error;
 
+/// How long the tools may be kept: as long as the program runs, which nobody knows. They are part of
+/// it and the same for everybody.
+const TOOLS_TTL_MS: u64 = 3_600_000;
+
 /// Makes the server when it is first wanted, and again when that failed: a folder that is missing
 /// at start may be there later.
 pub struct InProcess<F> {
@@ -61,8 +65,11 @@ struct Local<B> {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct ToolList {
     tools: Vec<Raw>,
+    ttl_ms: u64,
+    cache_scope: &'static str,
 }
 
 impl<B: Builtin> Local<B> {
@@ -73,7 +80,8 @@ impl<B: Builtin> Local<B> {
             capabilities: Raw::empty_object().with("tools", &Raw::empty_object()),
             instructions: builtin.instructions(),
         };
-        let tools = Raw::of(&ToolList { tools: builtin.tools() });
+        let list = ToolList { tools: builtin.tools(), ttl_ms: TOOLS_TTL_MS, cache_scope: "public" };
+        let tools = Raw::of(&list);
         Self { builtin, peer, tools }
     }
 
