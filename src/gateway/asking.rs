@@ -33,7 +33,7 @@ pub(super) async fn answer(
         return bridged::answer(gateway, caller, (target, invocation), outlet).await;
     }
     match manager.perform(&target, &invocation, outlet).await {
-        Ok(done) => era::answer(caller, done.reply),
+        Ok(done) => era::answer(caller, target.method, done.version, done.reply),
         Err(failure) => Err(error::object(&failure)),
     }
 }

@@ -48,7 +48,7 @@ pub(super) async fn answer(
     let (mut target, invocation) = request;
     let given = Given::of(&target.params)?;
     target.params = target.params.edit(&[(RESPONSES, None), (STATE, None)]);
-    let place = Place { gateway, caller, purpose: purpose(&target) };
+    let place = Place { gateway, caller, method: target.method, purpose: purpose(&target) };
     let begin = || OpenCall::begin(gateway.manager.clone(), target.clone(), invocation.clone());
     let mut call = match given.state {
         None => begin(),
@@ -87,6 +87,7 @@ impl Given {
 struct Place<'a> {
     gateway: &'a Gateway,
     caller: &'a Caller,
+    method: &'static str,
     purpose: String,
 }
 
@@ -113,12 +114,17 @@ impl Place<'_> {
 
     /// What a call that is over means for the client.
     fn ended(&self, ended: Result<Called, Error>, lacking: &Raw) -> Reply {
-        let reply = ended.map_err(|failure| error::object(&failure))?.reply;
-        let Err(refusal) = &reply else { return era::answer(self.caller, reply) };
+        let done = ended.map_err(|failure| error::object(&failure))?;
+        let Err(refusal) = &done.reply else {
+            return era::answer(self.caller, self.method, done.version, done.reply);
+        };
         let Some(questions) = questions::of_error(refusal) else {
             // It was asked for what this client cannot give, and could not do without.
             let can_be_helped = lacking.bytes().as_ref() != b"{}";
-            return Err(if can_be_helped { error::lacking(refusal, lacking) } else { refusal.clone() });
+            if can_be_helped {
+                return Err(error::lacking(refusal, lacking));
+            }
+            return era::answer(self.caller, self.method, done.version, done.reply);
         };
         let by_url = questions::required_by_url();
         if !self.caller.abilities().covers(Abilities::of(&by_url)) {

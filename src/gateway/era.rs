@@ -2,26 +2,68 @@
 //!
 //! Every function leaves a message alone that its client already understands.
 
+pub(super) mod capabilities;
+mod codes;
 pub mod questions;
+pub mod task;
 
 use super::caller::Caller;
 use super::error;
 use crate::protocol::caching::{self, Caching};
 use crate::protocol::error::code;
-use crate::protocol::{ErrorObject, LogLevel, Notification, Raw, Reply, lifecycle, meta, method};
+pub use crate::protocol::output_schema as schema;
+use crate::protocol::{
+    Era, ErrorObject, LogLevel, Notification, Raw, Reply, Version, foreign, lifecycle, meta, method,
+};
 use crate::upstream::Question;
 
-/// A server's answer to a call, as the client's revision writes it.
-pub fn answer(caller: &Caller, reply: Reply) -> Reply {
-    let result = reply?;
-    let kind: Option<String> = result.get_as("resultType");
+/// The type of a final result.
+const COMPLETE: &str = "complete";
+
+/// The answer of a server that speaks `server` to `method`, as the client's revision writes it.
+///
+/// A call of a tool whose definition was wrapped goes through [`schema::wrap_result`] first.
+pub fn answer(caller: &Caller, method: &str, server: Version, reply: Reply) -> Reply {
+    let eras = (server.era(), caller.version.era());
+    let result = reply.map_err(|error| codes::between(eras.0, eras.1, method, error))?;
+    match eras {
+        (_, Era::Modern) => Ok(for_modern(method, result)),
+        (Era::Modern, Era::Legacy) => for_legacy(method, &result),
+        (Era::Legacy, Era::Legacy) => Ok(result),
+    }
+}
+
+/// A result with what 2026-07-28 demands of one, where its server did not write it.
+fn for_modern(method: &str, result: Raw) -> Raw {
+    let kind: Option<String> = result.get("resultType").map(|kind| kind.read().unwrap_or_default());
+    let is_cached = method == method::RESOURCES_READ && kind.as_deref().is_none_or(|kind| kind == COMPLETE);
+    let (kind, ttl, scope) = (Raw::of(COMPLETE), Raw::of(&0), Raw::of("private"));
+    // Nobody said how long it lasts or whom it is for: it is stale at once, and for one only.
+    let wanted =
+        [("resultType", &kind, true), (caching::TTL, &ttl, is_cached), (caching::SCOPE, &scope, is_cached)];
+    let absent = wanted.iter().filter(|(name, _, is_wanted)| *is_wanted && result.get(name).is_none());
+    let changes: Vec<(&str, Option<&Raw>)> = absent.map(|(name, value, _)| (*name, Some(*value))).collect();
+    if changes.is_empty() { result } else { result.edit(&changes) }
+}
+
+/// A modern server's result for a client that knows only final ones, without the members that it
+/// may ignore being removed.
+fn for_legacy(method: &str, result: &Raw) -> Reply {
+    let refused = |text: &str| Err(ErrorObject::new(code::INTERNAL_ERROR, text));
+    let kind: Option<String> = result.get("resultType").map(|kind| kind.read().unwrap_or_default());
     match kind.as_deref() {
-        None if caller.version.has_result_type() => Ok(complete(&result)),
-        Some("input_required") if !caller.version.has_result_type() => Err(ErrorObject::new(
-            code::INTERNAL_ERROR,
-            "the server asks for more input, which a client of this protocol revision cannot give",
-        )),
-        _ => Ok(result),
+        None | Some(COMPLETE) if method == method::TOOLS_CALL => Ok(schema::wrap_unannounced(result)),
+        None | Some(COMPLETE) => Ok(result.clone()),
+        Some("input_required") => {
+            refused("the server asks for more input, which a client of this protocol revision cannot give")
+        }
+        Some("task") => refused(
+            "the server made a task of the request, which a client of this protocol revision cannot follow",
+        ),
+        Some(other) => {
+            let other = foreign::shown(other);
+            refused(&format!("the server answered with a result of the unknown type \"{other}\""))
+        }
     }
 }
 
@@ -31,7 +73,7 @@ pub fn own(caller: &Caller, result: &Raw) -> Raw {
         return result.clone();
     }
     let info = Raw::empty_object().with(meta::SERVER_INFO, &lifecycle::own_info());
-    result.edit(&[("resultType", Some(&Raw::of("complete"))), ("_meta", Some(&info))])
+    result.edit(&[("resultType", Some(&Raw::of(COMPLETE))), ("_meta", Some(&info))])
 }
 
 /// A list of our own, whose parts all allow `caching`. Until every server was reached it may grow at
@@ -49,10 +91,6 @@ pub fn list(caller: &Caller, result: &Raw, caching: Caching, is_settled: bool) -
 pub fn no_resource(caller: &Caller, uri: &str) -> ErrorObject {
     let code = if caller.version.is_modern() { code::INVALID_PARAMS } else { code::RESOURCE_NOT_FOUND };
     error::no_resource(code, uri)
-}
-
-fn complete(result: &Raw) -> Raw {
-    result.with("resultType", &Raw::of("complete"))
 }
 
 /// The level of a log line.
@@ -81,3 +119,7 @@ pub fn notice(caller: &Caller, notice: Notification, token: Option<&Raw>) -> Opt
         _ => Some(notice),
     }
 }
+
+#[cfg(test)]
+#[path = "era/answer_tests.rs"]
+mod tests;

@@ -12,23 +12,10 @@ use crate::protocol::{Raw, Version, lifecycle};
 const MAX_INSTRUCTIONS: usize = 16 * 1024;
 
 #[derive(Serialize)]
-struct ListChanged {
-    #[serde(rename = "listChanged")]
-    list_changed: bool,
-}
-
-#[derive(Serialize)]
-struct Capabilities {
-    tools: ListChanged,
-}
-
-const CAPABILITIES: Capabilities = Capabilities { tools: ListChanged { list_changed: true } };
-
-#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InitializeResult {
     protocol_version: &'static str,
-    capabilities: Capabilities,
+    capabilities: Raw,
     server_info: Raw,
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions: Option<String>,
@@ -38,7 +25,7 @@ struct InitializeResult {
 #[serde(rename_all = "camelCase")]
 struct DiscoverResult {
     supported_versions: [&'static str; 1],
-    capabilities: Capabilities,
+    capabilities: Raw,
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions: Option<String>,
 }
@@ -47,7 +34,7 @@ struct DiscoverResult {
 pub(super) fn initialize(manager: &Manager, caller: &Caller) -> Raw {
     Raw::of(&InitializeResult {
         protocol_version: caller.version.as_str(),
-        capabilities: CAPABILITIES,
+        capabilities: capabilities(manager, caller),
         server_info: lifecycle::own_info(),
         instructions: instructions(manager, &caller.scope),
     })
@@ -58,11 +45,28 @@ pub(super) fn initialize(manager: &Manager, caller: &Caller) -> Raw {
 pub(super) fn discover(manager: &Manager, caller: &Caller) -> Raw {
     let result = Raw::of(&DiscoverResult {
         supported_versions: [Version::NEWEST_MODERN.as_str()],
-        capabilities: CAPABILITIES,
+        capabilities: capabilities(manager, caller),
         instructions: instructions(manager, &caller.scope),
     });
     let is_settled = manager.snapshot().is_settled(&caller.scope);
     era::list(caller, &result, Caching::LEGACY, is_settled)
+}
+
+/// What the servers that a client sees can do. A server that was not reached yet may turn out to have
+/// everything.
+fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
+    let snapshot = manager.snapshot();
+    let offers = snapshot.servers().iter().filter_map(|server| server.offer.as_deref());
+    match &caller.scope {
+        Scope::All => era::capabilities::merged(&offers.map(|offer| &offer.peer).collect::<Vec<_>>()),
+        Scope::Server(name) => {
+            let offer = snapshot.server(name).ok().and_then(|server| server.offer.as_deref());
+            offer.map_or_else(
+                || era::capabilities::merged(&[]),
+                |offer| era::capabilities::alone(&offer.peer, caller.version),
+            )
+        }
+    }
 }
 
 /// The advice of all servers a scope sees, each under its server's name; of one alone, untouched.

@@ -43,7 +43,9 @@ pub(super) async fn answer(
         let done = manager.perform(&target, &invocation, outlet).await;
         let done = done.map_err(|failure| error::object(&failure))?;
         let reply = done.reply.map(|result| as_announced(&target, done.version, result));
-        let Some(wanted) = Wanted::of(&reply)? else { return era::answer(caller, reply) };
+        let Some(wanted) = Wanted::of(&reply)? else {
+            return era::answer(caller, target.method, done.version, reply);
+        };
         if round == MAX_ROUNDS {
             break;
         }

@@ -64,6 +64,11 @@ impl ErrorObject {
         Self { code: self.code, raw: self.raw.with("data", &Raw::of(data)) }
     }
 
+    /// The same error, every other byte of it, with another code.
+    pub fn with_code(&self, code: i64) -> Self {
+        Self { code, raw: self.raw.with("code", &Raw::of(&code)) }
+    }
+
     /// Reads an error object somebody sent. `None` when it has no integer `code`.
     pub fn from_raw(raw: Raw) -> Option<Self> {
         raw.get_as("code").map(|code| Self { code, raw })
