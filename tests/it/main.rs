@@ -7,6 +7,7 @@ mod config;
 mod credentials;
 mod down;
 mod ends;
+mod every_method;
 mod fidelity;
 mod orphans;
 mod peers;

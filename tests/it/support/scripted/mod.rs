@@ -9,6 +9,7 @@
 mod http;
 mod state;
 
+use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,12 +81,20 @@ pub struct Scripted {
     era: Era,
     tools: Vec<Tool>,
     page: usize,
+    lists: BTreeMap<String, String>,
+    answers: HashMap<String, Vec<String>>,
 }
 
 impl Scripted {
     /// Streamable HTTP without sessions; refuses `initialize`.
     pub fn modern() -> Self {
-        Self { era: Era::Modern, tools: Vec::new(), page: usize::MAX }
+        Self {
+            era: Era::Modern,
+            tools: Vec::new(),
+            page: usize::MAX,
+            lists: BTreeMap::new(),
+            answers: HashMap::new(),
+        }
     }
 
     /// Streamable HTTP with sessions; refuses `server/discover`.
@@ -101,6 +110,20 @@ impl Scripted {
     /// With one more tool.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
+        self
+    }
+
+    /// With this list, byte for byte: `member` is `tools`, `prompts`, `resources` or
+    /// `resourceTemplates`.
+    pub fn offers(mut self, member: &str, definitions: &str) -> Self {
+        self.lists.insert(member.to_owned(), definitions.to_owned());
+        self
+    }
+
+    /// Answers requests with `method` by these results, byte for byte, one after another.
+    pub fn answers(mut self, method: &str, mut results: Vec<String>) -> Self {
+        results.reverse();
+        self.answers.insert(method.to_owned(), results);
         self
     }
 
@@ -124,7 +147,7 @@ impl Scripted {
     fn listen(self, address: SocketAddr) -> Server {
         let listener = listen(address);
         let address = listener.local_addr().expect("an address");
-        let state = Arc::new(State::new(self.era, self.tools, self.page));
+        let state = Arc::new(State::new(self.era, self.tools, self.page, (self.lists, self.answers)));
         let its_state = state.clone();
         let task = Background::run(move || http::serve(listener, its_state));
         Server { address, state, _task: task }

@@ -1,6 +1,6 @@
 //! What a scripted server knows and decides, whatever the wire.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -118,6 +118,8 @@ pub enum Outcome {
 pub struct State {
     pub era: Era,
     page: usize,
+    /// Whole lists, by the member they stand in.
+    lists: BTreeMap<String, String>,
     inside: Mutex<Inside>,
     /// Notifications for everyone who listens.
     pub notices: broadcast::Sender<String>,
@@ -130,12 +132,19 @@ struct Inside {
     seen: Vec<Seen>,
     sessions: HashSet<String>,
     named: usize,
+    /// Results by method, the next one last.
+    answers: HashMap<String, Vec<String>>,
 }
 
 impl State {
-    pub fn new(era: Era, tools: Vec<Tool>, page: usize) -> Self {
-        let inside = Mutex::new(Inside { tools, ..Inside::default() });
-        Self { era, page, inside, notices: broadcast::channel(64).0 }
+    pub fn new(
+        era: Era,
+        tools: Vec<Tool>,
+        page: usize,
+        (lists, answers): (BTreeMap<String, String>, HashMap<String, Vec<String>>),
+    ) -> Self {
+        let inside = Mutex::new(Inside { tools, answers, ..Inside::default() });
+        Self { era, page, lists, inside, notices: broadcast::channel(64).0 }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {
@@ -187,10 +196,13 @@ impl State {
     /// Decides what a request gets. Sessions and headers were checked before.
     pub fn answer(&self, request: &Envelope<'_>) -> Outcome {
         let result = |value: Value| Outcome::Message(response(request, "result", &value.to_string()));
+        if let Some(text) = self.prepared(request.method.as_deref().unwrap_or_default()) {
+            return Outcome::Message(response(request, "result", &text));
+        }
         match request.method.as_deref() {
-            Some("initialize") => result(initialized(&request.known().version)),
+            Some("initialize") => result(initialized(&request.known().version, &self.capabilities())),
             Some("server/discover") => result(self.complete(json!({
-                "supportedVersions": [MODERN], "capabilities": capabilities(),
+                "supportedVersions": [MODERN], "capabilities": self.capabilities(),
                 "_meta": {"io.modelcontextprotocol/serverInfo": server_info()},
             }))),
             Some("ping") => result(json!({})),
@@ -199,6 +211,35 @@ impl State {
             Some("subscriptions/listen") => Outcome::Listen(request.id_text().to_owned()),
             _ => Outcome::Message(error(request, -32601, "no such method")),
         }
+    }
+
+    /// The result that was written down for `method`, or a whole list.
+    fn prepared(&self, method: &str) -> Option<String> {
+        if let Some(answer) = self.lock().answers.get_mut(method).and_then(Vec::pop) {
+            return Some(answer);
+        }
+        let member = match method {
+            "tools/list" => "tools",
+            "prompts/list" => "prompts",
+            "resources/list" => "resources",
+            "resources/templates/list" => "resourceTemplates",
+            _ => return None,
+        };
+        let list = self.lists.get(member)?;
+        let more = match self.era {
+            Era::Modern => r#","resultType":"complete","ttlMs":0,"cacheScope":"public""#,
+            Era::Legacy | Era::Sse => "",
+        };
+        Some(format!(r#"{{"{member}":{list}{more}}}"#))
+    }
+
+    fn capabilities(&self) -> Value {
+        let mut all = json!({"tools": {"listChanged": true}});
+        for member in self.lists.keys() {
+            let name = if member == "resourceTemplates" { "resources" } else { member };
+            all[name] = json!({"listChanged": true});
+        }
+        all
     }
 
     fn list(&self, request: &Envelope<'_>) -> Outcome {
@@ -284,10 +325,10 @@ impl State {
     }
 }
 
-fn initialized(asked: &str) -> Value {
+fn initialized(asked: &str, capabilities: &Value) -> Value {
     let known = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
     let version = if known.contains(&asked) { asked } else { "2025-11-25" };
-    json!({"protocolVersion": version, "capabilities": capabilities(), "serverInfo": server_info()})
+    json!({"protocolVersion": version, "capabilities": capabilities, "serverInfo": server_info()})
 }
 
 /// One response with a member that is spliced in as it is.
@@ -313,10 +354,6 @@ pub fn tagged(method: &str, id: &str) -> String {
 /// A notification of the legacy era.
 pub fn plain(method: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#)
-}
-
-fn capabilities() -> Value {
-    json!({"tools": {"listChanged": true}})
 }
 
 fn server_info() -> Value {
