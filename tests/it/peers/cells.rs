@@ -2,9 +2,11 @@
 //! { new, 2025-11-25, HTTP+SSE, stdio }, by SDKs of other makers. Each believes to talk to a peer of
 //! its own kind, and every feature works as it does in `direct`.
 
+use serde_json::Value;
+
 use super::fixtures::{
-    self, PYTHON, PYTHON_AUTO, TS1, TS2, TS2_AUTO, TS2_JUNE, TS2_MARCH, Target, all_is_ok, http, visit,
-    visit_by_rmcp,
+    self, CANCEL, PYTHON, PYTHON_AUTO, Program, TS1, TS2, TS2_AUTO, TS2_JUNE, TS2_MARCH, Target, all_is_ok,
+    http, sse, stdio, visit, visit_by_rmcp,
 };
 use super::gateway;
 use crate::support::Registry;
@@ -14,8 +16,9 @@ use crate::support::peers::{self, Listening};
 /// The servers of the table, and one that speaks both eras.
 const SERVERS: [&str; 5] = ["new", "old", "streams", "child", "both"];
 
-/// What the program carries so far.
-const FEATURES: [&str; 4] = ["tools", "progress", "cancel", "list_changed"];
+/// What the program carries so far; all of it is `fixtures::FEATURES`.
+const FEATURES: [&str; 8] =
+    ["tools", "missing", "completion", "progress", "elicitation", "sampling", "roots", "list_changed"];
 
 /// The program with all servers; they end with this value.
 struct Cells {
@@ -23,24 +26,34 @@ struct Cells {
     _servers: [Listening; 3],
 }
 
+/// A server of each era over HTTP, and one as a child; the first two end with what is returned.
+async fn three_servers() -> (Registry, [Listening; 2]) {
+    let new = fixtures::server("peer-node", &["server-ts2.mjs"]).await;
+    let old = fixtures::server("peer-node", &["server-ts1.mjs"]).await;
+    let child = fixtures::path("server-ts1.mjs");
+    let registry = Registry::new().http("new", &new.url("/mcp")).http("old", &old.url("/mcp")).command(
+        "child",
+        &peers::program("peer-node"),
+        &[&child, "stdio"],
+    );
+    (registry, [new, old])
+}
+
+/// `target`, where the names and URIs of the server `name` stand beside those of others.
+fn among_others(name: &str, mut target: Value) -> Target {
+    target["prefix"] = format!("{name}__").into();
+    target["owner"] = name.into();
+    (name.to_owned(), target)
+}
+
 impl Cells {
     async fn start() -> Self {
-        let servers = [
-            fixtures::server("peer-node", &["server-ts2.mjs"]).await,
-            fixtures::server("peer-node", &["server-ts1.mjs"]).await,
-            fixtures::server("peer-python", &["server.py"]).await,
-        ];
-        let [new, old, both] = &servers;
-        let child = fixtures::path("server-ts1.mjs");
-        let registry = Registry::new()
-            .http("new", &new.url("/mcp"))
-            .http("old", &old.url("/mcp"))
-            .sse("streams", &old.url("/sse"))
-            .command("child", &peers::program("peer-node"), &[&child, "stdio"])
-            .http("both", &both.url("/mcp"));
+        let (registry, [new, old]) = three_servers().await;
+        let both = fixtures::server("peer-python", &["server.py"]).await;
+        let registry = registry.sse("streams", &old.url("/sse")).http("both", &both.url("/mcp"));
         let gateway = gateway(&registry).start().await;
         gateway.offers(&SERVERS.map(|name| format!("{name}__echo")).each_ref().map(String::as_str)).await;
-        Self { gateway, _servers: servers }
+        Self { gateway, _servers: [new, old, both] }
     }
 
     /// Each server alone, at `path` and its name.
@@ -50,40 +63,54 @@ impl Cells {
 
     /// All of them at one endpoint, told apart by their names.
     fn merged(&self) -> Vec<Target> {
-        let target = |name: &&str| {
-            let (name, mut target) = http(name, &self.gateway.url("/mcp"));
-            target["prefix"] = format!("{name}__").into();
-            target["owner"] = name.as_str().into();
-            (name, target)
-        };
-        SERVERS.iter().map(target).collect()
+        let target = http("", &self.gateway.url("/mcp")).1;
+        SERVERS.iter().map(|name| among_others(name, target.clone())).collect()
     }
+}
+
+/// Runs the programs, and the Rust SDK in `revision`, on every target.
+async fn all(programs: &[Program], revision: &str, targets: &[Target]) {
+    all_is_ok(&[
+        visit(programs, targets, &FEATURES).await,
+        visit_by_rmcp(revision, targets, &FEATURES).await,
+        visit(programs, targets, &CANCEL).await,
+        visit_by_rmcp(revision, targets, &CANCEL).await,
+    ]);
 }
 
 #[tokio::test]
 async fn new_clients() {
     let cells = Cells::start().await;
-    all_is_ok(&[
-        visit(&[TS2_AUTO, PYTHON_AUTO], &cells.each("/mcp", http), &FEATURES).await,
-        visit_by_rmcp("2026-07-28", &cells.each("/mcp", http), &FEATURES).await,
-    ]);
+    all(&[TS2_AUTO, PYTHON_AUTO], "2026-07-28", &cells.each("/mcp", http)).await;
 }
 
 #[tokio::test]
 async fn old_clients() {
     let cells = Cells::start().await;
-    all_is_ok(&[
-        visit(&[TS1, TS2, PYTHON], &cells.each("/mcp", http), &FEATURES).await,
-        visit_by_rmcp("2025-11-25", &cells.each("/mcp", http), &FEATURES).await,
-    ]);
+    all(&[TS1, TS2, PYTHON], "2025-11-25", &cells.each("/mcp", http)).await;
 }
 
 #[tokio::test]
 async fn older_clients() {
     let cells = Cells::start().await;
+    let targets = cells.each("/mcp", http);
+    all(&[TS2_JUNE], "2025-06-18", &targets).await;
+    // This revision has no elicitation, whatever an SDK would answer.
+    let features = FEATURES.into_iter().filter(|feature| *feature != "elicitation");
+    let features: Vec<&str> = features.collect();
     all_is_ok(&[
-        visit(&[TS2_MARCH, TS2_JUNE], &cells.each("/mcp", http), &FEATURES).await,
-        visit_by_rmcp("2025-06-18", &cells.each("/mcp", http), &FEATURES).await,
+        visit(&[TS2_MARCH], &targets, &features).await,
+        visit(&[TS2_MARCH], &targets, &CANCEL).await,
+    ]);
+}
+
+#[tokio::test]
+async fn clients_over_http_and_sse() {
+    let cells = Cells::start().await;
+    let targets = cells.each("/sse", sse);
+    all_is_ok(&[
+        visit(&[TS1, TS2, PYTHON], &targets, &FEATURES).await,
+        visit(&[TS1, TS2, PYTHON], &targets, &CANCEL).await,
     ]);
 }
 
@@ -91,4 +118,16 @@ async fn older_clients() {
 async fn clients_of_all_servers_at_once() {
     let cells = Cells::start().await;
     all_is_ok(&[visit(&[TS1, PYTHON_AUTO], &cells.merged(), &FEATURES).await]);
+}
+
+#[tokio::test]
+async fn clients_over_stdio() {
+    let (registry, _servers) = three_servers().await;
+    let gateway = gateway(&registry);
+    let config = gateway.folder().join("mcp_servers.yaml");
+    let command = [env!("CARGO_BIN_EXE_switchyard"), "stdio", "--config", config.to_str().expect("UTF-8")];
+    let target = stdio("", &command.map(str::to_owned)).1;
+    let targets = ["new", "old", "child"].map(|name| among_others(name, target.clone()));
+    let programs = [TS1, TS2_AUTO, PYTHON, PYTHON_AUTO];
+    all_is_ok(&[visit(&programs, &targets, &FEATURES).await, visit(&programs, &targets, &CANCEL).await]);
 }

@@ -2,8 +2,8 @@
 //! through the program and not here is the program's. All of them can do everything.
 
 use super::fixtures::{
-    FEATURES, PYTHON, PYTHON_AUTO, TS1, TS2, TS2_AUTO, TS2_JUNE, TS2_MARCH, all_is_ok, http, path, server,
-    sse, stdio, visit, visit_by_rmcp,
+    CANCEL, FEATURES, PYTHON, PYTHON_AUTO, TS1, TS2, TS2_AUTO, TS2_JUNE, TS2_MARCH, all_is_ok, http, path,
+    server, sse, stdio, visit, visit_by_rmcp,
 };
 use crate::support::peers;
 
@@ -24,6 +24,8 @@ async fn the_rust_sdk_and_the_servers_of_its_era() {
         visit_by_rmcp("2025-11-25", &both, &FEATURES).await,
         visit_by_rmcp("2026-07-28", &both, &FEATURES).await,
         visit_by_rmcp("2026-07-28", &new, &FEATURES).await,
+        visit_by_rmcp("2025-11-25", &old, &CANCEL).await,
+        visit_by_rmcp("2026-07-28", &new, &CANCEL).await,
     ]);
 }
 
@@ -37,6 +39,7 @@ async fn every_old_client_and_the_old_server() {
     ];
     all_is_ok(&[
         visit(&[TS1, TS2, PYTHON], &targets, &FEATURES).await,
+        visit(&[TS1, TS2, PYTHON], &targets, &CANCEL).await,
         visit(&[TS2_MARCH, TS2_JUNE], &targets[..1], &FEATURES).await,
     ]);
 }
@@ -50,7 +53,10 @@ async fn every_new_client_and_the_new_servers() {
         http("python", &python.url("/mcp")),
         stdio("python stdio", &command("peer-python", "server.py")),
     ];
-    all_is_ok(&[visit(&[TS2_AUTO, PYTHON_AUTO], &targets, &FEATURES).await]);
+    all_is_ok(&[
+        visit(&[TS2_AUTO, PYTHON_AUTO], &targets, &FEATURES).await,
+        visit(&[TS2_AUTO, PYTHON_AUTO], &targets, &CANCEL).await,
+    ]);
 }
 
 #[tokio::test]
@@ -62,5 +68,8 @@ async fn every_old_client_and_the_server_of_both_eras() {
         sse("sse", &streams.url("/sse")),
         stdio("stdio", &command("peer-python", "server.py")),
     ];
-    all_is_ok(&[visit(&[TS1, TS2, PYTHON], &targets, &FEATURES).await]);
+    all_is_ok(&[
+        visit(&[TS1, TS2, PYTHON], &targets, &FEATURES).await,
+        visit(&[TS1, TS2, PYTHON], &targets, &CANCEL).await,
+    ]);
 }

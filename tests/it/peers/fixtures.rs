@@ -15,15 +15,14 @@ use super::rmcp_client;
 use crate::support::peers::{self, Listening};
 
 /// What each program does with each target. They all can with all of their servers when nothing
-/// stands between: `direct` holds that.
-pub const FEATURES: [&str; 13] = [
+/// stands between: `direct` holds that. One more is `CANCEL`.
+pub const FEATURES: [&str; 12] = [
     "tools",
     "resources",
     "missing",
     "prompts",
     "completion",
     "progress",
-    "cancel",
     "log",
     "elicitation",
     "sampling",
@@ -31,6 +30,10 @@ pub const FEATURES: [&str; 13] = [
     "list_changed",
     "updated",
 ];
+
+/// Comes after all others of all programs: on a channel that calls share, a call given up counts as
+/// open for five seconds, and what the server asks or logs meanwhile may be its own.
+pub const CANCEL: [&str; 1] = ["cancel"];
 
 /// How long a program may take with all of its targets.
 const PATIENCE: Duration = Duration::from_secs(90);
