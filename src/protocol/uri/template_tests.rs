@@ -30,6 +30,7 @@ fn templates_of_every_level() {
             &["a://", "a://abc", "a://%C3%BCbc", "a://üöä", "a://%20%41c"],
             &["a://abcd", "a://%20%41cd"],
         ),
+        ("a://{x}{y:3}", &["a://abcdefgh", "a://a"], &["a://a/bcde"]),
         ("a://{x:3}bc", &["a://abc", "a://abcbc", "a://abbbc"], &["a://aaaabc", "a://ab"]),
         ("{+any}", &["", "a://b/c?d#e"], &[]),
         ("a://{user-id}/{a.b}{_c}", &["a://1/2"], &["a://1"]),
