@@ -40,6 +40,7 @@ async fn each_failure_of_a_server_has_its_status_and_code() {
     for (error, status, code, retry_after) in [
         (U::CircuitOpen { retry_in: soon }, 503, "circuit_open", "3"),
         (U::Overloaded { retry_in: Duration::from_millis(1) }, 429, "overloaded", "1"),
+        (U::Leased { retry_in: Duration::from_millis(1) }, 429, "overloaded", "1"),
         (U::Connect { reason: reason() }, 502, "connection_failed", ""),
         (U::NotSent { reason: reason() }, 502, "connection_failed", ""),
         (U::Lost { reason: reason() }, 502, "outcome_unknown", ""),

@@ -77,7 +77,9 @@ fn of_upstream(error: &upstream::Error) -> (i64, &'static str, Option<std::time:
     use upstream::Error as E;
     match error {
         E::CircuitOpen { retry_in } => (code::CONNECTION_CLOSED, "circuit_open", Some(*retry_in)),
-        E::Overloaded { retry_in } => (code::CONNECTION_CLOSED, "overloaded", Some(*retry_in)),
+        E::Overloaded { retry_in } | E::Leased { retry_in } => {
+            (code::CONNECTION_CLOSED, "overloaded", Some(*retry_in))
+        }
         E::Connect { .. } | E::NotSent { .. } => (code::CONNECTION_CLOSED, "connection_failed", None),
         E::Lost { .. } | E::Cut { .. } => (code::CONNECTION_CLOSED, "outcome_unknown", None),
         E::TimedOut { .. } => (code::REQUEST_TIMEOUT, "timed_out", None),

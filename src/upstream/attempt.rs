@@ -5,6 +5,7 @@
 //! server, unless the caller left it too little time to judge it; dropping the future gives back
 //! place, permit and seat and cancels the request.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -14,12 +15,16 @@ use tracing::Instrument;
 use super::Upstream;
 use super::bulkhead::Lane;
 use super::connection::{Call, Connection, Outlet};
+use super::dialect::Wish;
 use super::error::{Delivery, Error};
 use super::retry::Kind;
 use crate::protocol::{Reply, Version};
 
 /// A server that was silent for so long is at fault, whatever its own `timeout` would allow.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// When it is worth coming again to a server that works for one client at a time.
+const LEASE_RETRY_IN: Duration = Duration::from_secs(1);
 
 /// What is done with a connection under one permit.
 pub(super) trait Work: Sync {
@@ -31,6 +36,11 @@ pub(super) trait Work: Sync {
 
     /// Whether it may be done twice.
     fn kind(&self) -> Kind;
+
+    /// For whom the connection is.
+    fn wish(&self) -> Wish<'_> {
+        Wish::Own
+    }
 
     /// Where it is asked questions, which stop its clock.
     fn outlet(&self) -> &Outlet {
@@ -58,6 +68,10 @@ impl Work for Request<'_> {
 
     fn kind(&self) -> Kind {
         Kind::of(self.call)
+    }
+
+    fn wish(&self) -> Wish<'_> {
+        Wish::of(self.call)
     }
 
     fn outlet(&self) -> &Outlet {
@@ -177,7 +191,7 @@ impl Upstream {
 
     async fn attempt<W: Work>(&self, work: &W, frame: Frame) -> Result<(W::Output, Version), Error> {
         // Before the permit: that we do not connect yet says nothing new of the server.
-        self.pool.check_stamina()?;
+        self.pool.check_stamina(work.wish())?;
         let permit = self.breaker.admit()?;
         let had_a_chance = frame.left() >= self.patience();
         let ended = self.on_a_connection(work, frame).await;
@@ -206,7 +220,11 @@ impl Upstream {
         frame: Frame,
     ) -> Result<Result<(W::Output, Version), Error>, Error> {
         let after = frame.deadline.saturating_duration_since(frame.begun);
-        let Some(seat) = frame.limit(work.outlet(), self.pool.seat()).await else {
+        let leased = AtomicBool::new(false);
+        let Some(seat) = frame.limit(work.outlet(), self.pool.seat(work.wish(), &leased)).await else {
+            if leased.into_inner() {
+                return Ok(Err(Error::Leased { retry_in: LEASE_RETRY_IN }));
+            }
             // Not `TimedOut`, whose outcome is unknown: here nothing was sent.
             return Err(Error::Connect {
                 reason: format!("no connection within {:.1} s", after.as_secs_f64()),

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
+pub use super::dialect::Dialect;
 pub use super::outlet::{Answer, Inlet, Outlet, Question, Said};
 
 use super::error::Error;
@@ -24,13 +25,33 @@ use crate::protocol::feature::{Effect, List};
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::meta::Sender;
-use crate::protocol::{Era, Notification, Raw, Reply, Version};
+use crate::protocol::{Abilities, Era, Notification, Raw, Reply, Version};
 
 /// Knows how to reach one server.
 pub trait Connector: Send + Sync + 'static {
     /// Opens one connection, handshake included. The future owns all it needs: who waits for it
     /// may leave. It has no deadline of its own; the pool sets one.
-    fn connect(&self, events: Events) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>>;
+    ///
+    /// It is spoken as `dialect` says where the server does; the connection's peer tells what came of
+    /// it. A server that refuses the era for good is spoken to in the other one, here or by the next
+    /// connect, which [`Connector::speaks`] tells.
+    fn connect(
+        &self,
+        events: Events,
+        dialect: Dialect,
+    ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>>;
+
+    /// Whether the server speaks `era`; none while that is unknown. Asked on every call.
+    fn speaks(&self, era: Era) -> Option<bool>;
+
+    /// What a legacy connection declares for callers with `abilities`: the same, unless one
+    /// connection is for all of them.
+    fn declares(&self, abilities: Abilities) -> Abilities {
+        abilities
+    }
+
+    /// The server was away: what was learnt of it may not be true any more.
+    fn forget(&self) {}
 
     /// How many requests one connection carries at a time before the pool opens another.
     /// A child process is shared by all callers: `usize::MAX`.
@@ -44,6 +65,17 @@ pub trait Connection: Send + Sync + 'static {
 
     /// Sends a request and waits for its answer; dropping the future cancels the request.
     fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>>;
+
+    /// Whether what the server asks says which call it belongs to. Where it does not, calls of one
+    /// owner at a time are made on a connection that [`Connection::asks`].
+    fn tells_whose(&self) -> bool {
+        true
+    }
+
+    /// Whether the server was seen asking something without saying whose it is.
+    fn asks(&self) -> bool {
+        false
+    }
 
     /// Resolves when the connection is of no more use, with the reason; at once if it is already.
     fn closed(&self) -> BoxFuture<'_, String>;

@@ -20,6 +20,13 @@ pub enum Error {
         /// When it is worth trying again.
         retry_in: Duration,
     },
+    /// The server asks its clients questions without saying which one it means, so it works for one
+    /// at a time; its time went by while it worked for another. Nothing was sent.
+    #[error("the server asks questions and works for one client at a time; it is waiting for another one")]
+    Leased {
+        /// When it is worth trying again.
+        retry_in: Duration,
+    },
     /// No connection could be made, or its handshake failed. The call was not sent.
     #[error("{reason}")]
     Connect {
@@ -95,9 +102,10 @@ impl Error {
     /// Whether the call reached the server.
     pub const fn delivery(&self) -> Delivery {
         match self {
-            Self::CircuitOpen { .. } | Self::Overloaded { .. } | Self::Unavailable { .. } => {
-                Delivery::Refused
-            }
+            Self::CircuitOpen { .. }
+            | Self::Overloaded { .. }
+            | Self::Leased { .. }
+            | Self::Unavailable { .. } => Delivery::Refused,
             Self::Connect { .. } | Self::NotSent { .. } => Delivery::NotSent,
             Self::Lost { .. } | Self::TimedOut { .. } => Delivery::Unknown,
             Self::Cut { .. } | Self::Status { .. } | Self::Malformed { .. } | Self::TooLarge { .. } => {
@@ -119,6 +127,7 @@ impl Error {
             Self::Status { status, .. } => matches!(status, 502..=504),
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
+            | Self::Leased { .. }
             | Self::TooLarge { .. }
             | Self::Unavailable { .. } => false,
         }

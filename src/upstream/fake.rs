@@ -3,6 +3,8 @@
 //! It counts what reaches it, and does what it is told: refuse, hang, answer late, die. It keeps the
 //! promises of [`Connection`]: a dropped request is cancelled, a dead connection ends every request.
 
+mod dialects;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,11 +15,12 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::config::{self, Config};
-use super::connection::{Call, Connection, Connector, Event, Events, Outlet, Owner};
+use super::connection::{Call, Connection, Connector, Dialect, Event, Events, Outlet, Owner};
+use super::dialect::Eras;
 use super::error::Error;
 use crate::protocol::feature::{Effect, List};
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{Raw, Reply, Version, method};
+use crate::protocol::{ErrorObject, Raw, Reply, Version, method};
 
 /// How a connect goes.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +44,8 @@ pub(crate) enum Answer {
     After(Duration, Reply),
     /// It fails; it counts as executed unless the error says that nothing was sent.
     Fail(Error),
+    /// The client is asked this, and its answer is the result.
+    Ask(&'static str),
     /// It is never answered.
     Silence,
     /// The server dies of it, with all connections.
@@ -95,6 +100,12 @@ struct State {
     tools: Vec<&'static str>,
     executed: Vec<String>,
     live: Vec<watch::Sender<Option<String>>>,
+    eras: Eras,
+    also: Option<Version>,
+    is_exact: bool,
+    is_shared: bool,
+    asks: bool,
+    dialects: Vec<Dialect>,
     events: Option<Events>,
 }
 
@@ -114,6 +125,12 @@ impl Fake {
             tools: vec!["echo"],
             executed: Vec::new(),
             live: Vec::new(),
+            eras: Eras::default(),
+            also: None,
+            is_exact: false,
+            is_shared: false,
+            asks: false,
+            dialects: Vec::new(),
             events: None,
         };
         Self(Arc::new(Inner {
@@ -206,14 +223,6 @@ impl Fake {
         self.0.state.lock().expect("no test panics while it holds this")
     }
 
-    fn accept(&self, events: Events) -> Arc<dyn Connection> {
-        let (end, ended) = watch::channel(None);
-        let mut state = self.lock();
-        state.events = Some(events);
-        state.live.push(end.clone());
-        Arc::new(FakeConnection { server: self.clone(), peer: state.peer.clone(), end, ended })
-    }
-
     fn decide(&self, call: &Call) -> Answer {
         let mut state = self.lock();
         let answer = (state.script)(call).unwrap_or_else(|| match call.method.as_str() {
@@ -231,31 +240,12 @@ impl Fake {
     }
 }
 
-impl Connector for Fake {
-    fn connect(&self, events: Events) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
-        self.0.connects.fetch_add(1, Ordering::SeqCst);
-        let (server, dial) = (self.clone(), self.lock().dial);
-        Box::pin(async move {
-            match dial {
-                Dial::Accept => {}
-                Dial::AcceptAfter(pause) => sleep(pause).await,
-                Dial::Refuse => return Err(Error::Connect { reason: "connection refused".into() }),
-                Dial::Hang => pending().await,
-            }
-            Ok(server.accept(events))
-        })
-    }
-
-    fn requests_per_connection(&self) -> usize {
-        self.0.capacity.load(Ordering::SeqCst)
-    }
-}
-
 struct FakeConnection {
     server: Fake,
     peer: Peer,
     end: watch::Sender<Option<String>>,
     ended: watch::Receiver<Option<String>>,
+    is_shared: bool,
 }
 
 impl FakeConnection {
@@ -287,6 +277,11 @@ impl Connection for FakeConnection {
                     Answer::Fail(error) => Err(error),
                     Answer::Silence => pending().await,
                     Answer::Work(work) => Ok((work.0)(call.clone(), outlet.clone()).await),
+                    Answer::Ask(method) => {
+                        self.server.lock().asks |= self.is_shared;
+                        let answer = outlet.ask(method.into(), None).await;
+                        Ok(answer.unwrap_or_else(|| Err(ErrorObject::new(-32000, "nobody answers"))))
+                    }
                     Answer::Die => {
                         self.server.die("died of a request");
                         Err(Error::Lost { reason: "died".into() })
@@ -301,6 +296,14 @@ impl Connection for FakeConnection {
             open.done = true;
             result
         })
+    }
+
+    fn tells_whose(&self) -> bool {
+        !self.is_shared
+    }
+
+    fn asks(&self) -> bool {
+        self.is_shared && self.server.lock().asks
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

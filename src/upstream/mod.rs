@@ -12,6 +12,7 @@ pub mod builtin;
 mod bulkhead;
 pub mod config;
 pub mod connection;
+mod dialect;
 pub mod discover;
 pub mod error;
 #[cfg(test)]
@@ -36,7 +37,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub use config::Config;
 pub use connection::{
-    Answered, Call, Connection, Connector, Event, Events, Inlet, Outlet, Owner, Question, Said,
+    Answered, Call, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner, Question, Said,
 };
 pub use discover::Offer;
 pub use error::{Delivery, Error};

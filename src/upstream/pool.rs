@@ -1,24 +1,33 @@
-//! The connections to one server.
+//! The connections to one server, a group for each dialect that is spoken with it.
 //!
-//! Invariants: at most `connections` of them; one connect at a time, for everyone who waits for it,
-//! and a caller who leaves does not end it for the others; nobody waits for a connect while there is
-//! a live connection; a connection that closed is in nobody's way any more; a server whose
-//! connections keep dying young is connected to on the schedule of `stamina`, however many ask; no
-//! lock is held across an await.
+//! Invariants: at most `connections` of them in a dialect, and at most 16 dialects at a time, of
+//! which those that nobody uses for five minutes end; one connect at a time in a dialect, for
+//! everyone who waits for it, and a caller who leaves does not end it for the others; nobody waits
+//! for a connect while there is a live connection that is free for them; until it is known which eras
+//! the server speaks, only the base dialect connects; a connection that closed is in nobody's way any
+//! more; a server whose connections keep dying young is connected to on the schedule of `stamina`,
+//! however many ask; no lock is held across an await. Whether the server is up, the base dialect says.
 //!
 //! Not here: when to connect unasked (`supervise`) and whether it may be tried at all (`breaker`).
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod dialects;
+mod group;
+mod lease;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use self::group::{Connecting, Group, Live};
 use super::connection::{Connection, Connector, Events};
+use super::dialect::{Key, Wish};
 use super::error::Error;
-use super::stamina::Stamina;
 use crate::shutdown::Shutdown;
+
+pub(super) use self::group::Seat;
 
 /// Time a connection has to end in the way of its era.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
@@ -31,7 +40,7 @@ pub(super) const SHUTTING_DOWN: &str = "shutting down";
 /// What a pool may use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Connections at most.
+    /// Connections of one dialect at most.
     pub connections: usize,
     /// Time one connect has, handshake included.
     pub connect: Duration,
@@ -47,7 +56,7 @@ pub(super) struct Pool {
     occupancy: watch::Sender<Occupancy>,
 }
 
-/// Who is there.
+/// Who is there, in the base dialect.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Occupancy {
     /// Live connections.
@@ -58,56 +67,29 @@ pub(super) struct Occupancy {
     pub lost: Option<Arc<str>>,
 }
 
+/// Of each dialect:
+///
 /// ```text
 ///   nobody ── somebody asks ──► connecting ── handshake done ──► live ── closed by itself ──► gone
 ///     ▲                              │                            │
-///     └── failed: all who wait learn why                          └── close: told to end ──► gone
+///     └── failed: all who wait learn why                          └── close, idle: told to end ► gone
 /// ```
 struct State {
     /// Why nobody gets a connection, if so.
     shut: Option<&'static str>,
-    live: Vec<Arc<Live>>,
-    connecting: Option<Connecting>,
-    no_extra_before: Option<Instant>,
-    stamina: Stamina,
+    base: Key,
+    groups: Vec<Group>,
     /// The tasks of the present connections; replaced when all are closed.
     tasks: Shutdown,
 }
 
-/// A connect under way; `None` until it is done.
-type Connecting = watch::Receiver<Option<Result<Arc<Live>, Error>>>;
 type Done = watch::Sender<Option<Result<Arc<Live>, Error>>>;
-
-struct Live {
-    connection: Arc<dyn Connection>,
-    since: Instant,
-    requests: AtomicUsize,
-}
-
-/// One request's share of a connection; given back when dropped.
-pub(super) struct Seat(Arc<Live>);
-
-impl Seat {
-    fn on(live: &Arc<Live>) -> Self {
-        live.requests.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(live))
-    }
-
-    /// The connection to use.
-    pub(super) fn connection(&self) -> &dyn Connection {
-        self.0.connection.as_ref()
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.requests.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 enum Choice {
     Take(Seat),
-    Wait(Connecting),
+    Wait(Key, Connecting),
+    /// All connections are leased to others.
+    Leased(watch::Receiver<u64>),
 }
 
 impl Pool {
@@ -119,100 +101,147 @@ impl Pool {
         shutdown: Shutdown,
     ) -> Arc<Self> {
         let tasks = shutdown.child();
-        let state = State {
-            shut: None,
-            live: Vec::new(),
-            connecting: None,
-            no_extra_before: None,
-            stamina: Stamina::default(),
-            tasks,
-        };
+        let state = State { shut: None, base: Key::BASE, groups: vec![Group::new(Key::BASE)], tasks };
         let occupancy = watch::Sender::new(Occupancy::default());
         Arc::new(Self { connector, events, limits, shutdown, state: Mutex::new(state), occupancy })
     }
 
-    /// A seat on the connection with the fewest requests; on the first one, as soon as it is there.
-    pub(super) async fn seat(self: &Arc<Self>) -> Result<Seat, Error> {
+    /// A seat for `wish` on the connection of its dialect with the fewest requests; on the first one,
+    /// as soon as it is there. `leased` is set while others hold all connections.
+    pub(super) async fn seat(self: &Arc<Self>, wish: Wish<'_>, leased: &AtomicBool) -> Result<Seat, Error> {
         loop {
-            let mut connecting = match self.choose()? {
+            let (key, mut connecting) = match self.choose(wish)? {
                 Choice::Take(seat) => return Ok(seat),
-                Choice::Wait(connecting) => connecting,
+                Choice::Wait(key, connecting) => (key, connecting),
+                Choice::Leased(mut freed) => {
+                    leased.store(true, Ordering::Relaxed);
+                    // Its sender lives in the group; when that is gone, so are those who hold it.
+                    let _ = freed.changed().await;
+                    leased.store(false, Ordering::Relaxed);
+                    continue;
+                }
             };
             let done = connecting.wait_for(Option::is_some).await.ok().and_then(|done| done.clone());
             match done {
-                Some(Ok(live)) => return Ok(Seat::on(&live)),
+                Some(Ok(live)) if self.key(&self.lock(), wish).0 == live.key => {
+                    let exclusive = live.connection.asks();
+                    if let Some(seat) = Seat::on(&live, wish.owner(), exclusive) {
+                        return Ok(seat);
+                    }
+                }
+                // It turned out that the server does not speak this dialect.
+                Some(Err(_)) if self.key(&self.lock(), wish).0 != key => {}
                 Some(Err(error)) => return Err(error),
-                // Dropped half way, because all connections are made anew: so is this one.
-                None => {}
+                // Another dialect, or dropped half way because all connections are made anew.
+                Some(Ok(_)) | None => {}
             }
         }
     }
 
-    fn choose(self: &Arc<Self>) -> Result<Choice, Error> {
+    fn choose(self: &Arc<Self>, wish: Wish<'_>) -> Result<Choice, Error> {
         self.check_open()?;
-        let mut state = self.lock();
-        if let Some(live) = state.least_loaded() {
-            let all_full = live.requests.load(Ordering::Relaxed) >= self.connector.requests_per_connection();
-            if all_full && state.has_room(self.limits.connections) {
-                self.begin_connect(&mut state);
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let (key, is_base) = self.key(state, wish);
+        if is_base && key != state.base {
+            state.move_base(key);
+            self.publish(state, None);
+        }
+        let at = state.group(key)?;
+        let group = &mut state.groups[at];
+        let all_full = |seat: &Seat| seat.requests() > self.connector.requests_per_connection();
+        if let Some(seat) = group.seat(wish.owner()) {
+            if all_full(&seat) && group.has_room(self.limits.connections) {
+                self.begin_connect(group, &state.tasks);
             }
-            return Ok(Choice::Take(Seat::on(&live)));
+            return Ok(Choice::Take(seat));
         }
-        if let Some(connecting) = state.connecting.clone() {
-            return Ok(Choice::Wait(connecting));
+        if let Some(connecting) = group.connecting.clone() {
+            return Ok(Choice::Wait(key, connecting));
         }
-        state.stamina.check()?;
-        Ok(Choice::Wait(self.begin_connect(&mut state)))
+        let may_grow = self.connector.requests_per_connection() < usize::MAX;
+        if group.live.is_empty() {
+            group.stamina.check()?;
+        } else if !may_grow || !group.has_room(self.limits.connections) {
+            let freed = group.freed.subscribe();
+            // One that was freed before we listened would wake nobody.
+            return Ok(group.seat(wish.owner()).map_or(Choice::Leased(freed), Choice::Take));
+        }
+        Ok(Choice::Wait(key, self.begin_connect(group, &state.tasks)))
     }
 
     /// Connects in a task of its own, so that it belongs to nobody who waits for it.
-    fn begin_connect(self: &Arc<Self>, state: &mut State) -> Connecting {
+    fn begin_connect(self: &Arc<Self>, group: &mut Group, tasks: &Shutdown) -> Connecting {
         let (done, connecting) = watch::channel(None);
-        state.connecting = Some(connecting.clone());
-        state.stamina.connecting();
-        let (pool, tasks) = (Arc::clone(self), state.tasks.clone());
-        state.tasks.spawn_until_end(async move {
+        group.connecting = Some(connecting.clone());
+        group.stamina.connecting();
+        let (pool, tasks, key) = (Arc::clone(self), tasks.clone(), group.key);
+        let group_of_tasks = tasks.clone();
+        group_of_tasks.spawn_until_end(async move {
             let limit = pool.limits.connect;
-            let opened = timeout(limit, pool.connector.connect(pool.events.clone())).await;
+            let opened = timeout(limit, pool.connector.connect(pool.events.clone(), key.dialect())).await;
             let opened = opened.unwrap_or_else(|_| {
                 Err(Error::Connect { reason: format!("no handshake within {:.1} s", limit.as_secs_f64()) })
             });
-            pool.connected(opened, &tasks, &done);
+            pool.connected(key, opened, &tasks, &done);
         });
         connecting
     }
 
     fn connected(
         self: &Arc<Self>,
+        key: Key,
         opened: Result<Arc<dyn Connection>, Error>,
         tasks: &Shutdown,
         done: &Done,
     ) {
-        let since = Instant::now();
-        let opened =
-            opened.map(|connection| Arc::new(Live { connection, since, requests: AtomicUsize::new(0) }));
-        let mut state = self.lock();
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let is_over = tasks.is_begun();
+        let opened = opened.map(|connection| {
+            // Closed meanwhile: it is put where nobody finds it, and `keep` ends it.
+            let mut nowhere = Group::new(key);
+            let group = if is_over { &mut nowhere } else { state.settled(key, connection.peer().era()) };
+            group.admit(connection)
+        });
         if let Ok(live) = &opened {
             // Spawned under the lock: it must not find the connection closed before it is listed.
             tasks.spawn(Arc::clone(self).keep(Arc::clone(live), tasks.clone()));
         }
-        if tasks.is_begun() {
-            return; // closed meanwhile: `keep` ends it, and who waits learns it from the dropped sender
+        if is_over {
+            return; // who waits learns it from the dropped sender
         }
-        state.connecting = None;
-        state.no_extra_before = opened.as_ref().err().map(|_| Instant::now() + NO_EXTRA);
-        if let Ok(live) = &opened {
-            state.live.push(Arc::clone(live));
-            self.publish(&state, None);
+        if let Some(group) = state.groups.iter_mut().find(|group| group.key == key) {
+            group.connecting = None;
+            group.no_extra_before = opened.as_ref().err().map(|_| Instant::now() + NO_EXTRA);
         }
-        drop(state);
+        match &opened {
+            Ok(live) => self.arrived(state, live),
+            // It may be another server by the time it is there again.
+            Err(_) if state.groups.iter().all(|group| group.live.is_empty()) => self.connector.forget(),
+            Err(_) => {}
+        }
+        drop(guard);
         done.send_replace(Some(opened));
+    }
+
+    /// Tells of a connection that is there now.
+    fn arrived(self: &Arc<Self>, state: &State, live: &Live) {
+        let is_first = state.find(live.key).is_some_and(|group| group.live.len() == 1);
+        if live.key != state.base && is_first {
+            state.tasks.spawn_until_end(Arc::clone(self).retire_when_idle(live.key));
+        }
+        self.publish(state, None);
+        if let Some(group) = state.find(live.key) {
+            group.freed.tell();
+        }
     }
 
     /// Stays with a connection until it closes or is to be closed, and clears up behind it.
     async fn keep(self: Arc<Self>, live: Arc<Live>, tasks: Shutdown) {
         tokio::select! {
             reason = live.connection.closed() => self.evict(&live, &reason),
+            () = live.retired.cancelled() => {}
             () = tasks.requested() => {}
         }
         if timeout(CLOSE_LIMIT, live.connection.close()).await.is_err() {
@@ -222,21 +251,29 @@ impl Pool {
 
     fn evict(&self, live: &Arc<Live>, reason: &str) {
         let mut state = self.lock();
-        let before = state.live.len();
-        state.live.retain(|other| !Arc::ptr_eq(other, live));
-        if state.live.len() < before {
-            if state.live.is_empty() {
-                state.stamina.lost(live.since.elapsed());
+        let is_base = live.key == state.base;
+        let Some(group) = state.groups.iter_mut().find(|group| group.key == live.key) else { return };
+        let before = group.live.len();
+        group.asks();
+        group.live.retain(|other| !Arc::ptr_eq(other, live));
+        if group.live.len() < before {
+            if group.live.is_empty() {
+                group.stamina.lost(live.since.elapsed());
             } else {
                 // Whoever is full of requests would otherwise be given its like for each of them.
-                state.no_extra_before = Some(Instant::now() + NO_EXTRA);
+                group.no_extra_before = Some(Instant::now() + NO_EXTRA);
             }
-            self.publish(&state, Some(reason.into()));
+            group.freed.tell();
+            if is_base {
+                self.publish(&state, Some(reason.into()));
+            } else {
+                tracing::debug!(reason, "a connection of another dialect closed");
+            }
         }
     }
 
     fn publish(&self, state: &State, lost: Option<Arc<str>>) {
-        let live = state.live.len();
+        let live = state.find(state.base).map_or(0, |group| group.live.len());
         self.occupancy.send_modify(|occupancy| {
             occupancy.arrivals += u64::from(occupancy.live == 0 && live > 0);
             occupancy.live = live;
@@ -244,14 +281,20 @@ impl Pool {
         });
     }
 
-    /// Ends all connections and the connect under way, and waits until they have ended. The next
+    /// Ends all connections and the connects under way, and waits until they have ended. The next
     /// one who asks connects anew.
     pub(super) async fn close_all(&self) {
         let tasks = {
             let mut state = self.lock();
-            state.live.clear();
-            state.connecting = None;
-            state.no_extra_before = None;
+            let base = state.base;
+            // What is known of those that die young stays.
+            state.groups.retain(|group| group.key == base || group.stamina.held_until().is_some());
+            for group in &mut state.groups {
+                group.live.clear();
+                group.connecting = None;
+                group.no_extra_before = None;
+                group.freed.tell();
+            }
             let tasks = std::mem::replace(&mut state.tasks, self.shutdown.child());
             tasks.begin();
             self.publish(&state, None);
@@ -270,18 +313,21 @@ impl Pool {
     pub(super) fn open(&self) {
         let mut state = self.lock();
         state.shut = None;
-        state.stamina = Stamina::default();
+        state.groups.iter_mut().for_each(|group| group.stamina = super::stamina::Stamina::default());
     }
 
-    /// [`Error::Connect`] while there is no connection and none may be made yet.
-    pub(super) fn check_stamina(&self) -> Result<(), Error> {
+    /// [`Error::Connect`] while there is no connection for `wish` and none may be made yet.
+    pub(super) fn check_stamina(&self, wish: Wish<'_>) -> Result<(), Error> {
         let state = self.lock();
-        if state.live.is_empty() && state.connecting.is_none() { state.stamina.check() } else { Ok(()) }
+        let group = state.find(self.key(&state, wish).0);
+        let waits = |group: &&Group| group.live.is_empty() && group.connecting.is_none();
+        group.filter(waits).map_or(Ok(()), |group| group.stamina.check())
     }
 
     /// When the next first connection may be made, if that is later than now.
     pub(super) fn held_until(&self) -> Option<Instant> {
-        self.lock().stamina.held_until()
+        let state = self.lock();
+        state.find(state.base)?.stamina.held_until()
     }
 
     /// [`Error::Unavailable`] while it is shut.
@@ -290,31 +336,19 @@ impl Pool {
         state.map_or(Ok(()), |state| Err(Error::Unavailable { state }))
     }
 
-    /// Who is there, now and from now on.
+    /// Who is there in the base dialect, now and from now on.
     pub(super) fn occupancy(&self) -> watch::Receiver<Occupancy> {
         self.occupancy.subscribe()
     }
 
-    /// Live connections.
+    /// Live connections of all dialects.
     pub(super) fn live(&self) -> usize {
-        self.lock().live.len()
+        self.lock().groups.iter().map(|group| group.live.len()).sum()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is held, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn least_loaded(&self) -> Option<Arc<Live>> {
-        self.live.iter().min_by_key(|live| live.requests.load(Ordering::Relaxed)).cloned()
-    }
-
-    fn has_room(&self, most: usize) -> bool {
-        self.live.len() < most
-            && self.connecting.is_none()
-            && self.no_extra_before.is_none_or(|before| Instant::now() >= before)
     }
 }
 

@@ -16,6 +16,10 @@ fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
     (Pool::new(server.connector(), events, limits, shutdown.clone()), shutdown)
 }
 
+async fn seat(pool: &Arc<Pool>) -> Result<Seat, Error> {
+    pool.seat(Wish::Own, &AtomicBool::new(false)).await
+}
+
 fn server() -> Fake {
     Fake::new(Version::V2025_11_25)
 }
@@ -31,7 +35,7 @@ async fn a_hundred_callers_wait_for_one_connect() {
     server.dial(Dial::AcceptAfter(Duration::from_secs(2)));
     let (pool, _shutdown) = pool_of(&server, 10);
     let begun = Instant::now();
-    let seats = join_all((0..100).map(|_| pool.seat())).await;
+    let seats = join_all((0..100).map(|_| seat(&pool))).await;
     assert!(seats.iter().all(Result::is_ok));
     assert_eq!((server.connects(), begun.elapsed().as_secs()), (1, 2));
 }
@@ -41,12 +45,12 @@ async fn a_failed_connect_is_told_to_all_and_tried_anew_by_the_next() {
     let server = server();
     server.dial(Dial::Refuse);
     let (pool, _shutdown) = pool_of(&server, 10);
-    for failed in join_all((0..100).map(|_| pool.seat())).await {
+    for failed in join_all((0..100).map(|_| seat(&pool))).await {
         assert_eq!(failed.err(), Some(Error::Connect { reason: "connection refused".into() }));
     }
     assert_eq!(server.connects(), 1);
     server.dial(Dial::Accept);
-    assert!(pool.seat().await.is_ok(), "at once");
+    assert!(seat(&pool).await.is_ok(), "at once");
     assert_eq!(server.connects(), 2);
 }
 
@@ -55,9 +59,9 @@ async fn who_leaves_does_not_end_the_connect_for_the_others() {
     let server = server();
     server.dial(Dial::AcceptAfter(Duration::from_secs(2)));
     let (pool, _shutdown) = pool_of(&server, 10);
-    assert!(timeout(Duration::from_secs(1), pool.seat()).await.is_err(), "the first one leaves");
+    assert!(timeout(Duration::from_secs(1), seat(&pool)).await.is_err(), "the first one leaves");
     let begun = Instant::now();
-    assert!(pool.seat().await.is_ok());
+    assert!(seat(&pool).await.is_ok());
     assert_eq!((server.connects(), begun.elapsed().as_secs()), (1, 1));
 }
 
@@ -67,7 +71,7 @@ async fn a_connect_that_hangs_ends_by_itself() {
     server.dial(Dial::Hang);
     let (pool, _shutdown) = pool_of(&server, 10);
     let begun = Instant::now();
-    let error = pool.seat().await.err().expect("hangs");
+    let error = seat(&pool).await.err().expect("hangs");
     assert_eq!((error.to_string().as_str(), begun.elapsed()), ("no handshake within 30.0 s", CONNECT_LIMIT));
 }
 
@@ -78,16 +82,16 @@ async fn another_connection_only_when_all_are_full_and_never_more_than_allowed()
     let (pool, _shutdown) = pool_of(&server, 3);
     let mut seats = Vec::new();
     for expected in [1, 1, 2, 2, 2, 3, 3, 3, 3, 3] {
-        seats.push(pool.seat().await.expect("a seat"));
+        seats.push(seat(&pool).await.expect("a seat"));
         settle().await;
         assert_eq!(pool.live(), expected, "with {} requests", seats.len());
     }
     let mut loads: Vec<_> =
-        pool.lock().live.iter().map(|live| live.requests.load(Ordering::Relaxed)).collect();
+        pool.lock().groups[0].live.iter().map(|live| live.requests.load(Ordering::Relaxed)).collect();
     loads.sort_unstable();
     assert_eq!(loads, [3, 3, 4], "the least loaded comes first");
     drop(seats);
-    assert!(pool.lock().live.iter().all(|live| live.requests.load(Ordering::Relaxed) == 0));
+    assert!(pool.lock().groups[0].live.iter().all(|live| live.requests.load(Ordering::Relaxed) == 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,12 +99,12 @@ async fn nobody_waits_for_a_second_connection() {
     let server = server();
     server.capacity(1);
     let (pool, _shutdown) = pool_of(&server, 3);
-    let _first = pool.seat().await.expect("a seat");
+    let _first = seat(&pool).await.expect("a seat");
     server.dial(Dial::Refuse);
     let begun = Instant::now();
     for _ in 0..20 {
-        assert!(pool.seat().await.is_ok());
-        let _held = pool.seat().await.expect("a seat");
+        assert!(seat(&pool).await.is_ok());
+        let _held = seat(&pool).await.expect("a seat");
         settle().await;
     }
     assert!(begun.elapsed() < Duration::from_secs(1));
@@ -112,12 +116,12 @@ async fn a_closed_connection_leaves_by_itself() {
     let server = server();
     let (pool, _shutdown) = pool_of(&server, 3);
     let mut occupancy = pool.occupancy();
-    let _held = pool.seat().await.expect("a seat");
+    let _held = seat(&pool).await.expect("a seat");
     assert_eq!((pool.live(), occupancy.borrow_and_update().arrivals), (1, 1));
     server.die("gone");
     occupancy.changed().await.expect("told");
     assert_eq!((pool.live(), occupancy.borrow().lost.as_deref()), (0, Some("gone")));
-    assert!(pool.seat().await.is_ok());
+    assert!(seat(&pool).await.is_ok());
     assert_eq!((server.connects(), occupancy.borrow().arrivals), (2, 2));
 }
 
@@ -129,7 +133,7 @@ async fn a_server_that_closes_every_connection_at_once_leaves_none_behind() {
         if let Some(until) = pool.held_until() {
             tokio::time::sleep_until(until).await;
         }
-        let _seat = pool.seat().await.expect("a seat");
+        let _seat = seat(&pool).await.expect("a seat");
         server.die("go away");
         settle().await;
         assert_eq!(pool.live(), 0);
@@ -143,7 +147,7 @@ async fn callers_do_not_start_a_server_over_and_over_that_dies_of_them() {
     for _ in 0..5 {
         let (before, end) = (server.connects(), Instant::now() + Duration::from_mins(1));
         while Instant::now() < end {
-            match pool.seat().await {
+            match seat(&pool).await {
                 Ok(_seat) => server.die("died of a call"),
                 Err(Error::Connect { reason }) => {
                     assert!(reason.contains("the next one is made in"), "{reason}");
@@ -156,27 +160,27 @@ async fn callers_do_not_start_a_server_over_and_over_that_dies_of_them() {
         assert!((1..=11).contains(&connects), "{connects} connects in a minute");
     }
     sleep(Duration::from_mins(1)).await;
-    let grown_up = pool.seat().await.expect("a seat");
+    let grown_up = seat(&pool).await.expect("a seat");
     sleep(Duration::from_secs(10)).await;
     drop(grown_up);
     server.die("after a long life");
     settle().await;
-    assert!(pool.seat().await.is_ok(), "at once");
+    assert!(seat(&pool).await.is_ok(), "at once");
     server.die("young");
     settle().await;
-    assert!(pool.seat().await.is_ok(), "one early death is no row");
+    assert!(seat(&pool).await.is_ok(), "one early death is no row");
     server.die("young again");
     settle().await;
-    assert!(pool.seat().await.is_err());
+    assert!(seat(&pool).await.is_err());
     pool.open();
-    assert!(pool.seat().await.is_ok(), "an operator does not wait");
+    assert!(seat(&pool).await.is_ok(), "an operator does not wait");
 }
 
 #[tokio::test(start_paused = true)]
 async fn close_all_ends_live_ones_and_begins_anew_for_who_waits() {
     let server = server();
     let (pool, shutdown) = pool_of(&server, 3);
-    let _held = pool.seat().await.expect("a seat");
+    let _held = seat(&pool).await.expect("a seat");
     pool.close_all().await;
     assert_eq!((pool.live(), server.live()), (0, 0));
     server.dial(Dial::AcceptAfter(Duration::from_secs(5)));
@@ -185,13 +189,13 @@ async fn close_all_ends_live_ones_and_begins_anew_for_who_waits() {
         pool.close_all().await;
     };
     let begun = Instant::now();
-    let (seat, ()) = tokio::join!(pool.seat(), close);
-    assert!(seat.is_ok());
+    let (seated, ()) = tokio::join!(seat(&pool), close);
+    assert!(seated.is_ok());
     assert_eq!((begun.elapsed().as_secs(), server.live()), (9, 1), "the connect of before was dropped");
     shutdown.begin();
     settle().await;
     assert_eq!(server.live(), 0);
-    assert_eq!(pool.seat().await.err(), Some(Error::Unavailable { state: "shutting down" }));
+    assert_eq!(seat(&pool).await.err(), Some(Error::Unavailable { state: "shutting down" }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,9 +208,9 @@ async fn a_shut_pool_lets_nobody_in_until_it_opens() {
         pool.shut("disconnected");
         pool.close_all().await;
     };
-    let (waited, ()) = tokio::join!(pool.seat(), shut);
+    let (waited, ()) = tokio::join!(seat(&pool), shut);
     assert_eq!(waited.err(), Some(Error::Unavailable { state: "disconnected" }));
     server.dial(Dial::Accept);
     pool.open();
-    assert!(pool.seat().await.is_ok());
+    assert!(seat(&pool).await.is_ok());
 }

@@ -68,7 +68,10 @@ const fn after(error: &Error, kind: Kind) -> Next {
     match (error, kind) {
         // We refused it ourselves: trying again at once would only be refused again.
         (
-            Error::CircuitOpen { .. } | Error::Overloaded { .. } | Error::Unavailable { .. },
+            Error::CircuitOpen { .. }
+            | Error::Overloaded { .. }
+            | Error::Leased { .. }
+            | Error::Unavailable { .. },
             Read | Repeatable | Unsafe,
         ) => Next::Answer,
         // Nothing was sent, so nothing can have run.

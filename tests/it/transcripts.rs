@@ -28,10 +28,10 @@ use switchyard::manager::config::ToolNames;
 use switchyard::manager::{self, Manager};
 use switchyard::protocol::feature::Kind;
 use switchyard::protocol::lifecycle::Peer;
-use switchyard::protocol::{ErrorObject, Notification, Raw, Reply, Version, headers, meta};
+use switchyard::protocol::{Era, ErrorObject, Notification, Raw, Reply, Version, headers, meta};
 use switchyard::shutdown::Shutdown;
 use switchyard::upstream::connection::Answer;
-use switchyard::upstream::{self, Call, Connection, Connector, Events, Outlet, config};
+use switchyard::upstream::{self, Call, Connection, Connector, Dialect, Events, Outlet, config};
 use switchyard::wire::sse;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tower::ServiceExt;
@@ -120,9 +120,17 @@ impl Scripted {
 struct ScriptedConnector(Arc<Scripted>);
 
 impl Connector for ScriptedConnector {
-    fn connect(&self, _: Events) -> BoxFuture<'static, Result<Arc<dyn Connection>, upstream::Error>> {
+    fn connect(
+        &self,
+        _: Events,
+        _: Dialect,
+    ) -> BoxFuture<'static, Result<Arc<dyn Connection>, upstream::Error>> {
         let connection: Arc<dyn Connection> = self.0.clone();
         async move { Ok(connection) }.boxed()
+    }
+
+    fn speaks(&self, era: Era) -> Option<bool> {
+        Some(era == self.0.peer.era())
     }
 
     fn requests_per_connection(&self) -> usize {

@@ -13,8 +13,8 @@ use serde::Serialize;
 use super::Builtin;
 use crate::protocol::error::code;
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{ErrorObject, Raw, Reply, Version, method};
-use crate::upstream::connection::{Call, Connection, Connector, Events, Outlet};
+use crate::protocol::{Era, ErrorObject, Raw, Reply, Version, method};
+use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet};
 use crate::upstream::error::Error;
 
 /// How long the tools may be kept: as long as the program runs, which nobody knows. They are part of
@@ -43,13 +43,21 @@ where
     F: Fn() -> BoxFuture<'static, Result<B, Error>> + Send + Sync + 'static,
     B: Builtin,
 {
-    fn connect(&self, _events: Events) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
+    fn connect(
+        &self,
+        _events: Events,
+        _dialect: Dialect,
+    ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
         let opening = (self.open)();
         async move {
             let connection: Arc<dyn Connection> = Arc::new(Local::new(opening.await?));
             Ok(connection)
         }
         .boxed()
+    }
+
+    fn speaks(&self, era: Era) -> Option<bool> {
+        Some(era == Era::Modern)
     }
 
     fn requests_per_connection(&self) -> usize {

@@ -8,11 +8,11 @@ use serde_json::json;
 use super::*;
 use crate::protocol::error::code;
 use crate::protocol::{Version, method};
-use crate::upstream::connection::{Connector, Events};
+use crate::upstream::connection::{Connector, Dialect, Events};
 use crate::upstream::fake::{Answer, Fake};
 
 async fn read_from(server: &Fake, mirrors_parameters: bool) -> Result<Result<Offer, ErrorObject>, Error> {
-    let connection = server.connect(Events::channel().0).await.expect("accepts");
+    let connection = server.connect(Events::channel().0, Dialect::base()).await.expect("accepts");
     Discovery { mirrors_parameters }.on(connection.as_ref()).await
 }
 

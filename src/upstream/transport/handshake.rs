@@ -6,10 +6,8 @@
 //!
 //! Not here: what a transport reads out of HTTP statuses, exits and timeouts.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::protocol::abilities::Abilities;
 use crate::protocol::error::code;
 use crate::protocol::foreign::{listed, shown};
 use crate::protocol::lifecycle::{self, Peer};
@@ -56,9 +54,8 @@ fn supported_by(error: &ErrorObject) -> Option<Vec<String>> {
     (error.code() == code::UNSUPPORTED_PROTOCOL_VERSION).then(|| error.data()?.get_as("supported")).flatten()
 }
 
-/// The parameters of our `initialize`, declaring that we can be asked what `abilities` names.
-pub(super) fn initialize_params(abilities: Abilities) -> Raw {
-    let capabilities = abilities.capabilities();
+/// The parameters of our `initialize`, declaring `capabilities`.
+pub(super) fn initialize_params(capabilities: Raw) -> Raw {
     lifecycle::initialize_params(&Sender { capabilities, ..Sender::gateway() })
 }
 
@@ -95,24 +92,6 @@ pub(super) fn while_connecting(error: Error) -> Error {
 /// What a server said, safe to show: escaped and not longer than a line.
 pub(super) fn said(error: &ErrorObject) -> String {
     format!("{} ({})", shown(&error.message()), error.code())
-}
-
-/// What one connection learned and the next one may rely on.
-#[derive(Debug)]
-pub(super) struct Memory<T>(Mutex<Option<T>>);
-
-impl<T: Copy> Memory<T> {
-    pub(super) const fn empty() -> Self {
-        Self(Mutex::new(None))
-    }
-
-    pub(super) fn get(&self) -> Option<T> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn set(&self, value: Option<T>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = value;
-    }
 }
 
 #[cfg(test)]

@@ -44,7 +44,6 @@ struct Table {
     /// Calls given up a moment ago.
     ghosts: Vec<Ghost>,
     /// Whether the server ever asked something that did not say whose it is.
-    #[cfg_attr(not(test), allow(dead_code))]
     asks: bool,
     /// Why the channel ended.
     ended: Option<String>,
@@ -217,7 +216,6 @@ impl Pending {
 
     /// Whether the server was seen asking without saying whom, so that calls of several owners
     /// should not be open at a time.
-    #[cfg(test)] // until leases read it
     pub(super) fn asks(&self) -> bool {
         self.lock().asks
     }

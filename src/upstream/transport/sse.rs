@@ -22,12 +22,11 @@ use super::pending::{Pending, Purpose};
 use super::questions::Questions;
 use super::streamable_http::is_message;
 use super::{cancelled, compose, inbound};
-use crate::protocol::abilities::Abilities;
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{Era, Message, Notification, Reply, Request, method};
+use crate::protocol::{Era, Message, Notification, Raw, Reply, Request, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::config::{Config, Http};
-use crate::upstream::connection::{Call, Connection, Connector, Events, Outlet};
+use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::wire::sse::Item;
 
@@ -49,9 +48,21 @@ impl ToStream {
 }
 
 impl Connector for ToStream {
-    fn connect(&self, events: Events) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
+    fn connect(
+        &self,
+        events: Events,
+        dialect: Dialect,
+    ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
         let (client, shutdown) = (Arc::clone(&self.client), self.shutdown.clone());
-        async move { open(&client, &shutdown, events).await.map_err(handshake::while_connecting) }.boxed()
+        async move {
+            let opened = open(&client, &shutdown, events, dialect.capabilities).await;
+            opened.map_err(handshake::while_connecting)
+        }
+        .boxed()
+    }
+
+    fn speaks(&self, era: Era) -> Option<bool> {
+        Some(era == Era::Legacy)
     }
 
     fn requests_per_connection(&self) -> usize {
@@ -64,6 +75,7 @@ pub(super) async fn open(
     client: &Arc<Client>,
     shutdown: &Shutdown,
     events: Events,
+    capabilities: Raw,
 ) -> Result<Arc<dyn Connection>, Error> {
     let response = client.get(&client.url, HeaderMap::new()).await?;
     if !response.status().is_success() {
@@ -80,7 +92,7 @@ pub(super) async fn open(
     shutdown.spawn(link.clone().read(stream, events, shutdown.clone()));
     // From here on the reader ends with `ending`, also when the handshake fails.
     let ending = Ending(link);
-    let reply = ending.0.ask(method::INITIALIZE).await?;
+    let reply = ending.0.initialize(capabilities).await?;
     let peer = handshake::initialized(reply)?;
     ending.0.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
     Ok(Arc::new(Stream { peer, ending }))
@@ -196,8 +208,9 @@ impl Link {
         Ok(())
     }
 
-    async fn ask(&self, method: &str) -> Result<Reply, Error> {
-        let call = Call::of_gateway(method, Some(handshake::initialize_params(Abilities::WITHOUT_ROOTS)));
+    async fn initialize(&self, capabilities: Raw) -> Result<Reply, Error> {
+        let params = handshake::initialize_params(capabilities);
+        let call = Call::of_gateway(method::INITIALIZE, Some(params));
         let compose = |id| compose(&call, id, Era::Legacy);
         self.exchange(&Outlet::none(), Purpose::Handshake, false, compose).await
     }
@@ -279,6 +292,14 @@ impl Connection for Stream {
     fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
         let compose = |id| compose(call, id, Era::Legacy);
         self.ending.0.exchange(outlet, Purpose::of(call), !call.effect.is_repeatable(), compose).boxed()
+    }
+
+    fn tells_whose(&self) -> bool {
+        false
+    }
+
+    fn asks(&self) -> bool {
+        self.ending.0.pending.asks()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

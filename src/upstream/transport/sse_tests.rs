@@ -51,7 +51,7 @@ impl Bench {
 
     async fn connect(&self) -> (Arc<dyn Connection>, mpsc::Receiver<Event>) {
         let (events, receiver) = Events::channel();
-        let (connected, ()) = tokio::join!(self.connector.connect(events), async {
+        let (connected, ()) = tokio::join!(self.connector.connect(events, Dialect::base()), async {
             self.server.saw(1, |seen| seen.method() == method::INITIALIZE).await;
             self.server.go.add_permits(1);
         });
@@ -60,7 +60,7 @@ impl Bench {
 
     async fn refusal(&self) -> Error {
         let (events, _receiver) = Events::channel();
-        self.connector.connect(events).await.err().expect("it connected")
+        self.connector.connect(events, Dialect::base()).await.err().expect("it connected")
     }
 
     /// Lets the stream go on once the server has `count` calls.

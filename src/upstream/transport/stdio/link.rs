@@ -135,6 +135,11 @@ impl Link {
         self.exchange(&Outlet::none(), Purpose::Handshake, |id| compose(&call, id, era)).await
     }
 
+    /// Whether the child was seen asking.
+    pub(super) fn asks(&self) -> bool {
+        self.channel.pending.asks()
+    }
+
     /// Sends a notification.
     pub(super) async fn tell(&self, notification: &Notification) -> Result<(), Error> {
         let sent = self.channel.queue.send(Outgoing::Other(line(notification))).await;

@@ -21,21 +21,25 @@ mod reader;
 mod stderr;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::link::Link;
 use super::compose;
-use super::handshake::{self, Finding, Memory, PROBE_LIMIT};
+use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::pending::Purpose;
-use crate::protocol::abilities::Abilities;
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{Era, Notification, Reply, method};
+use crate::protocol::{Abilities, Era, Notification, Raw, Reply, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::config::{Config, Stdio};
-use crate::upstream::connection::{Call, Connection, Connector, Events, Outlet};
+use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet};
+use crate::upstream::dialect::Eras;
 use crate::upstream::error::Error;
+
+/// How long a second child, of which it is not known whether it speaks the old era, may be silent.
+const SECOND_LIMIT: Duration = Duration::from_secs(15);
 
 /// Starts the child of one server.
 pub(super) struct ToChild(Arc<Server>);
@@ -48,7 +52,7 @@ struct Server {
     stdio: Stdio,
     message_bytes: usize,
     shutdown: Shutdown,
-    era: Memory<Era>,
+    eras: Eras,
 }
 
 impl ToChild {
@@ -59,20 +63,33 @@ impl ToChild {
             stdio: stdio.clone(),
             message_bytes: config.limits.message_bytes,
             shutdown: shutdown.clone(),
-            era: Memory::empty(),
+            eras: Eras::default(),
         }))
     }
 }
 
 impl Connector for ToChild {
-    fn connect(&self, events: Events) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
+    fn connect(
+        &self,
+        events: Events,
+        dialect: Dialect,
+    ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
         let server = Arc::clone(&self.0);
         async move {
-            let connected = server.connect(&events).await.map_err(handshake::while_connecting)?;
+            let connected = server.connect(&events, dialect).await.map_err(handshake::while_connecting)?;
             connected.link.listen_for_changes(&connected.peer, &server.shutdown);
             Ok(Arc::new(connected) as Arc<dyn Connection>)
         }
         .boxed()
+    }
+
+    fn speaks(&self, era: Era) -> Option<bool> {
+        self.0.eras.speaks(era)
+    }
+
+    /// One child is for everybody who speaks its era.
+    fn declares(&self, _abilities: Abilities) -> Abilities {
+        Abilities::WITHOUT_ROOTS
     }
 
     fn requests_per_connection(&self) -> usize {
@@ -81,32 +98,37 @@ impl Connector for ToChild {
 }
 
 impl Server {
-    /// Probes with `server/discover`, unless the era is known to be the old one.
+    /// Probes with `server/discover`, unless the era is known to be the old one, or the old one is
+    /// wanted and not known to be refused.
     ///
     /// The era is noted before `initialize` succeeds, so that a server which is slow or dies on the
     /// probe is not probed again by the next attempt.
-    async fn connect(&self, events: &Events) -> Result<ToServer, Error> {
+    async fn connect(&self, events: &Events, dialect: Dialect) -> Result<ToServer, Error> {
         let link = self.start(events).await?;
-        if self.era.get() == Some(Era::Legacy) {
-            return self.initialize(link).await;
+        match (dialect.era, self.eras.speaks(Era::Modern), self.eras.speaks(Era::Legacy)) {
+            (_, Some(false), _) => return self.initialize(link, dialect.capabilities).await,
+            (Era::Legacy, Some(true), None | Some(true)) => {
+                return self.initialize_too(link, dialect.capabilities).await;
+            }
+            _ => {}
         }
         match tokio::time::timeout(PROBE_LIMIT, link.ask(method::DISCOVER, None, Era::Modern)).await {
             Ok(Ok(reply)) => match handshake::find(&reply) {
                 Finding::Modern(peer) => {
-                    self.era.set(Some(Era::Modern));
+                    self.eras.note(Era::Modern, true);
                     Ok(ToServer { peer: *peer, link })
                 }
-                Finding::Legacy => self.initialize(link).await,
+                Finding::Legacy => self.initialize(link, dialect.capabilities).await,
                 Finding::Foreign(supported) => Err(handshake::foreign(&supported)),
             },
             // It ended on a request it does not know, as some do: a new one is greeted in the old way.
             Ok(Err(Error::Lost { .. } | Error::NotSent { .. })) => {
                 link.closing.wait().await;
                 let link = self.start(events).await?;
-                self.initialize(link).await
+                self.initialize(link, dialect.capabilities).await
             }
             Ok(Err(error)) => Err(error),
-            Err(_silence) => self.initialize(link).await,
+            Err(_silence) => self.initialize(link, dialect.capabilities).await,
         }
     }
 
@@ -116,13 +138,58 @@ impl Server {
         Ok(Link::new(child, self, events))
     }
 
-    async fn initialize(&self, link: Arc<Link>) -> Result<ToServer, Error> {
-        self.era.set(Some(Era::Legacy));
-        let params = Some(handshake::initialize_params(Abilities::WITHOUT_ROOTS));
+    /// The handshake with a server that is not modern.
+    async fn initialize(&self, link: Arc<Link>, capabilities: Raw) -> Result<ToServer, Error> {
+        self.eras.note(Era::Modern, false);
+        let server = self.greet(link, capabilities).await;
+        match &server {
+            Ok(_) => self.eras.note(Era::Legacy, true),
+            Err(Failure::Refused(_)) => self.eras.forget(),
+            Err(Failure::Other(_)) => {}
+        }
+        server.map_err(Failure::into_error)
+    }
+
+    /// The handshake with a modern server that may speak the old era too. If it does not, the next
+    /// connect knows; a modern one may as well end on it, or say nothing.
+    async fn initialize_too(&self, link: Arc<Link>, capabilities: Raw) -> Result<ToServer, Error> {
+        let is_known = self.eras.speaks(Era::Legacy) == Some(true);
+        let server = tokio::time::timeout(SECOND_LIMIT, self.greet(link, capabilities)).await;
+        let silent = |_| Err(Failure::Other(handshake::refused("no answer to initialize")));
+        let server = server.unwrap_or_else(silent);
+        if server.is_ok() || !is_known {
+            self.eras.note(Era::Legacy, server.is_ok());
+        }
+        server.map_err(Failure::into_error)
+    }
+
+    async fn greet(&self, link: Arc<Link>, capabilities: Raw) -> Result<ToServer, Failure> {
+        let params = Some(handshake::initialize_params(capabilities));
         let reply = link.ask(method::INITIALIZE, params, Era::Legacy).await?;
-        let peer = handshake::initialized(reply).inspect_err(|_| self.era.set(None))?;
+        let peer = handshake::initialized(reply).map_err(Failure::Refused)?;
         link.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
         Ok(ToServer { peer, link })
+    }
+}
+
+/// Why the old handshake failed.
+enum Failure {
+    /// By the answer to it.
+    Refused(Error),
+    /// On the way.
+    Other(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl Failure {
+    fn into_error(self) -> Error {
+        let (Self::Refused(error) | Self::Other(error)) = self;
+        error
     }
 }
 
@@ -139,6 +206,15 @@ impl Connection for ToServer {
 
     fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
         self.link.exchange(outlet, Purpose::of(call), |id| compose(call, id, self.peer.era())).boxed()
+    }
+
+    fn tells_whose(&self) -> bool {
+        // In the modern era it must not ask, so nothing has to be told.
+        self.peer.version.is_modern()
+    }
+
+    fn asks(&self) -> bool {
+        self.link.asks()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

@@ -59,12 +59,12 @@ impl Bench {
 
     async fn connect(&self) -> (Arc<dyn Connection>, mpsc::Receiver<Event>) {
         let (events, receiver) = Events::channel();
-        (self.connector.connect(events).await.expect("connects"), receiver)
+        (self.connector.connect(events, Dialect::base()).await.expect("connects"), receiver)
     }
 
     async fn refusal(&self) -> String {
         let (events, _receiver) = Events::channel();
-        match self.connector.connect(events).await {
+        match self.connector.connect(events, Dialect::base()).await {
             Ok(_) => panic!("it connected"),
             Err(Error::Connect { reason }) => reason,
             Err(other) => panic!("{other:?}"),
@@ -142,7 +142,7 @@ async fn a_server_that_is_silent_on_the_probe_is_legacy() {
 async fn a_server_that_exits_on_the_probe_is_started_again_and_greeted_in_the_old_way() {
     let bench = Bench::new(&script("", &[r#"*'"server/discover"'*) exit 3 ;;"#, LEGACY]));
     let (connection, _) = bench.connect().await;
-    assert_eq!((connection.peer().era(), bench.connector.0.era.get()), (Era::Legacy, Some(Era::Legacy)));
+    assert_eq!((connection.peer().era(), bench.connector.speaks(Era::Modern)), (Era::Legacy, Some(false)));
     drop(connection);
     bench.is_over().await;
 }

@@ -17,10 +17,9 @@ use super::Server;
 use super::answer::{Broken, Hear, Outcome, Reader, Refusal, Resume};
 use super::listening;
 use super::modern::belongs;
-use crate::protocol::abilities::Abilities;
 use crate::protocol::error::code;
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{Era, ErrorObject, Message, Notification, Reply, headers, method};
+use crate::protocol::{Era, ErrorObject, Message, Notification, Raw, Reply, headers, method};
 use crate::upstream::connection::{Call, Connection, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::transport::aside::Aside;
@@ -72,20 +71,26 @@ pub(super) struct State {
 pub(super) struct Failure {
     /// The HTTP status that said so, if one did.
     pub(super) status: Option<u16>,
+    /// Whether the server answered, and its answer is the reason.
+    pub(super) is_answer: bool,
     pub(super) error: Error,
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let status = if let Error::Status { status, .. } = error { Some(status) } else { None };
-        Self { status, error }
+        Self { status, is_answer: false, error }
     }
 }
 
 impl Session {
     /// The handshake.
-    pub(super) async fn open(server: &Arc<Server>, events: Events) -> Result<Self, Failure> {
-        let (peer, headers) = initialize(server, &events).await?;
+    pub(super) async fn open(
+        server: &Arc<Server>,
+        events: Events,
+        capabilities: Raw,
+    ) -> Result<Self, Failure> {
+        let (peer, headers) = initialize(server, &events, capabilities).await?;
         let told = Notification { method: method::INITIALIZED.into(), params: None }.encode();
         let client = &server.client;
         let response = client.post(&client.url, headers.clone(), told, true).await?;
@@ -127,9 +132,13 @@ impl Session {
 }
 
 /// Sends `initialize`; gives the peer and the headers of the session.
-async fn initialize(server: &Server, events: &Events) -> Result<(Peer, HeaderMap), Failure> {
-    let call =
-        Call::of_gateway(method::INITIALIZE, Some(handshake::initialize_params(Abilities::WITHOUT_ROOTS)));
+async fn initialize(
+    server: &Server,
+    events: &Events,
+    capabilities: Raw,
+) -> Result<(Peer, HeaderMap), Failure> {
+    let params = handshake::initialize_params(capabilities);
+    let call = Call::of_gateway(method::INITIALIZE, Some(params));
     let request = compose(&call, FIRST_ID, Era::Legacy);
     let client = &server.client;
     let response = client.post(&client.url, HeaderMap::new(), request.encode(), false).await?;
@@ -143,7 +152,7 @@ async fn initialize(server: &Server, events: &Events) -> Result<(Peer, HeaderMap
     let outcome = reader.read(response).await.map_err(|broken| broken.error)?;
     let status = if let Outcome::Refusal(refusal) = &outcome { Some(refusal.status.as_u16()) } else { None };
     let peer = outcome.into_reply().and_then(handshake::initialized);
-    let peer = peer.map_err(|error| Failure { status, error })?;
+    let peer = peer.map_err(|error| Failure { status, is_answer: true, error })?;
     if peer.version.has_version_header() {
         headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(peer.version.as_str()));
     }
@@ -268,7 +277,7 @@ impl State {
             }
             // It is an answer all the same, so the call is not made again.
             Outcome::Reply(Err(error), StatusCode::BAD_REQUEST) if is_modern(error.code()) => {
-                self.server.kind.set(None);
+                self.server.eras.forget();
                 self.closing.close("the server now speaks another era");
             }
             _ => {}

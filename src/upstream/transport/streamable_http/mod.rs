@@ -17,20 +17,23 @@ mod listening;
 mod modern;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 pub(super) use self::answer::is_message;
 use self::answer::{Outcome, Refusal};
-use self::legacy::Session;
+use self::legacy::{Failure, Session};
 use self::modern::{Modern, Wire};
-use super::handshake::{self, Finding, Memory, PROBE_LIMIT};
+use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::http::Client;
 use super::sse;
+use crate::protocol::{Era, Raw};
 use crate::shutdown::Shutdown;
 use crate::upstream::config::{Config, Http};
-use crate::upstream::connection::{Connection, Connector, Events};
+use crate::upstream::connection::{Connection, Connector, Dialect, Events};
+use crate::upstream::dialect::Eras;
 use crate::upstream::error::Error;
 
 /// Reaches one server over HTTP.
@@ -41,16 +44,9 @@ struct Server {
     client: Arc<Client>,
     shutdown: Shutdown,
     requests_per_connection: usize,
-    kind: Memory<Kind>,
-}
-
-/// What a server turned out to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Modern,
-    Legacy,
-    /// Not Streamable HTTP at all.
-    OldSse,
+    eras: Eras,
+    /// Whether its legacy era is not Streamable HTTP at all.
+    is_old_sse: AtomicBool,
 }
 
 impl ToUrl {
@@ -59,19 +55,29 @@ impl ToUrl {
             client: Arc::new(Client::new(http, config.limits.message_bytes)?),
             shutdown: shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
-            kind: Memory::empty(),
+            eras: Eras::default(),
+            is_old_sse: AtomicBool::new(false),
         })))
     }
 }
 
 impl Connector for ToUrl {
-    fn connect(&self, events: Events) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
+    fn connect(
+        &self,
+        events: Events,
+        dialect: Dialect,
+    ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
         let server = Arc::clone(&self.0);
-        async move {
-            let connected = server.connect(events).await;
-            connected.inspect_err(|_| server.kind.set(None)).map_err(handshake::while_connecting)
-        }
-        .boxed()
+        async move { server.connect(events, dialect).await.map_err(handshake::while_connecting) }.boxed()
+    }
+
+    fn speaks(&self, era: Era) -> Option<bool> {
+        self.0.eras.speaks(era)
+    }
+
+    fn forget(&self) {
+        self.0.eras.forget();
+        self.0.is_old_sse.store(false, Ordering::Relaxed);
     }
 
     fn requests_per_connection(&self) -> usize {
@@ -80,20 +86,37 @@ impl Connector for ToUrl {
 }
 
 impl Server {
-    async fn connect(self: &Arc<Self>, events: Events) -> Result<Arc<dyn Connection>, Error> {
-        match self.kind.get() {
-            None | Some(Kind::Modern) => self.probe(events).await,
-            Some(Kind::Legacy) => self.initialize(events).await,
-            Some(Kind::OldSse) => self.old_sse(events).await,
+    async fn connect(
+        self: &Arc<Self>,
+        events: Events,
+        dialect: Dialect,
+    ) -> Result<Arc<dyn Connection>, Error> {
+        let speaks = |era| self.eras.speaks(era);
+        match (dialect.era, speaks(Era::Modern), speaks(Era::Legacy)) {
+            (Era::Modern, Some(true) | None, _) | (Era::Legacy, _, Some(false)) => {
+                self.probe(events, dialect.capabilities).await
+            }
+            (Era::Modern, Some(false), _) | (Era::Legacy, ..) => {
+                let opened = self.initialize(events, dialect.capabilities).await;
+                if speaks(Era::Modern) == Some(true) && opened.as_ref().is_err_and(is_refusal_for_good) {
+                    // The next connect, in the other era, gets through.
+                    self.eras.note(Era::Legacy, false);
+                }
+                opened.map_err(|failure| failure.error)
+            }
         }
     }
 
     /// A modern request first.
-    async fn probe(self: &Arc<Self>, events: Events) -> Result<Arc<dyn Connection>, Error> {
+    async fn probe(
+        self: &Arc<Self>,
+        events: Events,
+        capabilities: Raw,
+    ) -> Result<Arc<dyn Connection>, Error> {
         let wire = Wire::new(Arc::clone(self), events.clone());
         let finding = match tokio::time::timeout(PROBE_LIMIT, wire.discover()).await {
             Ok(Ok(Outcome::Reply(reply, _))) => handshake::find(&reply),
-            Ok(Ok(Outcome::Refusal(refusal))) if says_nothing_of_the_era(&refusal) => {
+            Ok(Ok(Outcome::Refusal(refusal))) if says_nothing_of_the_era(refusal.status.as_u16()) => {
                 return Err(refusal.into_error());
             }
             Ok(Ok(Outcome::Refusal(Refusal { error: Some(error), .. }))) => handshake::find(&Err(error)),
@@ -103,39 +126,62 @@ impl Server {
         };
         match finding {
             Finding::Modern(peer) => {
-                self.kind.set(Some(Kind::Modern));
+                self.eras.note(Era::Modern, true);
                 Ok(Arc::new(Modern::new(*peer, wire)))
             }
-            Finding::Legacy => self.initialize(events).await,
+            Finding::Legacy => {
+                let opened = self.initialize(events, capabilities).await.map_err(|failure| failure.error)?;
+                self.eras.note(Era::Modern, false);
+                Ok(opened)
+            }
             Finding::Foreign(supported) => Err(handshake::foreign(&supported)),
         }
     }
 
     /// The handshake of the old era, and when that is refused the transport before it.
-    async fn initialize(self: &Arc<Self>, events: Events) -> Result<Arc<dyn Connection>, Error> {
-        match Session::open(self, events.clone()).await {
+    async fn initialize(
+        self: &Arc<Self>,
+        events: Events,
+        capabilities: Raw,
+    ) -> Result<Arc<dyn Connection>, Failure> {
+        if self.is_old_sse.load(Ordering::Relaxed) {
+            return Ok(self.old_sse(events, capabilities).await?);
+        }
+        match Session::open(self, events.clone(), capabilities.clone()).await {
             Ok(session) => {
-                self.kind.set(Some(Kind::Legacy));
+                self.eras.note(Era::Legacy, true);
                 Ok(Arc::new(session))
             }
-            Err(legacy::Failure { status: Some(400 | 404 | 405), error }) => {
-                self.old_sse(events).await.map_err(|_| error)
+            Err(failure) if matches!(failure.status, Some(400 | 404 | 405)) => {
+                self.old_sse(events, capabilities).await.map_err(|_| failure)
             }
-            Err(legacy::Failure { error, .. }) => Err(error),
+            Err(failure) => Err(failure),
         }
     }
 
-    async fn old_sse(&self, events: Events) -> Result<Arc<dyn Connection>, Error> {
-        let connected = sse::open(&self.client, &self.shutdown, events).await?;
-        self.kind.set(Some(Kind::OldSse));
+    async fn old_sse(&self, events: Events, capabilities: Raw) -> Result<Arc<dyn Connection>, Error> {
+        let connected = sse::open(&self.client, &self.shutdown, events, capabilities).await?;
+        self.is_old_sse.store(true, Ordering::Relaxed);
+        self.eras.note(Era::Legacy, true);
         Ok(connected)
+    }
+}
+
+/// Whether a failed handshake means that the server does not speak its era: it was answered, and not
+/// by something in between.
+fn is_refusal_for_good(failure: &Failure) -> bool {
+    match (failure.status, &failure.error) {
+        (Some(status), _) => !says_nothing_of_the_era(status),
+        // An answer with HTTP 200 that is an error, or nothing that can be used.
+        (None, Error::Connect { .. }) => failure.is_answer,
+        (None, error) => matches!(error, Error::Malformed { .. }),
     }
 }
 
 /// Whether the status is about credentials or the way to the server, so that every request would
 /// get it.
-fn says_nothing_of_the_era(refusal: &Refusal) -> bool {
-    matches!(refusal.status.as_u16(), 401 | 403 | 407 | 429 | 502..=504)
+fn says_nothing_of_the_era(status: u16) -> bool {
+    matches!(status, 401 | 403 | 407 | 429 | 502..=504)
 }
 
 #[cfg(test)]

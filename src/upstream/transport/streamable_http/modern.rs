@@ -125,7 +125,7 @@ impl Wire {
 
     /// The server is not what it was: the next connection finds out what it is now.
     fn misfit(&self, reason: &str) {
-        self.server.kind.set(None);
+        self.server.eras.forget();
         self.closing.close(reason);
     }
 

@@ -61,12 +61,12 @@ impl Bench {
 
     async fn connect(&self) -> (Arc<dyn Connection>, mpsc::Receiver<Event>) {
         let (events, receiver) = Events::channel();
-        (self.connector.connect(events).await.expect("connects"), receiver)
+        (self.connector.connect(events, Dialect::base()).await.expect("connects"), receiver)
     }
 
     async fn refusal(&self) -> Error {
         let (events, _receiver) = Events::channel();
-        self.connector.connect(events).await.err().expect("it connected")
+        self.connector.connect(events, Dialect::base()).await.err().expect("it connected")
     }
 
     /// What a call to this server comes to.

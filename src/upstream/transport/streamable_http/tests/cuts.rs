@@ -85,7 +85,7 @@ async fn what_never_reached_the_server_says_so() {
         let connector =
             ToUrl::new(&config(Transport::Http(http.clone())), &http, &Shutdown::new()).expect("a client");
         let (events, _receiver) = Events::channel();
-        let error = connector.connect(events).await.err().expect("nobody there");
+        let error = connector.connect(events, Dialect::base()).await.err().expect("nobody there");
         assert!(matches!(error, Error::Connect { .. }) && error.delivery() == Delivery::NotSent, "{error:?}");
         assert!(!error.to_string().contains("secret") && !error.to_string().is_empty(), "{error}");
     }

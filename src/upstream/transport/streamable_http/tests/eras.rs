@@ -112,7 +112,7 @@ async fn a_server_that_is_silent_on_the_probe_is_greeted_in_the_old_way() {
     let connected = async {
         loop {
             let (events, _receiver) = Events::channel();
-            if let Ok(connection) = bench.connector.connect(events).await {
+            if let Ok(connection) = bench.connector.connect(events, Dialect::base()).await {
                 break connection;
             }
         }
@@ -160,7 +160,7 @@ async fn a_server_that_changed_its_era_is_found_out_anew() {
         assert_eq!(count(&bench, method::TOOLS_CALL), calls + 1);
         // A legacy server that went modern refuses the first handshake, and is probed by the next.
         let (events, _receiver) = Events::channel();
-        let _ = bench.connector.connect(events).await;
+        let _ = bench.connector.connect(events, Dialect::base()).await;
         let (after, _events) = bench.connect().await;
         assert_eq!(after.peer().version.is_modern(), is_modern);
         assert!(ask(&after, "t").await.is_ok());

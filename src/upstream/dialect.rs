@@ -1,0 +1,116 @@
+//! In which dialect a server is spoken to: the era, and what a client can be asked.
+//!
+//! A server that speaks both eras is spoken to in the era of the client, because then nothing has to
+//! be translated. Modern requests declare their client's capabilities themselves, so there is one
+//! modern dialect; a legacy connection declares them once for all its calls, so there is one for each
+//! set of abilities. Requests of our own use the base dialect: the modern era if there is one, and
+//! everything but roots where it has to be declared.
+//!
+//! Not here: connections (`pool`), and how an era is found out (`transport`).
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::connection::{Call, Owner};
+use crate::protocol::{Abilities, Era, Raw};
+
+/// How a connection is to be spoken. Who connects falls back to the other era where the server does
+/// not speak this one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dialect {
+    /// The era that is wanted.
+    pub era: Era,
+    /// What a legacy `initialize` declares.
+    pub capabilities: Raw,
+}
+
+impl Dialect {
+    /// That of discovery, health checks and whatever else is ours.
+    pub fn base() -> Self {
+        Key::BASE.dialect()
+    }
+}
+
+/// For whom a connection is wanted.
+#[derive(Clone, Copy)]
+pub(super) enum Wish<'a> {
+    /// For ourselves.
+    Own,
+    /// For this call.
+    Of(&'a Call),
+}
+
+impl<'a> Wish<'a> {
+    /// For `call`, whosever it is.
+    pub(super) fn of(call: &'a Call) -> Self {
+        if call.owner == Owner::GATEWAY { Self::Own } else { Self::Of(call) }
+    }
+
+    /// Whose calls stand on the connection; none for our own, which are no reason to wait.
+    pub(super) const fn owner(self) -> Option<Owner> {
+        if let Self::Of(call) = self { Some(call.owner) } else { None }
+    }
+}
+
+/// What tells the connections to one server apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key {
+    pub era: Era,
+    /// In the modern era always the same.
+    pub abilities: Abilities,
+}
+
+impl Key {
+    pub(super) const BASE: Self = Self { era: Era::Modern, abilities: Abilities::WITHOUT_ROOTS };
+
+    /// The same in `era`, with what that declares.
+    pub(super) const fn in_era(self, era: Era) -> Self {
+        match era {
+            Era::Modern => Self::BASE,
+            Era::Legacy => Self { era, abilities: self.abilities },
+        }
+    }
+
+    pub(super) fn dialect(self) -> Dialect {
+        Dialect { era: self.era, capabilities: self.abilities.capabilities() }
+    }
+}
+
+/// Which eras a server speaks, as far as it is known. Read on every call, so it takes no lock.
+#[derive(Debug, Default)]
+pub(super) struct Eras {
+    modern: AtomicU8,
+    legacy: AtomicU8,
+}
+
+const UNKNOWN: u8 = 0;
+const YES: u8 = 1;
+const NO: u8 = 2;
+
+impl Eras {
+    /// Whether the server speaks `era`; none while that is unknown.
+    pub(super) fn speaks(&self, era: Era) -> Option<bool> {
+        match self.of(era).load(Ordering::Relaxed) {
+            YES => Some(true),
+            NO => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Notes what was found out.
+    pub(super) fn note(&self, era: Era, speaks: bool) {
+        self.of(era).store(if speaks { YES } else { NO }, Ordering::Relaxed);
+    }
+
+    /// Nothing is known any more.
+    pub(super) fn forget(&self) {
+        self.modern.store(UNKNOWN, Ordering::Relaxed);
+        self.legacy.store(UNKNOWN, Ordering::Relaxed);
+    }
+
+    const fn of(&self, era: Era) -> &AtomicU8 {
+        match era {
+            Era::Modern => &self.modern,
+            Era::Legacy => &self.legacy,
+        }
+    }
+}

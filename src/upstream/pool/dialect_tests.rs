@@ -1,0 +1,269 @@
+//! Which dialect is spoken for whom, how many at a time, and who waits for whom.
+
+use futures_util::future::join_all;
+use serde_json::json;
+use tokio::time::{advance, sleep};
+
+use super::super::super::connection::{Call, Owner};
+use super::super::super::fake::{Answer, Dial, Fake, tool_call};
+use super::super::*;
+use super::MAX_DIALECTS;
+use crate::protocol::feature::Effect;
+use crate::protocol::{Era, Raw, Version};
+
+const BASE: &str = r#"{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}}}"#;
+
+fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
+    let shutdown = Shutdown::new();
+    let limits = Limits { connections, connect: Duration::from_secs(30) };
+    let (events, _) = Events::channel();
+    (Pool::new(server.connector(), events, limits, shutdown.clone()), shutdown)
+}
+
+/// A call of somebody new who speaks `era` and can do `capabilities`.
+fn call_of(era: Era, capabilities: &serde_json::Value) -> Call {
+    let mut call = Call { era, ..tool_call(Effect::Unsafe) };
+    call.sender.capabilities = Raw::of(capabilities);
+    call
+}
+
+fn legacy() -> Call {
+    call_of(Era::Legacy, &json!({"elicitation": {}}))
+}
+
+fn modern() -> Call {
+    call_of(Era::Modern, &json!({"elicitation": {}}))
+}
+
+async fn seat(pool: &Arc<Pool>, call: &Call) -> Result<Seat, Error> {
+    pool.seat(Wish::of(call), &AtomicBool::new(false)).await
+}
+
+fn era(seat: &Seat) -> Era {
+    seat.connection().peer().era()
+}
+
+fn dual() -> Fake {
+    let server = Fake::new(Version::V2026_07_28);
+    server.also(Version::V2025_11_25);
+    server.declares_exactly();
+    server
+}
+
+/// Lets tasks run that are ready.
+async fn settle() {
+    sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_both_eras_is_spoken_to_in_that_of_the_client() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 4);
+    for _ in 0..3 {
+        assert_eq!(era(&seat(&pool, &legacy()).await.expect("a seat")), Era::Legacy);
+        assert_eq!(era(&seat(&pool, &modern()).await.expect("a seat")), Era::Modern);
+        let own = pool.seat(Wish::Own, &AtomicBool::new(false)).await.expect("a seat");
+        assert_eq!(era(&own), Era::Modern);
+    }
+    let elicitation = r#"{"elicitation":{"form":{}}}"#.to_owned();
+    assert_eq!(server.dialects(), [(Era::Modern, BASE.into()), (Era::Legacy, elicitation)]);
+    assert_eq!((pool.occupancy().borrow().live, pool.live()), (1, 2), "the base dialect says who is up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_one_era_is_asked_once_whether_it_speaks_the_other() {
+    let old = Fake::new(Version::V2025_11_25);
+    let (pool, _shutdown) = pool_of(&old, 4);
+    for call in [modern(), legacy(), modern()] {
+        assert_eq!(era(&seat(&pool, &call).await.expect("a seat")), Era::Legacy);
+    }
+    assert_eq!((old.connects(), pool.occupancy().borrow().live), (1, 1), "the probe fell back by itself");
+
+    let new = Fake::new(Version::V2026_07_28);
+    let (pool, _shutdown) = pool_of(&new, 4);
+    for call in [legacy(), modern(), legacy()] {
+        assert_eq!(era(&seat(&pool, &call).await.expect("a seat")), Era::Modern);
+    }
+    assert_eq!(new.connects(), 2, "one of them was refused");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_error_is_no_reason_to_speak_another_era() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 4);
+    assert!(seat(&pool, &modern()).await.is_ok());
+    server.dial(Dial::Refuse);
+    assert!(matches!(seat(&pool, &legacy()).await, Err(Error::Connect { .. })));
+    assert!(seat(&pool, &modern()).await.is_ok(), "who is there already is not touched");
+    server.dial(Dial::Accept);
+    assert_eq!(era(&seat(&pool, &legacy()).await.expect("a seat")), Era::Legacy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_who_come_first_make_one_connection_each_dialect() {
+    let server = dual();
+    server.dial(Dial::AcceptAfter(Duration::from_secs(1)));
+    let (pool, _shutdown) = pool_of(&server, 4);
+    let calls: Vec<Call> = (0..50).flat_map(|_| [legacy(), modern()]).collect();
+    let seats = join_all(calls.iter().map(|call| seat(&pool, call))).await;
+    assert!(
+        seats.iter().zip(&calls).all(|(seat, call)| seat.as_ref().is_ok_and(|seat| era(seat) == call.era))
+    );
+    assert_eq!(server.connects(), 2);
+}
+
+/// The call of a client that can do its share of everything.
+fn able(number: usize) -> Call {
+    let bit = |bit: usize, name: &str| (number >> bit & 1 == 1).then(|| (name.to_owned(), json!({})));
+    let sampling: serde_json::Map<_, _> =
+        [bit(1, "tools"), bit(2, "context")].into_iter().flatten().collect();
+    let elicitation: serde_json::Map<_, _> =
+        [Some(("form".to_owned(), json!({}))), bit(3, "url")].into_iter().flatten().collect();
+    let mut capabilities = json!({"sampling": sampling, "elicitation": elicitation});
+    if number & 1 == 1 {
+        capabilities["roots"] = json!({});
+    }
+    call_of(Era::Legacy, &capabilities)
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_are_so_many_dialects_at_a_time_and_the_one_unused_for_longest_ends() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 1);
+    let mut seats = Vec::new();
+    for number in 0..MAX_DIALECTS {
+        seats.push(seat(&pool, &able(number)).await.expect("a seat"));
+        advance(Duration::from_secs(1)).await;
+    }
+    let none = call_of(Era::Legacy, &json!({}));
+    assert!(matches!(seat(&pool, &none).await, Err(Error::Overloaded { .. })), "all of them work");
+    seats.remove(3);
+    assert!(seat(&pool, &none).await.is_ok());
+    settle().await;
+    assert_eq!((pool.live(), server.live()), (MAX_DIALECTS + 1, MAX_DIALECTS + 1));
+    assert!(seat(&pool, &able(0)).await.is_ok());
+    assert_eq!(server.connects(), MAX_DIALECTS + 2, "the others were left alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dialect_that_nobody_uses_ends_and_the_base_one_stays() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 4);
+    let held = seat(&pool, &legacy()).await.expect("a seat");
+    drop(seat(&pool, &able(0)).await.expect("a seat"));
+    assert_eq!(pool.live(), 3);
+    sleep(Duration::from_secs(301)).await;
+    assert_eq!((pool.live(), server.live()), (2, 2), "one of them is in use");
+    drop(held);
+    sleep(Duration::from_secs(301)).await;
+    assert_eq!((pool.live(), server.live(), pool.occupancy().borrow().live), (1, 1, 1));
+    assert!(seat(&pool, &legacy()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dialect_that_dies_is_no_server_that_went_away() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 4);
+    assert!(seat(&pool, &legacy()).await.is_ok());
+    let occupancy = pool.occupancy();
+    let before = occupancy.borrow().clone();
+    server.die_in(Era::Legacy, "gone");
+    settle().await;
+    assert_eq!((pool.live(), occupancy.borrow().live, occupancy.borrow().arrivals), (1, 1, before.arrivals));
+    assert_eq!(occupancy.borrow().lost, None);
+    assert!(seat(&pool, &legacy()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_die_young_hold_only_their_dialect() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 4);
+    for _ in 0..2 {
+        assert!(seat(&pool, &legacy()).await.is_ok());
+        server.die_in(Era::Legacy, "crashed");
+        settle().await;
+    }
+    let call = legacy();
+    assert!(pool.check_stamina(Wish::of(&call)).is_err() && seat(&pool, &call).await.is_err());
+    assert!(pool.check_stamina(Wish::Own).is_ok() && seat(&pool, &modern()).await.is_ok());
+}
+
+fn asking() -> Fake {
+    let server = Fake::new(Version::V2025_11_25);
+    server.shares_its_channel();
+    server
+}
+
+/// Has the server ask, on behalf of somebody who is gone then.
+async fn have_it_ask(server: &Fake, pool: &Arc<Pool>) {
+    server.answer_calls(Answer::Ask("elicitation/create"));
+    let call = legacy();
+    let seat = seat(pool, &call).await.expect("a seat");
+    let outlet = super::super::super::connection::Outlet::none();
+    seat.connection().request(&call, &outlet).await.expect("answered").expect_err("nobody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_a_server_asks_it_works_for_one_owner_at_a_time() {
+    let server = asking();
+    let (pool, _shutdown) = pool_of(&server, 4);
+    let (one, two) = (legacy(), legacy());
+    let shared = (seat(&pool, &one).await, seat(&pool, &two).await);
+    assert!(shared.0.is_ok() && shared.1.is_ok(), "nothing is known of it");
+    drop(shared);
+    have_it_ask(&server, &pool).await;
+    let leased = AtomicBool::new(false);
+    let first =
+        (seat(&pool, &one).await.expect("a seat"), seat(&pool, &one).await.expect("its owner passes"));
+    assert!(pool.seat(Wish::Own, &leased).await.is_ok(), "lists and health pass");
+    let waits = async {
+        let begun = Instant::now();
+        let seat = pool.seat(Wish::of(&two), &leased).await;
+        (seat.is_ok(), begun.elapsed().as_secs())
+    };
+    let works = async {
+        sleep(Duration::from_secs(1)).await;
+        assert!(leased.load(Ordering::Relaxed));
+        drop(first.0);
+        sleep(Duration::from_secs(1)).await;
+        drop(first.1);
+    };
+    let (waited, ()) = tokio::join!(waits, works);
+    assert_eq!(waited, (true, 2));
+    assert!(!leased.load(Ordering::Relaxed));
+    assert_eq!(server.connects(), 1, "a child has no second one beside it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_connections_are_many_the_next_owner_gets_one_of_its_own() {
+    let server = asking();
+    server.capacity(16);
+    let (pool, _shutdown) = pool_of(&server, 2);
+    have_it_ask(&server, &pool).await;
+    let (one, two, three) = (legacy(), legacy(), legacy());
+    let held = (seat(&pool, &one).await.expect("a seat"), seat(&pool, &two).await.expect("another"));
+    assert_eq!(pool.live(), 2);
+    let same = seat(&pool, &two).await.expect("its owner passes");
+    assert!(std::ptr::addr_eq(same.connection(), held.1.connection()), "calls of one owner stay together");
+    let leased = AtomicBool::new(false);
+    let late = tokio::time::timeout(Duration::from_secs(5), pool.seat(Wish::of(&three), &leased)).await;
+    assert!(late.is_err() && leased.load(Ordering::Relaxed) && pool.live() == 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_owner_gets_its_turn() {
+    let server = asking();
+    let (pool, _shutdown) = pool_of(&server, 4);
+    have_it_ask(&server, &pool).await;
+    let busy = Mutex::new(None);
+    let turns = (0..64).map(|_| async {
+        let call = legacy();
+        let _seat = seat(&pool, &call).await.expect("a seat");
+        assert_eq!(busy.lock().expect("lock").replace(call.owner), None::<Owner>, "two at a time");
+        sleep(Duration::from_millis(10)).await;
+        busy.lock().expect("lock").take();
+    });
+    let begun = Instant::now();
+    join_all(turns).await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}

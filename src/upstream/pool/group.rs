@@ -1,0 +1,159 @@
+//! The connections of one dialect.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::lease::{Freed, Lease};
+use crate::upstream::connection::{Connection, Owner};
+use crate::upstream::dialect::Key;
+use crate::upstream::error::Error;
+use crate::upstream::stamina::Stamina;
+
+/// How long a dialect that nobody uses keeps its connections, unless it is the base one.
+pub(super) const IDLE_LIMIT: Duration = Duration::from_mins(5);
+
+/// A connect under way; `None` until it is done.
+pub(super) type Connecting = watch::Receiver<Option<Result<Arc<Live>, Error>>>;
+
+/// The connections of one dialect.
+pub(super) struct Group {
+    pub key: Key,
+    pub live: Vec<Arc<Live>>,
+    pub connecting: Option<Connecting>,
+    pub no_extra_before: Option<Instant>,
+    pub stamina: Stamina,
+    pub freed: Freed,
+    /// Whether the server was seen asking without saying whom.
+    asks: bool,
+    used: Instant,
+}
+
+/// One connection.
+pub(super) struct Live {
+    pub connection: Arc<dyn Connection>,
+    /// The dialect it turned out to speak.
+    pub key: Key,
+    pub since: Instant,
+    pub requests: AtomicUsize,
+    /// Only where the connection does not tell whose a question is.
+    pub lease: Option<Lease>,
+    /// Asks for its end.
+    pub retired: CancellationToken,
+}
+
+/// One request's share of a connection; given back when dropped.
+pub(in crate::upstream) struct Seat {
+    live: Arc<Live>,
+    /// Who holds the lease.
+    holder: Option<Owner>,
+}
+
+impl Seat {
+    /// A seat for `owner`, if it may sit down.
+    pub(super) fn on(live: &Arc<Live>, owner: Option<Owner>, exclusive: bool) -> Option<Self> {
+        let holder = owner.filter(|_| live.lease.is_some());
+        if let (Some(lease), Some(owner)) = (&live.lease, holder)
+            && !lease.take(owner, exclusive)
+        {
+            return None;
+        }
+        live.requests.fetch_add(1, Ordering::Relaxed);
+        Some(Self { live: Arc::clone(live), holder })
+    }
+
+    /// The connection to use.
+    pub(in crate::upstream) fn connection(&self) -> &dyn Connection {
+        self.live.connection.as_ref()
+    }
+
+    pub(super) fn requests(&self) -> usize {
+        self.live.requests.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.live.requests.fetch_sub(1, Ordering::Relaxed);
+        if let (Some(lease), Some(owner)) = (&self.live.lease, self.holder) {
+            lease.release(owner);
+        }
+    }
+}
+
+impl Group {
+    pub(super) fn new(key: Key) -> Self {
+        Self {
+            key,
+            live: Vec::new(),
+            connecting: None,
+            no_extra_before: None,
+            stamina: Stamina::default(),
+            freed: Freed::default(),
+            asks: false,
+            used: Instant::now(),
+        }
+    }
+
+    /// A connection of this dialect.
+    pub(super) fn admit(&mut self, connection: Arc<dyn Connection>) -> Arc<Live> {
+        let lease = (!connection.tells_whose()).then(|| Lease::new(&self.freed));
+        let (requests, retired) = (AtomicUsize::new(0), CancellationToken::new());
+        let live =
+            Arc::new(Live { connection, key: self.key, since: Instant::now(), requests, lease, retired });
+        self.live.push(Arc::clone(&live));
+        live
+    }
+
+    /// A seat on the connection with the fewest requests among those that are free for `owner`.
+    pub(super) fn seat(&mut self, owner: Option<Owner>) -> Option<Seat> {
+        let least = self.live.iter().min_by_key(|live| live.requests.load(Ordering::Relaxed))?;
+        if least.lease.is_none() || owner.is_none() {
+            return Seat::on(least, owner, false);
+        }
+        self.leased(owner?)
+    }
+
+    fn leased(&mut self, owner: Owner) -> Option<Seat> {
+        let exclusive = self.asks();
+        let mut free: Vec<&Arc<Live>> = self.live.iter().collect();
+        let elsewhere = |live: &Arc<Live>| live.lease.as_ref().is_none_or(|lease| !lease.is_held_by(owner));
+        // Calls of one owner stay together, so that the others find room.
+        free.sort_by_key(|live| (exclusive && elsewhere(live), live.requests.load(Ordering::Relaxed)));
+        free.into_iter().find_map(|live| Seat::on(live, Some(owner), exclusive))
+    }
+
+    /// Whether its connections are leased to one owner at a time.
+    pub(super) fn asks(&mut self) -> bool {
+        self.asks = self.asks || self.live.iter().any(|live| live.connection.asks());
+        self.asks
+    }
+
+    pub(super) fn has_room(&self, most: usize) -> bool {
+        self.live.len() < most
+            && self.connecting.is_none()
+            && self.no_extra_before.is_none_or(|before| Instant::now() >= before)
+    }
+
+    /// Notes that somebody uses it.
+    pub(super) fn touch(&mut self) {
+        self.used = Instant::now();
+    }
+
+    pub(super) const fn used(&self) -> Instant {
+        self.used
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.connecting.is_some() || self.live.iter().any(|live| live.requests.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Ends its connections.
+    pub(super) fn retire(&mut self) {
+        self.live.drain(..).for_each(|live| live.retired.cancel());
+    }
+}
