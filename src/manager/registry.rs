@@ -22,8 +22,8 @@ const NOTICES: usize = 1_024;
 pub struct Told {
     /// The server's name.
     pub server: Arc<str>,
-    /// What it said.
-    pub notice: Notification,
+    /// What it said; none: it may have said anything, and nobody heard it.
+    pub notice: Option<Notification>,
 }
 
 /// Where snapshots are published, and how often that happened; and what servers say meanwhile.
@@ -54,7 +54,12 @@ impl Registry {
     /// Publishes what the servers report, until the last of them is gone.
     pub(super) async fn run(self, mut updates: mpsc::Receiver<Update>) {
         while let Some(update) = updates.recv().await {
-            if let Change::Told(notice) = update.change {
+            let told = match &update.change {
+                Change::Told(notice) => Some(Some(notice.clone())),
+                Change::Missed => Some(None),
+                Change::Offered(..) | Change::State(_) => None,
+            };
+            if let Some(notice) = told {
                 // Nobody listens: nobody asked for it.
                 let _ = self.told.send(Told { server: update.server, notice });
             } else if let Some(next) = self.choose(&update) {
@@ -74,7 +79,7 @@ impl Registry {
             {
                 Some(now.updated(&self.config, &update.server, Some((offer.clone(), *announced))))
             }
-            Change::State(State::Connecting) | Change::Told(_) => None,
+            Change::State(State::Connecting) | Change::Told(_) | Change::Missed => None,
             _ if !server.settled => Some(now.updated(&self.config, &update.server, None)),
             Change::Offered(..) | Change::State(_) => None,
         }

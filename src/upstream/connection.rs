@@ -161,7 +161,7 @@ pub struct Answered {
 pub enum Event {
     /// It said that one of its lists is another one.
     Changed(List),
-    /// Nobody listened for a while, so every list may have changed unseen.
+    /// Nobody listened for a while: every list and every resource may have changed unseen.
     Missed,
     /// Something for whoever asked for it: a resource was updated, a task went on, a page that a
     /// user was sent to was visited.

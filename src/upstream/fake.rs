@@ -3,7 +3,8 @@
 //! It counts what reaches it, and does what it is told: refuse, hang, answer late, die. It keeps the
 //! promises of [`Connection`]: a dropped request is cancelled, a dead connection ends every request.
 
-mod dialects;
+#[path = "fake_told.rs"]
+mod told;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +15,7 @@ use futures_util::future::{BoxFuture, pending};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use self::told::Told;
 use super::config::{self, Config};
 use super::connection::{Call, Connection, Connector, Dialect, Event, Events, Outlet, Owner};
 use super::dialect::Eras;
@@ -48,6 +50,8 @@ pub(crate) enum Answer {
     Ask(&'static str),
     /// It is never answered.
     Silence,
+    /// It is acknowledged as it is and stays open.
+    Listen,
     /// The server dies of it, with all connections.
     Die,
     /// It does what a function says, which can ask and tell.
@@ -98,6 +102,7 @@ struct State {
     dial: Dial,
     script: Script,
     tools: Vec<&'static str>,
+    told: Told,
     executed: Vec<String>,
     live: Vec<watch::Sender<Option<String>>>,
     eras: Eras,
@@ -123,6 +128,7 @@ impl Fake {
             dial: Dial::Accept,
             script: Box::new(|_| None),
             tools: vec!["echo"],
+            told: Told::default(),
             executed: Vec::new(),
             live: Vec::new(),
             eras: Eras::default(),
@@ -189,6 +195,7 @@ impl Fake {
 
     /// Ends all connections from its side.
     pub(crate) fn die(&self, reason: &str) {
+        self.lock().told.forget();
         for connection in self.lock().live.drain(..) {
             connection.send_replace(Some(reason.to_owned()));
         }
@@ -225,12 +232,18 @@ impl Fake {
 
     fn decide(&self, call: &Call) -> Answer {
         let mut state = self.lock();
-        let answer = (state.script)(call).unwrap_or_else(|| match call.method.as_str() {
+        let scripted = (state.script)(call);
+        let answer = scripted.unwrap_or_else(|| match call.method.as_str() {
             method::TOOLS_LIST => {
                 let tools: Vec<_> =
                     state.tools.iter().map(|name| serde_json::json!({"name": name})).collect();
                 Answer::result(&serde_json::json!({"tools": tools}))
             }
+            method::RESOURCES_SUBSCRIBE | method::RESOURCES_UNSUBSCRIBE => {
+                state.told.subscribe(call);
+                Answer::result(&serde_json::json!({}))
+            }
+            method::SUBSCRIPTIONS_LISTEN => Answer::Listen,
             _ => Answer::result(&serde_json::json!({})),
         });
         if !matches!(&answer, Answer::Fail(Error::NotSent { .. } | Error::Connect { .. })) {
@@ -277,10 +290,9 @@ impl Connection for FakeConnection {
                     Answer::Fail(error) => Err(error),
                     Answer::Silence => pending().await,
                     Answer::Work(work) => Ok((work.0)(call.clone(), outlet.clone()).await),
-                    Answer::Ask(method) => {
-                        self.server.lock().asks |= self.is_shared;
-                        let answer = outlet.ask(method.into(), None).await;
-                        Ok(answer.unwrap_or_else(|| Err(ErrorObject::new(-32000, "nobody answers"))))
+                    Answer::Listen => {
+                        self.server.keep_open(call, outlet).await;
+                        Ok(Ok(Raw::empty_object()))
                     }
                     Answer::Die => {
                         self.server.die("died of a request");

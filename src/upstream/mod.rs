@@ -10,6 +10,7 @@ mod backoff;
 pub mod breaker;
 pub mod builtin;
 mod bulkhead;
+mod carrier;
 pub mod config;
 pub mod connection;
 mod dialect;
@@ -17,6 +18,7 @@ pub mod discover;
 pub mod error;
 #[cfg(test)]
 pub(crate) mod fake;
+mod listen;
 mod news;
 mod outlet;
 mod phase;
@@ -27,6 +29,7 @@ mod stamina;
 pub mod status;
 mod supervise;
 pub mod transport;
+mod watches;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,16 +46,19 @@ pub use discover::Offer;
 pub use error::{Delivery, Error};
 pub use news::{Change, Update};
 pub use status::{State, Status};
+pub use watches::{Subject, Watching};
 
-use crate::protocol::{Era, Version};
+use crate::protocol::{Era, ErrorObject, Raw, Version};
 use crate::shutdown::Shutdown;
 use breaker::Breaker;
 use bulkhead::{Bulkhead, Lane};
+use carrier::Carrier;
 use news::Command;
 use pool::Pool;
 use retry::Retries;
 use status::Facts;
 use supervise::Supervisor;
+use watches::Watches;
 
 /// Commands of operators that may wait.
 const COMMANDS: usize = 16;
@@ -75,6 +81,7 @@ pub struct Upstream {
     retries: Retries,
     pool: Arc<Pool>,
     facts: Facts,
+    watches: Arc<Watches>,
     commands: mpsc::Sender<Command>,
     /// Ends the supervisor and every connection.
     group: Shutdown,
@@ -98,8 +105,9 @@ impl Upstream {
             breaker: Breaker::new(config.breaker),
             bulkhead: Bulkhead::new(&config.limits),
             retries: Retries::new(config.retry),
-            pool: Pool::new(connector, events, pool_limits(&config), group.clone()),
+            pool: Pool::new(connector, events.clone(), pool_limits(&config), group.clone()),
             facts: Facts::new(if config.enabled { State::Connecting } else { State::Disabled }),
+            watches: Watches::new(),
             commands,
             group: group.clone(),
             config,
@@ -107,6 +115,7 @@ impl Upstream {
         if upstream.config.enabled {
             let supervisor = Supervisor::new(Arc::clone(&upstream), updates, notices, inbox);
             group.spawn(supervisor.run());
+            group.spawn_until_end(upstream.carrier(events).run());
             // Whoever waits for `shutdown` waits for this server too.
             shutdown.spawn(async move {
                 group.requested().await;
@@ -125,6 +134,40 @@ impl Upstream {
         let result = self.run(&request, Lane::Calls, deadline).await;
         self.facts.called(&result);
         result.map(|(reply, version)| Answered { reply, version })
+    }
+
+    /// Has the server tell of `subject` until the [`Watching`] is dropped; with it comes what the
+    /// server answered. Connects if need be; there is an answer by `deadline`.
+    pub async fn watch(
+        &self,
+        subject: Subject,
+        deadline: Instant,
+    ) -> Result<Result<(Raw, Watching), ErrorObject>, Error> {
+        self.pool.check_open()?;
+        if let Some(retry_in) = self.breaker.refuses_for() {
+            return Err(Error::CircuitOpen { retry_in });
+        }
+        let full = Error::Overloaded { retry_in: COMMAND_RETRY_IN };
+        let (begun, (watching, mut outcome)) = (Instant::now(), self.watches.add(subject).ok_or(full)?);
+        let answered = async {
+            // A connection is all it takes: whoever carries the watches is told of it.
+            self.pool.seat().await?;
+            let outcome = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+            outcome.unwrap_or(Err(Error::Unavailable { state: pool::SHUTTING_DOWN }))
+        };
+        let late = |_| Err(Error::TimedOut { after: begun.elapsed() });
+        let reply = timeout_at(deadline, answered).await.unwrap_or_else(late)?;
+        Ok(reply.map(|result| (result, watching)))
+    }
+
+    /// How many subjects are watched for clients.
+    pub fn watched(&self) -> usize {
+        self.watches.count()
+    }
+
+    fn carrier(&self, events: Events) -> Carrier {
+        let (pool, watches) = (Arc::clone(&self.pool), Arc::clone(&self.watches));
+        Carrier { pool, watches, events, limit: self.config.timeout }
     }
 
     /// Asks whether the server is alive, connecting if need be; how long the answer took.

@@ -32,6 +32,8 @@ pub enum Change {
     State(State),
     /// It said something for whoever asked for it.
     Told(Notification),
+    /// It may have said something that nobody heard.
+    Missed,
 }
 
 /// The lists that a server said had changed, until they were read after that.

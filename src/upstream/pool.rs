@@ -341,7 +341,12 @@ impl Pool {
         self.occupancy.subscribe()
     }
 
-    /// Live connections of all dialects.
+    /// The connection that has been there longest.
+    pub(super) fn oldest(&self) -> Option<Arc<dyn Connection>> {
+        self.lock().live.first().map(|live| Arc::clone(&live.connection))
+    }
+
+    /// Live connections.
     pub(super) fn live(&self) -> usize {
         self.lock().groups.iter().map(|group| group.live.len()).sum()
     }

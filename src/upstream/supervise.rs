@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, pending};
+use futures_util::future::{BoxFuture, OptionFuture};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -114,17 +114,21 @@ impl Supervisor {
                 Happened::Command(command) => self.obey(command).await,
                 Happened::Done(done) => self.conclude(done).await,
                 Happened::Occupancy => self.look_who_is_there().await,
-                Happened::Event(Event::Changed(list)) => {
-                    self.announced.add(list);
-                    self.expect_change();
-                }
-                Happened::Event(Event::Missed) => self.expect_change(),
-                Happened::Event(Event::Notice(notice)) => self.publish(Change::Told(notice)).await,
+                Happened::Event(event) => self.heard(event).await,
                 Happened::Due => self.act(),
             }
         }
         self.task = None;
         self.upstream.pool.close_all().await;
+    }
+
+    async fn heard(&mut self, event: Event) {
+        match event {
+            Event::Notice(notice) => return self.publish(Change::Told(notice)).await,
+            Event::Missed => self.publish(Change::Missed).await,
+            Event::Changed(list) => self.announced.add(list),
+        }
+        self.expect_change();
     }
 
     async fn next(&mut self) -> Happened {
@@ -133,7 +137,7 @@ impl Supervisor {
             biased;
             () = self.upstream.group.requested() => Happened::End,
             Some(command) = self.commands.recv() => Happened::Command(command),
-            done = finished(&mut self.task) => Happened::Done(done),
+            Some(done) = OptionFuture::from(self.task.as_mut()) => Happened::Done(done),
             Ok(()) = self.occupancy.changed() => Happened::Occupancy,
             Some(event) = self.events.recv() => Happened::Event(event),
             () = sleep_until(self.due), if may_act => Happened::Due,
@@ -369,14 +373,6 @@ impl Supervisor {
             _ = self.updates.send(update) => {}
             () = self.upstream.group.requested() => {}
         }
-    }
-}
-
-/// Resolves when the task, if there is one, is done.
-async fn finished(task: &mut Option<BoxFuture<'static, Done>>) -> Done {
-    match task {
-        Some(task) => task.await,
-        None => pending().await,
     }
 }
 

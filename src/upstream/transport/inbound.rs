@@ -19,7 +19,7 @@ pub(super) fn sort(notification: Notification, events: &Events) -> Option<Notifi
             None
         }
         // Bookkeeping of channels, which needs no reader.
-        method::SUBSCRIPTIONS_ACKNOWLEDGED | method::CANCELLED => None,
+        method::CANCELLED => None,
         _ => Some(notification),
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! [`connector`] is all the floors above need. What the transports have in common stands beside
 //! them: the table of open requests (`pending`), finding the era (`handshake`), what a server says by
-//! itself (`inbound`) and asks (`questions`), change notices (`listen`), the end of a connection
-//! (`closing`); and for those over HTTP sending (`http`), reading (`body`) and messages nobody waits for (`aside`).
+//! itself (`inbound`) and asks (`questions`), the end of a connection (`closing`); and for those over
+//! HTTP sending (`http`), reading (`body`) and messages nobody waits for (`aside`).
 
 mod aside;
 mod body;
@@ -11,7 +11,6 @@ mod closing;
 mod handshake;
 mod http;
 mod inbound;
-mod listen;
 mod pending;
 mod questions;
 mod sse;

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::protocol::{Notification, Raw, Reply, Response, method};
+use crate::protocol::{Notification, Raw, Reply, Response, meta, method};
 use crate::upstream::connection::{Call, Outlet, Owner};
 use crate::upstream::error::Error;
 use crate::wire::Clip;
@@ -119,6 +119,9 @@ pub(super) enum Purpose {
 impl Purpose {
     /// What `call` is for.
     pub(super) fn of(call: &Call) -> Self {
+        if call.method == method::SUBSCRIPTIONS_LISTEN {
+            return Self::Listen;
+        }
         if call.owner == Owner::GATEWAY {
             return Self::Upkeep;
         }
@@ -188,6 +191,7 @@ impl Pending {
     pub(super) fn notify(&self, notification: Notification) -> bool {
         let outlet = match notification.method.as_str() {
             method::PROGRESS => self.outlet_of_token(&notification),
+            method::SUBSCRIPTIONS_ACKNOWLEDGED => self.outlet_of_stream(&notification),
             _ => self.lock().newest_of_only_owner(None).map(|(_, open)| open.outlet.clone()).ok(),
         };
         let found = outlet.is_some();
@@ -251,6 +255,14 @@ impl Pending {
         let table = self.lock();
         let open = table.open.get(&id)?;
         matches!(open.purpose, Purpose::Call { progress: true, .. }).then(|| open.outlet.clone())
+    }
+
+    /// The stream of notices that an acknowledgement belongs to.
+    fn outlet_of_stream(&self, acknowledged: &Notification) -> Option<Outlet> {
+        let id: u64 = meta::of(acknowledged.params.as_ref())?.get_as(meta::SUBSCRIPTION_ID)?;
+        let table = self.lock();
+        let open = table.open.get(&id)?;
+        matches!(open.purpose, Purpose::Listen).then(|| open.outlet.clone())
     }
 
     fn only_one(&self) -> Option<u64> {

@@ -14,15 +14,13 @@ use super::child::Child;
 use super::keeper::Keeper;
 use super::reader::Reader;
 use super::stderr::{self, LastWords};
-use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Era, Notification, Raw, Reply, Request};
-use crate::shutdown::Shutdown;
 use crate::upstream::connection::{Call, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::transport::closing::Closing;
 use crate::upstream::transport::pending::{Pending, Purpose};
 use crate::upstream::transport::questions::Questions;
-use crate::upstream::transport::{cancelled, compose, listen};
+use crate::upstream::transport::{cancelled, compose};
 use crate::wire::lines;
 
 /// Messages that may wait for the child to read; more callers wait for room.
@@ -144,26 +142,6 @@ impl Link {
     pub(super) async fn tell(&self, notification: &Notification) -> Result<(), Error> {
         let sent = self.channel.queue.send(Outgoing::Other(line(notification))).await;
         sent.map_err(|_| Error::NotSent { reason: self.closing.reason() })
-    }
-
-    /// Keeps `subscriptions/listen` open where the server has something to tell that way.
-    pub(super) fn listen_for_changes(&self, peer: &Peer, shutdown: &Shutdown) {
-        if !listen::is_offered(peer) {
-            return;
-        }
-        // Not the link itself: as long as somebody holds it, the child lives.
-        let (channel, closing) = (self.channel.clone(), self.closing.clone());
-        shutdown.spawn_until_end(async move {
-            let ask = || async {
-                let call = listen::call();
-                let compose = |id| compose(&call, id, Era::Modern);
-                channel.exchange(&Outlet::none(), Purpose::Listen, compose).await
-            };
-            tokio::select! {
-                () = listen::keep_open(ask) => {}
-                _ = closing.wait() => {}
-            }
-        });
     }
 
     /// Ends the child; returns when nothing of it is left.

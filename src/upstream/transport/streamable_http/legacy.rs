@@ -360,6 +360,8 @@ impl Hear for OfCall<'_> {
     fn hear(&self, message: Message) {
         match message {
             Message::Notification(said) if self.state.questions.is_withdrawn_by(&said) => {}
+            // No stream of notices was asked for in this era.
+            Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => {}
             Message::Notification(said) => {
                 let token = self.wants_progress.then_some(self.id);
                 let said = inbound::sort(said, &self.state.events).filter(|said| belongs(said, token));

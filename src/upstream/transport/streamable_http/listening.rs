@@ -13,9 +13,9 @@ use super::legacy::{Opened, SESSION_ENDED, State, pause};
 use crate::protocol::Message;
 use crate::upstream::connection::Event;
 use crate::upstream::error::Error;
+use crate::upstream::listen::Pauses;
 use crate::upstream::transport::body::EventStream;
 use crate::upstream::transport::inbound;
-use crate::upstream::transport::listen::{Pauses, announces_changes};
 use crate::wire::sse::Item;
 
 /// Keeps the stream open until the session closes.
@@ -39,7 +39,7 @@ async fn keep_open(state: &State) {
         match state.get(last_id.as_ref()).await {
             Ok(Opened::Stream(mut stream)) => {
                 // What changed while there was no stream was told to nobody, unless it is told now.
-                if was_open && last_id.is_none() && announces_changes(&state.peer) {
+                if was_open && last_id.is_none() {
                     state.events.report(Event::Missed);
                 }
                 was_open = true;

@@ -23,7 +23,7 @@ use crate::upstream::connection::{Call, Connection, Event, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::transport::closing::Closing;
 use crate::upstream::transport::handshake::{self, Finding, PROBE_LIMIT};
-use crate::upstream::transport::{compose, inbound, listen};
+use crate::upstream::transport::{compose, inbound};
 
 /// A live connection to a modern server. Dropping it ends what runs for it.
 pub(super) struct Modern {
@@ -58,19 +58,19 @@ impl Wire {
 
     /// Asks what the server is.
     pub(super) async fn discover(&self) -> Result<Outcome, Error> {
-        self.send(&Call::of_gateway(method::DISCOVER, None), &Outlet::none(), false).await
+        self.send(&Call::of_gateway(method::DISCOVER, None), &Outlet::none()).await
     }
 
-    /// Sends one request and reads its answer. `again` says that a stream of change notices was
-    /// open before.
-    async fn send(&self, call: &Call, outlet: &Outlet, again: bool) -> Result<Outcome, Error> {
+    /// Sends one request and reads its answer.
+    async fn send(&self, call: &Call, outlet: &Outlet) -> Result<Outcome, Error> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let request = compose(call, id, Era::Modern);
         let client = &self.server.client;
         let once = !call.effect.is_repeatable();
         let response = client.post(&client.url, metadata(&request, call), request.encode(), once).await?;
         let token = call.wants_progress.then_some(id);
-        let hear = OfCall { token, outlet, events: &self.events, again };
+        let listens = call.method == method::SUBSCRIPTIONS_LISTEN;
+        let hear = OfCall { token, outlet, events: &self.events, listens };
         let reader = Reader { id, limit: client.limit, hear: &hear, shutdown: &self.server.shutdown };
         reader.read(response).await.map_err(|broken| broken.error)
     }
@@ -80,7 +80,7 @@ impl Wire {
             return Err(Error::NotSent { reason: self.closing.reason() });
         }
         let outcome = tokio::select! {
-            outcome = self.send(call, outlet, false) => outcome?,
+            outcome = self.send(call, outlet) => outcome?,
             () = self.end.cancelled() => return Err(Error::Lost { reason: self.closing.reason() }),
         };
         // It may as well be a proxy, or an argument that the server could not read: for this call it
@@ -151,28 +151,8 @@ impl Modern {
                 () = closed.end.cancelled() => {}
             }
         });
-        if listen::is_offered(&peer) {
-            listen_for_changes(Arc::clone(&wire));
-        }
         Self { peer, wire }
     }
-}
-
-/// Keeps a stream of change notices open until the connection closes.
-fn listen_for_changes(wire: Arc<Wire>) {
-    let shutdown = wire.server.shutdown.clone();
-    shutdown.spawn_until_end(async move {
-        let call = listen::call();
-        let opened = AtomicU64::new(0);
-        let open = || async {
-            let again = opened.fetch_add(1, Ordering::Relaxed) > 0;
-            wire.send(&call, &Outlet::none(), again).await?.into_reply()
-        };
-        tokio::select! {
-            () = listen::keep_open(open) => {}
-            _ = wire.closing.wait() => {}
-        }
-    });
 }
 
 impl Connection for Modern {
@@ -210,17 +190,17 @@ struct OfCall<'a> {
     token: Option<u64>,
     outlet: &'a Outlet,
     events: &'a Events,
-    again: bool,
+    /// Whether it is the stream of notices.
+    listens: bool,
 }
 
 impl Hear for OfCall<'_> {
     fn hear(&self, message: Message) {
         match message {
-            Message::Notification(said)
-                if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED && self.again =>
-            {
-                // Nobody told what changed while the stream was closed.
-                self.events.report(Event::Missed);
+            Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => {
+                if self.listens {
+                    self.outlet.offer(said);
+                }
             }
             Message::Notification(said) => {
                 let said = inbound::sort(said, self.events).filter(|said| belongs(said, self.token));

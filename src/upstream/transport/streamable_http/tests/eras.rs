@@ -168,7 +168,7 @@ async fn a_server_that_changed_its_era_is_found_out_anew() {
 }
 
 #[tokio::test]
-async fn change_notices_of_a_modern_server_come_on_a_stream_that_is_kept_open() {
+async fn the_stream_of_notices_of_a_modern_server_is_a_request_that_ends_with_its_connection() {
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}"#;
     let ack = r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}"#;
     let discovered = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}"#;
@@ -178,12 +178,17 @@ async fn change_notices_of_a_modern_server_come_on_a_stream_that_is_kept_open() 
     })
     .await;
     let (connection, mut events) = bench.connect().await;
-    let listen = bench.server.saw(1, |seen| seen.method() == method::SUBSCRIPTIONS_LISTEN).await;
-    assert!(listen.has(r#""notifications":{"toolsListChanged":true}"#));
-    assert!(events.try_recv().is_err(), "the first stream begins with nothing missed");
-    bench.server.go.add_permits(1);
-    assert_eq!(events.recv().await, Some(Event::Changed(List::Tools)));
-    connection.close().await;
+    let (outlet, mut inlet) = Outlet::new(8);
+    let listen = Call::of_gateway(method::SUBSCRIPTIONS_LISTEN, None);
+    let told = async {
+        let said = inlet.recv().await.expect("an acknowledgement");
+        assert_eq!(said.method(), method::SUBSCRIPTIONS_ACKNOWLEDGED);
+        bench.server.go.add_permits(1);
+        assert_eq!(events.recv().await, Some(Event::Changed(List::Tools)));
+        connection.close().await;
+    };
+    let (end, ()) = tokio::join!(connection.request(&listen, &outlet), told);
+    assert!(matches!(end, Err(Error::Lost { .. })), "{end:?}");
     bench.server.left.recv().await.expect("the stream ends with the connection");
 }
 
