@@ -34,6 +34,7 @@ const NOTICES: usize = 128;
 
 /// One request being answered.
 pub struct Exchange {
+    gateway: Gateway,
     caller: Arc<Caller>,
     id: RequestId,
     token: Option<Raw>,
@@ -69,9 +70,10 @@ impl Exchange {
     pub fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request) -> Self {
         let (outlet, inlet) = Outlet::new(NOTICES);
         let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
-        let (gateway, asker) = (gateway.clone(), caller.clone());
-        let answer = async move { Some(answer(&gateway, &asker, &request, &outlet).await) };
+        let (answering, asker) = (gateway.clone(), caller.clone());
+        let answer = async move { Some(answer(&answering, &asker, &request, &outlet).await) };
         Self {
+            gateway: gateway.clone(),
             caller,
             id,
             token,
@@ -194,6 +196,7 @@ impl Exchange {
             Said::Question(question) => {
                 // One that is dropped is refused.
                 let questions = self.questions.as_ref().filter(|_| era::can_ask(&self.caller, &question))?;
+                self.gateway.note_question(&self.caller, &question.method, question.params.as_ref());
                 let (asked, request) = questions.ask(question)?;
                 self.asked.push(asked);
                 Some(request)
@@ -224,7 +227,12 @@ fn poll_withdrawn(asked: &mut Vec<Asked>, cx: &mut Context<'_>) -> Poll<Asked> {
 async fn answer(gateway: &Gateway, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
     let span =
         tracing::info_span!("request", method = %shown(&request.method), principal = %caller.principal.id());
-    let handled = std::panic::AssertUnwindSafe(gateway.handle(caller, request, outlet).instrument(span));
+    let work = async {
+        let reply = gateway.handle(caller, request, outlet).await;
+        gateway.note_answer(caller, &reply);
+        reply
+    };
+    let handled = std::panic::AssertUnwindSafe(work.instrument(span));
     handled.catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!(method = %shown(&request.method), "a request panicked");
         Err(ErrorObject::new(code::INTERNAL_ERROR, "the gateway failed on this request; its log says more"))

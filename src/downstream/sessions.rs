@@ -130,6 +130,9 @@ impl Session {
         self.ended.cancel();
         self.questions.close();
         self.replay.close();
+        if let Some(mailbox) = &self.caller.mailbox {
+            mailbox.close();
+        }
     }
 
     /// Resolves when the session has ended.

@@ -14,6 +14,7 @@ pub mod error;
 mod fixture;
 mod lifecycle;
 mod lists;
+mod logging;
 mod parked;
 mod prompts;
 mod references;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 pub use caller::Caller;
 
 use parked::Parked;
-use subscriptions::Feed;
+use subscriptions::{Board, Feed};
 
 use crate::auth::Sealer;
 use crate::manager::Manager;
@@ -44,6 +45,7 @@ pub struct Gateway {
     manager: Arc<Manager>,
     shutdown: Shutdown,
     parked: Arc<Parked>,
+    board: Arc<Board>,
 }
 
 /// What is done with a method.
@@ -58,10 +60,13 @@ enum Row {
     ReadResource,
     Complete,
     Listen,
+    Subscribe,
+    Unsubscribe,
+    SetLevel,
 }
 
 /// The methods there are. Which revision has which, its `Version` knows.
-const TABLE: [(&str, Row); 12] = [
+const TABLE: [(&str, Row); 15] = [
     (method::INITIALIZE, Row::Initialize),
     (method::PING, Row::Ping),
     (method::DISCOVER, Row::Discover),
@@ -74,13 +79,23 @@ const TABLE: [(&str, Row); 12] = [
     (method::RESOURCES_READ, Row::ReadResource),
     (method::COMPLETE, Row::Complete),
     (method::SUBSCRIPTIONS_LISTEN, Row::Listen),
+    (method::RESOURCES_SUBSCRIBE, Row::Subscribe),
+    (method::RESOURCES_UNSUBSCRIBE, Row::Unsubscribe),
+    (method::SET_LEVEL, Row::SetLevel),
 ];
 
 impl Gateway {
     /// A gateway over `manager`; `shutdown` ends the answers that would otherwise go on for ever.
     pub fn new(manager: Arc<Manager>, shutdown: Shutdown) -> Self {
         let parked = Parked::new(Arc::new(Sealer::random()), shutdown.clone());
-        Self { manager, shutdown, parked }
+        let board = Arc::new(Board::default());
+        shutdown.spawn_until_end(Arc::clone(&board).run(manager.notices()));
+        Self { manager, shutdown, parked, board }
+    }
+
+    /// Who asked to be told what.
+    pub const fn board(&self) -> &Arc<Board> {
+        &self.board
     }
 
     /// The servers behind it.
@@ -91,6 +106,7 @@ impl Gateway {
     /// Answers one request. Dropping the future cancels it at its server.
     pub async fn handle(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
         let params = request.params.as_ref();
+        logging::check(caller, params)?;
         match row(&request.method, caller) {
             Some(Row::Initialize) => Ok(self.initialize(caller)),
             Some(Row::Discover) => Ok(lifecycle::discover(&self.manager, caller)),
@@ -101,6 +117,9 @@ impl Gateway {
             Some(Row::ReadResource) => resources::read(self, caller, params, outlet).await,
             Some(Row::Complete) => completion::complete(self, caller, params, outlet).await,
             Some(Row::Listen) => subscriptions::listen(self, caller, (&request.id, params), outlet).await,
+            Some(Row::Subscribe) => subscriptions::subscribe(self, caller, params).await,
+            Some(Row::Unsubscribe) => subscriptions::unsubscribe(caller, params),
+            Some(Row::SetLevel) => logging::set_level(caller, params),
             None => Err(unknown_method(&request.method, caller)),
         }
     }

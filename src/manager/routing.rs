@@ -15,8 +15,8 @@ use super::error::{Error, Named};
 use super::snapshot::{Scope, Snapshot};
 use super::target::Target;
 use super::{Manager, failed};
-use crate::protocol::Raw;
-use crate::upstream::{self, State, Status};
+use crate::protocol::{ErrorObject, Raw};
+use crate::upstream::{self, State, Status, Subject, Watching};
 
 /// What is completed: an argument of a prompt, or a variable of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +76,19 @@ impl Manager {
     ) -> Result<Vec<Place>, Error> {
         let found = self.when_settled(scope, patience, |snapshot| snapshot.places(scope, uri)).await?;
         some(found, uri)
+    }
+
+    /// Has a server tell of `subject` until the [`Watching`] is dropped; with it comes what the server
+    /// answered. What it tells comes out of [`Manager::notices`].
+    pub async fn watch(
+        &self,
+        server: &str,
+        subject: Subject,
+    ) -> Result<Result<(Raw, Watching), ErrorObject>, Error> {
+        let upstream = self.snapshot().server(server)?.upstream.clone();
+        let config = upstream.config();
+        let watched = upstream.watch(subject, Instant::now() + config.timeout).await;
+        watched.map_err(|source| failed(&config.name, None, source))
     }
 
     /// The requests that complete an argument of what `reference` means: as

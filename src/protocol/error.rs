@@ -30,6 +30,8 @@ pub mod code {
     pub const REQUEST_TIMEOUT: i64 = -32001;
     /// Up to 2025-11-25: there is no such resource. Since then `INVALID_PARAMS`.
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// 2025-11-25: somebody has to visit the pages in `data.elicitations` first.
+    pub const URL_ELICITATION_REQUIRED: i64 = -32042;
     /// Modern: a header says something else than the body.
     pub const HEADER_MISMATCH: i64 = -32020;
     /// Modern: the request needs a capability the client did not declare.

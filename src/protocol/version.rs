@@ -75,7 +75,12 @@ impl Version {
     /// of the two eras lacks. What both have, and what nobody knows, is not listed here.
     pub fn has_method(self, name: &str) -> bool {
         match name {
-            method::INITIALIZE | method::INITIALIZED | method::PING => self.era() == Era::Legacy,
+            method::INITIALIZE
+            | method::INITIALIZED
+            | method::PING
+            | method::SET_LEVEL
+            | method::RESOURCES_SUBSCRIBE
+            | method::RESOURCES_UNSUBSCRIBE => self.era() == Era::Legacy,
             method::DISCOVER | method::SUBSCRIPTIONS_LISTEN => self.era() == Era::Modern,
             _ => true,
         }

@@ -18,7 +18,7 @@ use super::connection::{Call, Connection, Outlet};
 use super::dialect::Wish;
 use super::error::{Delivery, Error};
 use super::retry::Kind;
-use crate::protocol::{Reply, Version};
+use crate::protocol::{LogLevel, Reply, Version};
 
 /// A server that was silent for so long is at fault, whatever its own `timeout` would allow.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,9 +37,9 @@ pub(super) trait Work: Sync {
     /// Whether it may be done twice.
     fn kind(&self) -> Kind;
 
-    /// For whom the connection is.
-    fn wish(&self) -> Wish<'_> {
-        Wish::Own
+    /// The least level of log lines that its caller wants, if it said so.
+    fn log_level(&self) -> Option<LogLevel> {
+        None
     }
 
     /// Where it is asked questions, which stop its clock.
@@ -70,8 +70,8 @@ impl Work for Request<'_> {
         Kind::of(self.call)
     }
 
-    fn wish(&self) -> Wish<'_> {
-        Wish::of(self.call)
+    fn log_level(&self) -> Option<LogLevel> {
+        self.call.sender.log_level
     }
 
     fn outlet(&self) -> &Outlet {
@@ -233,7 +233,13 @@ impl Upstream {
         match seat {
             Ok(seat) => {
                 let connection = seat.connection();
-                let done = frame.limit(work.outlet(), work.on(connection)).await;
+                let done = async {
+                    if let Some(level) = work.log_level() {
+                        seat.want_log(level).await;
+                    }
+                    work.on(connection).await
+                };
+                let done = frame.limit(work.outlet(), done).await;
                 let done = done.ok_or(Error::TimedOut { after })?;
                 Ok(done.map(|output| (output, connection.peer().version)))
             }

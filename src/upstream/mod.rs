@@ -29,6 +29,7 @@ mod stamina;
 pub mod status;
 mod supervise;
 pub mod transport;
+mod verbosity;
 mod watches;
 
 use std::sync::Arc;

@@ -5,17 +5,22 @@
 //! told twice. Invariants: what waits is bounded, because updates of one resource are one; several
 //! changes of one list are one.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
+use super::board::Subscription;
 use crate::manager::Revisions;
 use crate::protocol::feature::{List, Lists};
 use crate::protocol::{LogLevel, Notification};
 
 /// Notices that may wait; after that the oldest goes.
 const MAX_WAITING: usize = 512;
+/// Resources that one listener may be subscribed to at a time.
+pub(super) const MAX_SUBSCRIPTIONS: usize = 256;
+/// Pages and tasks of one listener that are waited for at a time; after that the oldest goes.
+const MAX_EXPECTED: usize = 64;
 
 /// What a listener asked for and what waits for it.
 #[derive(Debug, Default)]
@@ -31,6 +36,11 @@ struct State {
     told: Revisions,
     waiting: VecDeque<Waiting>,
     log_level: Option<LogLevel>,
+    /// By the URI it subscribed with.
+    subscriptions: HashMap<String, Subscription>,
+    /// Other things that it is told about when they happen.
+    expected: VecDeque<Subscription>,
+    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -61,6 +71,58 @@ impl Mailbox {
         state.waiting.push_back(Waiting { about, notice });
         drop(state);
         self.arrivals.send_replace(());
+    }
+
+    /// Ends everything it asked for, and takes nothing any more.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        let ended = (std::mem::take(&mut state.subscriptions), std::mem::take(&mut state.expected));
+        drop(state);
+        drop(ended);
+    }
+
+    /// Keeps a subscription to `uri`; gives it back when there is no room for it, or nobody to keep
+    /// it for.
+    pub(super) fn subscribe(&self, uri: String, subscription: Subscription) -> Result<(), Subscription> {
+        let mut state = self.state();
+        let has_room = state.subscriptions.len() < MAX_SUBSCRIPTIONS;
+        if state.is_closed || !(has_room || state.subscriptions.contains_key(&uri)) {
+            return Err(subscription);
+        }
+        let before = state.subscriptions.insert(uri, subscription);
+        drop(state);
+        drop(before);
+        Ok(())
+    }
+
+    /// Ends the subscription to `uri`.
+    pub(super) fn unsubscribe(&self, uri: &str) {
+        let ended = self.state().subscriptions.remove(uri);
+        drop(ended);
+    }
+
+    /// Whether it is subscribed to `uri`.
+    pub(super) fn is_subscribed(&self, uri: &str) -> bool {
+        self.state().subscriptions.contains_key(uri)
+    }
+
+    /// Whether it can be subscribed to nothing more.
+    pub(super) fn is_full(&self) -> bool {
+        self.state().subscriptions.len() >= MAX_SUBSCRIPTIONS
+    }
+
+    /// Keeps `subscription` until the mailbox closes or many others came.
+    pub(super) fn expect(&self, subscription: Subscription) {
+        let mut state = self.state();
+        if state.is_closed {
+            return;
+        }
+        let over = state.expected.len() >= MAX_EXPECTED;
+        let oldest = over.then(|| state.expected.pop_front());
+        state.expected.push_back(subscription);
+        drop(state);
+        drop(oldest);
     }
 
     /// The least level of log lines it wants, if it said so.

@@ -4,13 +4,19 @@
 //! `subscriptions/listen`. Both have a [`Mailbox`], and a [`Feed`] reads from it. Source: 2026-07-28
 //! `basic/patterns/subscriptions`; `server/resources` and `basic/transports` of the revisions before.
 
+mod board;
+mod expected;
 mod feed;
 mod mailbox;
+mod resources;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+pub use board::Board;
 pub use feed::Feed;
 pub use mailbox::Mailbox;
+pub use resources::{subscribe, unsubscribe};
 
 use super::Gateway;
 use super::caller::Caller;
@@ -42,7 +48,8 @@ pub async fn listen(
     let mailbox = Arc::new(Mailbox::default());
     mailbox.listen_to(lists, manager.snapshot().revisions(&caller.scope));
     let mut feed = Feed::new(manager, &caller.scope, &mailbox);
-    outlet.deliver(tagged(acknowledged(lists), id)).await;
+    let uris = resources::subscribe_all(gateway, &caller.scope, &mailbox, wanted(&filter)?).await;
+    outlet.deliver(tagged(acknowledged(lists, &uris), id)).await;
     loop {
         tokio::select! {
             () = gateway.shutdown.requested() => return Ok(ended(caller, id)),
@@ -59,11 +66,26 @@ fn honoured(manager: &Manager, scope: &Scope, filter: &Raw) -> Lists {
     List::ALL.into_iter().filter(|list| asked(list) && there(list)).collect()
 }
 
-/// What is honoured, in the order of the filter's members.
-fn acknowledged(lists: Lists) -> Notification {
-    let yes = Raw::of(&true);
-    let lists: Vec<_> = lists.iter().map(|list| (list.filter(), Some(&yes))).collect();
-    let notifications = Raw::empty_object().edit(&lists);
+/// The resources of `filter`, each once.
+fn wanted(filter: &Raw) -> Result<Vec<String>, ErrorObject> {
+    let Some(member) = filter.get("resourceSubscriptions") else { return Ok(Vec::new()) };
+    let mut uris: Vec<String> = member.read().map_err(|_| {
+        ErrorObject::new(
+            code::INVALID_PARAMS,
+            "params.notifications.resourceSubscriptions must be an array of URIs",
+        )
+    })?;
+    let mut seen = HashSet::new();
+    uris.retain(|uri| seen.insert(uri.clone()));
+    Ok(uris)
+}
+
+/// What is honoured.
+fn acknowledged(lists: Lists, uris: &[String]) -> Notification {
+    let (yes, uris) = (Raw::of(&true), (!uris.is_empty()).then(|| Raw::of(&uris)));
+    let mut members: Vec<_> = lists.iter().map(|list| (list.filter(), Some(&yes))).collect();
+    members.push(("resourceSubscriptions", uris.as_ref()));
+    let notifications = Raw::empty_object().edit(&members);
     Notification {
         method: method::SUBSCRIPTIONS_ACKNOWLEDGED.to_owned(),
         params: Some(Raw::empty_object().with("notifications", &notifications)),
@@ -86,5 +108,6 @@ fn tagged(notice: Notification, id: &RequestId) -> Notification {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
+mod subscribed_tests;
+#[cfg(test)]
 mod tests;

@@ -12,11 +12,11 @@ use crate::shutdown::Shutdown;
 use crate::upstream::fake::{self, Fake};
 use crate::upstream::{Event, Inlet, Said};
 
-fn raw(json: &serde_json::Value) -> Raw {
+pub(super) fn raw(json: &serde_json::Value) -> Raw {
     Raw::of(json)
 }
 
-async fn gateway(servers: &[(&str, &Fake)]) -> Gateway {
+pub(super) async fn gateway(servers: &[(&str, &Fake)]) -> Gateway {
     let config = Config {
         servers: servers.iter().map(|(name, _)| fake::config(name)).collect(),
         tool_names: ToolNames::Auto,
@@ -30,32 +30,37 @@ async fn gateway(servers: &[(&str, &Fake)]) -> Gateway {
     Gateway::new(manager, shutdown)
 }
 
-fn server() -> Fake {
+pub(super) fn server() -> Fake {
     let fake = Fake::new(Version::V2025_11_25);
     fake.capabilities(&json!({"tools": {}, "prompts": {}, "resources": {"subscribe": true}}));
     fake
 }
 
-async fn ask(gateway: &Gateway, caller: &Caller, method: &str, params: serde_json::Value) -> Reply {
+pub(super) async fn ask(
+    gateway: &Gateway,
+    caller: &Caller,
+    method: &str,
+    params: serde_json::Value,
+) -> Reply {
     let id = RequestId::from_u64(1);
     let request = Request { id, method: method.to_owned(), params: Some(raw(&params)) };
     gateway.handle(caller, &request, &Outlet::none()).await
 }
 
 /// A legacy session that has said `initialize`.
-async fn session(gateway: &Gateway, scope: Scope) -> Caller {
+pub(super) async fn session(gateway: &Gateway, scope: Scope) -> Caller {
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
     let caller = Caller::legacy(Principal::anonymous(), scope, Some(&raw(&params)));
     ask(gateway, &caller, method::INITIALIZE, params).await.expect("a session");
     caller
 }
 
-fn modern() -> Caller {
+pub(super) fn modern() -> Caller {
     Caller::modern(Principal::anonymous(), Scope::All, None)
 }
 
 /// What comes within ten seconds, as text.
-async fn told(feed: &mut Feed) -> Option<String> {
+pub(super) async fn told(feed: &mut Feed) -> Option<String> {
     let notice = tokio::time::timeout(Duration::from_secs(10), feed.next()).await.ok()?;
     Some(text(&notice))
 }
@@ -65,7 +70,7 @@ fn text(notice: &Notification) -> String {
     String::from_utf8(message.to_vec()).expect("UTF-8")
 }
 
-async fn said(inlet: &mut Inlet) -> Option<String> {
+pub(super) async fn said(inlet: &mut Inlet) -> Option<String> {
     match tokio::time::timeout(Duration::from_secs(10), inlet.recv()).await.ok()?? {
         Said::Notice(notice) => Some(text(&notice)),
         other => panic!("{other:?}"),

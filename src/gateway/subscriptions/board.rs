@@ -1,0 +1,219 @@
+//! Who asked to be told what: finds the listeners of what a server says.
+//!
+//! Invariants: a notice reaches exactly those who asked for its subject, under the URI they asked
+//! with; a listener that is gone costs nothing. One task hands notices over, and never waits for a
+//! listener.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use serde_json::json;
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::mailbox::Mailbox;
+use crate::manager::Told;
+use crate::protocol::{Notification, Raw, meta, method, uri};
+use crate::upstream::Watching;
+
+/// Parts of a URI that may have been subscribed to instead of the whole.
+const MAX_ANCESTORS: usize = 64;
+
+/// What a notice can be about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Topic {
+    /// A resource of a server, by its URI there.
+    Resource(Arc<str>, Arc<str>),
+    /// A task of a server, by its id there.
+    Task(Arc<str>, Arc<str>),
+    /// A page that somebody was sent to. Which server sent them is not known where they are sent.
+    Elicitation(Arc<str>),
+}
+
+/// Everybody who asked for anything.
+#[derive(Debug, Default)]
+pub struct Board {
+    index: Mutex<HashMap<Topic, Vec<Listener>>>,
+    numbers: AtomicU64,
+}
+
+#[derive(Debug, Clone)]
+struct Listener {
+    number: u64,
+    mailbox: Weak<Mailbox>,
+    /// The URI or the id that it knows the subject by.
+    shown: Arc<str>,
+}
+
+/// One listener's interest in one topic; it ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    board: Arc<Board>,
+    topic: Topic,
+    number: u64,
+    /// Keeps the server telling.
+    watching: Option<Watching>,
+}
+
+impl Subscription {
+    /// The same, for as long as which the server is asked to tell.
+    pub(super) fn kept_by(mut self, watching: Watching) -> Self {
+        self.watching = Some(watching);
+        self
+    }
+}
+
+impl Board {
+    /// Tells `mailbox` about `topic` from now on, which it knows as `shown`.
+    pub(super) fn tell(self: &Arc<Self>, topic: Topic, shown: &str, mailbox: &Arc<Mailbox>) -> Subscription {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let listener = Listener { number, mailbox: Arc::downgrade(mailbox), shown: shown.into() };
+        self.lock().entry(topic.clone()).or_default().push(listener);
+        Subscription { board: Arc::clone(self), topic, number, watching: None }
+    }
+
+    /// Hands over what servers say, until they are gone.
+    pub(crate) async fn run(self: Arc<Self>, mut told: broadcast::Receiver<Told>) {
+        loop {
+            match told.recv().await {
+                Ok(Told { server, notice: Some(notice) }) => self.deliver(&server, &notice),
+                Ok(Told { server, notice: None }) => self.missed(Some(&server)),
+                Err(RecvError::Lagged(count)) => {
+                    tracing::warn!(
+                        count,
+                        "notices of servers came too fast; what they are about counts as changed"
+                    );
+                    self.missed(None);
+                }
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    /// How many listeners there are, counted for each topic.
+    pub fn count(&self) -> usize {
+        self.lock().values().map(Vec::len).sum()
+    }
+
+    fn deliver(&self, server: &Arc<str>, notice: &Notification) {
+        let named = |member| notice.params.as_ref().and_then(|params| params.get_as::<String>(member));
+        match notice.method.as_str() {
+            method::RESOURCE_UPDATED => {
+                let Some(uri) = named("uri") else { return };
+                for (listener, shown) in self.listeners_of(server, &uri) {
+                    put(&listener, notice, "uri", &shown);
+                }
+            }
+            method::TASK_STATUS | method::TASKS => {
+                let Some(id) = named("taskId") else { return };
+                for listener in self.listeners(&Topic::Task(server.clone(), id.into())) {
+                    put(&listener, notice, "taskId", &listener.shown);
+                }
+            }
+            method::ELICITATION_COMPLETE => {
+                let Some(id) = named("elicitationId") else { return };
+                for listener in self.listeners(&Topic::Elicitation(id.into())) {
+                    put(&listener, notice, "elicitationId", &listener.shown);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Who is to hear of `uri`, and under which one. A server may name a part of what was subscribed
+    /// to (2026-07-28, `ResourceUpdatedNotificationParams`): where nobody asked for the part itself,
+    /// it is told to those who asked for the nearest whole.
+    fn listeners_of(&self, server: &Arc<str>, uri: &str) -> Vec<(Listener, Arc<str>)> {
+        let exact = self.listeners(&Topic::Resource(server.clone(), uri.into()));
+        if !exact.is_empty() {
+            return exact.into_iter().map(|listener| (listener.clone(), listener.shown)).collect();
+        }
+        for whole in ancestors(uri).take(MAX_ANCESTORS) {
+            let listeners = self.listeners(&Topic::Resource(server.clone(), whole.into()));
+            if !listeners.is_empty() {
+                let part = |listener: Listener| {
+                    let is_bare = listener.shown.as_ref() == whole;
+                    let shown = if is_bare { uri.to_owned() } else { uri::with_owner(uri, server) };
+                    (listener, shown.into())
+                };
+                return listeners.into_iter().map(part).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    /// Everything that `server`, or anybody, may have said counts as said once.
+    fn missed(&self, server: Option<&Arc<str>>) {
+        let is_meant = |of: &Arc<str>| server.is_none_or(|server| server == of);
+        let resources: Vec<Listener> = {
+            let index = self.lock();
+            let meant =
+                index.iter().filter(|(topic, _)| matches!(topic, Topic::Resource(of, _) if is_meant(of)));
+            meant.flat_map(|(_, listeners)| listeners.iter().cloned()).collect()
+        };
+        for listener in resources {
+            let params = Some(Raw::of(&json!({ "uri": listener.shown })));
+            let notice = Notification { method: method::RESOURCE_UPDATED.to_owned(), params };
+            put(&listener, &notice, "uri", &listener.shown);
+        }
+    }
+
+    fn listeners(&self, topic: &Topic) -> Vec<Listener> {
+        self.lock().get(topic).cloned().unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, Vec<Listener>>> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut index = self.board.lock();
+        let Some(listeners) = index.get_mut(&self.topic) else { return };
+        listeners.retain(|listener| listener.number != self.number);
+        if listeners.is_empty() {
+            index.remove(&self.topic);
+        }
+    }
+}
+
+/// Puts `notice` into a mailbox, as a listener knows what it is about.
+fn put(listener: &Listener, notice: &Notification, member: &str, shown: &str) {
+    let Some(mailbox) = listener.mailbox.upgrade() else { return };
+    let params = notice.params.clone().unwrap_or_else(Raw::empty_object);
+    let meta = meta::of(Some(&params)).map(|meta| meta.edit(&[(meta::SUBSCRIPTION_ID, None)]));
+    // The id of our own stream is nobody else's.
+    let meta = meta.filter(|meta| meta.bytes().as_ref() != b"{}");
+    let is_same = params.get_as::<String>(member).is_some_and(|there| there == shown);
+    let renamed = Raw::of(shown);
+    let mut changes = Vec::with_capacity(2);
+    if params.get("_meta").is_some() {
+        changes.push(("_meta", meta.as_ref()));
+    }
+    if !is_same {
+        changes.push((member, Some(&renamed)));
+    }
+    let params = if changes.is_empty() { params } else { params.edit(&changes) };
+    let about = format!("{} {shown}", notice.method);
+    mailbox.put(Notification { method: notice.method.clone(), params: Some(params) }, Some(about));
+}
+
+/// The URIs that `uri` is a part of, nearest first.
+fn ancestors(uri: &str) -> impl Iterator<Item = &str> {
+    let ends = uri.char_indices().rev().filter(|(_, c)| matches!(c, '/' | '?' | '#'));
+    // With and without the slash at the end: both spellings are in use.
+    ends.flat_map(|(at, _)| [&uri[..=at], &uri[..at]]).filter(move |whole| !whole.is_empty() && *whole != uri)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_known_by_the_nearest_whole() {
+        let all: Vec<&str> = ancestors("a://b/c?d").collect();
+        assert_eq!(all, ["a://b/c?", "a://b/c", "a://b/", "a://b", "a://", "a:/", "a:/", "a:"]);
+    }
+}

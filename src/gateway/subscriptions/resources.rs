@@ -1,0 +1,108 @@
+//! Asking to be told when a resource changes: `resources/subscribe` of legacy sessions, and the
+//! resources of a `subscriptions/listen`.
+//!
+//! Invariants: a subscription belongs to one mailbox and ends with it; the first one who asks for a
+//! resource gets the server's own answer, refusals included; one mailbox has at most
+//! [`MAX_SUBSCRIPTIONS`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::stream::{self, StreamExt};
+use tokio::time::timeout;
+
+use super::board::{Subscription, Topic};
+use super::mailbox::{MAX_SUBSCRIPTIONS, Mailbox};
+use crate::gateway::{Caller, Gateway, error};
+use crate::manager::Scope;
+use crate::manager::catalog::Place;
+use crate::protocol::error::code;
+use crate::protocol::{ErrorObject, Raw, Reply};
+use crate::upstream::Subject;
+
+/// Resources of one `subscriptions/listen` that are asked for at a time.
+const AT_A_TIME: usize = 16;
+/// How long such a stream waits for its servers before it begins without them.
+const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// `resources/subscribe`.
+pub async fn subscribe(gateway: &Gateway, caller: &Caller, params: Option<&Raw>) -> Reply {
+    let uri = uri_of(params)?;
+    let Some(mailbox) = &caller.mailbox else { return Ok(Raw::empty_object()) };
+    if mailbox.is_subscribed(&uri) {
+        return Ok(Raw::empty_object());
+    }
+    if mailbox.is_full() {
+        return Err(too_many());
+    }
+    let (answer, subscription) = gateway.subscription(&caller.scope, mailbox, &uri).await?;
+    mailbox.subscribe(uri, subscription).map_err(|_| too_many())?;
+    Ok(answer)
+}
+
+/// `resources/unsubscribe`. Who did not subscribe has nothing to end.
+pub fn unsubscribe(caller: &Caller, params: Option<&Raw>) -> Reply {
+    let uri = uri_of(params)?;
+    if let Some(mailbox) = &caller.mailbox {
+        mailbox.unsubscribe(&uri);
+    }
+    Ok(Raw::empty_object())
+}
+
+/// Subscribes `mailbox` to all of `uris`; those that it is told about, in their order.
+pub(super) async fn subscribe_all(
+    gateway: &Gateway,
+    scope: &Scope,
+    mailbox: &Arc<Mailbox>,
+    uris: Vec<String>,
+) -> Vec<String> {
+    let one = |uri: String| {
+        async move {
+            let subscription = gateway.subscription(scope, mailbox, &uri);
+            let (_, subscription) = timeout(LISTEN_PATIENCE, subscription).await.ok()?.ok()?;
+            mailbox.subscribe(uri.clone(), subscription).ok().map(|()| uri)
+        }
+        .boxed()
+    };
+    let asked: Vec<_> = uris.into_iter().take(MAX_SUBSCRIPTIONS).map(one).collect();
+    stream::iter(asked).buffered(AT_A_TIME).filter_map(std::future::ready).collect().await
+}
+
+impl Gateway {
+    /// Has whoever owns `uri` tell `mailbox` about it; with it comes the server's answer.
+    async fn subscription(
+        &self,
+        scope: &Scope,
+        mailbox: &Arc<Mailbox>,
+        uri: &str,
+    ) -> Result<(Raw, Subscription), ErrorObject> {
+        let places = self.manager.places(scope, uri, None).await.map_err(|error| error::object(&error))?;
+        let mut refusal = None;
+        for Place { server, uri: there } in places {
+            let there: Arc<str> = there.into();
+            // Before the server is asked, so that its first notice finds us.
+            let subscription = self.board.tell(Topic::Resource(server.clone(), there.clone()), uri, mailbox);
+            match self.manager.watch(&server, Subject::Resource(there)).await {
+                Ok(Ok((answer, watching))) => return Ok((answer, subscription.kept_by(watching))),
+                Ok(Err(error)) => refusal = refusal.or(Some(error)),
+                Err(error) => refusal = refusal.or(Some(error::object(&error))),
+            }
+        }
+        Err(refusal.unwrap_or_else(|| ErrorObject::new(code::INVALID_PARAMS, "no server has resources")))
+    }
+}
+
+fn uri_of(params: Option<&Raw>) -> Result<String, ErrorObject> {
+    let uri = params.and_then(|params| params.get_as::<String>("uri"));
+    uri.ok_or_else(|| {
+        ErrorObject::new(code::INVALID_PARAMS, "params.uri must be a string; it says which resource")
+    })
+}
+
+fn too_many() -> ErrorObject {
+    let text = format!(
+        "a session can be subscribed to {MAX_SUBSCRIPTIONS} resources at a time; unsubscribe from another one first"
+    );
+    ErrorObject::new(code::INVALID_REQUEST, &text)
+}
