@@ -42,6 +42,11 @@ pub(super) trait Work: Sync {
         None
     }
 
+    /// For whom the connection is.
+    fn wish(&self) -> Wish<'_> {
+        Wish::Own
+    }
+
     /// Where it is asked questions, which stop its clock.
     fn outlet(&self) -> &Outlet {
         const { &Outlet::none() }
@@ -72,6 +77,10 @@ impl Work for Request<'_> {
 
     fn log_level(&self) -> Option<LogLevel> {
         self.call.sender.log_level
+    }
+
+    fn wish(&self) -> Wish<'_> {
+        Wish::of(self.call)
     }
 
     fn outlet(&self) -> &Outlet {

@@ -3,7 +3,7 @@
 //! It counts what reaches it, and does what it is told: refuse, hang, answer late, die. It keeps the
 //! promises of [`Connection`]: a dropped request is cancelled, a dead connection ends every request.
 
-#[path = "fake_told.rs"]
+mod dialects;
 mod told;
 
 use std::collections::BTreeMap;
@@ -293,6 +293,11 @@ impl Connection for FakeConnection {
                     Answer::Listen => {
                         self.server.keep_open(call, outlet).await;
                         Ok(Ok(Raw::empty_object()))
+                    }
+                    Answer::Ask(method) => {
+                        self.server.lock().asks |= self.is_shared;
+                        let answer = outlet.ask(method.into(), None).await;
+                        Ok(answer.unwrap_or_else(|| Err(ErrorObject::new(-32000, "nobody answers"))))
                     }
                     Answer::Die => {
                         self.server.die("died of a request");

@@ -33,7 +33,7 @@ mod verbosity;
 mod watches;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -54,6 +54,7 @@ use crate::shutdown::Shutdown;
 use breaker::Breaker;
 use bulkhead::{Bulkhead, Lane};
 use carrier::Carrier;
+use dialect::Wish;
 use news::Command;
 use pool::Pool;
 use retry::Retries;
@@ -152,7 +153,7 @@ impl Upstream {
         let (begun, (watching, mut outcome)) = (Instant::now(), self.watches.add(subject).ok_or(full)?);
         let answered = async {
             // A connection is all it takes: whoever carries the watches is told of it.
-            self.pool.seat().await?;
+            self.pool.seat(Wish::Own, &AtomicBool::new(false)).await?;
             let outcome = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
             outcome.unwrap_or(Err(Error::Unavailable { state: pool::SHUTTING_DOWN }))
         };

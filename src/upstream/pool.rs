@@ -25,9 +25,6 @@ use self::group::{Connecting, Group, Live};
 use super::connection::{Connection, Connector, Events};
 use super::dialect::{Key, Wish};
 use super::error::Error;
-use super::stamina::Stamina;
-use super::verbosity::Verbosity;
-use crate::protocol::LogLevel;
 use crate::shutdown::Shutdown;
 
 pub(super) use self::group::Seat;
@@ -87,39 +84,6 @@ struct State {
 }
 
 type Done = watch::Sender<Option<Result<Arc<Live>, Error>>>;
-
-struct Live {
-    connection: Arc<dyn Connection>,
-    since: Instant,
-    requests: AtomicUsize,
-    verbosity: Verbosity,
-}
-
-/// One request's share of a connection; given back when dropped.
-pub(super) struct Seat(Arc<Live>);
-
-impl Seat {
-    fn on(live: &Arc<Live>) -> Self {
-        live.requests.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(live))
-    }
-
-    /// Has its server write log lines of `level` and above.
-    pub(super) async fn want_log(&self, level: LogLevel) {
-        self.0.verbosity.raise(self.connection(), level).await;
-    }
-
-    /// The connection to use.
-    pub(super) fn connection(&self) -> &dyn Connection {
-        self.0.connection.as_ref()
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.requests.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 enum Choice {
     Take(Seat),
@@ -231,16 +195,15 @@ impl Pool {
         tasks: &Shutdown,
         done: &Done,
     ) {
-        let since = Instant::now();
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let is_over = tasks.is_begun();
         let opened = opened.map(|connection| {
-            Arc::new(Live {
-                connection,
-                since,
-                requests: AtomicUsize::new(0),
-                verbosity: Verbosity::default(),
-            })
+            // Closed meanwhile: it is put where nobody finds it, and `keep` ends it.
+            let mut nowhere = Group::new(key);
+            let group = if is_over { &mut nowhere } else { state.settled(key, connection.peer().era()) };
+            group.admit(connection)
         });
-        let mut state = self.lock();
         if let Ok(live) = &opened {
             // Spawned under the lock: it must not find the connection closed before it is listed.
             tasks.spawn(Arc::clone(self).keep(Arc::clone(live), tasks.clone()));
@@ -378,12 +341,14 @@ impl Pool {
         self.occupancy.subscribe()
     }
 
-    /// The connection that has been there longest.
+    /// The connection of the base dialect that has been there longest.
     pub(super) fn oldest(&self) -> Option<Arc<dyn Connection>> {
-        self.lock().live.first().map(|live| Arc::clone(&live.connection))
+        let state = self.lock();
+        let base = state.groups.iter().find(|group| group.key == state.base)?;
+        base.live.first().map(|live| Arc::clone(&live.connection))
     }
 
-    /// Live connections.
+    /// Live connections of all dialects.
     pub(super) fn live(&self) -> usize {
         self.lock().groups.iter().map(|group| group.live.len()).sum()
     }

@@ -7,12 +7,14 @@ use serde_json::json;
 
 use super::*;
 use crate::protocol::error::code;
-use crate::protocol::{Version, method};
+use crate::protocol::{Era, Version, method};
 use crate::upstream::connection::{Connector, Dialect, Events};
 use crate::upstream::fake::{Answer, Fake};
 
 async fn read_from(server: &Fake, mirrors_parameters: bool) -> Result<Result<Offer, ErrorObject>, Error> {
-    let connection = server.connect(Events::channel().0, Dialect::base()).await.expect("accepts");
+    let is_legacy = server.speaks(Era::Modern) == Some(false);
+    let dialect = Dialect { era: if is_legacy { Era::Legacy } else { Era::Modern }, ..Dialect::base() };
+    let connection = server.connect(Events::channel().0, dialect).await.expect("accepts");
     Discovery { mirrors_parameters }.on(connection.as_ref()).await
 }
 

@@ -53,7 +53,7 @@ impl Fake {
             if dialect.era == Era::Legacy && !legacy.is_modern() {
                 peer.version = legacy;
             }
-        } else if dialect.era == Era::Legacy && state.eras.speaks(Era::Modern) == Some(true) {
+        } else if dialect.era != peer.era() && state.eras.speaks(peer.era()) == Some(true) {
             state.eras.note(dialect.era, false);
             return Err(Error::Connect { reason: "initialize was refused".into() });
         }

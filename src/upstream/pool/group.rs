@@ -9,10 +9,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::lease::{Freed, Lease};
+use crate::protocol::LogLevel;
 use crate::upstream::connection::{Connection, Owner};
 use crate::upstream::dialect::Key;
 use crate::upstream::error::Error;
 use crate::upstream::stamina::Stamina;
+use crate::upstream::verbosity::Verbosity;
 
 /// How long a dialect that nobody uses keeps its connections, unless it is the base one.
 pub(super) const IDLE_LIMIT: Duration = Duration::from_mins(5);
@@ -40,6 +42,7 @@ pub(super) struct Live {
     pub key: Key,
     pub since: Instant,
     pub requests: AtomicUsize,
+    pub verbosity: Verbosity,
     /// Only where the connection does not tell whose a question is.
     pub lease: Option<Lease>,
     /// Asks for its end.
@@ -69,6 +72,11 @@ impl Seat {
     /// The connection to use.
     pub(in crate::upstream) fn connection(&self) -> &dyn Connection {
         self.live.connection.as_ref()
+    }
+
+    /// Has its server write log lines of `level` and above.
+    pub(in crate::upstream) async fn want_log(&self, level: LogLevel) {
+        self.live.verbosity.raise(self.connection(), level).await;
     }
 
     pub(super) fn requests(&self) -> usize {
@@ -103,8 +111,8 @@ impl Group {
     pub(super) fn admit(&mut self, connection: Arc<dyn Connection>) -> Arc<Live> {
         let lease = (!connection.tells_whose()).then(|| Lease::new(&self.freed));
         let (requests, retired) = (AtomicUsize::new(0), CancellationToken::new());
-        let live =
-            Arc::new(Live { connection, key: self.key, since: Instant::now(), requests, lease, retired });
+        let (key, since, verbosity) = (self.key, Instant::now(), Verbosity::default());
+        let live = Arc::new(Live { connection, key, since, requests, verbosity, lease, retired });
         self.live.push(Arc::clone(&live));
         live
     }

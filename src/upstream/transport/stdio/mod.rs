@@ -76,7 +76,7 @@ impl Connector for ToChild {
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
         let server = Arc::clone(&self.0);
         async move {
-            let connected = server.connect(&events).await.map_err(handshake::while_connecting)?;
+            let connected = server.connect(&events, dialect).await.map_err(handshake::while_connecting)?;
             Ok(Arc::new(connected) as Arc<dyn Connection>)
         }
         .boxed()
