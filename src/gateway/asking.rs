@@ -9,7 +9,7 @@
 
 use super::Gateway;
 use super::caller::Caller;
-use super::{bridged, era, error, rounds};
+use super::{bridged, era, error, rounds, tasks};
 use crate::manager::{Invocation, Target};
 use crate::protocol::{Era, Reply};
 use crate::upstream::Outlet;
@@ -25,15 +25,17 @@ pub(super) async fn answer(
     let (target, invocation) = request;
     let manager = &gateway.manager;
     if !caller.version.is_modern() {
-        return rounds::answer(manager, caller, target, invocation, outlet).await;
+        return rounds::answer(gateway, caller, (target, invocation), outlet).await;
     }
     let snapshot = manager.snapshot();
     let era = snapshot.server(&target.server).ok().and_then(|server| server.upstream.era());
     if era != Some(Era::Modern) {
         return bridged::answer(gateway, caller, (target, invocation), outlet).await;
     }
-    match manager.perform(&target, &invocation, outlet).await {
-        Ok(done) => era::answer(caller, target.method, done.version, done.reply),
-        Err(failure) => Err(error::object(&failure)),
+    let done = manager.perform(&target, &invocation, outlet).await;
+    let done = done.map_err(|failure| error::object(&failure))?;
+    match tasks::created(gateway, caller, &done, true) {
+        Some(task) => Ok(task),
+        None => era::answer(caller, target.method, done.version, done.reply),
     }
 }

@@ -13,7 +13,6 @@
 //! Source: 2026-07-28 `basic/patterns/mrtr`. Not here: the table of parked calls (`parked`).
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -24,8 +23,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::caller::Caller;
 use super::era::questions;
-use super::{Gateway, era, error};
-use crate::manager::{Called, Error, Invocation, Manager, Target};
+use super::{Gateway, era, error, tasks};
+use crate::manager::{Called, Error, Invocation, Target};
 use crate::protocol::Abilities;
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::upstream::{Inlet, Outlet, Question, Said};
@@ -49,7 +48,7 @@ pub(super) async fn answer(
     let given = Given::of(&target.params)?;
     target.params = target.params.edit(&[(RESPONSES, None), (STATE, None)]);
     let place = Place { gateway, caller, method: target.method, purpose: purpose(&target) };
-    let begin = || OpenCall::begin(gateway.manager.clone(), target.clone(), invocation.clone());
+    let begin = || OpenCall::begin(gateway, target.clone(), invocation.clone());
     let mut call = match given.state {
         None => begin(),
         Some(state) => match place.taken(&state).await?.answered(given.responses.as_ref())? {
@@ -115,6 +114,10 @@ impl Place<'_> {
     /// What a call that is over means for the client.
     fn ended(&self, ended: Result<Called, Error>, lacking: &Raw) -> Reply {
         let done = ended.map_err(|failure| error::object(&failure))?;
+        let follows = tasks::has_extension(&self.caller.sender().capabilities);
+        if let Some(task) = tasks::created(self.gateway, self.caller, &done, follows) {
+            return Ok(task);
+        }
         let Err(refusal) = &done.reply else {
             return era::answer(self.caller, self.method, done.version, done.reply);
         };
@@ -248,9 +251,11 @@ impl Work {
 }
 
 impl OpenCall {
-    fn begin(manager: Arc<Manager>, target: Target, invocation: Invocation) -> Self {
+    fn begin(gateway: &Gateway, target: Target, invocation: Invocation) -> Self {
         let (outlet, inlet) = Outlet::new(NOTICES);
-        let call = async move { manager.perform(&target, &invocation, &outlet).await };
+        let follows = tasks::has_extension(&invocation.sender.capabilities);
+        let hands = (gateway.manager.clone(), gateway.shutdown.clone());
+        let call = tasks::call_as_task(hands, (target, invocation), follows, outlet);
         Self {
             work: Work::Running(Box::pin(call)),
             inlet,

@@ -127,7 +127,11 @@ pub fn invalid_answer(text: &str) -> ErrorObject {
 /// A server's refusal, which came because a modern client lacks capabilities.
 pub fn lacking(refusal: &ErrorObject, capabilities: &Raw) -> ErrorObject {
     let said: String = refusal.message().chars().take(256).collect();
-    let text = format!("the server needs capabilities that the client did not declare: {said}");
-    ErrorObject::new(code::MISSING_CLIENT_CAPABILITY, &text)
+    needs(capabilities, &format!("the server needs capabilities that the client did not declare: {said}"))
+}
+
+/// A modern client lacks `capabilities`.
+pub fn needs(capabilities: &Raw, text: &str) -> ErrorObject {
+    ErrorObject::new(code::MISSING_CLIENT_CAPABILITY, text)
         .with_data(&Raw::empty_object().with("requiredCapabilities", capabilities))
 }

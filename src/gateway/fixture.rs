@@ -29,7 +29,13 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) async fn with(version: Version) -> Self {
+        Self::having(version, r#"{"tools":{}}"#).await
+    }
+
+    /// One whose server declares `capabilities`.
+    pub(super) async fn having(version: Version, capabilities: &str) -> Self {
         let server = Fake::new(version);
+        server.capabilities(&serde_json::from_str(capabilities).expect("JSON"));
         let config = Config {
             servers: vec![fake::config("s")],
             tool_names: ToolNames::Auto,
@@ -52,8 +58,26 @@ impl Scene {
         for (name, value) in more {
             params = params.with(name, &raw(value));
         }
+        self.request_heard(caller, "tools/call", params)
+    }
+
+    /// Makes any request.
+    pub(super) async fn request(&self, caller: &Caller, method: &str, params: &str) -> Reply {
+        let (answer, inlet) = self.request_heard(caller, method, raw(params));
+        let reply = answer.await;
+        drop(inlet);
+        reply
+    }
+
+    /// The same, with what is said meanwhile.
+    pub(super) fn request_heard(
+        &self,
+        caller: &Caller,
+        method: &str,
+        params: Raw,
+    ) -> (impl Future<Output = Reply> + Send + 'static, Inlet) {
         let id = RequestId::from_raw(raw("1")).expect("an id");
-        let request = Request { id, method: "tools/call".into(), params: Some(params) };
+        let request = Request { id, method: method.into(), params: Some(params) };
         let (gateway, caller) = (self.gateway.clone(), caller.clone());
         let (outlet, inlet) = Outlet::new(16);
         (async move { gateway.handle(&caller, &request, &outlet).await }.boxed(), inlet)

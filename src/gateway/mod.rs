@@ -21,6 +21,7 @@ mod references;
 mod resources;
 mod rounds;
 pub mod subscriptions;
+mod tasks;
 pub mod tools;
 mod wanted;
 
@@ -30,6 +31,7 @@ pub use caller::Caller;
 
 use parked::Parked;
 use subscriptions::{Board, Feed};
+use tasks::TaskIds;
 
 use crate::auth::Sealer;
 use crate::manager::Manager;
@@ -44,8 +46,10 @@ use crate::upstream::Outlet;
 pub struct Gateway {
     manager: Arc<Manager>,
     shutdown: Shutdown,
+    sealer: Arc<Sealer>,
     parked: Arc<Parked>,
     board: Arc<Board>,
+    task_ids: TaskIds,
 }
 
 /// What is done with a method.
@@ -63,10 +67,11 @@ enum Row {
     Subscribe,
     Unsubscribe,
     SetLevel,
+    Task(&'static str),
 }
 
 /// The methods there are. Which revision has which, its `Version` knows.
-const TABLE: [(&str, Row); 15] = [
+const TABLE: [(&str, Row); 20] = [
     (method::INITIALIZE, Row::Initialize),
     (method::PING, Row::Ping),
     (method::DISCOVER, Row::Discover),
@@ -82,15 +87,22 @@ const TABLE: [(&str, Row); 15] = [
     (method::RESOURCES_SUBSCRIBE, Row::Subscribe),
     (method::RESOURCES_UNSUBSCRIBE, Row::Unsubscribe),
     (method::SET_LEVEL, Row::SetLevel),
+    (method::TASKS_GET, Row::Task(method::TASKS_GET)),
+    (method::TASKS_RESULT, Row::Task(method::TASKS_RESULT)),
+    (method::TASKS_UPDATE, Row::Task(method::TASKS_UPDATE)),
+    (method::TASKS_CANCEL, Row::Task(method::TASKS_CANCEL)),
+    (method::TASKS_LIST, Row::Task(method::TASKS_LIST)),
 ];
 
 impl Gateway {
     /// A gateway over `manager`; `shutdown` ends the answers that would otherwise go on for ever.
     pub fn new(manager: Arc<Manager>, shutdown: Shutdown) -> Self {
-        let parked = Parked::new(Arc::new(Sealer::random()), shutdown.clone());
+        let sealer = Arc::new(Sealer::random());
+        let parked = Parked::new(Arc::clone(&sealer), shutdown.clone());
+        let task_ids = TaskIds::new(Arc::clone(&sealer));
         let board = Arc::new(Board::default());
         shutdown.spawn_until_end(Arc::clone(&board).run(manager.notices()));
-        Self { manager, shutdown, parked, board }
+        Self { manager, shutdown, sealer, parked, board, task_ids }
     }
 
     /// Who asked to be told what.
@@ -120,6 +132,7 @@ impl Gateway {
             Some(Row::Subscribe) => subscriptions::subscribe(self, caller, params).await,
             Some(Row::Unsubscribe) => subscriptions::unsubscribe(caller, params),
             Some(Row::SetLevel) => logging::set_level(caller, params),
+            Some(Row::Task(name)) => tasks::handle(self, caller, name, params, outlet).await,
             None => Err(unknown_method(&request.method, caller)),
         }
     }

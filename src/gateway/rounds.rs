@@ -7,15 +7,15 @@
 //!
 //! Source: 2026-07-28 `basic/patterns/mrtr`.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use tokio::time::{Instant, sleep};
 
 use super::caller::Caller;
-use super::{era, error};
-use crate::manager::{Invocation, Manager, Target};
-use crate::protocol::Abilities;
+use super::{Gateway, era, error, tasks};
+use crate::manager::{Invocation, Target};
 use crate::protocol::feature::Effect;
 use crate::protocol::{ErrorObject, Raw, Reply, Version, method, output_schema};
 use crate::upstream::Outlet;
@@ -33,18 +33,33 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Makes a legacy client's request, in as many rounds as its server wants.
 pub(super) async fn answer(
-    manager: &Manager,
+    gateway: &Gateway,
     caller: &Caller,
-    mut target: Target,
-    mut invocation: Invocation,
+    (mut target, mut invocation): (Target, Invocation),
     outlet: &Outlet,
 ) -> Reply {
+    let follows = target.params.get("task").is_some_and(|task| task.is_object());
+    if follows {
+        invocation.sender.capabilities = tasks::declared(&invocation.sender.capabilities);
+    }
     for round in 0..=MAX_ROUNDS {
-        let done = manager.perform(&target, &invocation, outlet).await;
-        let done = done.map_err(|failure| error::object(&failure))?;
-        let reply = done.reply.map(|result| as_announced(&target, done.version, result));
-        let Some(wanted) = Wanted::of(&reply)? else {
+        let done = gateway.manager.perform(&target, &invocation, outlet).await;
+        let mut done = done.map_err(|failure| error::object(&failure))?;
+        done.reply = done.reply.map(|result| as_announced(&target, done.version, result));
+        if tasks::is_required(&done.reply) && !tasks::has_extension(&invocation.sender.capabilities) {
+            // Refused, so nothing was done. The task that it becomes is waited for.
+            invocation.sender.capabilities = tasks::declared(&invocation.sender.capabilities);
+            continue;
+        }
+        if let Some(result) = tasks::created(gateway, caller, &done, follows) {
+            return Ok(result);
+        }
+        if let Some(reply) = tasks::waited_for(gateway, caller, &done, outlet).await {
+            let reply = reply.map(|result| as_announced(&target, done.version, result));
             return era::answer(caller, target.method, done.version, reply);
+        }
+        let Some(wanted) = Wanted::of(&done.reply)? else {
+            return era::answer(caller, target.method, done.version, done.reply);
         };
         if round == MAX_ROUNDS {
             break;
@@ -70,7 +85,7 @@ fn as_announced(target: &Target, version: Version, result: Raw) -> Raw {
 }
 
 /// What a modern server wants before it goes on.
-struct Wanted {
+pub(super) struct Wanted {
     requests: Vec<(String, Raw)>,
     state: Option<Raw>,
 }
@@ -82,22 +97,32 @@ impl Wanted {
         if result.get_as::<String>("resultType").as_deref() != Some("input_required") {
             return Ok(None);
         }
-        let requests = result.get("inputRequests").filter(|requests| !requests.is_null());
         let state = result.get("requestState").filter(|state| !state.is_null());
-        let requests: Vec<_> = requests
-            .iter()
-            .flat_map(Raw::members)
-            .map(|(key, request)| (key.into_owned(), request))
-            .collect();
+        let requests = requests(result);
         if requests.is_empty() && state.is_none() {
             return Err(error::invalid_answer("the server asks for more input but not for which"));
         }
-        if requests.len() > MAX_QUESTIONS {
-            let text =
-                format!("the server asks {} questions at once, {MAX_QUESTIONS} are allowed", requests.len());
+        Self { requests, state }.bounded().map(Some)
+    }
+
+    /// What a task waits for, less what is in `answered` already; none when that is all.
+    pub(super) fn of_task(task: &Raw, answered: &mut HashSet<String>) -> Result<Option<Self>, ErrorObject> {
+        let mut requests = requests(task);
+        requests.retain(|(key, _)| !answered.contains(key));
+        answered.extend(requests.iter().map(|(key, _)| key.clone()));
+        if requests.is_empty() {
+            return Ok(None);
+        }
+        Self { requests, state: None }.bounded().map(Some)
+    }
+
+    fn bounded(self) -> Result<Self, ErrorObject> {
+        let number = self.requests.len();
+        if number > MAX_QUESTIONS {
+            let text = format!("the server asks {number} questions at once, {MAX_QUESTIONS} are allowed");
             return Err(error::input("too_many_questions", &text));
         }
-        Ok(Some(Self { requests, state }))
+        Ok(self)
     }
 
     /// The client's answers under the server's keys; none when nothing was asked. The clock of the
@@ -114,8 +139,14 @@ impl Wanted {
             return Ok(None);
         }
         let begun = Instant::now();
-        let abilities = caller.abilities();
-        let questions = self.requests.iter().map(|(_, request)| Asked::of(caller, abilities, request));
+        let responses = self.asked(caller, outlet).await?;
+        invocation.begun += begun.elapsed();
+        Ok(Some(responses))
+    }
+
+    /// Asks the client; its answers under the server's keys.
+    pub(super) async fn asked(&self, caller: &Caller, outlet: &Outlet) -> Reply {
+        let questions = self.requests.iter().map(|(_, request)| Asked::of(caller, request));
         let questions = questions.collect::<Result<Vec<_>, _>>()?;
         let mut answers = stream::iter(questions).map(|asked| asked.put(outlet)).buffered(AT_A_TIME);
         let mut responses = Raw::empty_object();
@@ -124,9 +155,14 @@ impl Wanted {
             let Some(answer) = answers.next().await else { break };
             responses = responses.with(key, &answer?);
         }
-        invocation.begun += begun.elapsed();
-        Ok(Some(responses))
+        Ok(responses)
     }
+}
+
+/// The entries of `inputRequests`.
+fn requests(of: &Raw) -> Vec<(String, Raw)> {
+    let requests = of.get("inputRequests");
+    requests.iter().flat_map(Raw::members).map(|(key, request)| (key.into_owned(), request)).collect()
 }
 
 /// One entry of `inputRequests`.
@@ -136,10 +172,11 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(caller: &Caller, abilities: Abilities, request: &Raw) -> Result<Self, ErrorObject> {
+    fn of(caller: &Caller, request: &Raw) -> Result<Self, ErrorObject> {
         let method: String = request.get_as("method").unwrap_or_default();
         let params = request.get("params").filter(Raw::is_object);
-        if !abilities.allows(&method, params.as_ref()) {
+        let is_known = caller.version.has_question(&method, params.as_ref());
+        if !(is_known && caller.abilities().allows(&method, params.as_ref())) {
             let shown: String = method.chars().take(64).collect();
             let text =
                 format!("the server needs {shown:?}, which this client did not say that it can answer");

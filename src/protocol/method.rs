@@ -44,6 +44,16 @@ pub const SET_LEVEL: &str = "logging/setLevel";
 pub const ROOTS_LIST_CHANGED: &str = "notifications/roots/list_changed";
 /// Legacy: the page that a user was sent to was visited.
 pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
+/// How a task is.
+pub const TASKS_GET: &str = "tasks/get";
+/// Legacy: the result of a task, when it has one.
+pub const TASKS_RESULT: &str = "tasks/result";
+/// Modern extension: the input that a task waits for.
+pub const TASKS_UPDATE: &str = "tasks/update";
+/// Ends a task.
+pub const TASKS_CANCEL: &str = "tasks/cancel";
+/// Legacy: one page of tasks.
+pub const TASKS_LIST: &str = "tasks/list";
 /// Legacy: a task went on.
 pub const TASK_STATUS: &str = "notifications/tasks/status";
 /// Modern extension: a task went on.

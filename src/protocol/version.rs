@@ -81,7 +81,11 @@ impl Version {
             | method::SET_LEVEL
             | method::RESOURCES_SUBSCRIBE
             | method::RESOURCES_UNSUBSCRIBE => self.era() == Era::Legacy,
-            method::DISCOVER | method::SUBSCRIPTIONS_LISTEN => self.era() == Era::Modern,
+            method::DISCOVER | method::SUBSCRIPTIONS_LISTEN | method::TASKS_UPDATE => {
+                self.era() == Era::Modern
+            }
+            method::TASKS_RESULT | method::TASKS_LIST => self == Self::V2025_11_25,
+            method::TASKS_GET | method::TASKS_CANCEL => self >= Self::V2025_11_25,
             _ => true,
         }
     }

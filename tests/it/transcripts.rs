@@ -8,7 +8,8 @@
 //! call, `U! REPLY` the answer it must get (`U! none`: it is refused), `U~` it gives the oldest question up;
 //! `C< STATUS JSON` what the client must get, byte
 //! for byte (`C< STATUS` alone: no message). `C! SUBSTRING` checks a part of the next message instead.
-//! `*` in an expected text stands for any text.
+//! `C= $NAME MEMBER JSON` expects a result and keeps the text of its member, which `$NAME` stands for in what
+//! the client posts later. `*` in an expected text stands for any text.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -213,6 +214,7 @@ struct Player {
     open: Option<Open>,
     pending: Option<Received>,
     asked: VecDeque<Answer>,
+    kept: std::collections::BTreeMap<String, String>,
 }
 
 struct Answered {
@@ -245,6 +247,7 @@ impl Player {
             open: None,
             pending: None,
             asked: VecDeque::new(),
+            kept: std::collections::BTreeMap::new(),
         }
     }
 
@@ -252,13 +255,18 @@ impl Player {
         let (kind, rest) = line.split_at(2);
         let rest = rest.trim();
         match kind {
-            "C>" => self.post(rest).await,
+            "C>" => {
+                let kept =
+                    self.kept.iter().fold(rest.to_owned(), |text, (name, value)| text.replace(name, value));
+                self.post(&kept).await;
+            }
             "U>" => self.expect_received(rest).await,
             "U<" => self.answer(rest),
             "U?" => self.ask(rest),
             "U!" => self.expect_reply(rest).await,
             "U~" => drop(self.asked.pop_front().expect("an open question")),
             "C<" => self.expect_answer(rest).await,
+            "C=" => self.keep(rest).await,
             "C!" => {
                 let message = self.next_message().await.expect("a message");
                 assert!(message.contains(rest), "expected a message with {rest}\n     got {message}");
@@ -385,6 +393,18 @@ impl Player {
         let shown = self.open.as_ref().map_or(0, |open| open.status);
         assert!(matches(message.trim(), &got), "the client must get\n     {message}\ngot  {got}");
         assert_eq!(shown.to_string(), status, "status of {got}");
+    }
+
+    /// Expects a result and keeps the text of one of its members under a name.
+    async fn keep(&mut self, text: &str) {
+        let mut words = text.splitn(3, ' ');
+        let mut word = || words.next().expect("a name, a member and a message").to_owned();
+        let (name, member, expected) = (word(), word(), word());
+        let got = self.next_message().await.expect("a message");
+        assert!(matches(&expected, &got), "the client must get\n     {expected}\ngot  {got}");
+        let message = Raw::parse(&Bytes::from(got)).expect("JSON");
+        let value = message.get("result").and_then(|result| result.get_as(&member)).expect("the member");
+        self.kept.insert(name, value);
     }
 
     /// The next message of the oldest answer that is not read to its end.

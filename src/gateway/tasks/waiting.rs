@@ -1,0 +1,161 @@
+//! Tasks that a client cannot follow: they are waited for in the call that made them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::super::caller::Caller;
+use super::super::era::task::{self, EXTENSION};
+use super::super::rounds::Wanted;
+use super::super::{Gateway, error};
+use super::ids::Found;
+use super::{LIMIT, Performed, invocation, makes_tasks, status, target};
+use crate::manager::{Called, Invocation, Manager, Target};
+use crate::protocol::error::code;
+use crate::protocol::{ErrorObject, Raw, Reply, method};
+use crate::shutdown::Shutdown;
+use crate::upstream::Outlet;
+
+/// Bounds of the pause between two looks at a task, whatever its server wishes.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// The pause where the server wishes none.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long the cancellation of a task that nobody waits for may take.
+const CANCEL_LIMIT: Duration = Duration::from_secs(10);
+
+/// `capabilities` with the tasks extension.
+pub(in crate::gateway) fn declared(capabilities: &Raw) -> Raw {
+    let extensions = capabilities.get("extensions").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+    if extensions.get(EXTENSION).is_some() {
+        return capabilities.clone();
+    }
+    capabilities.with("extensions", &extensions.with(EXTENSION, &Raw::empty_object()))
+}
+
+/// Whether a modern server refuses a call because its client does not follow tasks.
+pub(in crate::gateway) fn is_required(reply: &Reply) -> bool {
+    let Err(refusal) = reply else { return false };
+    let required = || refusal.data()?.get("requiredCapabilities")?.get("extensions")?.get(EXTENSION);
+    refusal.code() == code::MISSING_CLIENT_CAPABILITY && required().is_some()
+}
+
+/// The result of the task that a modern server made of a legacy client's call; none when it made none.
+/// When the client leaves, the task is cancelled.
+pub(in crate::gateway) async fn waited_for(
+    gateway: &Gateway,
+    caller: &Caller,
+    done: &Called,
+    outlet: &Outlet,
+) -> Option<Reply> {
+    let result = done.reply.as_ref().ok()?;
+    result.get_as::<String>("resultType").filter(|kind| kind == "task")?;
+    let found = Found { server: Arc::clone(&done.server), id: result.get_as("taskId")? };
+    let abandoned = Abandoned::new(&gateway.manager, &gateway.shutdown, &found, invocation(caller));
+    let outcome = outcome(gateway, caller, &found, outlet).await;
+    abandoned.keep();
+    Some(outcome.map(|result| task::without_related(&result)))
+}
+
+/// What `tasks/result` answers for a task of the extension, as soon as there is something.
+pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, outlet: &Outlet) -> Reply {
+    let id = Raw::empty_object().with("taskId", &Raw::of(&found.id));
+    let mut answered = HashSet::new();
+    let end = Instant::now() + LIMIT;
+    while Instant::now() < end {
+        let look = target(found, method::TASKS_GET, id.clone());
+        let task = perform(gateway, caller, &look).await?;
+        if let Some(outcome) = task::outcome(&task) {
+            return outcome;
+        }
+        let wanted = (status(&task) == "input_required").then(|| Wanted::of_task(&task, &mut answered));
+        if let Some(wanted) = wanted.transpose()?.flatten() {
+            let responses = wanted.asked(caller, outlet).await?;
+            let update = target(found, method::TASKS_UPDATE, id.with("inputResponses", &responses));
+            perform(gateway, caller, &update).await?;
+            continue;
+        }
+        let wish = task.get_as::<u64>("pollIntervalMs").map_or(PAUSE, Duration::from_millis);
+        sleep(wish.clamp(PAUSES.0, PAUSES.1)).await;
+    }
+    Err(error::input("task_too_long", "the task has not ended within an hour; ask for its result again"))
+}
+
+async fn perform(gateway: &Gateway, caller: &Caller, target: &Target) -> Reply {
+    let done = gateway.manager.perform(target, &invocation(caller), &Outlet::none()).await;
+    done.map_err(|failure| error::object(&failure))?.reply
+}
+
+/// Makes a call of a modern client at a legacy server, as a task where the tool is only to be had so.
+/// `is_asked`: the client follows the task itself.
+pub(in crate::gateway) async fn call_as_task(
+    (manager, shutdown): (Arc<Manager>, Shutdown),
+    (target, invocation): (Target, Invocation),
+    is_asked: bool,
+    outlet: Outlet,
+) -> Performed {
+    let done = manager.perform(&target, &invocation, &outlet).await?;
+    if !(needs_a_task(&target, &done) && makes_tasks(&manager, &target.server)) {
+        return Ok(done);
+    }
+    let target = Target { params: target.params.with("task", &Raw::empty_object()), ..target };
+    let made = manager.perform(&target, &invocation, &outlet).await?;
+    let id = made.reply.as_ref().ok().and_then(|result| result.get("task")?.get_as::<String>("taskId"));
+    let Some(id) = id.filter(|_| !is_asked) else { return Ok(made) };
+    let found = Found { server: Arc::clone(&made.server), id };
+    let params = Raw::empty_object().with("taskId", &Raw::of(&found.id));
+    let rest = self::target(&found, method::TASKS_RESULT, params);
+    let invocation = Invocation { timeout: Some(LIMIT), begun: Instant::now(), ..invocation };
+    let abandoned = Abandoned::new(&manager, &shutdown, &found, invocation.clone());
+    let done = manager.perform(&rest, &invocation, &outlet).await?;
+    abandoned.keep();
+    Ok(Called { reply: done.reply.map(|result| task::without_related(&result)), ..done })
+}
+
+/// How a server of 2025-11-25 says that a tool is only run as a task: nothing was done.
+fn needs_a_task(target: &Target, done: &Called) -> bool {
+    let says_so =
+        |refusal: &ErrorObject| [code::METHOD_NOT_FOUND, code::INVALID_REQUEST].contains(&refusal.code());
+    target.method == method::TOOLS_CALL
+        && !done.version.is_modern()
+        && done.reply.as_ref().err().is_some_and(says_so)
+}
+
+/// A task that somebody waits for. Dropped, it is cancelled at its server.
+struct Abandoned(Option<Cancel>);
+
+struct Cancel {
+    manager: Arc<Manager>,
+    shutdown: Shutdown,
+    target: Target,
+    invocation: Invocation,
+}
+
+impl Abandoned {
+    fn new(manager: &Arc<Manager>, shutdown: &Shutdown, found: &Found, invocation: Invocation) -> Self {
+        let params = Raw::empty_object().with("taskId", &Raw::of(&found.id));
+        Self(Some(Cancel {
+            manager: Arc::clone(manager),
+            shutdown: shutdown.clone(),
+            target: target(found, method::TASKS_CANCEL, params),
+            invocation,
+        }))
+    }
+
+    /// It has ended by itself.
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        let Some(Cancel { manager, shutdown, target, invocation }) = self.0.take() else { return };
+        shutdown.spawn(async move {
+            let invocation = Invocation { begun: Instant::now(), timeout: Some(CANCEL_LIMIT), ..invocation };
+            // Nobody is left to be told how it went.
+            let _ = timeout(CANCEL_LIMIT, manager.perform(&target, &invocation, &Outlet::none())).await;
+        });
+    }
+}
