@@ -32,6 +32,8 @@ pub(super) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 /// How long a request of a session waits for its answer before it is answered with a stream, which
 /// survives a broken connection.
 const STREAM_AFTER: Duration = Duration::from_secs(1);
+/// When clients come back whose connection broke.
+const RESUME_AFTER: Duration = Duration::from_secs(1);
 /// When clients come back whose streams we end.
 const COME_BACK_AFTER: Duration = Duration::from_secs(3);
 
@@ -62,7 +64,7 @@ pub(super) async fn recorded(mut exchange: Exchange, session: &Arc<Session>, tas
     let log = session.replay.open();
     let reader = log.reader_from_start();
     if session.caller.version.has_polling() {
-        log.prime();
+        log.prime(RESUME_AFTER);
     }
     if let Some(first) = first {
         record_one(first, session, &log);
@@ -140,7 +142,7 @@ pub(super) fn own_stream(gateway: &Gateway, session: &Arc<Session>, tasks: &Shut
     let log = session.own_stream();
     let reader = log.reader_from_now();
     if session.caller.version.has_polling() {
-        log.prime();
+        log.prime(RESUME_AFTER);
     }
     notices(gateway, session, reader, tasks)
 }

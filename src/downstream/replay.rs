@@ -224,12 +224,13 @@ impl Log {
             Message::Request(request) => request.id.as_u64().map_or(Kind::Notice, Kind::Question),
             Message::Response(_) => Kind::Answer,
         };
-        self.add(message.encode(), kind);
+        self.add(Event::of(message.encode()), kind);
     }
 
-    /// Adds an event without a message, from which on the stream can be resumed (2025-11-25).
-    pub fn prime(&self) {
-        self.add(Bytes::new(), Kind::Notice);
+    /// Adds an event without a message, from which on the stream can be resumed, and says how soon
+    /// (2025-11-25).
+    pub fn prime(&self, retry: Duration) {
+        self.add(Event { retry: Some(retry), ..Event::default() }, Kind::Notice);
     }
 
     /// Ends the connection of who reads now, who is to come back after `pause` (2025-11-25).
@@ -264,12 +265,12 @@ impl Log {
         Reader { log: Arc::clone(self), mine: state.reader, next }
     }
 
-    fn add(&self, data: Bytes, kind: Kind) {
+    fn add(&self, event: Event, kind: Kind) {
         let mut state = self.lock();
         let number = state.next;
         state.next += 1;
         let id = Some(Bytes::from(format!("{}-{number}", self.name)));
-        let text = Event { data, id, ..Event::default() }.encode();
+        let text = Event { id, ..event }.encode();
         if kind == Kind::Notice {
             state.notice_bytes += text.len();
         }

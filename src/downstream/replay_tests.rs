@@ -38,7 +38,7 @@ async fn rest(reader: &mut Reader) -> Vec<(String, String)> {
 async fn a_stream_is_read_on_from_any_event_nothing_lost_and_nothing_twice() {
     let replay = replay();
     let (log, other) = (replay.open(), replay.open());
-    log.prime();
+    log.prime(Duration::from_secs(1));
     let mut first = log.reader_from_start();
     for number in 0..10 {
         log.push(&notice(&number.to_string()));
@@ -98,7 +98,7 @@ async fn ids_of_other_sessions_and_ids_that_were_never_given_are_unknown() {
 async fn a_reader_that_is_gone_costs_a_bounded_amount_and_the_answer_is_not_lost() {
     let replay = replay();
     let log = replay.open();
-    log.prime();
+    log.prime(Duration::from_secs(1));
     let (start, _) = read(&log.reader_from_start().next().await.expect("an event"));
     for number in 0..1_000 {
         log.push(&notice(&number.to_string()));
