@@ -114,7 +114,8 @@ impl Replay {
         self.make_room(&mut table);
     }
 
-    /// Reads on behind the event `id`; none when it is unknown or its stream is forgotten.
+    /// Reads on behind the event `id`; none when it is unknown, its stream is forgotten, or nothing
+    /// comes behind it any more: a client that was never answered would ask for ever.
     pub fn resume(&self, id: &str) -> Option<Reader> {
         let (name, event) = id.rsplit_once('-')?;
         let (tag, number) = name.rsplit_once('-')?;
@@ -253,10 +254,14 @@ impl Log {
         self.read_from(&mut state, next)
     }
 
-    /// A reader of what was said after `event`; none when there was no such event.
+    /// A reader of what was said after `event`; none when there was no such event, or nothing comes
+    /// behind it.
     fn reader(self: &Arc<Self>, event: u64) -> Option<Reader> {
         let mut state = self.lock();
-        (event < state.next).then(|| self.read_from(&mut state, event + 1))
+        // The number is the client's: nothing is reckoned with it before it is known to be one of ours.
+        let next = (event < state.next).then(|| event + 1)?;
+        let comes_more = next < state.next || !state.is_ended;
+        comes_more.then(|| self.read_from(&mut state, next))
     }
 
     fn read_from(self: &Arc<Self>, state: &mut State, next: u64) -> Reader {

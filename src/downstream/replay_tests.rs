@@ -51,12 +51,13 @@ async fn a_stream_is_read_on_from_any_event_nothing_lost_and_nothing_twice() {
     replay.end(&log);
     let mut all = events.clone();
     all.extend(rest(&mut replay.resume(&events[10].0).expect("known")).await);
-    for (at, (id, _)) in all.iter().enumerate() {
+    for (at, (id, _)) in all.iter().enumerate().take(11) {
         let mut reader = replay.resume(id).expect("known");
         assert_eq!(rest(&mut reader).await, all[at + 1..], "after event {at}");
         assert!(reader.next().await.is_none(), "the stream has ended");
     }
     assert!(first.next().await.is_none(), "a newer reader ended the first one");
+    assert!(replay.resume(&all[11].0).is_none(), "nothing comes behind the answer");
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,6 +149,7 @@ async fn an_ended_stream_is_kept_for_a_while_and_within_bounds() {
     let replay = Replay::new(Arc::default(), kept.clone());
     let ended = |size: usize| {
         let log = replay.open();
+        log.push(&notice("x"));
         log.push(&answer(&"x".repeat(size)));
         replay.end(&log);
         format!("{}-0", log.name)
@@ -167,11 +169,12 @@ async fn an_ended_stream_is_kept_for_a_while_and_within_bounds() {
     assert!(replay.resume(&huge).is_some() && replay.lock().logs.len() < MAX_ENDED);
     let other = Replay::new(Arc::default(), kept.clone());
     let log = other.open();
+    log.push(&notice("x"));
     log.push(&answer(&"x".repeat(2_000)));
     let mut reader = log.reader_from_start();
     other.end(&log);
     assert!(other.resume(&format!("{}-0", log.name)).is_none(), "no room is left for anybody");
-    assert_eq!(rest(&mut reader).await.len(), 1, "who reads already reads to the end");
+    assert_eq!(rest(&mut reader).await.len(), 2, "who reads already reads to the end");
     replay.close();
     assert_eq!(kept.bytes(), 0);
     assert!(replay.resume(&huge).is_none() && replay.lock().logs.is_empty());

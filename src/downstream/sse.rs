@@ -33,7 +33,7 @@ use tokio::sync::mpsc;
 
 use super::conversation::Conversation;
 use super::error::Refusal;
-use super::sessions::{Session, Sessions};
+use super::sessions::{Held, Session, Sessions};
 use super::{events, headers, streamable_http};
 use crate::auth::Principal;
 use crate::gateway::{Caller, Gateway};
@@ -95,19 +95,19 @@ impl Endpoint {
         // Who it is says `initialize`; until then only whose it is counts.
         let caller = Caller::legacy(principal, scope, None);
         let session = self.0.sessions.open_channel(caller).ok_or(Refusal::TooManySessions)?;
-        Ok(events::event_stream(Body::from_stream(self.channel(session).events())))
+        Ok(events::event_stream(Body::from_stream(self.channel(&session).events())))
     }
 
-    fn channel(&self, session: Arc<Session>) -> Channel {
+    fn channel(&self, session: &Arc<Session>) -> Channel {
         let (outgoing, waiting) = mpsc::channel(OUTGOING);
         let (parts, requests) = (&self.0, Shutdown::new());
         let conversation =
-            Conversation::new(parts.gateway.clone(), Arc::clone(&session), outgoing, requests.clone(), false);
+            Conversation::new(parts.gateway.clone(), Arc::clone(session), outgoing, requests.clone(), false);
         let mut conversations = parts.conversations.write().unwrap_or_else(PoisonError::into_inner);
         conversations.insert(session.id().to_owned(), conversation);
         drop(conversations);
-        parts.tasks.spawn(keep(self.clone(), Arc::clone(&session), requests.clone()));
-        Channel { endpoint: self.clone(), session, waiting, requests }
+        parts.tasks.spawn(keep(self.clone(), Arc::clone(session), requests.clone()));
+        Channel { endpoint: self.clone(), held: session.hold(), waiting, requests }
     }
 
     async fn take(&self, principal: &Principal, of: Of, request: HttpRequest) -> Response {
@@ -161,14 +161,14 @@ async fn keep(endpoint: Endpoint, session: Arc<Session>, requests: Shutdown) {
 /// The stream of one session; dropping it ends the session.
 struct Channel {
     endpoint: Endpoint,
-    session: Arc<Session>,
+    held: Held,
     waiting: mpsc::Receiver<Bytes>,
     requests: Shutdown,
 }
 
 impl Channel {
     fn events(self) -> impl futures_util::Stream<Item = Result<Bytes, std::convert::Infallible>> {
-        let data = format!("{MESSAGES}?session_id={}", self.session.id()).into();
+        let data = format!("{MESSAGES}?session_id={}", self.held.session().id()).into();
         let first = Event { name: Bytes::from_static(b"endpoint"), data, ..Event::default() }.encode();
         let rest = stream::unfold(self, |mut channel| async move {
             let chunk = channel.next().await?;
@@ -182,7 +182,7 @@ impl Channel {
             // What was said before the end arrives before it.
             biased;
             Some(message) = self.waiting.recv() => Some(message_event(message)),
-            () = self.session.ended() => None,
+            () = self.held.session().ended() => None,
             () = drained(&self.endpoint.0.tasks, &self.requests) => None,
             () = tokio::time::sleep(events::KEEP_ALIVE_EVERY) => Some(KEEP_ALIVE),
         }
@@ -191,7 +191,7 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        self.endpoint.0.sessions.close(&self.session);
+        self.endpoint.0.sessions.close(self.held.session());
     }
 }
 

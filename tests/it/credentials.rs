@@ -162,6 +162,9 @@ async fn mcp(gateway: &Running, credential: &Credential) -> Vec<(String, Answer)
             answers.push((format!("{method} at {path}"), answer));
         }
     }
+    let said = client.envelope("tools/call", r#"{"name":"a"}"#);
+    let answer = ask(gateway, credential, "POST", "/messages", &said, &[]).await;
+    answers.push(("a message of the old transport".into(), answer));
     answers
 }
 
@@ -174,6 +177,10 @@ async fn nothing_gets_through(gateway: &Running, server: &Server, credential: &C
     }
     for (what, answer) in mcp(gateway, credential).await {
         assert!(matches!(answer.status, 401 | 403), "{credential:?} {what}: {answer:?}");
+    }
+    for path in ["/sse", "/sse/one"] {
+        let answer = ask(gateway, credential, "GET", path, "", &[("accept", "text/event-stream")]).await;
+        assert!(matches!(answer.status, 401 | 403), "{credential:?} {path}: {answer:?}");
     }
     assert_eq!(server.runs("a"), before, "{credential:?} reached the server");
 }

@@ -35,19 +35,21 @@ struct Bench {
     calls: mpsc::UnboundedReceiver<Received>,
     http: reqwest::Client,
     end: Shutdown,
+    servers: Shutdown,
 }
 
 impl Drop for Bench {
     fn drop(&mut self) {
         self.end.begin();
+        self.servers.begin();
     }
 }
 
 impl Bench {
     async fn of(version: Version) -> Self {
         let tool = Raw::of(&json!({"name": "t", "inputSchema": {"type": "object"}}));
-        let end = Shutdown::new();
-        let (manager, calls) = scripted_manager(&[("s".into(), version, tool_of(&tool))], &end).await;
+        let (end, servers) = (Shutdown::new(), Shutdown::new());
+        let (manager, calls) = scripted_manager(&[("s".into(), version, tool_of(&tool))], &servers).await;
         let sessions = Arc::new(Sessions::new(2_000, Duration::from_mins(1)));
         let gateway = Gateway::new(Arc::clone(&manager), end.clone());
         let parts = || (gateway.clone(), Arc::clone(&sessions), end.clone(), 1 << 20);
@@ -60,7 +62,7 @@ impl Bench {
         let address = socket.local_addr().expect("an address");
         end.spawn(listener::serve(socket, router, Limits::default(), end.clone()));
         let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().expect("a client");
-        Self { address, manager, sessions, calls, http, end }
+        Self { address, manager, sessions, calls, http, end, servers }
     }
 
     fn url(&self, path: &str) -> String {
@@ -483,4 +485,75 @@ async fn a_pipe_carries_both_eras_at_once_and_the_questions_of_the_older_one() {
     assert!(asked.await.is_none());
     end.begin();
     assert!(end.wait(PATIENCE).await, "everything has ended");
+}
+
+#[tokio::test]
+async fn at_the_end_of_the_gateway_the_old_sse_still_brings_the_answer() {
+    let mut bench = Bench::of(Version::V2025_11_25).await;
+    let (mut stream, messages) = open_sse(&bench, "/sse").await;
+    for body in [initialize("2025-11-25"), call(1)] {
+        assert_eq!(bench.post(&messages, &body, &[]).await.status(), StatusCode::ACCEPTED);
+    }
+    assert!(stream.message().await.expect("an answer")["result"]["serverInfo"].is_object());
+    let running = bench.received().await;
+    bench.end.begin();
+    running.answer.send(Ok(result("still here"))).expect("wanted");
+    assert_eq!(stream.message().await.expect("the answer")["result"]["content"][0]["text"], "still here");
+    assert!(stream.next().await.is_none(), "then the stream ends");
+    assert!(bench.end.wait(PATIENCE).await, "and everything with it");
+}
+
+#[tokio::test]
+async fn a_client_that_polls_is_let_go_when_its_server_lets_us_go_and_others_are_not() {
+    let mut bench = Bench::of(Version::V2025_11_25).await;
+    for version in ["2025-06-18", "2025-11-25"] {
+        let polls = version == "2025-11-25";
+        let id = bench.session(version).await;
+        let session = [("mcp-session-id", id.as_str())];
+        let say = |running: &Received| {
+            running.outlet.offer(notice(1));
+            running.outlet.pause(Duration::from_millis(70));
+            running.outlet.offer(notice(2));
+        };
+        let (running, mut stream) = bench.begin(&call(1), &session, say).await;
+        let first = stream.next().await.expect("an event");
+        assert_eq!(first.data.is_empty(), polls, "{version}: {first:?}");
+        let mut seen = if polls { vec![stream.next().await.expect("a notice")] } else { vec![first] };
+        running.answer.send(Ok(result("done"))).expect("wanted");
+        while let Some(event) = stream.next().await {
+            seen.push(event);
+        }
+        assert_eq!(stream.text.contains("retry: 70\n"), polls, "{version}");
+        if polls {
+            let last = seen.iter().rev().find_map(|event| event.id.clone()).expect("an id");
+            seen.retain(|event| !event.data.is_empty());
+            let mut resumed = bench.resume(&session, &last).await;
+            while let Some(event) = resumed.next().await {
+                seen.push(event);
+            }
+            // Whoever never got an answer stops asking.
+            let last = seen.last().and_then(|event| event.id.clone()).expect("an id");
+            let again = bench.get("/mcp", &[session[0], ("last-event-id", &last)]).await;
+            assert_eq!(again.status(), StatusCode::BAD_REQUEST);
+        }
+        let data: Vec<String> = seen.into_iter().map(|event| event.data).collect();
+        assert_eq!(short(&data), ["1", "2", "\"done\""], "{version}");
+    }
+}
+
+#[tokio::test]
+async fn the_own_stream_of_a_session_is_read_on_too() {
+    let bench = Bench::of(Version::V2025_11_25).await;
+    let id = bench.session("2025-11-25").await;
+    let session = [("mcp-session-id", id.as_str())];
+    let mut stream = Stream::of(bench.get("/mcp", &session).await);
+    let first = stream.next().await.expect("the first event");
+    assert!(first.data.is_empty());
+    let last = first.id.expect("an id");
+    let mut newer = bench.resume(&session, &last).await;
+    assert!(stream.next().await.is_none(), "a newer connection ends the older one");
+    bench.end.begin();
+    let closing = newer.next().await;
+    assert!(closing.is_none_or(|event| event.data.is_empty()), "it says when to come back");
+    assert!(newer.text.contains("retry: 3000"), "{}", newer.text);
 }
