@@ -37,10 +37,21 @@ const RESUME_AFTER: Duration = Duration::from_secs(1);
 /// When clients come back whose streams we end.
 const COME_BACK_AFTER: Duration = Duration::from_secs(3);
 
-/// The answer to a request: JSON when its response comes first, else a stream.
-pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response {
+/// What the client of a request would rather have, where both are right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Json,
+    Stream,
+}
+
+/// The answer to a request: JSON when its response comes first, else a stream. An error of the modern
+/// era has a status, so it is never a stream.
+pub(super) async fn answer(mut exchange: Exchange, form: Form, tasks: &Shutdown) -> Response {
     match tokio::time::timeout(KEEP_ALIVE_EVERY, exchange.next()).await {
         Ok(Some(Message::Response(response))) => {
+            if form == Form::Stream && response.reply.is_ok() {
+                return event_stream(Body::from(Event::of(response.encode()).encode()));
+            }
             let status = if exchange.is_modern() { status_of(&response.reply) } else { http::StatusCode::OK };
             json(response.encode(), status)
         }
@@ -52,14 +63,22 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
 }
 
 /// The same for a request of a session, whose stream can be read again and on other connections.
-pub(super) async fn recorded(mut exchange: Exchange, session: &Arc<Session>, tasks: &Shutdown) -> Response {
-    let first = match tokio::time::timeout(STREAM_AFTER, exchange.step()).await {
-        Ok(Some(Step::Message(Message::Response(response)))) => {
-            return json(response.encode(), http::StatusCode::OK);
-        }
-        Ok(None) => return event_stream(Body::empty()),
-        Ok(first) => first,
-        Err(_) => None,
+pub(super) async fn recorded(
+    mut exchange: Exchange,
+    form: Form,
+    session: &Arc<Session>,
+    tasks: &Shutdown,
+) -> Response {
+    let first = match form {
+        Form::Stream => None,
+        Form::Json => match tokio::time::timeout(STREAM_AFTER, exchange.step()).await {
+            Ok(Some(Step::Message(Message::Response(response)))) => {
+                return json(response.encode(), http::StatusCode::OK);
+            }
+            Ok(None) => return event_stream(Body::empty()),
+            Ok(first) => first,
+            Err(_) => None,
+        },
     };
     let log = session.replay.open();
     let reader = log.reader_from_start();

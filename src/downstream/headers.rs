@@ -47,6 +47,16 @@ pub fn check_accept(
     if types.iter().all(|wanted| accepts(wanted)) { Ok(()) } else { Err(Refusal::Accept(shown)) }
 }
 
+/// Whether the client would rather have an event stream than a JSON text: it names it first.
+///
+/// Without `q` both are equal to it (RFC 9110, 12.5.1), and which one it gets is our choice; a stream
+/// can be read on after a broken connection from the beginning.
+pub fn prefers_stream(map: &HeaderMap) -> bool {
+    let values = map.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut ranges = values.flat_map(|value| value.split(',')).map(str::trim);
+    ranges.next().is_some_and(|first| first.eq_ignore_ascii_case("text/event-stream"))
+}
+
 /// Whether a request describes itself, which is what makes it modern: by a claim in its body, or by
 /// a version header that names no revision with a handshake.
 pub fn is_modern(map: &HeaderMap, params: Option<&Raw>) -> bool {

@@ -19,7 +19,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::error::Refusal;
-use super::events;
+use super::events::{self, Form};
 use super::exchange::Exchange;
 use super::headers;
 use super::sessions::{Session, Sessions};
@@ -53,6 +53,12 @@ struct Asked {
     principal: Principal,
     scope: Scope,
     headers: HeaderMap,
+}
+
+impl Asked {
+    fn form(&self) -> Form {
+        if headers::prefers_stream(&self.headers) { Form::Stream } else { Form::Json }
+    }
 }
 
 impl Endpoint {
@@ -135,6 +141,7 @@ impl Endpoint {
 
     async fn modern(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
         headers::check_modern(&asked.headers, &request)?;
+        let form = asked.form();
         let caller = Arc::new(Caller::modern(asked.principal, asked.scope, request.params.as_ref()));
         if request.method == method::TOOLS_CALL
             && let Some(params) = &request.params
@@ -142,7 +149,7 @@ impl Endpoint {
         {
             headers::check_mirrored(&asked.headers, &mirrored)?;
         }
-        Ok(events::answer(Exchange::attached(&self.0.gateway, caller, request), &self.0.tasks).await)
+        Ok(events::answer(Exchange::attached(&self.0.gateway, caller, request), form, &self.0.tasks).await)
     }
 
     async fn legacy(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
@@ -153,14 +160,14 @@ impl Endpoint {
         let running = session.begin(&request.id)?;
         let (caller, tasks) = (session.caller.clone(), &self.0.tasks);
         let exchange = Exchange::detached(&self.0.gateway, caller, request, running, tasks);
-        Ok(events::recorded(exchange, &session, tasks).await)
+        Ok(events::recorded(exchange, asked.form(), &session, tasks).await)
     }
 
     async fn initialize(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
         let caller = Caller::legacy(asked.principal, asked.scope, request.params.as_ref());
         let session = self.0.sessions.open(caller).ok_or(Refusal::TooManySessions)?;
         let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request);
-        let mut response = events::answer(exchange, &self.0.tasks).await;
+        let mut response = events::answer(exchange, Form::Json, &self.0.tasks).await;
         if let Ok(value) = HeaderValue::from_str(session.id()) {
             response.headers_mut().insert(HeaderName::from_static(SESSION_ID), value);
         }

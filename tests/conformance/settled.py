@@ -32,6 +32,10 @@ _CANNOT_ASK = (
     "the fixture's tool returns an InputRequiredResult, which its SDK refuses to send over HTTP+SSE, a legacy"
     " connection (`Handler returned an invalid result`): through the gateway or not, that server can not ask so"
 )
+_NOTHING_TO_END = (
+    "the fixture lets its client go in the middle of a call only where the call has an HTTP stream of its own; over"
+    " this transport it has none, so nobody is let go and the answer comes on the first stream"
+)
 _UNLISTED = (
     "the suite's server lists no tools, and a call of an unlisted tool is answered by the gateway itself; its own"
     " requests declare only what it can do by itself, and never roots"
@@ -55,6 +59,8 @@ SETTLED: tuple[Settled, ...] = (
     _input_required("request-state", "request-state-incomplete", "request-state-complete"),
     _input_required("result-type", "result-type-included"),
     _input_required("tampered-state", "reject-tampered-state"),
+    Settled("sse*", "2025-11-25", "server-sse-polling", ("server-sse-disconnect-resume",), _NOTHING_TO_END),
+    Settled("stdio*", "2025-11-25", "server-sse-polling", ("server-sse-disconnect-resume",), _NOTHING_TO_END),
     Settled(
         "client",
         "2026-07-28",

@@ -557,3 +557,41 @@ async fn the_own_stream_of_a_session_is_read_on_too() {
     assert!(closing.is_none_or(|event| event.data.is_empty()), "it says when to come back");
     assert!(newer.text.contains("retry: 3000"), "{}", newer.text);
 }
+
+#[tokio::test]
+async fn a_client_that_names_streams_first_gets_one() {
+    let bench = Bench::of(Version::V2025_11_25).await;
+    let id = bench.session("2025-11-25").await;
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}});
+    let legacy = (request(1, "ping", &json!({})), vec![("mcp-session-id", id.as_str())]);
+    let modern = |method: &'static str| {
+        let headers = vec![("mcp-protocol-version", MODERN), ("mcp-method", method)];
+        (request(2, method, &json!({"_meta": meta})), headers)
+    };
+    for ((body, headers), accept, status, kind) in [
+        (legacy.clone(), "application/json, text/event-stream", 200, "application/json"),
+        (legacy.clone(), "*/*", 200, "application/json"),
+        (legacy, "Text/Event-Stream, application/json", 200, "text/event-stream"),
+        (modern("tools/list"), "application/json, text/event-stream", 200, "application/json"),
+        (modern("tools/list"), "text/event-stream, application/json", 200, "text/event-stream"),
+        (modern("no/such"), "text/event-stream, application/json", 404, "application/json"),
+    ] {
+        let post = bench.http.post(bench.url("/mcp")).body(body.to_string()).header("accept", accept);
+        let post = post.header("content-type", "application/json");
+        let post = headers.iter().fold(post, |post, (name, value)| post.header(*name, *value));
+        let answer = post.send().await.expect("an answer");
+        assert_eq!(
+            (answer.status().as_u16(), &answer.headers()["content-type"]),
+            (status, &kind.parse().expect("a type")),
+            "{body} {accept}"
+        );
+        let text = answer.text().await.expect("a body");
+        let last = if kind == "application/json" {
+            text
+        } else {
+            events::events(&text).pop().expect("an event").data
+        };
+        let message: Value = serde_json::from_str(&last).expect("JSON");
+        assert_eq!(message["id"], body["id"]);
+    }
+}
