@@ -40,6 +40,16 @@ _UNLISTED = (
     "the suite's server lists no tools, and a call of an unlisted tool is answered by the gateway itself; its own"
     " requests declare only what it can do by itself, and never roots"
 )
+_NO_NEWS = (
+    "the fixture tells of changed lists on `subscriptions/listen` only, which HTTP+SSE, a legacy connection, has not"
+)
+_ANSWERED_AT_ONCE = (
+    "counts answers that are event streams; what is answered at once is answered as JSON, which is as good by the suite"
+)
+_NOTHING_TO_CLOSE = (
+    "the fixture ends the event stream of a call to have its client poll, which there is none of over this transport;"
+    " the suite gives no verdict where the answer simply comes"
+)
 
 
 def _input_required(scenario: str, *checks: str) -> Settled:
@@ -51,6 +61,7 @@ SETTLED: tuple[Settled, ...] = (
     _input_required("basic-elicitation", "elicitation-incomplete", "elicitation-complete"),
     _input_required("basic-list-roots", "list-roots-incomplete", "list-roots-complete"),
     _input_required("basic-sampling", "sampling-incomplete", "sampling-complete"),
+    _input_required("ignore-extra-params", "ignore-unexpected-params"),
     _input_required("capability-check", "respect-client-capabilities"),
     _input_required("missing-input-response", "missing-response-rerequests"),
     _input_required("multi-round", "multi-round-r1", "multi-round-r2", "multi-round-r3"),
@@ -61,6 +72,21 @@ SETTLED: tuple[Settled, ...] = (
     _input_required("tampered-state", "reject-tampered-state"),
     Settled("sse*", "2025-11-25", "server-sse-polling", ("server-sse-disconnect-resume",), _NOTHING_TO_END),
     Settled("stdio*", "2025-11-25", "server-sse-polling", ("server-sse-disconnect-resume",), _NOTHING_TO_END),
+    Settled(
+        "sse*",
+        "2026-07-28",
+        "server-stateless",
+        tuple(f"sep-2575-server-sends-{what}-list-changed-on-subscription" for what in ("tools", "prompts")),
+        _NO_NEWS,
+    ),
+    Settled(
+        "[hs]*",
+        "2025-11-25",
+        "server-sse-multiple-streams",
+        ("server-sse-streams-functional",),
+        _ANSWERED_AT_ONCE,
+    ),
+    Settled("s*", "2025-11-25", "server-sse-polling", ("server-sse-disconnect-resume",), _NOTHING_TO_CLOSE),
     Settled(
         "client",
         "2026-07-28",

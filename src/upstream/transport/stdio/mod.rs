@@ -20,6 +20,7 @@ pub mod parent_death;
 mod reader;
 mod stderr;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,12 +112,11 @@ impl Server {
             }
             _ => {}
         }
-        match tokio::time::timeout(PROBE_LIMIT, link.ask(method::DISCOVER, None, Era::Modern)).await {
+        let asked = Arc::clone(&link);
+        let mut probe = pin!(async move { asked.ask(method::DISCOVER, None, Era::Modern).await });
+        match tokio::time::timeout(PROBE_LIMIT, &mut probe).await {
             Ok(Ok(reply)) => match handshake::find(&reply) {
-                Finding::Modern(peer) => {
-                    self.eras.note(Era::Modern, true);
-                    Ok(ToServer { peer: *peer, link })
-                }
+                Finding::Modern(peer) => Ok(self.modern(*peer, link)),
                 Finding::Legacy => self.initialize(link, dialect.capabilities).await,
                 Finding::Foreign(supported) => Err(handshake::foreign(&supported)),
             },
@@ -127,8 +127,19 @@ impl Server {
                 self.initialize(link, dialect.capabilities).await
             }
             Ok(Err(error)) => Err(error),
-            Err(_silence) => self.initialize(link, dialect.capabilities).await,
+            // Perhaps it is only slow to start: then its answer to the probe comes first, and the old
+            // handshake is refused by a server that has begun to speak modern.
+            Err(_silence) => tokio::select! {
+                biased;
+                Some(peer) = late(probe) => Ok(self.modern(peer, Arc::clone(&link))),
+                server = self.initialize(Arc::clone(&link), dialect.capabilities) => server,
+            },
         }
+    }
+
+    fn modern(&self, peer: Peer, link: Arc<Link>) -> ToServer {
+        self.eras.note(Era::Modern, true);
+        ToServer { peer, link }
     }
 
     async fn start(&self, events: &Events) -> Result<Arc<Link>, Error> {
@@ -168,6 +179,14 @@ impl Server {
         let peer = handshake::initialized(reply).map_err(Failure::Refused)?;
         link.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
         Ok(ToServer { peer, link })
+    }
+}
+
+/// The answer to a probe that was waited for in vain, if it is a modern one.
+async fn late(probe: impl Future<Output = Result<Reply, Error>>) -> Option<Peer> {
+    match handshake::find(&probe.await.ok()?) {
+        Finding::Modern(peer) => Some(*peer),
+        Finding::Legacy | Finding::Foreign(_) => None,
     }
 }
 

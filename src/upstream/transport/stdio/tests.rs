@@ -138,6 +138,22 @@ async fn a_server_that_is_silent_on_the_probe_is_legacy() {
     bench.is_over().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_modern_server_that_was_slow_to_start_is_not_taken_for_a_legacy_one() {
+    let slow = r#"
+    *'"server/discover"'*) late=$id ;;
+    *'"initialize"'*) now=$id; id=$late
+        answer '{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}'
+        id=$now; refuse -32022 ;;
+    *'"tools/call"'*) answer "$line" ;;"#;
+    let bench = Bench::new(&script("", &[slow]));
+    let (connection, _) = bench.connect().await;
+    assert_eq!((connection.peer().era(), bench.connector.speaks(Era::Modern)), (Era::Modern, Some(true)));
+    ask(&connection, "x").await.expect("a result");
+    connection.close().await;
+    bench.is_over().await;
+}
+
 #[tokio::test]
 async fn a_server_that_exits_on_the_probe_is_started_again_and_greeted_in_the_old_way() {
     let bench = Bench::new(&script("", &[r#"*'"server/discover"'*) exit 3 ;;"#, LEGACY]));
