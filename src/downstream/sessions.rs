@@ -133,6 +133,7 @@ impl Session {
         if let Some(mailbox) = &self.caller.mailbox {
             mailbox.close();
         }
+        self.caller.home.end();
     }
 
     /// Resolves when the session has ended.

@@ -7,7 +7,7 @@ use crate::auth::Principal;
 use crate::manager::{Invocation, Scope};
 use crate::protocol::meta::{self, Sender};
 use crate::protocol::{Abilities, LogLevel, Raw, Version, lifecycle};
-use crate::upstream::Owner;
+use crate::upstream::{Home, Owner};
 
 /// The client behind a request. A legacy session keeps one; in the modern era it is made anew from
 /// each request.
@@ -26,6 +26,8 @@ pub struct Caller {
     pub mailbox: Option<Arc<Mailbox>>,
     /// Whose calls these are: the session's, or the one request's.
     pub owner: Owner,
+    /// Where its private connections belong: the session, or the principal.
+    pub home: Home,
 }
 
 impl Caller {
@@ -38,7 +40,16 @@ impl Caller {
             info: member(meta::CLIENT_INFO).unwrap_or_else(lifecycle::own_info),
             log_level: meta::log_level(params).and_then(Result::ok),
         };
-        Self { principal, version: Version::NEWEST_MODERN, sender, scope, mailbox: None, owner: Owner::new() }
+        let home = Home::of_principal(principal.id().clone());
+        Self {
+            principal,
+            version: Version::NEWEST_MODERN,
+            sender,
+            scope,
+            mailbox: None,
+            owner: Owner::new(),
+            home,
+        }
     }
 
     /// The sender of `initialize`, with the revision that answers it.
@@ -57,6 +68,7 @@ impl Caller {
             scope,
             mailbox: Some(Arc::default()),
             owner: Owner::new(),
+            home: Home::session(),
         }
     }
 
@@ -69,6 +81,7 @@ impl Caller {
     pub(super) fn invocation(&self, params: &Raw) -> Invocation {
         Invocation {
             wants_progress: meta::progress_token(Some(params)).is_some(),
+            home: Some(self.home.clone()),
             ..Invocation::begin(self.sender(), self.version.era(), self.owner)
         }
     }

@@ -57,16 +57,20 @@ pub(super) fn discover(manager: &Manager, caller: &Caller) -> Raw {
 fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
     let snapshot = manager.snapshot();
     let offers = snapshot.servers().iter().filter_map(|server| server.offer.as_deref());
-    match &caller.scope {
-        Scope::All => era::capabilities::merged(&offers.map(|offer| &offer.peer).collect::<Vec<_>>()),
+    let (peers, capabilities) = match &caller.scope {
+        Scope::All => {
+            let peers: Vec<_> = offers.map(|offer| &offer.peer).collect();
+            let merged = era::capabilities::merged(&peers);
+            (peers, merged)
+        }
         Scope::Server(name) => {
             let offer = snapshot.server(name).ok().and_then(|server| server.offer.as_deref());
-            offer.map_or_else(
-                || era::capabilities::merged(&[]),
-                |offer| era::capabilities::alone(&offer.peer, caller.version),
-            )
+            let peers: Vec<_> = offer.map(|offer| &offer.peer).into_iter().collect();
+            let alone = peers.first().map(|peer| era::capabilities::alone(peer, caller.version));
+            (peers, alone.unwrap_or_else(|| era::capabilities::merged(&[])))
         }
-    }
+    };
+    era::task::declared(&capabilities, caller.version, &peers)
 }
 
 /// The advice of all servers a scope sees, each under its server's name; of one alone, untouched.

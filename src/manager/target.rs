@@ -15,7 +15,7 @@ use crate::protocol::feature::Effect;
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::meta::Sender;
 use crate::protocol::{Era, Raw, Reply, Version, method};
-use crate::upstream::{Call, Owner};
+use crate::upstream::{Call, Home, Owner};
 
 /// A request with its server found and every name in it the server's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +111,7 @@ impl Target {
             effect: self.effect,
             header_params: self.header_params.clone(),
             owner: invocation.owner,
+            home: invocation.home.clone(),
         }
     }
 }
@@ -141,6 +142,8 @@ pub struct Invocation {
     pub timeout: Option<Duration>,
     /// Whose it is.
     pub owner: Owner,
+    /// Where the private connections of that client belong.
+    pub home: Option<Home>,
     /// When its time began.
     pub begun: Instant,
 }
@@ -148,7 +151,7 @@ pub struct Invocation {
 impl Invocation {
     /// One that begins now, without progress and with the server's own timeout.
     pub fn begin(sender: Sender, era: Era, owner: Owner) -> Self {
-        Self { sender, era, wants_progress: false, timeout: None, owner, begun: Instant::now() }
+        Self { sender, era, wants_progress: false, timeout: None, owner, home: None, begun: Instant::now() }
     }
 }
 

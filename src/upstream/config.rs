@@ -42,8 +42,31 @@ pub struct Config {
     pub breaker: Breaker,
     /// Caps on what one server may take of us.
     pub limits: Limits,
+    /// Who shares a connection to it.
+    pub sharing: Sharing,
     /// Which of its tools are offered, and under which names.
     pub tools: Tools,
+}
+
+/// Who shares a connection to a server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// Everybody, as far as what the server asks still reaches the right client.
+    #[default]
+    Shared,
+    /// Nobody: each client session has one of its own, which declares exactly what the client can do
+    /// and ends with the session. For servers that keep state, or ask outside of calls.
+    PerSession,
+}
+
+impl Sharing {
+    /// The word in the registry file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::PerSession => "per_session",
+        }
+    }
 }
 
 /// The way to a server.

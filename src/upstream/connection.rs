@@ -21,6 +21,7 @@ pub use super::dialect::Dialect;
 pub use super::outlet::{Answer, Inlet, Outlet, Question, Said};
 
 use super::error::Error;
+use super::home::Home;
 use crate::protocol::feature::{Effect, List};
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::lifecycle::Peer;
@@ -108,6 +109,8 @@ pub struct Call {
     /// Whose it is. Calls of one owner go to one client, so on a shared channel what cannot be tied
     /// to a call can still be tied to them.
     pub owner: Owner,
+    /// Where its client's private connections belong, for servers that have such; none for programs.
+    pub home: Option<Home>,
 }
 
 /// Whose a call is: one legacy session, one modern request, or the gateway itself.
@@ -143,6 +146,7 @@ impl Call {
             effect: Effect::ReadOnly,
             header_params: Arc::new([]),
             owner: Owner::GATEWAY,
+            home: None,
         }
     }
 }

@@ -11,6 +11,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::connection::{Call, Owner};
+use super::home::Home;
 use crate::protocol::{Abilities, Era, Raw};
 
 /// How a connection is to be spoken. Who connects falls back to the other era where the server does
@@ -21,13 +22,23 @@ pub struct Dialect {
     pub era: Era,
     /// What a legacy `initialize` declares.
     pub capabilities: Raw,
+    /// Whether it is for one client alone, whose every question is meant for that client.
+    pub is_private: bool,
 }
 
 impl Dialect {
     /// That of discovery, health checks and whatever else is ours.
     pub fn base() -> Self {
-        Key::BASE.dialect()
+        Key::BASE.dialect(None)
     }
+}
+
+/// The one client of private connections.
+#[derive(Clone)]
+pub(super) struct Private {
+    pub home: Home,
+    /// What it declared.
+    pub capabilities: Raw,
 }
 
 /// For whom a connection is wanted.
@@ -45,6 +56,12 @@ impl<'a> Wish<'a> {
         if call.owner == Owner::GATEWAY { Self::Own } else { Self::Of(call) }
     }
 
+    /// The client, for connections of its own.
+    pub(super) fn private(self) -> Option<Private> {
+        let Self::Of(call) = self else { return None };
+        Some(Private { home: call.home.clone()?, capabilities: call.sender.capabilities.clone() })
+    }
+
     /// Whose calls stand on the connection; none for our own, which are no reason to wait.
     pub(super) const fn owner(self) -> Option<Owner> {
         if let Self::Of(call) = self { Some(call.owner) } else { None }
@@ -55,23 +72,30 @@ impl<'a> Wish<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     pub era: Era,
-    /// In the modern era always the same.
+    /// In the modern era, and on private connections, always the same.
     pub abilities: Abilities,
+    /// Which client's it is, if it is private.
+    pub home: Option<u64>,
 }
 
 impl Key {
-    pub(super) const BASE: Self = Self { era: Era::Modern, abilities: Abilities::WITHOUT_ROOTS };
+    pub(super) const BASE: Self = Self { era: Era::Modern, abilities: Abilities::WITHOUT_ROOTS, home: None };
 
     /// The same in `era`, with what that declares.
     pub(super) const fn in_era(self, era: Era) -> Self {
         match era {
-            Era::Modern => Self::BASE,
-            Era::Legacy => Self { era, abilities: self.abilities },
+            Era::Modern => Self { home: self.home, ..Self::BASE },
+            Era::Legacy => Self { era, ..self },
         }
     }
 
-    pub(super) fn dialect(self) -> Dialect {
-        Dialect { era: self.era, capabilities: self.abilities.capabilities() }
+    /// How it is connected; `private` is what the one client declared.
+    pub(super) fn dialect(self, private: Option<&Raw>) -> Dialect {
+        Dialect {
+            era: self.era,
+            capabilities: private.cloned().unwrap_or_else(|| self.abilities.capabilities()),
+            is_private: private.is_some(),
+        }
     }
 }
 

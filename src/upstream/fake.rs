@@ -386,6 +386,7 @@ pub(crate) fn config(name: &str) -> Config {
             waiting_calls: 256,
             message_bytes: 1024 * 1024,
         },
+        sharing: config::Sharing::Shared,
         tools: config::Tools::default(),
     }
 }

@@ -18,6 +18,7 @@ pub mod discover;
 pub mod error;
 #[cfg(test)]
 pub(crate) mod fake;
+mod home;
 mod listen;
 mod news;
 mod outlet;
@@ -45,6 +46,7 @@ pub use connection::{
 };
 pub use discover::Offer;
 pub use error::{Delivery, Error};
+pub use home::Home;
 pub use news::{Change, Update};
 pub use status::{State, Status};
 pub use watches::{Subject, Watching};
@@ -299,5 +301,9 @@ impl Upstream {
 
 fn pool_limits(config: &Config) -> pool::Limits {
     let (least, most) = CONNECT_LIMITS;
-    pool::Limits { connections: config.limits.connections, connect: config.timeout.clamp(least, most) }
+    pool::Limits {
+        connections: config.limits.connections,
+        connect: config.timeout.clamp(least, most),
+        is_private: config.sharing == config::Sharing::PerSession,
+    }
 }

@@ -21,7 +21,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use self::group::{Connecting, Group, Live};
+use self::dialects::Homes;
+use self::group::{Connecting, Group, Live, Sitter};
+use self::lease::Turn;
 use super::connection::{Connection, Connector, Events};
 use super::dialect::{Key, Wish};
 use super::error::Error;
@@ -44,6 +46,8 @@ pub(super) struct Limits {
     pub connections: usize,
     /// Time one connect has, handshake included.
     pub connect: Duration,
+    /// Whether each client has connections of its own.
+    pub is_private: bool,
 }
 
 /// The connections to one server.
@@ -79,6 +83,7 @@ struct State {
     shut: Option<&'static str>,
     base: Key,
     groups: Vec<Group>,
+    homes: Homes,
     /// The tasks of the present connections; replaced when all are closed.
     tasks: Shutdown,
 }
@@ -89,7 +94,7 @@ enum Choice {
     Take(Seat),
     Wait(Key, Connecting),
     /// All connections are leased to others.
-    Leased(watch::Receiver<u64>),
+    Leased(Turn),
 }
 
 impl Pool {
@@ -101,7 +106,8 @@ impl Pool {
         shutdown: Shutdown,
     ) -> Arc<Self> {
         let tasks = shutdown.child();
-        let state = State { shut: None, base: Key::BASE, groups: vec![Group::new(Key::BASE)], tasks };
+        let (groups, homes) = (vec![Group::new(Key::BASE)], Homes::default());
+        let state = State { shut: None, base: Key::BASE, groups, homes, tasks };
         let occupancy = watch::Sender::new(Occupancy::default());
         Arc::new(Self { connector, events, limits, shutdown, state: Mutex::new(state), occupancy })
     }
@@ -109,15 +115,16 @@ impl Pool {
     /// A seat for `wish` on the connection of its dialect with the fewest requests; on the first one,
     /// as soon as it is there. `leased` is set while others hold all connections.
     pub(super) async fn seat(self: &Arc<Self>, wish: Wish<'_>, leased: &AtomicBool) -> Result<Seat, Error> {
+        let mut sitter = Sitter { owner: wish.owner(), is_woken: false };
         loop {
-            let (key, mut connecting) = match self.choose(wish)? {
+            let (key, mut connecting) = match self.choose(wish, sitter)? {
                 Choice::Take(seat) => return Ok(seat),
                 Choice::Wait(key, connecting) => (key, connecting),
-                Choice::Leased(mut freed) => {
+                Choice::Leased(turn) => {
                     leased.store(true, Ordering::Relaxed);
-                    // Its sender lives in the group; when that is gone, so are those who hold it.
-                    let _ = freed.changed().await;
+                    turn.comes().await;
                     leased.store(false, Ordering::Relaxed);
+                    sitter.is_woken = true;
                     continue;
                 }
             };
@@ -125,7 +132,7 @@ impl Pool {
             match done {
                 Some(Ok(live)) if self.key(&self.lock(), wish).0 == live.key => {
                     let exclusive = live.connection.asks();
-                    if let Some(seat) = Seat::on(&live, wish.owner(), exclusive) {
+                    if let Some(seat) = Seat::on(&live, sitter, exclusive) {
                         return Ok(seat);
                     }
                 }
@@ -138,19 +145,22 @@ impl Pool {
         }
     }
 
-    fn choose(self: &Arc<Self>, wish: Wish<'_>) -> Result<Choice, Error> {
+    fn choose(self: &Arc<Self>, wish: Wish<'_>, sitter: Sitter) -> Result<Choice, Error> {
         self.check_open()?;
         let mut guard = self.lock();
         let state = &mut *guard;
+        if self.limits.is_private {
+            state.homes.remember(wish);
+        }
         let (key, is_base) = self.key(state, wish);
         if is_base && key != state.base {
             state.move_base(key);
             self.publish(state, None);
         }
-        let at = state.group(key)?;
+        let at = state.group(key, wish, self.limits.connections)?;
         let group = &mut state.groups[at];
         let all_full = |seat: &Seat| seat.requests() > self.connector.requests_per_connection();
-        if let Some(seat) = group.seat(wish.owner()) {
+        if let Some(seat) = group.seat(sitter) {
             if all_full(&seat) && group.has_room(self.limits.connections) {
                 self.begin_connect(group, &state.tasks);
             }
@@ -162,10 +172,12 @@ impl Pool {
         let may_grow = self.connector.requests_per_connection() < usize::MAX;
         if group.live.is_empty() {
             group.stamina.check()?;
-        } else if !may_grow || !group.has_room(self.limits.connections) {
-            let freed = group.freed.subscribe();
-            // One that was freed before we listened would wake nobody.
-            return Ok(group.seat(wish.owner()).map_or(Choice::Leased(freed), Choice::Take));
+        } else if let Some(owner) = sitter.owner
+            && (!may_grow || !group.has_room(self.limits.connections))
+        {
+            let turn = group.queue.join(owner);
+            // One that was freed before we stood there would wake nobody.
+            return Ok(group.seat(sitter).map_or(Choice::Leased(turn), Choice::Take));
         }
         Ok(Choice::Wait(key, self.begin_connect(group, &state.tasks)))
     }
@@ -175,11 +187,11 @@ impl Pool {
         let (done, connecting) = watch::channel(None);
         group.connecting = Some(connecting.clone());
         group.stamina.connecting();
-        let (pool, tasks, key) = (Arc::clone(self), tasks.clone(), group.key);
+        let (pool, tasks, key, dialect) = (Arc::clone(self), tasks.clone(), group.key, group.dialect());
         let group_of_tasks = tasks.clone();
         group_of_tasks.spawn_until_end(async move {
             let limit = pool.limits.connect;
-            let opened = timeout(limit, pool.connector.connect(pool.events.clone(), key.dialect())).await;
+            let opened = timeout(limit, pool.connector.connect(pool.events.clone(), dialect)).await;
             let opened = opened.unwrap_or_else(|_| {
                 Err(Error::Connect { reason: format!("no handshake within {:.1} s", limit.as_secs_f64()) })
             });
@@ -229,11 +241,12 @@ impl Pool {
     fn arrived(self: &Arc<Self>, state: &State, live: &Live) {
         let is_first = state.find(live.key).is_some_and(|group| group.live.len() == 1);
         if live.key != state.base && is_first {
-            state.tasks.spawn_until_end(Arc::clone(self).retire_when_idle(live.key));
+            let private = state.find(live.key).and_then(|group| group.private.clone());
+            state.tasks.spawn_until_end(Arc::clone(self).retire_in_time(live.key, private));
         }
         self.publish(state, None);
         if let Some(group) = state.find(live.key) {
-            group.freed.tell();
+            group.queue.wake_all();
         }
     }
 
@@ -263,7 +276,7 @@ impl Pool {
                 // Whoever is full of requests would otherwise be given its like for each of them.
                 group.no_extra_before = Some(Instant::now() + NO_EXTRA);
             }
-            group.freed.tell();
+            group.queue.wake_all();
             if is_base {
                 self.publish(&state, Some(reason.into()));
             } else {
@@ -293,7 +306,7 @@ impl Pool {
                 group.live.clear();
                 group.connecting = None;
                 group.no_extra_before = None;
-                group.freed.tell();
+                group.queue.wake_all();
             }
             let tasks = std::mem::replace(&mut state.tasks, self.shutdown.child());
             tasks.begin();

@@ -4,7 +4,13 @@
 //! `--era modern|legacy|dual` (dual), `--tools a,b` (echo), `--banner` prints a line that is not JSON,
 //! `--exit-on METHOD` ends the process, `--silent-on METHOD` never answers, `--record FILE` appends
 //! `started PID`, `grandchild PID` and every line received, `--grandchild` starts a process of its own,
+//! `--asks` makes it the server of `support/asker.rs`,
 //! `--noise N` writes N lines to standard error. The tool `exit` ends the process, `hang` never answers.
+
+#![allow(unreachable_pub)] // a program exports nothing
+
+#[path = "support/asker.rs"]
+mod asker;
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, Write};
@@ -56,11 +62,21 @@ fn main() {
     if peer.has("--banner") {
         say("Welcome! This line is not a message.");
     }
+    if peer.has("--asks") {
+        return ask();
+    }
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         peer.record(&line);
         if let Some(answer) = serde_json::from_str(&line).ok().and_then(|envelope| peer.answer(&envelope)) {
             say(&answer);
         }
+    }
+}
+
+fn ask() {
+    let mut asker = asker::Asker::default();
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        asker.take(&line, &()).iter().for_each(|((), message)| say(message));
     }
 }
 

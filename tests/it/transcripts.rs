@@ -164,6 +164,7 @@ fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Config {
             waiting_calls: 128,
             message_bytes: 1 << 20,
         },
+        sharing: config::Sharing::Shared,
         tools: config::Tools::default(),
     };
     manager::Config {

@@ -9,10 +9,50 @@
 //! Not here: task ids, which are the gateway's own, and which requests make which.
 
 use crate::protocol::error::code;
-use crate::protocol::{ErrorObject, Raw, Reply};
+use crate::protocol::lifecycle::Peer;
+use crate::protocol::{ErrorObject, Raw, Reply, Version};
 
 /// `_meta` key of legacy messages that belong to a task.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+
+/// The extension of the modern era, in the capabilities of clients and servers.
+pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// `capabilities`, which the gateway declares to a client of the revision `client`, with the tasks of
+/// all `peers` in that revision's words. A server of 2025-11-25 that makes tasks of calls has, for a
+/// modern client, the extension; the other way round a client asks for tasks only where a tool's
+/// definition says so, which no modern one does.
+pub fn declared(capabilities: &Raw, client: Version, peers: &[&Peer]) -> Raw {
+    let tasks: Vec<Raw> = peers.iter().filter_map(|peer| peer.capabilities.get("tasks")).collect();
+    let has = |part: &str| tasks.iter().any(|tasks| tasks.get(part).is_some_and(|part| part.is_object()));
+    let empty = Raw::empty_object();
+    let one = |name: &str, value: &Raw| Raw::empty_object().with(name, value);
+    let calls = peers.iter().any(|peer| makes_tasks(&peer.capabilities));
+    if client.is_modern() {
+        let extensions =
+            capabilities.get("extensions").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+        if !calls || extensions.get(EXTENSION).is_some() {
+            return capabilities.clone();
+        }
+        return capabilities.with("extensions", &extensions.with(EXTENSION, &empty));
+    }
+    if tasks.is_empty() || client < Version::V2025_11_25 || capabilities.get("tasks").is_some() {
+        return capabilities.clone();
+    }
+    let requests = one("tools", &one("call", &empty));
+    let all = Raw::empty_object().edit(&[
+        ("list", has("list").then_some(&empty)),
+        ("cancel", has("cancel").then_some(&empty)),
+        ("requests", calls.then_some(&requests)),
+    ]);
+    capabilities.with("tasks", &all)
+}
+
+/// Whether a server of 2025-11-25 with these capabilities makes tasks of calls.
+pub fn makes_tasks(capabilities: &Raw) -> bool {
+    let call = || capabilities.get("tasks")?.get("requests")?.get("tools")?.get("call");
+    call().is_some()
+}
 
 /// A legacy task as the extension writes it. Of one that has ended [`finished`] says how.
 pub fn task_to_modern(task: &Raw) -> Raw {

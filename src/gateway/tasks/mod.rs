@@ -200,7 +200,8 @@ fn target(found: &Found, name: &'static str, params: Raw) -> Target {
 fn invocation(caller: &Caller) -> Invocation {
     let mut sender = caller.sender();
     sender.capabilities = declared(&sender.capabilities);
-    Invocation::begin(sender, caller.version.era(), caller.owner)
+    let home = Some(caller.home.clone());
+    Invocation { home, ..Invocation::begin(sender, caller.version.era(), caller.owner) }
 }
 
 fn status(task: &Raw) -> String {

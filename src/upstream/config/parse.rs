@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Breaker, Config, Limits, Retry, Tools, transport};
+use super::{Breaker, Config, Limits, Retry, Sharing, Tools, transport};
 use crate::settings::{Fields, Setting};
 
 /// Longest name of a server.
@@ -59,6 +59,8 @@ impl Config {
         let retry = retry(&mut fields, defaults);
         let breaker = breaker(&mut fields);
         let limits = fields.part("limits", |limits| self::limits(limits, defaults));
+        let words = [Sharing::Shared, Sharing::PerSession].map(|sharing| (sharing.as_str(), sharing));
+        let sharing = fields.choice("sharing", &words).unwrap_or_default();
         let tools = fields.part("tools", tools).unwrap_or_default();
         fields.finish();
         let (transport, target) = transport?; // all else is read before: its problems count too
@@ -73,6 +75,7 @@ impl Config {
             retry,
             breaker,
             limits: limits.unwrap_or_else(|| default_limits(defaults)),
+            sharing,
             tools,
         })
     }

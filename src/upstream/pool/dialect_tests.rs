@@ -6,6 +6,7 @@ use tokio::time::{advance, sleep};
 
 use super::super::super::connection::{Call, Owner};
 use super::super::super::fake::{Answer, Dial, Fake, tool_call};
+use super::super::super::home::Home;
 use super::super::*;
 use super::MAX_DIALECTS;
 use crate::protocol::feature::Effect;
@@ -14,8 +15,12 @@ use crate::protocol::{Era, Raw, Version};
 const BASE: &str = r#"{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}}}"#;
 
 fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
+    pool_with(server, connections, false)
+}
+
+fn pool_with(server: &Fake, connections: usize, is_private: bool) -> (Arc<Pool>, Shutdown) {
     let shutdown = Shutdown::new();
-    let limits = Limits { connections, connect: Duration::from_secs(30) };
+    let limits = Limits { connections, connect: Duration::from_secs(30), is_private };
     let (events, _) = Events::channel();
     (Pool::new(server.connector(), events, limits, shutdown.clone()), shutdown)
 }
@@ -266,4 +271,75 @@ async fn every_owner_gets_its_turn() {
     let begun = Instant::now();
     join_all(turns).await;
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+fn of_home(era: Era, home: &Home) -> Call {
+    Call { home: Some(home.clone()), ..call_of(era, &json!({"roots": {"listChanged": true}, "x": 1.0})) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_private_connection_declares_what_its_client_did_and_ends_with_the_session() {
+    let server = dual();
+    let (pool, _shutdown) = pool_with(&server, 2, true);
+    let (one, two) = (Home::session(), Home::session());
+    for _ in 0..3 {
+        assert_eq!(era(&seat(&pool, &of_home(Era::Legacy, &one)).await.expect("a seat")), Era::Legacy);
+    }
+    let exact = r#"{"roots":{"listChanged":true},"x":1.0}"#.to_owned();
+    assert_eq!(server.dialects(), [(Era::Modern, BASE.into()), (Era::Legacy, exact)]);
+    let other = seat(&pool, &of_home(Era::Legacy, &two)).await.expect("a seat");
+    let again = seat(&pool, &of_home(Era::Legacy, &one)).await.expect("a seat");
+    assert!(!std::ptr::addr_eq(other.connection(), again.connection()));
+    assert!(seat(&pool, &legacy()).await.is_ok(), "a program has no session, and shares");
+    assert_eq!(pool.live(), 4);
+    let third = of_home(Era::Legacy, &Home::session());
+    assert!(matches!(seat(&pool, &third).await, Err(Error::Overloaded { .. })), "so many clients");
+    drop((other, again));
+    sleep(Duration::from_secs(301)).await;
+    assert_eq!(pool.live(), 3, "a session's is not idle while the session lives");
+    one.end();
+    settle().await;
+    assert_eq!((pool.live(), server.live()), (2, 2));
+    assert!(seat(&pool, &third).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_principal_without_sessions_has_one_private_connection_until_it_is_idle() {
+    let server = dual();
+    let (pool, _shutdown) = pool_with(&server, 1, true);
+    let (one, two) = (Home::of_principal("key:a".into()), Home::of_principal("key:b".into()));
+    let held = seat(&pool, &of_home(Era::Modern, &one)).await.expect("a seat");
+    assert!(seat(&pool, &of_home(Era::Modern, &Home::of_principal("key:a".into()))).await.is_ok());
+    assert_eq!(pool.live(), 2);
+    assert!(matches!(seat(&pool, &of_home(Era::Modern, &two)).await, Err(Error::Overloaded { .. })));
+    drop(held);
+    assert!(seat(&pool, &of_home(Era::Modern, &two)).await.is_ok(), "an idle one makes room");
+    assert_eq!(pool.live(), 2);
+    sleep(Duration::from_secs(301)).await;
+    assert_eq!((pool.live(), server.live()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_holds_a_lease_again_and_again_lets_the_others_in_between() {
+    let server = asking();
+    let (pool, _shutdown) = pool_of(&server, 4);
+    have_it_ask(&server, &pool).await;
+    let (busy, other) = (legacy(), legacy());
+    let hogs = async {
+        for _ in 0..100 {
+            let seat = seat(&pool, &busy).await.expect("a seat");
+            sleep(Duration::from_millis(10)).await;
+            drop(seat);
+        }
+    };
+    let waits = async {
+        sleep(Duration::from_millis(1)).await;
+        let begun = Instant::now();
+        // One that gives up when it was woken is in nobody's way.
+        let _ = tokio::time::timeout(Duration::from_millis(5), seat(&pool, &legacy())).await;
+        drop(seat(&pool, &other).await.expect("a seat"));
+        begun.elapsed()
+    };
+    let ((), waited) = tokio::join!(hogs, waits);
+    assert!(waited < Duration::from_millis(50), "{waited:?}");
 }

@@ -8,8 +8,10 @@ use tokio::time::{Instant, sleep_until};
 use super::group::{Group, IDLE_LIMIT};
 use super::{Pool, State};
 use crate::protocol::{Abilities, Era};
-use crate::upstream::dialect::{Key, Wish};
+use crate::upstream::connection::Call;
+use crate::upstream::dialect::{Key, Private, Wish};
 use crate::upstream::error::Error;
+use crate::upstream::home::Home;
 
 /// Dialects beside the base one that may have connections at a time.
 pub(super) const MAX_DIALECTS: usize = 16;
@@ -27,6 +29,7 @@ impl Pool {
             if is_there { state.base } else { Key::BASE.in_era(era) }
         };
         let Wish::Of(call) = wish else { return (base(), true) };
+        let home = self.limits.is_private.then(|| state.homes.of(call)).flatten();
         let era = match (call.era, speaks(Era::Modern), speaks(Era::Legacy)) {
             // Nothing is known yet: the base connection finds it out.
             (_, None, _) => return (base(), true),
@@ -34,17 +37,31 @@ impl Pool {
             (Era::Modern, Some(false), _) | (Era::Legacy, ..) => Era::Legacy,
         };
         let key = match era {
-            Era::Modern => Key::BASE,
+            Era::Modern => Key { home, ..Key::BASE },
+            Era::Legacy if home.is_some() => Key { home, ..Key::BASE.in_era(era) },
             Era::Legacy => {
                 let abilities = self.connector.declares(Abilities::of(&call.sender.capabilities));
-                Key { era, abilities }
+                Key { era, abilities, home }
             }
         };
         (key, false)
     }
 
+    /// Ends the connections of a dialect when its client is gone, or when nobody uses them.
+    pub(super) async fn retire_in_time(self: Arc<Self>, key: Key, private: Option<Private>) {
+        let home = private.map(|private| private.home);
+        let Some(home) = home.filter(|home| !home.ends_when_idle()) else {
+            return self.retire_when_idle(key).await;
+        };
+        home.ended().await;
+        let mut state = self.lock();
+        if let Some(at) = state.groups.iter().position(|group| group.key == key) {
+            state.groups.swap_remove(at).retire();
+        }
+    }
+
     /// Stays with a dialect until nobody has used it for a while, and ends its connections.
-    pub(super) async fn retire_when_idle(self: Arc<Self>, key: Key) {
+    async fn retire_when_idle(self: Arc<Self>, key: Key) {
         let mut due = Instant::now() + IDLE_LIMIT;
         loop {
             sleep_until(due).await;
@@ -65,9 +82,39 @@ impl Pool {
     }
 }
 
+/// Numbers for clients that have private connections; those of which nothing is left are forgotten.
+#[derive(Default)]
+pub(super) struct Homes {
+    known: Vec<(Home, u64)>,
+    last: u64,
+}
+
+/// So many are kept before those without connections are looked for.
+const HOMES: usize = 1024;
+
+impl Homes {
+    /// The number of the client of `call`; none for programs, which have no connections of their own.
+    pub(super) fn of(&self, call: &Call) -> Option<u64> {
+        let home = call.home.as_ref()?;
+        self.known.iter().find(|(known, _)| known == home).map(|(_, number)| *number)
+    }
+
+    /// Gives the client of `wish` a number, if it is a new one. The oldest ones give theirs up.
+    pub(super) fn remember(&mut self, wish: Wish<'_>) {
+        let Wish::Of(Call { home: Some(home), .. }) = wish else { return };
+        if self.known.iter().all(|(known, _)| known != home) {
+            if self.known.len() >= HOMES {
+                self.known.remove(0);
+            }
+            self.last += 1;
+            self.known.push((home.clone(), self.last));
+        }
+    }
+}
+
 impl State {
     /// The group of `key`, made if need be; another one ends if there are too many.
-    pub(super) fn group(&mut self, key: Key) -> Result<usize, Error> {
+    pub(super) fn group(&mut self, key: Key, wish: Wish<'_>, private: usize) -> Result<usize, Error> {
         let base = self.base;
         if let Some(at) = self.groups.iter().position(|group| group.key == key) {
             if key != base {
@@ -75,15 +122,32 @@ impl State {
             }
             return Ok(at);
         }
-        if key != base && self.groups.len() > MAX_DIALECTS {
-            let idle =
-                self.groups.iter().enumerate().filter(|(_, group)| group.key != base && !group.is_busy());
-            let oldest = idle.min_by_key(|(_, group)| group.used()).map(|(at, _)| at);
-            let oldest = oldest.ok_or(Error::Overloaded { retry_in: RETRY_IN })?;
-            self.groups.swap_remove(oldest).retire();
+        let most = if key.home.is_some() { private } else { MAX_DIALECTS };
+        if key != base {
+            self.make_room(key.home.is_some(), most)?;
         }
-        self.groups.push(Group::new(key));
+        let mut group = Group::new(key);
+        group.private = key.home.and(wish.private());
+        self.groups.push(group);
         Ok(self.groups.len() - 1)
+    }
+
+    /// Ends the private or the other dialect that was unused for longest, if there are `most`. What
+    /// belongs to a session stays as long as that.
+    fn make_room(&mut self, is_private: bool, most: usize) -> Result<(), Error> {
+        let base = self.base;
+        let alike = |group: &&Group| group.key != base && group.private.is_some() == is_private;
+        if self.groups.iter().filter(alike).count() < most {
+            return Ok(());
+        }
+        let may_end = |group: &Group| group.private.as_ref().is_none_or(|one| one.home.ends_when_idle());
+        let idle = self.groups.iter().filter(alike).filter(|group| !group.is_busy() && may_end(group));
+        let oldest = idle.min_by_key(|group| group.used()).map(|group| group.key);
+        let oldest = oldest.ok_or(Error::Overloaded { retry_in: RETRY_IN })?;
+        if let Some(at) = self.groups.iter().position(|group| group.key == oldest) {
+            self.groups.swap_remove(at).retire();
+        }
+        Ok(())
     }
 
     pub(super) fn find(&self, key: Key) -> Option<&Group> {
@@ -96,8 +160,11 @@ impl State {
         if key == self.base && key != actual {
             self.move_base(actual);
         }
+        let private = self.find(key).and_then(|group| group.private.clone());
         let at = self.groups.iter().position(|group| group.key == actual).unwrap_or_else(|| {
-            self.groups.push(Group::new(actual));
+            let mut group = Group::new(actual);
+            group.private = private;
+            self.groups.push(group);
             self.groups.len() - 1
         });
         &mut self.groups[at]

@@ -8,10 +8,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::lease::{Freed, Lease};
+use super::lease::{Lease, Queue};
 use crate::protocol::LogLevel;
 use crate::upstream::connection::{Connection, Owner};
-use crate::upstream::dialect::Key;
+use crate::upstream::dialect::{Dialect, Key, Private};
 use crate::upstream::error::Error;
 use crate::upstream::stamina::Stamina;
 use crate::upstream::verbosity::Verbosity;
@@ -29,7 +29,9 @@ pub(super) struct Group {
     pub connecting: Option<Connecting>,
     pub no_extra_before: Option<Instant>,
     pub stamina: Stamina,
-    pub freed: Freed,
+    pub queue: Queue,
+    /// Whose it is, if it is private.
+    pub private: Option<Private>,
     /// Whether the server was seen asking without saying whom.
     asks: bool,
     used: Instant,
@@ -49,6 +51,15 @@ pub(super) struct Live {
     pub retired: CancellationToken,
 }
 
+/// Who wants a seat.
+#[derive(Clone, Copy)]
+pub(super) struct Sitter {
+    /// Whose calls stand on the connection; none for our own, which always pass.
+    pub owner: Option<Owner>,
+    /// Whether it waited, and its turn has come.
+    pub is_woken: bool,
+}
+
 /// One request's share of a connection; given back when dropped.
 pub(in crate::upstream) struct Seat {
     live: Arc<Live>,
@@ -57,11 +68,11 @@ pub(in crate::upstream) struct Seat {
 }
 
 impl Seat {
-    /// A seat for `owner`, if it may sit down.
-    pub(super) fn on(live: &Arc<Live>, owner: Option<Owner>, exclusive: bool) -> Option<Self> {
-        let holder = owner.filter(|_| live.lease.is_some());
+    /// A seat for `sitter`, if it may sit down.
+    pub(super) fn on(live: &Arc<Live>, sitter: Sitter, exclusive: bool) -> Option<Self> {
+        let holder = sitter.owner.filter(|_| live.lease.is_some());
         if let (Some(lease), Some(owner)) = (&live.lease, holder)
-            && !lease.take(owner, exclusive)
+            && !lease.take(owner, exclusive, sitter.is_woken)
         {
             return None;
         }
@@ -93,6 +104,12 @@ impl Drop for Seat {
     }
 }
 
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.queue.wake_all();
+    }
+}
+
 impl Group {
     pub(super) fn new(key: Key) -> Self {
         Self {
@@ -101,15 +118,21 @@ impl Group {
             connecting: None,
             no_extra_before: None,
             stamina: Stamina::default(),
-            freed: Freed::default(),
+            queue: Queue::default(),
+            private: None,
             asks: false,
             used: Instant::now(),
         }
     }
 
+    /// How it is connected.
+    pub(super) fn dialect(&self) -> Dialect {
+        self.key.dialect(self.private.as_ref().map(|private| &private.capabilities))
+    }
+
     /// A connection of this dialect.
     pub(super) fn admit(&mut self, connection: Arc<dyn Connection>) -> Arc<Live> {
-        let lease = (!connection.tells_whose()).then(|| Lease::new(&self.freed));
+        let lease = (!connection.tells_whose()).then(|| Lease::new(&self.queue));
         let (requests, retired) = (AtomicUsize::new(0), CancellationToken::new());
         let (key, since, verbosity) = (self.key, Instant::now(), Verbosity::default());
         let live = Arc::new(Live { connection, key, since, requests, verbosity, lease, retired });
@@ -118,21 +141,21 @@ impl Group {
     }
 
     /// A seat on the connection with the fewest requests among those that are free for `owner`.
-    pub(super) fn seat(&mut self, owner: Option<Owner>) -> Option<Seat> {
+    pub(super) fn seat(&mut self, sitter: Sitter) -> Option<Seat> {
         let least = self.live.iter().min_by_key(|live| live.requests.load(Ordering::Relaxed))?;
-        if least.lease.is_none() || owner.is_none() {
-            return Seat::on(least, owner, false);
+        match sitter.owner {
+            Some(owner) if least.lease.is_some() => self.leased(owner, sitter),
+            _ => Seat::on(least, sitter, false),
         }
-        self.leased(owner?)
     }
 
-    fn leased(&mut self, owner: Owner) -> Option<Seat> {
+    fn leased(&mut self, owner: Owner, sitter: Sitter) -> Option<Seat> {
         let exclusive = self.asks();
         let mut free: Vec<&Arc<Live>> = self.live.iter().collect();
         let elsewhere = |live: &Arc<Live>| live.lease.as_ref().is_none_or(|lease| !lease.is_held_by(owner));
         // Calls of one owner stay together, so that the others find room.
         free.sort_by_key(|live| (exclusive && elsewhere(live), live.requests.load(Ordering::Relaxed)));
-        free.into_iter().find_map(|live| Seat::on(live, Some(owner), exclusive))
+        free.into_iter().find_map(|live| Seat::on(live, sitter, exclusive))
     }
 
     /// Whether its connections are leased to one owner at a time.
@@ -141,7 +164,9 @@ impl Group {
         self.asks
     }
 
+    /// Whether there may be another connection; a client has one private one.
     pub(super) fn has_room(&self, most: usize) -> bool {
+        let most = if self.private.is_some() { 1 } else { most };
         self.live.len() < most
             && self.connecting.is_none()
             && self.no_extra_before.is_none_or(|before| Instant::now() >= before)

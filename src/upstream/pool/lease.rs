@@ -1,84 +1,162 @@
 //! Whose calls stand on a connection that does not tell whose a server's question is.
 //!
-//! Invariant: once the server was seen asking, calls of two owners never stand on one connection at
-//! a time. Before that they may, and what is asked then is refused by the transport.
+//! Invariants: once the server was seen asking, calls of two owners never stand on one connection at
+//! a time (before that they may, and what is asked then is refused by the transport); while a
+//! connection is free and somebody waits for one, somebody who was woken is on the way to it.
 //!
 //! Calls of the owner who is there always pass, because a client may have to call on to answer a
-//! question; so who waits may wait for long, and its deadline ends that.
+//! question. An owner who leaves cannot come back before those who were woken then had a chance. So
+//! owners take turns, but one who never leaves keeps its connection; the deadlines of the others end
+//! their waiting.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::upstream::connection::Owner;
 
-/// Wakes those who wait for a place.
-#[derive(Clone)]
-pub(super) struct Freed(Arc<watch::Sender<u64>>);
+/// How long an owner who left stays behind those who were woken then.
+const HEAD_START: Duration = Duration::from_millis(50);
 
-impl Default for Freed {
-    fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
+/// Calls that wait for a connection of one dialect, in their order. The bulkhead bounds them.
+#[derive(Clone, Default)]
+pub(super) struct Queue(Arc<Mutex<VecDeque<Waiter>>>);
+
+/// Who waits, and how to wake them.
+type Waiter = (Owner, oneshot::Sender<()>);
+
+impl Queue {
+    /// Waits for a turn of `owner`, from now on.
+    pub(super) fn join(&self, owner: Owner) -> Turn {
+        let (wake, woken) = oneshot::channel();
+        self.lock().push_back((owner, wake));
+        Turn { woken, queue: self.clone(), is_taken: false }
+    }
+
+    /// Wakes everybody: connections came or went.
+    pub(super) fn wake_all(&self) {
+        let waiting = std::mem::take(&mut *self.lock());
+        for (_, wake) in waiting {
+            let _ = wake.send(()); // whoever left does not need it
+        }
+    }
+
+    /// Wakes the owner who has waited for longest, with all its calls; whether there is one.
+    fn wake_next(&self) -> bool {
+        loop {
+            let Some((owner, wake)) = self.lock().pop_front() else { return false };
+            if wake.send(()).is_ok() {
+                self.wake(owner);
+                return true;
+            }
+        }
+    }
+
+    /// Wakes the calls of `owner`.
+    fn wake(&self, owner: Owner) {
+        let mut waiting = self.lock();
+        let (its, others) = waiting.drain(..).partition(|(other, _)| *other == owner);
+        *waiting = others;
+        drop(waiting);
+        let its: VecDeque<_> = its;
+        for (_, wake) in its {
+            let _ = wake.send(()); // whoever left does not need it
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Owner, oneshot::Sender<()>)>> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Freed {
-    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.0.subscribe()
-    }
+/// A place in the queue. One that was woken and leaves all the same wakes the next.
+pub(super) struct Turn {
+    woken: oneshot::Receiver<()>,
+    queue: Queue,
+    is_taken: bool,
+}
 
-    pub(super) fn tell(&self) {
-        self.0.send_modify(|count| *count += 1);
+impl Turn {
+    /// Resolves when it is worth looking again.
+    pub(super) async fn comes(mut self) {
+        // The sender is dropped only with the whole queue.
+        let _ = (&mut self.woken).await;
+        self.is_taken = true;
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.is_taken && self.woken.try_recv().is_ok() {
+            self.queue.wake_next();
+        }
     }
 }
 
 /// The owners on one connection, with how many calls each.
 pub(super) struct Lease {
-    holders: Mutex<Vec<(Owner, usize)>>,
-    freed: Freed,
+    state: Mutex<State>,
+    queue: Queue,
+}
+
+#[derive(Default)]
+struct State {
+    holders: Vec<(Owner, usize)>,
+    /// Who left last, when somebody else was woken then.
+    left: Option<(Owner, Instant)>,
 }
 
 impl Lease {
-    pub(super) fn new(freed: &Freed) -> Self {
-        Self { holders: Mutex::default(), freed: freed.clone() }
+    pub(super) fn new(queue: &Queue) -> Self {
+        Self { state: Mutex::default(), queue: queue.clone() }
     }
 
-    /// Takes a place for `owner`; false when it is `exclusive` and somebody else is there.
-    pub(super) fn take(&self, owner: Owner, exclusive: bool) -> bool {
-        let mut holders = self.lock();
-        if exclusive && holders.iter().any(|(other, _)| *other != owner) {
-            return false;
+    /// Takes a place for `owner`; false when it is `exclusive` and somebody else is there, or was
+    /// woken for it and `owner` was not.
+    pub(super) fn take(&self, owner: Owner, exclusive: bool, is_woken: bool) -> bool {
+        let mut state = self.lock();
+        if exclusive {
+            let left = |(who, at): (Owner, Instant)| who == owner && at.elapsed() < HEAD_START;
+            let is_behind = state.holders.is_empty() && !is_woken && state.left.is_some_and(left);
+            if is_behind || state.holders.iter().any(|(other, _)| *other != owner) {
+                return false;
+            }
         }
-        match holders.iter_mut().find(|(other, _)| *other == owner) {
+        match state.holders.iter_mut().find(|(other, _)| *other == owner) {
             Some((_, calls)) => *calls += 1,
-            None => holders.push((owner, 1)),
+            None => state.holders.push((owner, 1)),
         }
         true
     }
 
     /// Whether `owner` has a call here.
     pub(super) fn is_held_by(&self, owner: Owner) -> bool {
-        self.lock().iter().any(|(other, _)| *other == owner)
+        self.lock().holders.iter().any(|(other, _)| *other == owner)
     }
 
     /// Gives a place back.
     pub(super) fn release(&self, owner: Owner) {
-        let mut holders = self.lock();
-        if let Some(at) = holders.iter().position(|(other, _)| *other == owner) {
-            holders[at].1 -= 1;
-            if holders[at].1 == 0 {
-                holders.swap_remove(at);
-            }
+        let mut state = self.lock();
+        let Some(at) = state.holders.iter().position(|(other, _)| *other == owner) else { return };
+        state.holders[at].1 -= 1;
+        if state.holders[at].1 > 0 {
+            return;
         }
-        let is_telling = holders.len() <= 1;
-        drop(holders);
-        if is_telling {
-            self.freed.tell();
+        state.holders.swap_remove(at);
+        match state.holders.as_slice() {
+            [] => state.left = self.queue.wake_next().then(|| (owner, Instant::now())),
+            // From before the server asked: now it is alone.
+            [(last, _)] => self.queue.wake(*last),
+            _ => {}
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(Owner, usize)>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is held, and every write leaves a valid state.
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,6 +7,7 @@
 
 mod aside;
 mod body;
+mod clipped;
 mod closing;
 mod handshake;
 mod http;

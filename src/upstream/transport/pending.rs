@@ -12,13 +12,15 @@
 //! Our request id is also the progress token of the request.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::clipped::id_in;
 use crate::protocol::{Notification, Raw, Reply, Response, meta, method};
 use crate::upstream::connection::{Call, Outlet, Owner};
 use crate::upstream::error::Error;
@@ -36,6 +38,10 @@ type Cancel = Box<dyn Fn(u64) + Send + Sync>;
 pub(super) struct Pending {
     table: Mutex<Table>,
     cancel: Cancel,
+    /// Whether all calls here are one client's, and a question may come before the first.
+    is_private: AtomicBool,
+    /// Counts calls that were written, for questions that wait for one.
+    begun: watch::Sender<u64>,
 }
 
 struct Table {
@@ -78,6 +84,8 @@ impl Drop for Over {
 pub(super) enum Whose {
     /// Of this call.
     Of(Asked),
+    /// Of the next call that begins: all are one client's.
+    OfTheNext(watch::Receiver<u64>),
     /// Of no call that is open.
     Nobodys,
     /// Calls of several owners are open, and it may be any of theirs.
@@ -146,7 +154,8 @@ impl Pending {
     /// written and then given up; it must not block.
     pub(super) fn new(last_id: u64, cancel: impl Fn(u64) + Send + Sync + 'static) -> Arc<Self> {
         let table = Table { last_id, open: HashMap::new(), ghosts: Vec::new(), asks: false, ended: None };
-        Arc::new(Self { table: Mutex::new(table), cancel: Box::new(cancel) })
+        let (is_private, begun) = (AtomicBool::new(false), watch::Sender::new(0));
+        Arc::new(Self { table: Mutex::new(table), cancel: Box::new(cancel), is_private, begun })
     }
 
     /// Opens a request; fails when the channel has ended.
@@ -167,7 +176,11 @@ impl Pending {
     /// Marks the request as written, just before that happens; false when nobody waits for it any
     /// more, and then it must not be written.
     pub(super) fn begin_writing(&self, id: u64) -> bool {
-        self.lock().open.get_mut(&id).map(|open| open.written = true).is_some()
+        let found = self.lock().open.get_mut(&id).map(|open| open.written = true).is_some();
+        if self.is_private.load(Ordering::Relaxed) {
+            self.begun.send_modify(|count| *count += 1);
+        }
+        found
     }
 
     /// Hands an answer to whom it belongs; false when nobody waits for it.
@@ -192,7 +205,7 @@ impl Pending {
         let outlet = match notification.method.as_str() {
             method::PROGRESS => self.outlet_of_token(&notification),
             method::SUBSCRIPTIONS_ACKNOWLEDGED => self.outlet_of_stream(&notification),
-            _ => self.lock().newest_of_only_owner(None).map(|(_, open)| open.outlet.clone()).ok(),
+            _ => self.lock().oldest_of_only_owner(None).map(|(_, open)| open.outlet.clone()).ok(),
         };
         let found = outlet.is_some();
         if let Some(outlet) = outlet {
@@ -201,14 +214,23 @@ impl Pending {
         found
     }
 
+    /// All calls from now on are one client's.
+    pub(super) fn be_private(&self) {
+        self.is_private.store(true, Ordering::Relaxed);
+    }
+
     /// Whose a question is that does not say so: of the owner whose calls are alone in flight, on
-    /// the newest of them. With `owner`, of that one or of nobody.
+    /// the oldest of them. With `owner`, of that one or of nobody.
     pub(super) fn whose(&self, owner: Option<Owner>) -> Whose {
         let mut table = self.lock();
-        let found = table.newest_of_only_owner(owner).map(|(id, _)| id);
+        let found = table.oldest_of_only_owner(owner).map(|(id, _)| id);
         table.asks |= !matches!(found, Err(Whose::Nobodys));
         match found {
             Ok(id) => table.asked(id),
+            // The connection was made for a call, which is about to come.
+            Err(Whose::Nobodys) if self.is_private.load(Ordering::Relaxed) => {
+                Whose::OfTheNext(self.begun.subscribe())
+            }
             Err(nobody) => nobody,
         }
     }
@@ -282,18 +304,19 @@ impl Pending {
 }
 
 impl Table {
-    /// The newest call, if all calls that the server may speak for are of one owner.
-    fn newest_of_only_owner(&self, wanted: Option<Owner>) -> Result<(u64, &Open), Whose> {
-        let mut newest: Option<(u64, Owner, &Open)> = None;
+    /// The oldest call, if all calls that the server may speak for are of one owner: it is the most
+    /// likely one to wait for an answer.
+    fn oldest_of_only_owner(&self, wanted: Option<Owner>) -> Result<(u64, &Open), Whose> {
+        let mut oldest: Option<(u64, Owner, &Open)> = None;
         for (id, open) in self.open.iter().filter(|(_, open)| open.written) {
             let Some(owner) = open.purpose.owner() else { continue };
-            match newest {
+            match oldest {
                 Some((_, other, _)) if other != owner => return Err(Whose::Unclear),
-                Some((newer, ..)) if newer > *id => {}
-                _ => newest = Some((*id, owner, open)),
+                Some((older, ..)) if older < *id => {}
+                _ => oldest = Some((*id, owner, open)),
             }
         }
-        let Some((id, owner, open)) = newest else { return Err(Whose::Nobodys) };
+        let Some((id, owner, open)) = oldest else { return Err(Whose::Nobodys) };
         if wanted.is_some_and(|wanted| wanted != owner) {
             return Err(Whose::Nobodys);
         }
@@ -357,27 +380,6 @@ impl Drop for Ticket {
             (self.pending.cancel)(self.id);
         }
     }
-}
-
-/// The id in the envelope of a message of which only the ends are left: before the first nested
-/// value, or right before the closing brace.
-///
-/// `"id"` followed by a colon can not stand inside a JSON string, where the quotes are escaped.
-fn id_in(clip: &Clip) -> Option<u64> {
-    let head = String::from_utf8_lossy(clip.head());
-    let flat = head
-        .trim_start()
-        .strip_prefix('{')
-        .map_or("", |rest| &rest[..rest.find(['{', '[']).unwrap_or(rest.len())]);
-    let tail = String::from_utf8_lossy(clip.tail());
-    let last = tail.trim_end().strip_suffix('}').map(str::trim_end).unwrap_or_default();
-    let number = |text: &str| text.trim_start().strip_prefix(':').map(|rest| rest.trim_start().to_owned());
-    let behind_key = |text: &str| text.rsplit_once("\"id\"").and_then(|(_, rest)| number(rest));
-    let leading = |text: String| {
-        let end = text.find(|c: char| !c.is_ascii_digit())?;
-        text[..end].parse().ok()
-    };
-    behind_key(flat).and_then(leading).or_else(|| behind_key(last)?.parse().ok())
 }
 
 #[cfg(test)]

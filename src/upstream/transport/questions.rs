@@ -10,9 +10,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::pending::{Asked, Whose};
@@ -25,6 +28,9 @@ use crate::upstream::connection::{Answer, Owner};
 
 /// Questions that may be open on one connection.
 const MAX_OPEN: usize = 256;
+
+/// How long a question on a private connection waits for a call.
+const NEXT_CALL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Carries an answer to the server; it may wait, within bounds of its own.
 type Post = Box<dyn Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -128,7 +134,13 @@ impl Drop for Open {
 /// What became of a question when it was put.
 enum Put {
     Answered(Reply),
-    Asked { answer: Answer, owner: Owner, over: CancellationToken },
+    Asked {
+        answer: Answer,
+        owner: Owner,
+        over: CancellationToken,
+    },
+    /// Somebody is asked when a call begins.
+    Waits(watch::Receiver<u64>),
 }
 
 fn ask(request: &Request, whose: Whose) -> Put {
@@ -142,6 +154,7 @@ fn ask(request: &Request, whose: Whose) -> Put {
             }
             Put::Asked { answer: outlet.ask(request.method.clone(), params), owner, over }
         }
+        Whose::OfTheNext(begun) => Put::Waits(begun),
         Whose::Nobodys => refused(
             code::METHOD_NOT_FOUND,
             "the client cannot be asked: no call is open that the question could belong to",
@@ -159,6 +172,13 @@ async fn follow(mut put: Put, request: &Request, whose: &(impl Fn(Option<Owner>)
         let (answer, owner, over) = match put {
             Put::Answered(reply) => return reply,
             Put::Asked { answer, owner, over } => (answer, owner, over),
+            Put::Waits(mut begun) => {
+                if !matches!(timeout(NEXT_CALL_LIMIT, begun.changed()).await, Ok(Ok(()))) {
+                    return Err(unanswered("no call began on which its client could be asked"));
+                }
+                put = ask(request, whose(None));
+                continue;
+            }
         };
         tokio::select! {
             biased;
@@ -171,6 +191,7 @@ async fn follow(mut put: Put, request: &Request, whose: &(impl Fn(Option<Owner>)
         }
         put = match whose(Some(owner)) {
             Whose::Of(asked) => ask(request, Whose::Of(asked)),
+            Whose::OfTheNext(begun) => Put::Waits(begun),
             Whose::Nobodys | Whose::Unclear => {
                 return Err(unanswered("the call ended before its client answered"));
             }

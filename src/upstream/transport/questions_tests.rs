@@ -85,8 +85,8 @@ const ACCEPTED: &str = r#"{"action":"accept"}"#;
 async fn a_question_goes_to_the_only_owner_and_its_answer_back_under_the_servers_id() {
     let mut channel = Channel::new();
     let owner = Owner::new();
-    let (_first, _silent) = channel.call(owner);
-    let (_newest, mut inlet) = channel.call(owner);
+    let (_oldest, mut inlet) = channel.call(owner);
+    let (_newer, _silent) = channel.call(owner);
     let _upkeep = channel.pending.open(&Outlet::none(), Purpose::Upkeep).expect("open");
     channel.ask(40, method::PING);
     assert_eq!(channel.answer().await, (40, Ok("{}".into())));
@@ -160,13 +160,13 @@ async fn a_client_is_asked_only_what_it_declared() {
 async fn a_question_ends_with_its_call_or_goes_on_with_another_of_the_same_owner() {
     let mut channel = Channel::new();
     let owner = Owner::new();
-    let (long, mut first) = channel.call(owner);
-    let (short, mut second) = channel.call(owner);
+    let (short, mut first) = channel.call(owner);
+    let (long, mut second) = channel.call(owner);
     channel.ask(1, method::ELICITATION_CREATE);
-    let mut asked = question(&mut second).await;
+    let mut asked = question(&mut first).await;
     short.done();
     asked.withdrawn().await;
-    let mut again = question(&mut first).await;
+    let mut again = question(&mut second).await;
     drop(long);
     again.withdrawn().await;
     assert_eq!(channel.answer().await, (1, Err(code::CONNECTION_CLOSED)));
@@ -210,4 +210,17 @@ async fn a_question_that_is_repeated_is_asked_once_and_too_many_are_dropped() {
     }
     assert!(channel.tasks.wait(Duration::from_secs(1)).await);
     assert!(channel.posted.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_a_private_connection_a_question_waits_for_the_first_call() {
+    let mut channel = Channel::new();
+    channel.pending.be_private();
+    channel.ask(1, method::ROOTS_LIST);
+    let (call, mut inlet) = channel.call_with(Owner::new(), &json!({"roots": {}}));
+    accept(question(&mut inlet).await);
+    assert_eq!(channel.answer().await, (1, Ok(ACCEPTED.into())));
+    drop(call);
+    channel.ask(2, method::ROOTS_LIST);
+    assert_eq!(channel.answer().await, (2, Err(code::CONNECTION_CLOSED)), "and not for ever");
 }

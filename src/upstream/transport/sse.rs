@@ -55,7 +55,7 @@ impl Connector for ToStream {
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
         let (client, shutdown) = (Arc::clone(&self.client), self.shutdown.clone());
         async move {
-            let opened = open(&client, &shutdown, events, dialect.capabilities).await;
+            let opened = open(&client, &shutdown, events, dialect).await;
             opened.map_err(handshake::while_connecting)
         }
         .boxed()
@@ -75,7 +75,7 @@ pub(super) async fn open(
     client: &Arc<Client>,
     shutdown: &Shutdown,
     events: Events,
-    capabilities: Raw,
+    dialect: Dialect,
 ) -> Result<Arc<dyn Connection>, Error> {
     let response = client.get(&client.url, HeaderMap::new()).await?;
     if !response.status().is_success() {
@@ -92,7 +92,10 @@ pub(super) async fn open(
     shutdown.spawn(link.clone().read(stream, events, shutdown.clone()));
     // From here on the reader ends with `ending`, also when the handshake fails.
     let ending = Ending(link);
-    let reply = ending.0.initialize(capabilities).await?;
+    if dialect.is_private {
+        ending.0.pending.be_private();
+    }
+    let reply = ending.0.initialize(dialect.capabilities).await?;
     let peer = handshake::initialized(reply)?;
     ending.0.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
     Ok(Arc::new(Stream { peer, ending }))

@@ -6,10 +6,13 @@
 //! - [`registry`] registry files;
 //! - [`scripted`] servers that answer, stream, fail, hang and cut as scripted, and keep the record;
 //! - [`child`] the same for a server on standard input and output;
+//! - [`asker`] and [`asking`] a server that asks its client before it answers;
 //! - [`rmcp_peer`] the Rust SDK as independent client and server;
 //! - [`peers`] programs of other makers, where `scripts/peers` installed them.
 
 pub mod answer;
+pub mod asker;
+pub mod asking;
 pub mod child;
 pub mod client;
 pub mod gateway;

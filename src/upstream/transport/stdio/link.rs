@@ -133,6 +133,11 @@ impl Link {
         self.exchange(&Outlet::none(), Purpose::Handshake, |id| compose(&call, id, era)).await
     }
 
+    /// The child is one client's.
+    pub(super) fn be_private(&self) {
+        self.channel.pending.be_private();
+    }
+
     /// Whether the child was seen asking.
     pub(super) fn asks(&self) -> bool {
         self.channel.pending.asks()

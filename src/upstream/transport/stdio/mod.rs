@@ -104,7 +104,8 @@ impl Server {
     /// The era is noted before `initialize` succeeds, so that a server which is slow or dies on the
     /// probe is not probed again by the next attempt.
     async fn connect(&self, events: &Events, dialect: Dialect) -> Result<ToServer, Error> {
-        let link = self.start(events).await?;
+        let is_private = dialect.is_private;
+        let link = self.start(events, is_private).await?;
         match (dialect.era, self.eras.speaks(Era::Modern), self.eras.speaks(Era::Legacy)) {
             (_, Some(false), _) => return self.initialize(link, dialect.capabilities).await,
             (Era::Legacy, Some(true), None | Some(true)) => {
@@ -123,7 +124,7 @@ impl Server {
             // It ended on a request it does not know, as some do: a new one is greeted in the old way.
             Ok(Err(Error::Lost { .. } | Error::NotSent { .. })) => {
                 link.closing.wait().await;
-                let link = self.start(events).await?;
+                let link = self.start(events, is_private).await?;
                 self.initialize(link, dialect.capabilities).await
             }
             Ok(Err(error)) => Err(error),
@@ -142,10 +143,14 @@ impl Server {
         ToServer { peer, link }
     }
 
-    async fn start(&self, events: &Events) -> Result<Arc<Link>, Error> {
+    async fn start(&self, events: &Events, is_private: bool) -> Result<Arc<Link>, Error> {
         let cannot = |reason| Error::Connect { reason: format!("cannot start {}: {reason}", self.target) };
         let child = child::start(&self.stdio).await.map_err(cannot)?;
-        Ok(Link::new(child, self, events))
+        let link = Link::new(child, self, events);
+        if is_private {
+            link.be_private();
+        }
+        Ok(link)
     }
 
     /// The handshake with a server that is not modern.

@@ -20,7 +20,7 @@ use super::modern::belongs;
 use crate::protocol::error::code;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Era, ErrorObject, Message, Notification, Raw, Reply, headers, method};
-use crate::upstream::connection::{Call, Connection, Events, Outlet};
+use crate::upstream::connection::{Call, Connection, Dialect, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::transport::aside::Aside;
 use crate::upstream::transport::body::EventStream;
@@ -88,16 +88,20 @@ impl Session {
     pub(super) async fn open(
         server: &Arc<Server>,
         events: Events,
-        capabilities: Raw,
+        dialect: Dialect,
     ) -> Result<Self, Failure> {
-        let (peer, headers) = initialize(server, &events, capabilities).await?;
+        let (peer, headers) = initialize(server, &events, dialect.capabilities).await?;
         let told = Notification { method: method::INITIALIZED.into(), params: None }.encode();
         let client = &server.client;
         let response = client.post(&client.url, headers.clone(), told, true).await?;
         if !response.status().is_success() {
             return Err(status_error(response.status(), response.headers()).into());
         }
-        Ok(Self::new(server, events, peer, headers))
+        let session = Self::new(server, events, peer, headers);
+        if dialect.is_private {
+            session.state.pending.be_private();
+        }
+        Ok(session)
     }
 
     fn new(server: &Arc<Server>, events: Events, peer: Peer, headers: HeaderMap) -> Self {

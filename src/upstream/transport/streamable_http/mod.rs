@@ -29,7 +29,7 @@ use self::modern::{Modern, Wire};
 use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::http::Client;
 use super::sse;
-use crate::protocol::{Era, Raw};
+use crate::protocol::Era;
 use crate::shutdown::Shutdown;
 use crate::upstream::config::{Config, Http};
 use crate::upstream::connection::{Connection, Connector, Dialect, Events};
@@ -94,10 +94,10 @@ impl Server {
         let speaks = |era| self.eras.speaks(era);
         match (dialect.era, speaks(Era::Modern), speaks(Era::Legacy)) {
             (Era::Modern, Some(true) | None, _) | (Era::Legacy, _, Some(false)) => {
-                self.probe(events, dialect.capabilities).await
+                self.probe(events, dialect).await
             }
             (Era::Modern, Some(false), _) | (Era::Legacy, ..) => {
-                let opened = self.initialize(events, dialect.capabilities).await;
+                let opened = self.initialize(events, dialect).await;
                 if speaks(Era::Modern) == Some(true) && opened.as_ref().is_err_and(is_refusal_for_good) {
                     // The next connect, in the other era, gets through.
                     self.eras.note(Era::Legacy, false);
@@ -108,11 +108,7 @@ impl Server {
     }
 
     /// A modern request first.
-    async fn probe(
-        self: &Arc<Self>,
-        events: Events,
-        capabilities: Raw,
-    ) -> Result<Arc<dyn Connection>, Error> {
+    async fn probe(self: &Arc<Self>, events: Events, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
         let wire = Wire::new(Arc::clone(self), events.clone());
         let finding = match tokio::time::timeout(PROBE_LIMIT, wire.discover()).await {
             Ok(Ok(Outcome::Reply(reply, _))) => handshake::find(&reply),
@@ -130,7 +126,7 @@ impl Server {
                 Ok(Arc::new(Modern::new(*peer, wire)))
             }
             Finding::Legacy => {
-                let opened = self.initialize(events, capabilities).await.map_err(|failure| failure.error)?;
+                let opened = self.initialize(events, dialect).await.map_err(|failure| failure.error)?;
                 self.eras.note(Era::Modern, false);
                 Ok(opened)
             }
@@ -142,25 +138,25 @@ impl Server {
     async fn initialize(
         self: &Arc<Self>,
         events: Events,
-        capabilities: Raw,
+        dialect: Dialect,
     ) -> Result<Arc<dyn Connection>, Failure> {
         if self.is_old_sse.load(Ordering::Relaxed) {
-            return Ok(self.old_sse(events, capabilities).await?);
+            return Ok(self.old_sse(events, dialect).await?);
         }
-        match Session::open(self, events.clone(), capabilities.clone()).await {
+        match Session::open(self, events.clone(), dialect.clone()).await {
             Ok(session) => {
                 self.eras.note(Era::Legacy, true);
                 Ok(Arc::new(session))
             }
             Err(failure) if matches!(failure.status, Some(400 | 404 | 405)) => {
-                self.old_sse(events, capabilities).await.map_err(|_| failure)
+                self.old_sse(events, dialect).await.map_err(|_| failure)
             }
             Err(failure) => Err(failure),
         }
     }
 
-    async fn old_sse(&self, events: Events, capabilities: Raw) -> Result<Arc<dyn Connection>, Error> {
-        let connected = sse::open(&self.client, &self.shutdown, events, capabilities).await?;
+    async fn old_sse(&self, events: Events, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
+        let connected = sse::open(&self.client, &self.shutdown, events, dialect).await?;
         self.is_old_sse.store(true, Ordering::Relaxed);
         self.eras.note(Era::Legacy, true);
         Ok(connected)

@@ -4,7 +4,7 @@ pub(super) mod server;
 
 use std::time::Duration;
 
-use crate::upstream::config::{Breaker, Config, Limits, Retry, Tools, Transport};
+use crate::upstream::config::{Breaker, Config, Limits, Retry, Sharing, Tools, Transport};
 
 /// The cap on one message in these tests.
 pub(super) const MESSAGE_BYTES: usize = 64 * 1024;
@@ -28,6 +28,7 @@ pub(super) fn config(transport: Transport) -> Config {
             waiting_calls: 16,
             message_bytes: MESSAGE_BYTES,
         },
+        sharing: Sharing::Shared,
         tools: Tools::default(),
     }
 }

@@ -1,0 +1,73 @@
+//! Where the private connections of a client belong, for servers with `sharing: per_session`.
+//!
+//! A legacy client has a session, and its private connections end with it. A modern one has none, so
+//! its principal has one for all its requests, which ends when it is idle.
+//!
+//! Not here: whose a single call is ([`super::Owner`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio_util::sync::CancellationToken;
+
+/// A client's session, or its principal. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Home(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Session(Arc<Session>),
+    Principal(Arc<str>),
+}
+
+#[derive(Debug)]
+struct Session {
+    number: u64,
+    ended: CancellationToken,
+}
+
+impl Home {
+    /// A session that begins now.
+    pub fn session() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        Self(Kind::Session(Arc::new(Session { number, ended: CancellationToken::new() })))
+    }
+
+    /// Whoever is authenticated as `principal`.
+    pub const fn of_principal(principal: Arc<str>) -> Self {
+        Self(Kind::Principal(principal))
+    }
+
+    /// The session is over: its private connections end, and what runs on them.
+    pub fn end(&self) {
+        if let Kind::Session(session) = &self.0 {
+            session.ended.cancel();
+        }
+    }
+
+    /// Resolves when the session is over; never for a principal.
+    pub async fn ended(&self) {
+        match &self.0 {
+            Kind::Session(session) => session.ended.cancelled().await,
+            Kind::Principal(_) => std::future::pending().await,
+        }
+    }
+
+    /// Whether it ends by itself when nobody uses it, because nothing else tells its end.
+    pub(super) const fn ends_when_idle(&self) -> bool {
+        matches!(self.0, Kind::Principal(_))
+    }
+}
+
+impl PartialEq for Home {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Kind::Session(one), Kind::Session(two)) => one.number == two.number,
+            (Kind::Principal(one), Kind::Principal(two)) => one == two,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Home {}

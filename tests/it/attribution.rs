@@ -1,0 +1,207 @@
+//! Whose is what: many clients over few connections, with progress and questions in flight, and
+//! nothing reaches anybody else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use switchyard::manager::config::ToolNames;
+use switchyard::manager::{self, Invocation, Manager, Scope};
+use switchyard::protocol::meta::Sender;
+use switchyard::protocol::{Era, Raw};
+use switchyard::shutdown::Shutdown;
+use switchyard::upstream::config::{self, Config, Transport};
+use switchyard::upstream::{Inlet, Outlet, Owner, Said};
+
+use crate::support::asking::Asking;
+use crate::support::child;
+
+const OWNERS: usize = 64;
+const CALLS: usize = 500;
+/// Calls of one owner at a time.
+const AT_A_TIME: usize = 5;
+/// One call in so many is asked something.
+const ASKED: usize = 5;
+
+fn config(transport: Transport) -> Config {
+    let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
+    Config {
+        name: "asker".into(),
+        target: String::new(),
+        transport,
+        enabled: true,
+        description: None,
+        timeout: minute * 2,
+        health_check_interval: minute,
+        retry: config::Retry { attempts: 0, delay: second, max_delay: second },
+        breaker: config::Breaker { threshold: 5, timeout: second },
+        limits: config::Limits {
+            connections: 4,
+            concurrent_calls: OWNERS * AT_A_TIME,
+            waiting_calls: OWNERS,
+            message_bytes: 1 << 20,
+        },
+        sharing: config::Sharing::Shared,
+        tools: config::Tools::default(),
+    }
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+struct Counts {
+    answered: AtomicUsize,
+    progress: AtomicUsize,
+    questions: AtomicUsize,
+    /// Questions that the gateway refused because it could not know whose they are.
+    refused: AtomicUsize,
+    misdelivered: AtomicUsize,
+}
+
+fn count(counter: &AtomicUsize) -> usize {
+    counter.load(Ordering::SeqCst)
+}
+
+fn more(counter: &AtomicUsize) {
+    counter.fetch_add(1, Ordering::SeqCst);
+}
+
+/// One client: who it is, and what belongs to it.
+struct Client<'a> {
+    manager: &'a Manager,
+    counts: &'a Counts,
+    owner: Owner,
+    number: usize,
+    /// Whether a question names its call, and not only its owner.
+    names_calls: bool,
+}
+
+impl Client<'_> {
+    async fn calls(&self) {
+        for begun in (0..CALLS).step_by(AT_A_TIME) {
+            join_all((begun..begun + AT_A_TIME).map(|number| self.call(number))).await;
+        }
+    }
+
+    async fn call(&self, number: usize) {
+        let nonce = format!("{}:{number}", self.number);
+        let asks = number.is_multiple_of(ASKED);
+        let arguments = json!({"nonce": nonce, "asks": asks});
+        let params = json!({"name": "ask", "arguments": arguments, "_meta": {"progressToken": 1}});
+        let sender = Sender { capabilities: Raw::of(&json!({"elicitation": {}})), ..Sender::gateway() };
+        let begun = Invocation::begin(sender, Era::Legacy, self.owner);
+        let invocation = Invocation { wants_progress: true, ..begun };
+        let (outlet, inlet) = Outlet::new(16);
+        let call = async {
+            let target =
+                self.manager.tool_target(&Scope::All, "ask", &Raw::of(&params), None).await.expect("a tool");
+            let called = self.manager.perform(&target, &invocation, &outlet).await;
+            drop(outlet);
+            called
+        };
+        let (called, ()) = tokio::join!(call, self.listen(inlet, &nonce));
+        let reply = called.expect("answered").reply.expect("a result");
+        let text: Value = serde_json::from_str(reply.as_str()).expect("JSON");
+        let text = text["content"][0]["text"].as_str().expect("a text").to_owned();
+        if text == format!("{nonce}|error -32000") {
+            more(&self.counts.refused);
+        } else if text == nonce || text == format!("{nonce}|{nonce}") {
+            more(&self.counts.answered);
+        } else {
+            more(&self.counts.misdelivered);
+        }
+    }
+
+    /// Reads what is said during the call with `nonce`, and answers what is asked.
+    async fn listen(&self, mut inlet: Inlet, nonce: &str) {
+        while let Some(said) = inlet.recv().await {
+            let named = |params: Option<&Raw>| params.and_then(|params| params.get_as::<String>("message"));
+            match said {
+                Said::Notice(notice) => {
+                    let is_ours = named(notice.params.as_ref()).as_deref() == Some(nonce);
+                    more(if is_ours { &self.counts.progress } else { &self.counts.misdelivered });
+                }
+                Said::Question(question) => {
+                    let asked = named(question.params.as_ref()).expect("a nonce");
+                    let of_owner = asked.split(':').next() == nonce.split(':').next();
+                    let is_ours = if self.names_calls { asked == nonce } else { of_owner };
+                    more(if is_ours { &self.counts.questions } else { &self.counts.misdelivered });
+                    question.answer(Ok(Raw::of(&json!({"action": "accept", "content": {"nonce": asked}}))));
+                }
+                Said::Pause(_) => {}
+            }
+        }
+    }
+}
+
+/// Has all clients make all their calls, and counts.
+async fn storm(transport: Transport, names_calls: bool) -> Counts {
+    let shutdown = Shutdown::new();
+    let config = manager::Config {
+        servers: vec![config(transport)],
+        tool_names: ToolNames::Auto,
+        max_tool_name_length: 64,
+        tools_per_page: 10,
+    };
+    let manager: Arc<Manager> = Manager::initialize(config, &shutdown).expect("a configuration");
+    manager.settled(&Scope::All, Duration::from_secs(20)).await;
+    let counts = Counts::default();
+    let clients: Vec<Client<'_>> = (0..OWNERS)
+        .map(|number| Client { manager: &manager, counts: &counts, owner: Owner::new(), number, names_calls })
+        .collect();
+    join_all(clients.iter().map(Client::calls)).await;
+    let status = manager.server("asker").expect("the server").status;
+    assert_eq!((status.running, status.waiting), (0, 0), "every permit came back");
+    assert!(manager.shutdown(Duration::from_secs(20)).await, "everything ends");
+    counts
+}
+
+fn is_all_there(counts: &Counts) {
+    assert_eq!(count(&counts.misdelivered), 0, "{counts:?}");
+    assert_eq!(count(&counts.answered) + count(&counts.refused), OWNERS * CALLS, "{counts:?}");
+    assert_eq!(count(&counts.progress), OWNERS * CALLS, "{counts:?}");
+    // One whose call ended first is asked once more, on another call of the same client.
+    let asked = count(&counts.questions) + count(&counts.refused);
+    assert!(asked >= OWNERS * CALLS / ASKED, "{counts:?}");
+}
+
+fn http(server: &Asking, path: &str) -> config::Http {
+    config::Http { url: server.url(path).parse().expect("a URL"), headers: Vec::new() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_reaches_another_client_where_each_call_has_a_stream() {
+    let server = Asking::start();
+    let counts = storm(Transport::Http(http(&server, "/mcp")), true).await;
+    is_all_there(&counts);
+    assert_eq!(count(&counts.refused), 0, "{counts:?}");
+}
+
+/// Until the server was seen asking, its connections are shared, and what it asks then is refused:
+/// at most what the first calls of everybody asked.
+fn only_the_first_were_refused(counts: &Counts) {
+    assert!(count(&counts.refused) <= OWNERS, "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_reaches_another_client_where_all_share_a_stream() {
+    let server = Asking::start();
+    let counts = storm(Transport::Sse(http(&server, "/sse")), false).await;
+    is_all_there(&counts);
+    only_the_first_were_refused(&counts);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_reaches_another_client_where_all_share_a_child() {
+    let stdio = config::Stdio {
+        command: child::program(),
+        args: vec!["--asks".into()],
+        env: std::collections::BTreeMap::new(),
+        secrets: Vec::new(),
+        cwd: None,
+    };
+    let counts = storm(Transport::Stdio(stdio), false).await;
+    is_all_there(&counts);
+    only_the_first_were_refused(&counts);
+}

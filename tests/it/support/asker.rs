@@ -1,0 +1,93 @@
+//! A legacy server whose tool `ask` puts a question to its client before it answers, as a machine
+//! without a wire: a message goes in, and what is to be said comes out, each with where to say it.
+//!
+//! A call brings a nonce. Progress and question name it, and the answer is the nonce of the call and
+//! that in the client's answer, `n|n`; or `n|error CODE` when the question was refused, or `n` when
+//! the call did not want to be asked. No other module is used here: the child process includes it.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+/// The server. `S` is where something is said: the stream of a call, or the only one there is.
+#[derive(Debug)]
+pub struct Asker<S> {
+    asked: u64,
+    waiting: HashMap<u64, Waiting<S>>,
+}
+
+#[derive(Debug)]
+struct Waiting<S> {
+    call: Value,
+    nonce: String,
+    stream: S,
+}
+
+impl<S> Default for Asker<S> {
+    fn default() -> Self {
+        Self { asked: 0, waiting: HashMap::new() }
+    }
+}
+
+impl<S: Clone> Asker<S> {
+    /// Takes a message that came on `stream`.
+    pub fn take(&mut self, message: &str, stream: &S) -> Vec<(S, String)> {
+        let Ok(message) = serde_json::from_str::<Value>(message) else { return Vec::new() };
+        let (id, params) = (&message["id"], &message["params"]);
+        let said = |body: Value| vec![(stream.clone(), body.to_string())];
+        let result = |result: Value| said(json!({"jsonrpc": "2.0", "id": id, "result": result}));
+        match (message["method"].as_str(), id) {
+            (None, id) => self.answered(id, &message),
+            (_, Value::Null) => Vec::new(),
+            (Some("initialize"), _) => result(json!({
+                "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "asker", "version": "1"}
+            })),
+            (Some("ping"), _) => result(json!({})),
+            (Some("tools/list"), _) => {
+                result(json!({"tools": [{"name": "ask", "inputSchema": {"type": "object"}}]}))
+            }
+            (Some("tools/call"), _) => self.called(id, params, stream),
+            _ => said(
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no such method"}}),
+            ),
+        }
+    }
+
+    fn called(&mut self, id: &Value, params: &Value, stream: &S) -> Vec<(S, String)> {
+        let arguments = &params["arguments"];
+        let nonce = arguments["nonce"].as_str().unwrap_or_default().to_owned();
+        let mut out = Vec::new();
+        let token = &params["_meta"]["progressToken"];
+        if !token.is_null() {
+            let params = json!({"progressToken": token, "progress": 1, "message": nonce});
+            out.push(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
+        }
+        if arguments["asks"] == true {
+            self.asked += 1;
+            let params = json!({"message": nonce, "requestedSchema": {"type": "object", "properties": {}}});
+            let question =
+                json!({"jsonrpc": "2.0", "id": self.asked, "method": "elicitation/create", "params": params});
+            out.push(question);
+            let waiting = Waiting { call: id.clone(), nonce, stream: stream.clone() };
+            self.waiting.insert(self.asked, waiting);
+        } else {
+            out.push(text(id, &nonce));
+        }
+        out.into_iter().map(|body| (stream.clone(), body.to_string())).collect()
+    }
+
+    /// The client's answer to a question.
+    fn answered(&mut self, id: &Value, answer: &Value) -> Vec<(S, String)> {
+        let waiting = id.as_u64().and_then(|id| self.waiting.remove(&id));
+        let Some(Waiting { call, nonce, stream }) = waiting else { return Vec::new() };
+        let said = match answer["result"]["content"]["nonce"].as_str() {
+            Some(said) => said.to_owned(),
+            None => format!("error {}", answer["error"]["code"]),
+        };
+        vec![(stream, text(&call, &format!("{nonce}|{said}")).to_string())]
+    }
+}
+
+fn text(id: &Value, text: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": text}]}})
+}
