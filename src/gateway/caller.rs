@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::era::questions;
 use super::subscriptions::Mailbox;
 use crate::auth::Principal;
 use crate::manager::{Invocation, Scope};
@@ -55,15 +56,17 @@ impl Caller {
     /// The sender of `initialize`, with the revision that answers it.
     pub fn legacy(principal: Principal, scope: Scope, params: Option<&Raw>) -> Self {
         let requested: String = params.and_then(|p| p.get_as("protocolVersion")).unwrap_or_default();
+        let version = Version::negotiate(&requested);
         let member = |name| params.and_then(|params| params.get(name)).filter(Raw::is_object);
+        let capabilities = member("capabilities").unwrap_or_else(Raw::empty_object);
         let sender = Sender {
-            capabilities: member("capabilities").unwrap_or_else(Raw::empty_object),
+            capabilities: questions::declared(version, capabilities),
             info: member("clientInfo").unwrap_or_else(lifecycle::own_info),
             log_level: None,
         };
         Self {
             principal,
-            version: Version::negotiate(&requested),
+            version,
             sender,
             scope,
             mailbox: Some(Arc::default()),

@@ -15,6 +15,24 @@ pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 const MAX_ELICITATIONS: usize = 16;
 /// What 2026-07-28 took out of elicitations by URL.
 const ELICITATION_ID: &str = "elicitationId";
+/// The capability to be asked something by the person at the client.
+const ELICITATION: &str = "elicitation";
+
+/// What a legacy client of `version` declares, without the questions that its revision lacks, so that
+/// servers do not ask what would be refused.
+pub fn declared(version: Version, capabilities: Raw) -> Raw {
+    let has = |params: Option<&Raw>| version.has_question(method::ELICITATION_CREATE, params);
+    if !has(None) {
+        return capabilities.without(ELICITATION);
+    }
+    let by_url = Raw::empty_object().with("mode", &Raw::of("url"));
+    match capabilities.get(ELICITATION) {
+        Some(elicitation) if !has(Some(&by_url)) && elicitation.get("url").is_some() => {
+            capabilities.with(ELICITATION, &elicitation.without("url"))
+        }
+        _ => capabilities,
+    }
+}
 
 /// The parameters of a modern server's question for a legacy client. One that sends somebody to a
 /// URL has an id since it exists in that era.
@@ -97,6 +115,23 @@ mod tests {
 
     fn raw(text: &str) -> Raw {
         Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).expect("JSON")
+    }
+
+    #[test]
+    fn a_client_declares_only_what_its_revision_has() {
+        let both = r#"{"roots":{},"elicitation":{"form":{},"url":{}},"x":1.0}"#;
+        for (version, left) in [
+            (Version::V2024_11_05, r#"{"roots":{},"x":1.0}"#),
+            (Version::V2025_03_26, r#"{"roots":{},"x":1.0}"#),
+            (Version::V2025_06_18, r#"{"roots":{},"elicitation":{"form":{}},"x":1.0}"#),
+            (Version::V2025_11_25, both),
+        ] {
+            assert_eq!(declared(version, raw(both)).as_str(), left, "{version}");
+        }
+        assert_eq!(
+            declared(Version::V2025_06_18, raw(r#"{"elicitation":{}}"#)).as_str(),
+            r#"{"elicitation":{}}"#
+        );
     }
 
     #[test]
