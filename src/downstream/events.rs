@@ -37,21 +37,17 @@ const RESUME_AFTER: Duration = Duration::from_secs(1);
 /// When clients come back whose streams we end.
 const COME_BACK_AFTER: Duration = Duration::from_secs(3);
 
-/// What the client of a request would rather have, where both are right.
+/// What the client of a session would rather have, where both are right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Json,
     Stream,
 }
 
-/// The answer to a request: JSON when its response comes first, else a stream. An error of the modern
-/// era has a status, so it is never a stream.
-pub(super) async fn answer(mut exchange: Exchange, form: Form, tasks: &Shutdown) -> Response {
+/// The answer to a request: JSON when its response comes first, else a stream.
+pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response {
     match tokio::time::timeout(KEEP_ALIVE_EVERY, exchange.next()).await {
         Ok(Some(Message::Response(response))) => {
-            if form == Form::Stream && response.reply.is_ok() {
-                return event_stream(Body::from(Event::of(response.encode()).encode()));
-            }
             let status = if exchange.is_modern() { status_of(&response.reply) } else { http::StatusCode::OK };
             json(response.encode(), status)
         }

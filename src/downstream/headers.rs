@@ -49,8 +49,8 @@ pub fn check_accept(
 
 /// Whether the client would rather have an event stream than a JSON text: it names it first.
 ///
-/// Without `q` both are equal to it (RFC 9110, 12.5.1), and which one it gets is our choice; a stream
-/// can be read on after a broken connection from the beginning.
+/// Without `q` both are equal to it (RFC 9110, 12.5.1), and which one it gets is our choice; in a
+/// session a stream can be read on after a broken connection, from its beginning.
 pub fn prefers_stream(map: &HeaderMap) -> bool {
     let values = map.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut ranges = values.flat_map(|value| value.split(',')).map(str::trim);

@@ -141,7 +141,6 @@ impl Endpoint {
 
     async fn modern(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
         headers::check_modern(&asked.headers, &request)?;
-        let form = asked.form();
         let caller = Arc::new(Caller::modern(asked.principal, asked.scope, request.params.as_ref()));
         if request.method == method::TOOLS_CALL
             && let Some(params) = &request.params
@@ -149,7 +148,7 @@ impl Endpoint {
         {
             headers::check_mirrored(&asked.headers, &mirrored)?;
         }
-        Ok(events::answer(Exchange::attached(&self.0.gateway, caller, request), form, &self.0.tasks).await)
+        Ok(events::answer(Exchange::attached(&self.0.gateway, caller, request), &self.0.tasks).await)
     }
 
     async fn legacy(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
@@ -167,7 +166,7 @@ impl Endpoint {
         let caller = Caller::legacy(asked.principal, asked.scope, request.params.as_ref());
         let session = self.0.sessions.open(caller).ok_or(Refusal::TooManySessions)?;
         let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request);
-        let mut response = events::answer(exchange, Form::Json, &self.0.tasks).await;
+        let mut response = events::answer(exchange, &self.0.tasks).await;
         if let Ok(value) = HeaderValue::from_str(session.id()) {
             response.headers_mut().insert(HeaderName::from_static(SESSION_ID), value);
         }

@@ -559,7 +559,7 @@ async fn the_own_stream_of_a_session_is_read_on_too() {
 }
 
 #[tokio::test]
-async fn a_client_that_names_streams_first_gets_one() {
+async fn a_client_of_a_session_that_names_streams_first_gets_one() {
     let bench = Bench::of(Version::V2025_11_25).await;
     let id = bench.session("2025-11-25").await;
     let meta = json!({"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}});
@@ -573,7 +573,7 @@ async fn a_client_that_names_streams_first_gets_one() {
         (legacy.clone(), "*/*", 200, "application/json"),
         (legacy, "Text/Event-Stream, application/json", 200, "text/event-stream"),
         (modern("tools/list"), "application/json, text/event-stream", 200, "application/json"),
-        (modern("tools/list"), "text/event-stream, application/json", 200, "text/event-stream"),
+        (modern("tools/list"), "text/event-stream, application/json", 200, "application/json"),
         (modern("no/such"), "text/event-stream, application/json", 404, "application/json"),
     ] {
         let post = bench.http.post(bench.url("/mcp")).body(body.to_string()).header("accept", accept);
