@@ -101,6 +101,7 @@ impl Session {
         if dialect.is_private {
             session.state.pending.be_private();
         }
+        listening::begin(Arc::clone(&session.state)).await;
         Ok(session)
     }
 
@@ -130,7 +131,6 @@ impl Session {
         });
         let gone = CancellationToken::new();
         server.shutdown.spawn(keep(Arc::clone(&state), gone.clone()));
-        listening::begin(Arc::clone(&state));
         Self { state, gone }
     }
 }

@@ -4,9 +4,11 @@
 //! Servers need not offer it. Where they do it is kept open, from where it left off.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::Instant;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
 
 use super::is_message;
 use super::legacy::{Opened, SESSION_ENDED, State, pause};
@@ -18,25 +20,35 @@ use crate::upstream::transport::body::EventStream;
 use crate::upstream::transport::inbound;
 use crate::wire::sse::Item;
 
-/// Keeps the stream open until the session closes.
-pub(super) fn begin(state: Arc<State>) {
+/// How long a server may take to begin the stream before calls are made without it.
+const BEGIN_LIMIT: Duration = Duration::from_secs(1);
+
+/// Keeps the stream open until the session closes. Returns when it is there, is not offered, or does
+/// not come soon: some SDKs ask here what belongs to a call, and what is asked before is lost.
+pub(super) async fn begin(state: Arc<State>) {
+    let (begun, there) = oneshot::channel();
     let shutdown = state.server.shutdown.clone();
     shutdown.spawn_until_end(async move {
         tokio::select! {
-            () = keep_open(&state) => {}
+            () = keep_open(&state, begun) => {}
             _ = state.closing.wait() => {}
         }
     });
+    // Dropped unsent is as good: then there is no stream to wait for.
+    let _ = timeout(BEGIN_LIMIT, there).await;
 }
 
-async fn keep_open(state: &State) {
+async fn keep_open(state: &State, first: oneshot::Sender<()>) {
+    let mut first = Some(first);
     let mut pauses = Pauses::new();
     let mut last_id: Option<Bytes> = None;
     let mut was_open = false;
     loop {
         let begun = Instant::now();
         let mut asked = None;
-        match state.get(last_id.as_ref()).await {
+        let opened = state.get(last_id.as_ref()).await;
+        drop(first.take());
+        match opened {
             Ok(Opened::Stream(mut stream)) => {
                 // What changed while there was no stream was told to nobody, unless it is told now.
                 if was_open && last_id.is_none() {

@@ -49,6 +49,22 @@ async fn a_session_is_named_on_every_request_and_ended_at_the_end() {
 }
 
 #[tokio::test]
+async fn the_stream_a_server_may_ask_on_is_there_before_the_first_call() {
+    let bench = Bench::legacy(|seen| {
+        if is_get(seen) { vec![Step::Wait, stream(""), Step::Hang] } else { vec![result(seen, "{}")] }
+    })
+    .await;
+    let mut connecting = std::pin::pin!(bench.connect());
+    tokio::select! {
+        _ = bench.server.saw(1, is_get) => {}
+        _ = &mut connecting => panic!("a call could be made now"),
+    }
+    bench.server.go.add_permits(1);
+    let (connection, _events) = connecting.await;
+    ask(&connection, "t").await.expect("a result");
+}
+
+#[tokio::test]
 async fn a_session_the_server_forgot_is_of_no_more_use() {
     let bad = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#;
     let foreign =
