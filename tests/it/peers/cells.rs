@@ -5,8 +5,8 @@
 use serde_json::Value;
 
 use super::fixtures::{
-    self, CANCEL, PYTHON, PYTHON_AUTO, Program, TS1, TS2, TS2_AUTO, TS2_JUNE, TS2_MARCH, Target, all_is_ok,
-    http, sse, stdio, visit, visit_by_rmcp,
+    self, CANCEL, FEATURES, PYTHON, PYTHON_AUTO, Program, TS1, TS2, TS2_AUTO, TS2_JUNE, TS2_MARCH, Target,
+    all_is_ok, http, sse, stdio, visit, visit_by_rmcp,
 };
 use super::gateway;
 use crate::support::Registry;
@@ -15,10 +15,6 @@ use crate::support::peers::{self, Listening};
 
 /// The servers of the table, and one that speaks both eras.
 const SERVERS: [&str; 5] = ["new", "old", "streams", "child", "both"];
-
-/// What the program carries so far; all of it is `fixtures::FEATURES`.
-const FEATURES: [&str; 8] =
-    ["tools", "missing", "completion", "progress", "elicitation", "sampling", "roots", "list_changed"];
 
 /// The program with all servers; they end with this value.
 struct Cells {
