@@ -85,3 +85,49 @@ pub(super) fn refused(caller: &Caller, failure: &Error) -> ErrorObject {
         other => error::object(other),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Scene, legacy, raw, text};
+    use super::*;
+    use crate::auth::{Principal, Role};
+    use crate::protocol::{Request, RequestId, Version};
+
+    /// What a caller is answered.
+    async fn answered(scene: &Scene, caller: &Caller, method: &str, params: &str) -> Reply {
+        let id = RequestId::from_u64(1);
+        let request = Request { id, method: method.to_owned(), params: Some(raw(params)) };
+        scene.gateway.handle(caller, &request, &Outlet::none()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_reaches_a_server_needs_more_than_a_reader_and_lists_do_not() {
+        let scene = Scene::with(Version::V2025_11_25).await;
+        let mut reader = legacy("{}");
+        reader.principal = Principal::new("r", Role::Reader);
+        for method in ["prompts/list", "resources/list", "resources/templates/list", "tools/list"] {
+            assert!(answered(&scene, &reader, method, "{}").await.is_ok(), "{method}");
+        }
+        for (method, params) in [
+            ("prompts/get", r#"{"name":"p"}"#),
+            ("resources/read", r#"{"uri":"test://x"}"#),
+            ("completion/complete", r#"{"ref":{"type":"ref/resource","uri":"test://x"}}"#),
+            ("tools/call", r#"{"name":"echo"}"#),
+        ] {
+            let refused = answered(&scene, &reader, method, params).await;
+            assert!(text(&refused).contains(r#""code":"forbidden""#), "{method}: {}", text(&refused));
+            assert_eq!(scene.server.executed(method), 0, "{method}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_nobody_has_resources_nobody_is_asked() {
+        let scene = Scene::with(Version::V2025_11_25).await;
+        let refused = answered(&scene, &legacy("{}"), "resources/read", r#"{"uri":"a://é"}"#).await;
+        assert_eq!(
+            text(&refused),
+            r#"{"code":-32002,"message":"there is no resource \"a://é\"","data":{"code":"resource_not_found","uri":"a://é"}}"#
+        );
+        assert_eq!(scene.server.executed("resources/read"), 0);
+    }
+}

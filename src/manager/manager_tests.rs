@@ -195,3 +195,77 @@ async fn an_operator_takes_a_server_out_and_in_again() {
     assert!(manager.shutdown(Duration::from_mins(1)).await, "nothing is left");
     assert_eq!(fake.live(), 0);
 }
+
+/// A server with prompts and resources beside its tools.
+fn library(prompts: &'static [&'static str], resources: &'static [&'static str]) -> Fake {
+    let fake = Fake::new(Version::V2025_11_25);
+    fake.capabilities(&serde_json::json!({"tools": {}, "prompts": {}, "resources": {}}));
+    fake.answer(move |call| {
+        let list = |member: &str, key: &str, all: &[&str]| {
+            let items: Vec<_> = all.iter().map(|one| serde_json::json!({key: one})).collect();
+            Some(Answer::result(&serde_json::json!({member: items})))
+        };
+        match call.method.as_str() {
+            "prompts/list" => list("prompts", "name", prompts),
+            "resources/list" => list("resources", "uri", resources),
+            "resources/templates/list" => list("resourceTemplates", "uriTemplate", &[]),
+            _ => None,
+        }
+    });
+    fake
+}
+
+#[tokio::test(start_paused = true)]
+async fn prompts_and_uris_wait_for_servers_that_are_starting() {
+    let (early, late) = (library(&["p"], &["test://x"]), library(&["q"], &["test://y"]));
+    late.dial(Dial::AcceptAfter(Duration::from_secs(3)));
+    let manager = manager(&[("early", &early), ("late", &late)]);
+    let none = Raw::empty_object();
+    let started = Instant::now();
+    let found = manager.places(&Scope::All, "test://x", None).await.expect("listed");
+    assert_eq!((found.len(), started.elapsed()), (1, Duration::ZERO), "who is known is not waited for");
+    let found = manager.places(&Scope::All, "test://y", None).await.expect("listed");
+    assert_eq!((found.len(), found[0].server.as_ref()), (1, "late"));
+    let target = manager.prompt_target(&Scope::All, "late__q", &none, None).await.expect("known");
+    assert_eq!((target.server.as_ref(), target.subject.as_str()), ("late", "q"));
+    assert!(started.elapsed() <= Duration::from_secs(4));
+
+    let missing = manager.prompt_target(&Scope::All, "r", &none, None).await.expect_err("nobody has it");
+    assert!(matches!(missing, Error::NameNotFound { kind: Named::Prompt, .. }));
+    let guessed = manager.resource_targets(&Scope::All, "test://z", &none, None).await.expect("two may");
+    assert_eq!(guessed.iter().map(|target| target.server.as_ref()).collect::<Vec<_>>(), ["early", "late"]);
+    let alone = Scope::Server("late".into());
+    let alone = manager.resource_targets(&alone, "test://early/x", &none, None).await.expect("asked");
+    assert_eq!((alone.len(), alone[0].subject.as_str()), (1, "test://early/x"), "verbatim");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_list_counts_its_own_changes() {
+    let fake = library(&["p"], &["test://x"]);
+    let manager = manager(&[("s", &fake)]);
+    manager.settled(&Scope::All, SECOND).await;
+    let before = manager.snapshot().revisions(&Scope::All);
+    fake.tools(&["echo", "echo2"]);
+    fake.say_changed();
+    until(&manager, || offered(&manager).len() == 2).await;
+    let after = manager.snapshot().revisions(&Scope::All);
+    let changed = List::ALL.map(|list| after.of(list) - before.of(list));
+    assert_eq!((List::ALL, changed), ([List::Tools, List::Resources, List::Prompts], [1, 0, 0]));
+    let status = manager.server("s").expect("listed");
+    assert_eq!([status.tools, status.resources, status.templates, status.prompts], [2, 1, 0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_server_that_announces_nothing_is_read_again_and_others_are_not() {
+    let (silent, loud) = (Fake::new(Version::V2026_07_28), Fake::new(Version::V2026_07_28));
+    loud.capabilities(&serde_json::json!({"tools": {"listChanged": true}}));
+    silent.tools(&["before"]);
+    let manager = manager(&[("silent", &silent), ("loud", &loud)]);
+    manager.settled(&Scope::All, SECOND).await;
+    silent.tools(&["after"]);
+    until(&manager, || offered(&manager).contains(&"after".to_owned())).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    let read = silent.executed("tools/list");
+    assert!((5..20).contains(&read), "read {read} times in an hour, ever more seldom");
+    assert_eq!(loud.executed("tools/list"), 1);
+}

@@ -169,3 +169,45 @@ pub struct Called {
     /// From the request to the answer, waiting and retries included.
     pub elapsed: Duration,
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn raw(text: &str) -> Raw {
+        Raw::parse(&Bytes::from(text.to_owned())).expect("JSON")
+    }
+
+    fn place() -> Place {
+        Place { server: "s".into(), uri: "test://x".into() }
+    }
+
+    #[test]
+    fn a_read_may_be_made_twice_unless_it_brings_what_a_person_said() {
+        for (more, effect) in [
+            ("", Effect::ReadOnly),
+            (r#","inputResponses":{}"#, Effect::Unsafe),
+            (r#","requestState":"s""#, Effect::Unsafe),
+        ] {
+            let params = raw(&format!(r#"{{"uri":"test://x"{more}}}"#));
+            assert_eq!(Target::of_resource(&place(), "test://x", &params).effect, effect, "{more}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_calls_the_same_is_not_written_anew() {
+        let params = raw(r#"{ "uri" : "test:\/\/x","n":1e400}"#);
+        assert_eq!(Target::of_resource(&place(), "test://x", &params).params, params);
+        let renamed = Target::of_resource(&place(), "test://s/x", &params).params;
+        assert_eq!(renamed.as_str(), r#"{ "uri" : "test://x","n":1e400}"#);
+        let params = raw(r#"{"ref":{"x":1.0,"name":"s__p","type":"ref/prompt"},"argument":null}"#);
+        let completed = Target::of_completion(&"s".into(), ("name", "s__p", "p"), &params);
+        assert_eq!(
+            completed.params.as_str(),
+            r#"{"ref":{"x":1.0,"name":"p","type":"ref/prompt"},"argument":null}"#
+        );
+        assert_eq!((completed.subject.as_str(), completed.tool()), ("p", None));
+    }
+}
