@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
 pub use super::dialect::Dialect;
-pub use super::outlet::{Answer, Inlet, Outlet, Question, Said};
+pub use super::outlet::{Answer, Hold, Inlet, Outlet, Question, Said};
 
 use super::error::Error;
 use super::home::Home;

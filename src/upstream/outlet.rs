@@ -210,6 +210,12 @@ impl Outlet {
         })
     }
 
+    /// Has the deadline of the call stand still as well while a question is open that may be its own
+    /// and was put on another call of the same client.
+    pub fn hold(&self) -> Option<Hold> {
+        self.0.as_ref().and_then(Pause::begin).map(Hold)
+    }
+
     /// Resolves when a call that may take until `deadline` has used up its time. The time in which
     /// a question was open does not count.
     pub async fn expired(&self, deadline: Instant) {
@@ -230,6 +236,9 @@ impl fmt::Debug for Outlet {
         write!(f, "Outlet(open: {}, dropped: {})", self.0.is_some(), self.dropped())
     }
 }
+
+/// Lets the deadline go on when it is dropped.
+pub struct Hold(#[allow(dead_code)] Pause); // held for its drop
 
 /// The times in which at least one question of a call was open.
 #[derive(Default)]

@@ -102,6 +102,8 @@ pub(super) struct Asked {
     pub(super) capabilities: Raw,
     /// Cancelled when the call has ended.
     pub(super) over: CancellationToken,
+    /// The calls of which one may be meant instead.
+    pub(super) beside: Vec<Outlet>,
 }
 
 /// What a request is for, as far as it matters here.
@@ -226,7 +228,10 @@ impl Pending {
         let found = table.oldest_of_only_owner(owner).map(|(id, _)| id);
         table.asks |= !matches!(found, Err(Whose::Nobodys));
         match found {
-            Ok(id) => table.asked(id),
+            Ok(id) => match table.asked(id) {
+                Whose::Of(asked) => Whose::Of(Asked { beside: table.beside(id), ..asked }),
+                other => other,
+            },
             // The connection was made for a call, which is about to come.
             Err(Whose::Nobodys) if self.is_private.load(Ordering::Relaxed) => {
                 Whose::OfTheNext(self.begun.subscribe())
@@ -333,7 +338,12 @@ impl Table {
             owner: *owner,
             capabilities: capabilities.clone(),
             over: open.over.0.get_or_insert_default().clone(),
+            beside: Vec::new(),
         })
+    }
+
+    fn beside(&self, id: u64) -> Vec<Outlet> {
+        self.open.iter().filter(|(other, _)| **other != id).map(|(_, open)| open.outlet.clone()).collect()
     }
 
     /// Remembers a call that was given up.

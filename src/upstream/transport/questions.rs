@@ -24,7 +24,7 @@ use crate::protocol::error::code;
 use crate::protocol::foreign::shown;
 use crate::protocol::{ErrorObject, Message, Notification, Raw, Reply, Request, RequestId, Response, method};
 use crate::shutdown::Shutdown;
-use crate::upstream::connection::{Answer, Owner};
+use crate::upstream::connection::{Answer, Hold, Outlet, Owner};
 
 /// Questions that may be open on one connection.
 const MAX_OPEN: usize = 256;
@@ -138,6 +138,8 @@ enum Put {
         answer: Answer,
         owner: Owner,
         over: CancellationToken,
+        /// Stop the clocks of the calls that may be meant instead.
+        holds: Vec<Hold>,
     },
     /// Somebody is asked when a call begins.
     Waits(watch::Receiver<u64>),
@@ -146,13 +148,14 @@ enum Put {
 fn ask(request: &Request, whose: Whose) -> Put {
     let refused = |code, text: &str| Put::Answered(Err(ErrorObject::new(code, text)));
     match whose {
-        Whose::Of(Asked { outlet, owner, capabilities, over }) => {
+        Whose::Of(Asked { outlet, owner, capabilities, over, beside }) => {
             let params = request.params.clone();
             if !Abilities::of(&capabilities).allows(&request.method, params.as_ref()) {
                 let text = format!("the client cannot be asked \"{}\"", shown(&request.method));
                 return refused(code::METHOD_NOT_FOUND, &text);
             }
-            Put::Asked { answer: outlet.ask(request.method.clone(), params), owner, over }
+            let holds = beside.iter().filter_map(Outlet::hold).collect();
+            Put::Asked { answer: outlet.ask(request.method.clone(), params), owner, over, holds }
         }
         Whose::OfTheNext(begun) => Put::Waits(begun),
         Whose::Nobodys => refused(
@@ -169,9 +172,9 @@ fn ask(request: &Request, whose: Whose) -> Put {
 /// The reply to a question, from whichever call of its owner is open while it is.
 async fn follow(mut put: Put, request: &Request, whose: &(impl Fn(Option<Owner>) -> Whose + Sync)) -> Reply {
     loop {
-        let (answer, owner, over) = match put {
+        let (answer, owner, over, _holds) = match put {
             Put::Answered(reply) => return reply,
-            Put::Asked { answer, owner, over } => (answer, owner, over),
+            Put::Asked { answer, owner, over, holds } => (answer, owner, over, holds),
             Put::Waits(mut begun) => {
                 if !matches!(timeout(NEXT_CALL_LIMIT, begun.changed()).await, Ok(Ok(()))) {
                     return Err(unanswered("no call began on which its client could be asked"));

@@ -224,3 +224,23 @@ async fn on_a_private_connection_a_question_waits_for_the_first_call() {
     channel.ask(2, method::ROOTS_LIST);
     assert_eq!(channel.answer().await, (2, Err(code::CONNECTION_CLOSED)), "and not for ever");
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_clock_runs_that_may_be_of_the_call_that_asks() {
+    let channel = Channel::new();
+    let owner = Owner::new();
+    let (_oldest, mut inlet) = channel.call(owner);
+    let (outlet, _silent) = Outlet::new(8);
+    let call = Call { owner, ..Call::of_gateway(method::TOOLS_CALL, None) };
+    let asks = channel.pending.open(&outlet, Purpose::of(&call)).expect("open");
+    assert!(channel.pending.begin_writing(asks.id()));
+    channel.ask(1, method::ELICITATION_CREATE);
+    let people = async {
+        let asked = question(&mut inlet).await;
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        accept(asked);
+    };
+    let begun = tokio::time::Instant::now();
+    tokio::join!(people, outlet.expired(begun + Duration::from_secs(10)));
+    assert_eq!(begun.elapsed().as_secs(), 310);
+}
