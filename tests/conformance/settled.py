@@ -43,13 +43,6 @@ _UNLISTED = (
 _NO_NEWS = (
     "the fixture tells of changed lists on `subscriptions/listen` only, which HTTP+SSE, a legacy connection, has not"
 )
-_ANSWERED_AT_ONCE = (
-    "counts answers that are event streams; what is answered at once is answered as JSON, which is as good by the suite"
-)
-_NOTHING_TO_CLOSE = (
-    "the fixture ends the event stream of a call to have its client poll, which there is none of over this transport;"
-    " the suite gives no verdict where the answer simply comes"
-)
 
 
 def _input_required(scenario: str, *checks: str) -> Settled:
@@ -79,14 +72,6 @@ SETTLED: tuple[Settled, ...] = (
         tuple(f"sep-2575-server-sends-{what}-list-changed-on-subscription" for what in ("tools", "prompts")),
         _NO_NEWS,
     ),
-    Settled(
-        "[hs]*",
-        "2025-11-25",
-        "server-sse-multiple-streams",
-        ("server-sse-streams-functional",),
-        _ANSWERED_AT_ONCE,
-    ),
-    Settled("s*", "2025-11-25", "server-sse-polling", ("server-sse-disconnect-resume",), _NOTHING_TO_CLOSE),
     Settled(
         "client",
         "2026-07-28",
