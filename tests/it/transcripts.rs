@@ -6,6 +6,8 @@
 //! one); `U> METHOD PARAMS` a server must have received exactly this; `U< JSON` what it answers: a
 //! notification, a `{"result":…}` or an `{"error":…}`; `U? METHOD PARAMS` what it asks its client during the
 //! call, `U! REPLY` the answer it must get (`U! none`: it is refused), `U~` it gives the oldest question up;
+//! `U* JSON` the server that was asked last says by itself;
+//! `G>` the client opens the stream of its session, `G< JSON` what must come on it;
 //! `C< STATUS JSON` what the client must get, byte
 //! for byte (`C< STATUS` alone: no message). `C! SUBSTRING` checks a part of the next message instead.
 //! `C= $NAME MEMBER JSON` expects a result and keeps the text of its member, which `$NAME` stands for in what
@@ -27,12 +29,12 @@ use switchyard::downstream::streamable_http::Endpoint;
 use switchyard::gateway::Gateway;
 use switchyard::manager::config::ToolNames;
 use switchyard::manager::{self, Manager};
-use switchyard::protocol::feature::Kind;
+use switchyard::protocol::feature::{Kind, List};
 use switchyard::protocol::lifecycle::Peer;
 use switchyard::protocol::{Era, ErrorObject, Notification, Raw, Reply, Version, headers, meta};
 use switchyard::shutdown::Shutdown;
 use switchyard::upstream::connection::Answer;
-use switchyard::upstream::{self, Call, Connection, Connector, Dialect, Events, Outlet, config};
+use switchyard::upstream::{self, Call, Connection, Connector, Dialect, Event, Events, Outlet, config};
 use switchyard::wire::sse;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tower::ServiceExt;
@@ -44,6 +46,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Received {
     method: String,
     params: String,
+    /// Where the server says something by itself.
+    events: Events,
     /// Where the server says something before it answers.
     pub outlet: Outlet,
     /// Takes the answer; closed when the call is not wanted any more.
@@ -63,6 +67,7 @@ struct Scripted {
     peer: Peer,
     offered: Offered,
     received: mpsc::UnboundedSender<Received>,
+    events: std::sync::Mutex<Events>,
 }
 
 impl Connection for Scripted {
@@ -88,6 +93,7 @@ impl Connection for Scripted {
             let received = Received {
                 method: call.method.clone(),
                 params: params.map_or_else(String::new, |params| params.as_str().to_owned()),
+                events: self.events.lock().expect("no panic holds it").clone(),
                 outlet: outlet.clone(),
                 answer,
             };
@@ -123,9 +129,10 @@ struct ScriptedConnector(Arc<Scripted>);
 impl Connector for ScriptedConnector {
     fn connect(
         &self,
-        _: Events,
+        events: Events,
         _: Dialect,
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, upstream::Error>> {
+        *self.0.events.lock().expect("no panic holds it") = events;
         let connection: Arc<dyn Connection> = self.0.clone();
         async move { Ok(connection) }.boxed()
     }
@@ -191,7 +198,12 @@ pub async fn scripted_manager(
             instructions: None,
         };
         let (offered, received) = (offered.clone(), sender.clone());
-        Arc::new(ScriptedConnector(Arc::new(Scripted { peer, offered, received })))
+        Arc::new(ScriptedConnector(Arc::new(Scripted {
+            peer,
+            offered,
+            received,
+            events: Events::channel().0.into(),
+        })))
     };
     let connectors = servers.iter().map(connector).collect();
     let config = manager_config(servers.iter().map(|(name, ..)| name.as_str()));
@@ -215,6 +227,12 @@ struct Player {
     open: Option<Open>,
     pending: Option<Received>,
     asked: VecDeque<Answer>,
+    /// Where the server that was asked last says something by itself.
+    events: Option<Events>,
+    /// The streams of notices that servers keep open.
+    listening: Vec<Received>,
+    /// The stream of the session.
+    stream: Option<Open>,
     kept: std::collections::BTreeMap<String, String>,
 }
 
@@ -248,6 +266,9 @@ impl Player {
             open: None,
             pending: None,
             asked: VecDeque::new(),
+            events: None,
+            listening: Vec::new(),
+            stream: None,
             kept: std::collections::BTreeMap::new(),
         }
     }
@@ -266,6 +287,12 @@ impl Player {
             "U?" => self.ask(rest),
             "U!" => self.expect_reply(rest).await,
             "U~" => drop(self.asked.pop_front().expect("an open question")),
+            "U*" => self.say(rest),
+            "G>" => self.open_stream().await,
+            "G<" => {
+                let got = self.stream.as_mut().expect("an open stream").next().await.unwrap_or_default();
+                assert!(matches(rest, &got), "on the stream must come\n     {rest}\ngot  {got}");
+            }
             "C<" => self.expect_answer(rest).await,
             "C=" => self.keep(rest).await,
             "C!" => {
@@ -351,7 +378,30 @@ impl Player {
             received.unwrap_or_else(|_| panic!("no server received {expected}")).expect("servers live");
         let got = format!("{} {}", received.method, received.params);
         assert!(matches(expected, got.trim()), "a server must receive\n     {expected}\ngot  {got}");
-        self.pending = Some(received);
+        self.events = Some(received.events.clone());
+        if let Some(before) = self.pending.replace(received)
+            && before.method == "subscriptions/listen"
+        {
+            self.listening.push(before);
+        }
+    }
+
+    /// The server that was asked last says something that belongs to no call.
+    fn say(&self, text: &str) {
+        let raw = Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).expect("JSON");
+        let method: String = raw.get_as("method").expect("a notification");
+        let events = self.events.as_ref().expect("a server that was asked");
+        events.report(match List::changed_by(&method) {
+            Some(list) => Event::Changed(list),
+            None => Event::Notice(Notification { method, params: raw.get("params") }),
+        });
+    }
+
+    async fn open_stream(&mut self) {
+        let mut request = Request::get("/mcp").body(Body::empty()).expect("a request");
+        *request.headers_mut() = self.usual_headers("{}").await;
+        let response = self.router.clone().oneshot(request).await.expect("infallible");
+        self.stream = Some(Open::new(Answered { status: response.status().as_u16(), body: response }));
     }
 
     fn answer(&mut self, text: &str) {
