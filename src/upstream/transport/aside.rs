@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use http::HeaderMap;
 use tokio::sync::Semaphore;
 use url::Url;
 
+use super::closing::Closing;
 use super::http::Client;
 use crate::shutdown::Shutdown;
 use crate::upstream::error::Error;
@@ -61,9 +64,26 @@ impl Aside {
         });
     }
 
+    /// Delivers answers for as long as the connection is open.
+    pub(super) fn answers(
+        &self,
+        closing: &Closing,
+    ) -> impl Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync + use<> {
+        let (aside, closing) = (self.clone(), closing.clone());
+        move |answer| {
+            let (aside, closing) = (aside.clone(), closing.clone());
+            async move {
+                if !closing.is_closed() {
+                    aside.deliver(answer).await;
+                }
+            }
+            .boxed()
+        }
+    }
+
     /// Posts the answer to a question, and waits until the server has it or cannot be reached. Who
     /// asked bounds how many are on their way.
-    pub(super) async fn deliver(&self, answer: Bytes) {
+    async fn deliver(&self, answer: Bytes) {
         let sent = async {
             for attempt in 1.. {
                 match self.client.post(&self.url, self.headers.clone(), answer.clone(), true).await {

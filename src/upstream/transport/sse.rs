@@ -139,16 +139,7 @@ impl Link {
         let aside = Aside::new(client, &endpoint, &HeaderMap::new(), shutdown);
         let canceller = aside.clone();
         let closing = Closing::default();
-        let closed = closing.clone();
-        let post = move |answer| {
-            let (aside, closed) = (aside.clone(), closed.clone());
-            async move {
-                if !closed.is_closed() {
-                    aside.deliver(answer).await;
-                }
-            }
-            .boxed()
-        };
+        let post = aside.answers(&closing);
         Self {
             client: Arc::clone(client),
             endpoint,

@@ -109,16 +109,7 @@ impl Session {
         let aside = Aside::new(&server.client, &server.client.url, &headers, &server.shutdown);
         let canceller = aside.clone();
         let closing = Closing::default();
-        let closed = closing.clone();
-        let post = move |answer| {
-            let (aside, closed) = (aside.clone(), closed.clone());
-            async move {
-                if !closed.is_closed() {
-                    aside.deliver(answer).await;
-                }
-            }
-            .boxed()
-        };
+        let post = aside.answers(&closing);
         let state = Arc::new(State {
             server: Arc::clone(server),
             peer,
