@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariants: an id is used once in a session; a response that names no open question changes
-//! nothing; at most [`MAX_OPEN`] are open, and what finds no room is refused; when the call or the
+//! nothing; at most `MAX_OPEN` are open, and what finds no room is refused; when the call or the
 //! session ends, its questions go.
 //!
 //! Not here: which client can be asked what (`gateway::era`), and the stream that a question travels

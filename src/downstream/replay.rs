@@ -10,7 +10,7 @@
 //!
 //! Source: 2025-11-25 `basic/transports`, Resumability and Redelivery. Invariants: an event id names
 //! its stream and is unique among all sessions, so an id of somebody else is an unknown one; nobody
-//! waits for a reader: one that is slow or gone costs [`MAX_EVENTS`] and [`MAX_BYTES`] of notices, of
+//! waits for a reader: one that is slow or gone costs `MAX_EVENTS` and `MAX_BYTES` of notices, of
 //! which the oldest go, and the questions and the answer, which stay; nothing is given twice to one
 //! reader, and a newer reader ends the older one.
 //!

@@ -10,7 +10,7 @@
 //! opened the stream and to the servers of its path, and when the stream ends the session ends, and
 //! with it the calls in it, because nothing could bring their answers any more. (In the other legacy
 //! transports a lost connection is no end: there a session outlives it.) Invariants: whoever does
-//! not read costs [`OUTGOING`] messages and what [`super::exchange`] allows; these sessions count
+//! not read costs `OUTGOING` messages and what [`super::exchange`] allows; these sessions count
 //! towards the same limit as those of `/mcp` and are unknown there.
 //!
 //! Source: 2024-11-05 `basic/transports`, HTTP with SSE. Not here: what a message means
