@@ -59,12 +59,21 @@ impl<'a> Wish<'a> {
     /// The client, for connections of its own.
     pub(super) fn private(self) -> Option<Private> {
         let Self::Of(call) = self else { return None };
-        Some(Private { home: call.home.clone()?, capabilities: call.sender.capabilities.clone() })
+        Some(Private { home: call.home.clone()?, capabilities: declared(&call.sender.capabilities) })
     }
 
     /// Whose calls stand on the connection; none for our own, which are no reason to wait.
     pub(super) const fn owner(self) -> Option<Owner> {
         if let Self::Of(call) = self { Some(call.owner) } else { None }
+    }
+}
+
+/// What a private connection declares: all that its client did, but that changes of roots are told.
+/// They are not passed on, so a server must ask again instead of waiting for news.
+fn declared(capabilities: &Raw) -> Raw {
+    match capabilities.get("roots").filter(|roots| roots.get("listChanged").is_some()) {
+        Some(roots) => capabilities.with("roots", &roots.without("listChanged")),
+        None => capabilities.clone(),
     }
 }
 
