@@ -12,6 +12,7 @@ pub mod auth;
 pub mod shutdown;
 pub mod telemetry;
 pub mod wire;
+pub mod worker;
 
 pub mod upstream;
 
