@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! config ─► Manager ─► Gateway ─► Endpoint ─┐
-//!                └──────► admin router ─────┴─► Guard ─► listener
+//!                └──────► admin router ─────┴─► Front ─► listener
 //! ```
 //!
 //! Ending has an order too: readiness off and no new connections, streams end, running calls finish
@@ -20,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::config::Config;
+use crate::downstream::front::{Admitted, Front, Shortcut};
 use crate::downstream::guard::Guard;
 use crate::downstream::listener;
 use crate::downstream::sessions::Sessions;
@@ -68,16 +69,16 @@ pub fn router(
     shutdown: &Shutdown,
 ) -> Result<Router, Error> {
     let guard = Guard::new(config)?;
-    Ok(routes(guard, manager, config, shutdown).0)
+    Ok(front(guard, manager, config, shutdown).0.into_router())
 }
 
-/// The router, and the sessions whose calls can be cut at the end.
-fn routes(
+/// The door and all behind it, and the sessions whose calls can be cut at the end.
+fn front(
     guard: Guard,
     manager: &Arc<Manager>,
     config: &downstream::Config,
     shutdown: &Shutdown,
-) -> (Router, Arc<Sessions>) {
+) -> (Front, Arc<Sessions>) {
     let sessions = Arc::new(Sessions::new(config.max_sessions, config.session_idle_timeout));
     let sweeper = Arc::clone(&sessions);
     shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
@@ -86,8 +87,12 @@ fn routes(
     let endpoint = Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let old = sse::Endpoint::new(gateway, of_sessions(), shutdown.clone(), max_body);
     let options = admin::Options { max_body: config.max_body_bytes, drain: shutdown.clone() };
-    let routes = admin::router(Arc::clone(manager), options).merge(endpoint.router()).merge(old.router());
-    (guard.protect(routes), sessions)
+    let api = admin::Api::new(Arc::clone(manager), options.clone());
+    let call: Shortcut = Box::new(move |Admitted { head, body, principal, id }| {
+        Box::pin(admin::call(api.clone(), admin::Posted { headers: head.headers, body, principal, id }))
+    });
+    let rest = admin::router(Arc::clone(manager), options).merge(old.router());
+    (Front::with(guard, endpoint, vec![(admin::CALL, call)], rest), sessions)
 }
 
 /// Serves HTTP until `stop` resolves, and returns when nothing is left running.
@@ -100,11 +105,11 @@ pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(),
     // Before any server is started: keys that cannot be read stop the start.
     let guard = Guard::new(&config.server)?;
     let manager = Manager::initialize(config.manager, &servers)?;
-    let (router, sessions) = routes(guard, &manager, &config.server, &edge);
+    let (front, sessions) = front(guard, &manager, &config.server, &edge);
     tracing::info!(address = %bound, "listening");
     let limits = config.server.limits;
     listener::allow_open_files(&limits);
-    let serving = listener::serve(socket, router, limits, edge.clone());
+    let serving = listener::serve(socket, front, limits, edge.clone());
     tokio::pin!(serving);
     tokio::select! {
         () = &mut serving => {}

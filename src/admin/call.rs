@@ -9,14 +9,17 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 
 use super::answer::Answer;
 use super::body::{self, CallRequest};
+use super::error::finished;
 use super::openapi::CallProblems;
 use super::problem::{Code, Problem};
-use super::{Api, json, view};
+use super::{Api, authorised, json, view};
+use crate::auth::{Action, Principal};
+use crate::manager::Manager;
 use crate::telemetry::RequestId;
 
 /// Run a tool
@@ -56,7 +59,42 @@ pub(super) async fn call(
     body: Body,
 ) -> Result<Response, Problem> {
     let body = received(body, options.max_body).await?;
-    let CallRequest { server, tool, arguments, timeout } = body::read(&headers, &body)?;
+    answer(&manager, &headers, &body, id).await
+}
+
+/// The same for who has found this route already.
+pub async fn direct(api: Api, posted: Posted) -> Response {
+    let Posted { headers, body, principal, id } = posted;
+    let answered = async {
+        let answered = match authorised(principal.as_ref(), Action::Call) {
+            Ok(()) => answer(&api.manager, &headers, &body, id).await,
+            Err(problem) => Err(problem),
+        };
+        answered.into_response()
+    };
+    finished(answered, id).await
+}
+
+/// A call that was posted.
+#[derive(Debug)]
+pub struct Posted {
+    /// The headers of the request.
+    pub headers: HeaderMap,
+    /// Its body, complete.
+    pub body: Bytes,
+    /// Who posted it.
+    pub principal: Option<Principal>,
+    /// Its name in answers and logs.
+    pub id: RequestId,
+}
+
+async fn answer(
+    manager: &Manager,
+    headers: &HeaderMap,
+    body: &Bytes,
+    id: RequestId,
+) -> Result<Response, Problem> {
+    let CallRequest { server, tool, arguments, timeout } = body::read(headers, body)?;
     let called = match &server {
         Some(server) => manager.call_tool(server, &tool, &arguments, timeout).await,
         None => manager.route_tool(&tool, &arguments, timeout).await,

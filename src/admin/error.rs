@@ -92,7 +92,12 @@ fn instead(nearest: &[String], otherwise: &str) -> String {
 /// turns a panic into one.
 pub(super) async fn finish(mut request: Request, next: Next) -> Response {
     let id = *request.extensions_mut().get_or_insert_with(RequestId::new);
-    let outcome = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    finished(next.run(request), id).await
+}
+
+/// What `answer` comes to, as the answer to the request `id`.
+pub(super) async fn finished(answer: impl Future<Output = Response>, id: RequestId) -> Response {
+    let outcome = AssertUnwindSafe(answer).catch_unwind().await;
     let mut response = outcome.unwrap_or_else(|_| {
         // The hook that logs panics has logged its text and place already.
         Problem::new(Code::InternalError, "the request could not be completed").into_response()

@@ -40,8 +40,12 @@ use problem::{Code, Problem};
 
 /// Where the API begins.
 pub const PREFIX: &str = "/api/v1/mcp";
+/// Where tools are called: `POST` here is [`call()`].
+pub const CALL: &str = "/api/v1/mcp/call";
 /// The largest body of a call, unless said otherwise: 4 MiB.
 const MAX_BODY: usize = 4 * 1024 * 1024;
+
+pub use call::{Posted, direct as call};
 
 /// What the router needs beside a manager.
 #[derive(Debug, Clone)]
@@ -60,9 +64,16 @@ impl Default for Options {
 
 /// What the routes work with.
 #[derive(Clone)]
-struct Api {
+pub struct Api {
     manager: Arc<Manager>,
     options: Options,
+}
+
+impl Api {
+    /// The API over `manager`.
+    pub const fn new(manager: Arc<Manager>, options: Options) -> Self {
+        Self { manager, options }
+    }
 }
 
 /// The REST API, the health routes, `/openapi.json` and `/docs`.
@@ -81,7 +92,7 @@ pub fn router(manager: Arc<Manager>, options: Options) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn(error::finish))
-        .with_state(Api { manager, options })
+        .with_state(Api::new(manager, options))
 }
 
 /// Every described route, and what it takes to be let in.
@@ -108,13 +119,21 @@ fn only(action: Action, route: UtoipaMethodRouter<Api>) -> UtoipaMethodRouter<Ap
 }
 
 async fn authorise(State(action): State<Action>, request: Request, next: Next) -> Response {
-    match request.extensions().get::<Principal>() {
-        Some(principal) if principal.may(action) => next.run(request).await,
+    match authorised(request.extensions().get(), action) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Whether `principal` may do `action`.
+fn authorised(principal: Option<&Principal>, action: Action) -> Result<(), Problem> {
+    match principal {
+        Some(principal) if principal.may(action) => Ok(()),
         Some(principal) => {
             let detail = format!("the role {} may not do this", principal.role());
-            Problem::new(Code::Forbidden, detail).into_response()
+            Err(Problem::new(Code::Forbidden, detail))
         }
-        None => Problem::new(Code::Unauthorized, "the request carries no credential").into_response(),
+        None => Err(Problem::new(Code::Unauthorized, "the request carries no credential")),
     }
 }
 

@@ -225,8 +225,9 @@ fn poll_withdrawn(asked: &mut Vec<Asked>, cx: &mut Context<'_>) -> Poll<Asked> {
 
 /// Answers one request; a panic on the way is this request's alone.
 async fn answer(gateway: &Gateway, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
+    // Of use to who follows one request; made for nobody else, because its fields are printed at once.
     let span =
-        tracing::info_span!("request", method = %shown(&request.method), principal = %caller.principal.id());
+        tracing::debug_span!("request", method = %shown(&request.method), principal = %caller.principal.id());
     let work = async {
         let reply = gateway.handle(caller, request, outlet).await;
         gateway.note_answer(caller, &reply);

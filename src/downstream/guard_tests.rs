@@ -1,7 +1,10 @@
 //! The door without a socket: who and what gets in, in which order, and how a refusal looks.
 
-use axum::Extension;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
 use axum::routing::{any, get};
+use axum::{Extension, Router};
 use http::StatusCode;
 use secrecy::ExposeSecret;
 use serde_json::Value;
@@ -9,6 +12,8 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::auth::{ApiKey, Role, mint};
+use crate::downstream::front::Front;
+use crate::telemetry::RequestId;
 
 const PATHS: [&str; 5] = ["/mcp", "/mcp/files", "/api/v1/mcp/call", "/health", "/nowhere"];
 
@@ -22,7 +27,7 @@ fn door(config: &Config) -> Router {
         .route("/api/v1/mcp/call", any(who))
         .route("/health", get(|| async { "fine" }).post(|| async { "not for everybody" }))
         .route("/panic", get(|| async { assert_eq!(1, 2, "a bug") }));
-    Guard::new(config).expect("no key files").protect(router)
+    Front::new(Guard::new(config).expect("no key files"), router).into_router()
 }
 
 fn with_key() -> (Config, String) {
@@ -209,7 +214,8 @@ async fn who_needs_no_credential_may_show_a_good_one() {
     let who = |principal: Option<Extension<Principal>>| async move {
         principal.map_or_else(|| "nobody".to_owned(), |principal| principal.id().to_string())
     };
-    let door = Guard::new(&config).expect("no key files").protect(Router::new().route("/health", get(who)));
+    let guard = Guard::new(&config).expect("no key files");
+    let door = Front::new(guard, Router::new().route("/health", get(who))).into_router();
     for (key, expected) in [(None, "nobody"), (Some("wrong"), "nobody"), (Some(key.as_str()), "key:ci")] {
         let mut headers = vec![("host", "localhost")];
         headers.extend(key.map(|key| ("x-api-key", key)));

@@ -8,7 +8,7 @@
 //! its head, its body or its reading is closed in time, whatever protocol it speaks; an error of
 //! `accept` never spins; nothing accepted here outlives [`serve`].
 //!
-//! Not here: what a request means (the router), who may send one (`guard`).
+//! Not here: what a request means ([`Site`]), who may send one (`guard`).
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -21,20 +21,21 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use bytes::Bytes;
+use axum::response::Response;
 use http::{Request, Version};
-use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use super::activity::{Activity, Running, Times, Watched};
+use super::activity::{Activity, Times, Watched};
+use super::bodies::Answer;
+pub use super::bodies::Arriving;
 use crate::shutdown::Shutdown;
 
 /// How long `accept` rests after an error that is not the peer's, such as too many open files.
@@ -88,16 +89,32 @@ impl Default for Limits {
     }
 }
 
-/// Accepts connections and answers them with `router` until `shutdown` begins; then accepts no
+/// What answers the requests that come in.
+pub trait Site: Clone + Send + Sync + 'static {
+    /// Answers one request. Dropping the future cancels it.
+    fn answer(self, request: Request<Arriving>) -> impl Future<Output = Response> + Send + 'static;
+}
+
+impl Site for Router {
+    fn answer(mut self, request: Request<Arriving>) -> impl Future<Output = Response> + Send + 'static {
+        let answer = self.call(request.map(Body::new));
+        async move {
+            let Ok(response) = answer.await;
+            response
+        }
+    }
+}
+
+/// Accepts connections and answers them with `site` until `shutdown` begins; then accepts no
 /// more, lets running requests end for `drain_timeout`, cuts the rest and returns. Event streams
 /// must be ended by who serves them: they watch the same `shutdown`.
-pub async fn serve(listener: TcpListener, router: Router, limits: Limits, shutdown: Shutdown) {
+pub async fn serve<S: Site>(listener: TcpListener, site: S, limits: Limits, shutdown: Shutdown) {
     let door = Door {
         live: shutdown.child(),
         cut: CancellationToken::new(),
         slots: Arc::new(Semaphore::new(limits.max_connections)),
         refused: AtomicU64::new(0),
-        router,
+        site,
         limits,
     };
     tokio::select! {
@@ -112,7 +129,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, shutdo
     }
 }
 
-struct Door {
+struct Door<S> {
     /// The connections; asked to end with the program.
     live: Shutdown,
     /// Ends connections where they stand.
@@ -120,11 +137,11 @@ struct Door {
     slots: Arc<Semaphore>,
     /// Connections that found none.
     refused: AtomicU64,
-    router: Router,
+    site: S,
     limits: Limits,
 }
 
-impl Door {
+impl<S: Site> Door<S> {
     /// Never returns.
     async fn accept(&self, listener: &TcpListener) {
         loop {
@@ -179,10 +196,10 @@ fn is_of_peer(error: &io::Error) -> bool {
 }
 
 /// Serves one connection until its peer, a limit or the end of the program closes it.
-fn connection(socket: TcpStream, door: &Door) -> impl Future<Output = ()> + Send + 'static {
+fn connection<S: Site>(socket: TcpStream, door: &Door<S>) -> impl Future<Output = ()> + Send + use<S> {
     let activity = Activity::new();
     let mut limit = Limit::new(activity.clone(), door.limits);
-    let service = service(door.router.clone(), activity.clone(), door.limits.body_timeout);
+    let service = service(door.site.clone(), activity.clone(), door.limits.body_timeout);
     let (live, cut) = (door.live.clone(), door.cut.clone());
     async move {
         let protocols = protocols(Streams { live: live.clone(), cut: cut.clone() });
@@ -228,8 +245,8 @@ fn protocols(streams: Streams) -> auto::Builder<Streams> {
 
 /// The requests of one connection. Each counts as running until the last byte of its answer is
 /// handed to the connection.
-fn service(
-    router: Router,
+fn service<S: Site>(
+    site: S,
     activity: Activity,
     body_timeout: Duration,
 ) -> impl hyper::service::Service<
@@ -240,10 +257,8 @@ fn service(
 > {
     hyper::service::service_fn(move |request: Request<Incoming>| {
         let running = activity.request(request.version() == Version::HTTP_2);
-        let deadline = Instant::now() + body_timeout;
-        let answer =
-            router.clone().call(request.map(|body| Body::new(Timed { body, deadline, alarm: None })));
-        async move { Ok(answer.await?.map(|body| Answer { body, _running: running })) }
+        let answer = site.clone().answer(request.map(|body| Arriving::new(body, body_timeout)));
+        async move { Ok(answer.await.map(|body| Answer::new(body, running))) }
     })
 }
 
@@ -293,70 +308,6 @@ impl Limit {
                 return Poll::Ready(());
             }
         }
-    }
-}
-
-/// The body did not arrive within `body_timeout`.
-#[derive(Debug, thiserror::Error)]
-#[error("the body did not arrive in time")]
-pub struct BodyTimedOut;
-
-/// A body with a deadline. The alarm is made only for bodies that are not there at once.
-struct Timed {
-    body: Incoming,
-    deadline: Instant,
-    alarm: Option<Pin<Box<Sleep>>>,
-}
-
-impl HttpBody for Timed {
-    type Data = Bytes;
-    type Error = axum::BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
-            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
-        }
-        let deadline = self.deadline;
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-        ready!(alarm.as_mut().poll(cx));
-        Poll::Ready(Some(Err(BodyTimedOut.into())))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// The body of an answer; as long as it exists, its request is running.
-struct Answer {
-    body: Body,
-    _running: Running,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

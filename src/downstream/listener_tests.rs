@@ -3,11 +3,14 @@
 use std::net::SocketAddr;
 
 use axum::routing::{get, post};
+use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::*;
 use crate::downstream::Config;
+use crate::downstream::front::Front;
 use crate::downstream::guard::Guard;
 
 /// What no test waits longer for: far more than any limit set here.
@@ -64,9 +67,11 @@ async fn within<F: Future>(what: F) -> F::Output {
 
 fn routes() -> Router {
     let guard = Guard::new(&Config::default()).expect("no key files");
-    guard.protect(
+    Front::new(
+        guard,
         Router::new().route("/", get(|| async { "hello" })).route("/", post(|body: Bytes| async { body })),
     )
+    .into_router()
 }
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";

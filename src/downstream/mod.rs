@@ -2,12 +2,14 @@
 
 mod activity;
 pub mod authority;
+mod bodies;
 pub mod config;
 pub mod conversation;
 mod cors;
 pub mod error;
 mod events;
 pub mod exchange;
+pub mod front;
 pub mod guard;
 pub mod headers;
 pub mod listener;

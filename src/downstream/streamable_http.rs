@@ -21,6 +21,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use super::error::Refusal;
 use super::events::{self, Form};
 use super::exchange::Exchange;
+use super::front::Admitted;
 use super::headers;
 use super::sessions::{Session, Sessions};
 use crate::auth::Principal;
@@ -68,15 +69,32 @@ impl Endpoint {
         Self(Arc::new(Parts { gateway, sessions, tasks, max_body }))
     }
 
-    /// `/mcp` for all servers, `/mcp/{server}` for one alone.
+    /// `/mcp` for all servers, `/mcp/{server}` for one alone, as a router for who does not use
+    /// [`super::front::Front`]. It finds the [`Principal`] among the extensions of a request.
     pub fn router(self) -> Router {
         Router::new().route("/mcp", any(serve_all)).route("/mcp/{server}", any(serve_one)).with_state(self)
     }
 
-    async fn serve(&self, principal: Principal, scope: Scope, request: HttpRequest) -> Response {
+    /// Answers a request that was let in, for a client that sees `scope`.
+    pub(super) async fn admitted(&self, request: Admitted, scope: Scope) -> Response {
+        let Admitted { head, body, principal, .. } = request;
+        let Some(principal) = principal else { return empty(StatusCode::UNAUTHORIZED) };
+        self.serve(Asked { principal, scope, headers: head.headers }, &head.method, body).await
+    }
+
+    /// The same for one that comes out of a router.
+    async fn routed(&self, principal: Principal, scope: Scope, request: HttpRequest) -> Response {
         let (head, body) = request.into_parts();
-        let asked = Asked { principal, scope, headers: head.headers };
-        let answered = match head.method {
+        match read(body, self.0.max_body).await {
+            Ok(body) => {
+                self.serve(Asked { principal, scope, headers: head.headers }, &head.method, body).await
+            }
+            Err(refusal) => refusal.into_response(None),
+        }
+    }
+
+    async fn serve(&self, asked: Asked, method: &Method, body: Bytes) -> Response {
+        let answered = match *method {
             Method::POST => return self.post(asked, body).await,
             Method::GET => self.known(&asked).and_then(|()| self.get(&asked)),
             Method::DELETE => self.known(&asked).and_then(|()| self.delete(&asked)),
@@ -95,11 +113,10 @@ impl Endpoint {
         }
     }
 
-    async fn post(&self, asked: Asked, body: Body) -> Response {
-        let bytes = match self.read(&asked.headers, body).await {
-            Ok(bytes) => bytes,
-            Err(refusal) => return refusal.into_response(None),
-        };
+    async fn post(&self, asked: Asked, bytes: Bytes) -> Response {
+        if let Err(refusal) = check_media_types(&asked.headers) {
+            return refusal.into_response(None);
+        }
         let message = match Message::from_client(&bytes) {
             Ok(message) => message,
             Err(error) => return Refusal::from(error).into_response(Message::readable_id(&bytes)),
@@ -109,12 +126,6 @@ impl Endpoint {
             _ => None,
         };
         self.message(asked, message).await.unwrap_or_else(|refusal| refusal.into_response(id))
-    }
-
-    async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Refusal> {
-        headers::check_content_type(headers)?;
-        headers::check_accept(headers, BOTH, BOTH_SHOWN)?;
-        read(body, self.0.max_body).await
     }
 
     async fn message(&self, asked: Asked, message: Message) -> Result<Response, Refusal> {
@@ -200,6 +211,12 @@ impl Endpoint {
     }
 }
 
+/// Whether a POST brings JSON, and takes both kinds of answer.
+fn check_media_types(headers: &HeaderMap) -> Result<(), Refusal> {
+    headers::check_content_type(headers)?;
+    headers::check_accept(headers, BOTH, BOTH_SHOWN)
+}
+
 /// The body of a message.
 pub(super) async fn read(body: Body, limit: usize) -> Result<Bytes, Refusal> {
     axum::body::to_bytes(body, limit).await.map_err(|error| {
@@ -214,7 +231,7 @@ async fn serve_all(
     Extension(principal): Extension<Principal>,
     request: HttpRequest,
 ) -> Response {
-    endpoint.serve(principal, Scope::All, request).await
+    endpoint.routed(principal, Scope::All, request).await
 }
 
 async fn serve_one(
@@ -223,7 +240,7 @@ async fn serve_one(
     Path(server): Path<String>,
     request: HttpRequest,
 ) -> Response {
-    endpoint.serve(principal, Scope::Server(server.into()), request).await
+    endpoint.routed(principal, Scope::Server(server.into()), request).await
 }
 
 fn accepted() -> Response {

@@ -25,6 +25,7 @@ mod tasks;
 pub mod tools;
 mod wanted;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 pub use caller::Caller;
@@ -41,9 +42,13 @@ use crate::protocol::{ErrorObject, Raw, Reply, Request, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::Outlet;
 
-/// The gateway towards all clients: the manager and the signal that ends long answers.
+/// The gateway towards all clients: the manager and the signal that ends long answers. Clones are the
+/// same one.
 #[derive(Clone)]
-pub struct Gateway {
+pub struct Gateway(Arc<Parts>);
+
+/// What it works with.
+pub struct Parts {
     manager: Arc<Manager>,
     shutdown: Shutdown,
     sealer: Arc<Sealer>,
@@ -94,6 +99,14 @@ const TABLE: [(&str, Row); 20] = [
     (method::TASKS_LIST, Row::Task(method::TASKS_LIST)),
 ];
 
+impl Deref for Gateway {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
 impl Gateway {
     /// A gateway over `manager`; `shutdown` ends the answers that would otherwise go on for ever.
     pub fn new(manager: Arc<Manager>, shutdown: Shutdown) -> Self {
@@ -102,16 +115,16 @@ impl Gateway {
         let task_ids = TaskIds::new(Arc::clone(&sealer));
         let board = Arc::new(Board::default());
         shutdown.spawn_until_end(Arc::clone(&board).run(manager.notices()));
-        Self { manager, shutdown, sealer, parked, board, task_ids }
+        Self(Arc::new(Parts { manager, shutdown, sealer, parked, board, task_ids }))
     }
 
     /// Who asked to be told what.
-    pub const fn board(&self) -> &Arc<Board> {
+    pub fn board(&self) -> &Arc<Board> {
         &self.board
     }
 
     /// The servers behind it.
-    pub const fn manager(&self) -> &Arc<Manager> {
+    pub fn manager(&self) -> &Arc<Manager> {
         &self.manager
     }
 

@@ -139,6 +139,11 @@ impl Manager {
         patience: Option<Duration>,
         look: impl Fn(&Snapshot) -> T,
     ) -> T {
+        // Nearly always it is there, and then nothing has to be set up for waiting.
+        let found = look(&self.published.snapshot.load());
+        if !found.may_come() {
+            return found;
+        }
         let patience = self.patience_ends(patience);
         let mut changes = self.changes();
         loop {

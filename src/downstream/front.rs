@@ -1,0 +1,223 @@
+//! From a request at the door to the part that answers it.
+//!
+//! ```text
+//! Host, Origin ──▶ (preflight?) ──▶ size, credential, body ──▶ /mcp, shortcuts ──▶ else the router
+//! ```
+//!
+//! What is called all the time is found by comparing paths, and is handed the head, the body and the
+//! principal as they are; everything else goes through an axum router, which finds the [`RequestId`]
+//! and the [`Principal`] among the extensions. A panic behind the door is an answer, not a dead
+//! connection.
+//!
+//! Not here: the checks themselves (`guard`).
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::{HeaderValue, Method, request};
+use percent_encoding::percent_decode_str;
+use tower::{Service, ServiceExt};
+
+use super::bodies::Arriving;
+use super::cors;
+use super::guard::{Guard, Incoming};
+use super::listener::Site;
+use super::refusal::{Face, Refusal};
+use super::streamable_http::Endpoint;
+use crate::auth::Principal;
+use crate::manager::Scope;
+use crate::telemetry::{RequestId, untrusted};
+
+/// Where the MCP endpoint is; behind it a slash and the name of one server.
+const MCP: &str = "/mcp";
+
+/// A request that was let in.
+#[derive(Debug)]
+pub struct Admitted {
+    /// Its head.
+    pub head: request::Parts,
+    /// Its body, complete.
+    pub body: Bytes,
+    /// Who sent it; none only on paths that are public.
+    pub principal: Option<Principal>,
+    /// Its name in answers and logs.
+    pub id: RequestId,
+}
+
+/// Answers what is posted to one path, without a router in between.
+pub type Shortcut = Box<dyn Fn(Admitted) -> BoxFuture<'static, Response> + Send + Sync>;
+
+/// The door with all that lies behind it. Clones are the same one.
+#[derive(Clone)]
+pub struct Front(Arc<Parts>);
+
+struct Parts {
+    guard: Guard,
+    mcp: Option<Endpoint>,
+    shortcuts: Vec<(&'static str, Shortcut)>,
+    rest: Router,
+}
+
+impl Front {
+    /// `rest` behind `guard`.
+    pub fn new(guard: Guard, rest: Router) -> Self {
+        let rest = rest.layer(DefaultBodyLimit::disable());
+        Self(Arc::new(Parts { guard, mcp: None, shortcuts: Vec::new(), rest }))
+    }
+
+    /// The same with the MCP endpoint and the shortcuts before the router.
+    pub fn with(guard: Guard, mcp: Endpoint, shortcuts: Vec<(&'static str, Shortcut)>, rest: Router) -> Self {
+        let rest = rest.layer(DefaultBodyLimit::disable());
+        Self(Arc::new(Parts { guard, mcp: Some(mcp), shortcuts, rest }))
+    }
+
+    /// It as a router, for programs that mount it in one of their own.
+    pub fn into_router(self) -> Router {
+        Router::new().fallback_service(self)
+    }
+
+    async fn serve<B: Incoming>(self, request: http::Request<B>) -> Response {
+        let id = RequestId::new();
+        let (head, mut body) = request.into_parts();
+        let (answer, origin) = match self.0.guard.check_source(&head) {
+            Ok(origin) if cors::is_preflight(&head.method, &head.headers) => {
+                (cors::preflight(&head.headers), origin)
+            }
+            Ok(origin) => match self.0.guard.admit(&head, &mut body).await {
+                Ok((principal, body)) => (self.0.route(Admitted { head, body, principal, id }).await, origin),
+                Err(refusal) => (self.0.refuse(refusal, &head, body, id).await, origin),
+            },
+            Err(refusal) => (self.0.refuse(refusal, &head, body, id).await, None),
+        };
+        finished(answer, origin, id)
+    }
+}
+
+impl Parts {
+    /// The answer of whatever the path means. A panic ends this request and nothing else; the panic
+    /// itself is logged by the panic hook.
+    async fn route(&self, request: Admitted) -> Response {
+        let (method, uri, id) = (request.head.method.clone(), request.head.uri.clone(), request.id);
+        match AssertUnwindSafe(self.answer(request)).catch_unwind().await {
+            Ok(response) => response,
+            Err(_) => refused(Refusal::Panicked, &method, uri.path(), id),
+        }
+    }
+
+    async fn answer(&self, request: Admitted) -> Response {
+        let path = request.head.uri.path();
+        if let Some(mcp) = &self.mcp
+            && request.principal.is_some()
+            && let Some(scope) = scope_of(path)
+        {
+            return mcp.admitted(request, scope).await;
+        }
+        if request.head.method == Method::POST
+            && let Some((_, shortcut)) = self.shortcuts.iter().find(|(at, _)| *at == path)
+        {
+            return shortcut(request).await;
+        }
+        // Boxed: it is large, and seldom taken.
+        Box::pin(self.routed(request)).await
+    }
+
+    async fn routed(&self, request: Admitted) -> Response {
+        let Admitted { mut head, body, principal, id } = request;
+        head.extensions.insert(id);
+        if let Some(principal) = principal {
+            head.extensions.insert(principal);
+        }
+        let Ok(response) = self.rest.clone().oneshot(Request::from_parts(head, Body::from(body))).await;
+        response
+    }
+
+    async fn refuse<B: Incoming>(
+        &self,
+        refusal: Refusal,
+        head: &request::Parts,
+        body: B,
+        id: RequestId,
+    ) -> Response {
+        self.guard.discard(&head.headers, body).await;
+        refused(refusal, &head.method, head.uri.path(), id)
+    }
+}
+
+/// Which servers a path of the MCP endpoint means; none when it is no such path.
+fn scope_of(path: &str) -> Option<Scope> {
+    let rest = path.strip_prefix(MCP)?;
+    if rest.is_empty() {
+        return Some(Scope::All);
+    }
+    let name = rest.strip_prefix('/').filter(|name| !name.is_empty() && !name.contains('/'))?;
+    Some(Scope::Server(percent_decode_str(name).decode_utf8_lossy().into()))
+}
+
+fn refused(refusal: Refusal, method: &Method, path: &str, id: RequestId) -> Response {
+    let (shown_method, shown_path) = (untrusted(method.as_str()), untrusted(path));
+    let reason: &dyn std::fmt::Display = match &refusal {
+        Refusal::Denied(denied) => denied,
+        refusal => refusal,
+    };
+    tracing::info!(request_id = %id, method = %shown_method, path = %shown_path, code = refusal.code(), %reason, "refused");
+    refusal.response(Face::of(path), id)
+}
+
+fn finished(mut response: Response, origin: Option<HeaderValue>, id: RequestId) -> Response {
+    if let Some(origin) = origin {
+        cors::allow(response.headers_mut(), origin);
+    }
+    response.headers_mut().insert(RequestId::HEADER, id.header_value());
+    response
+}
+
+impl Site for Front {
+    fn answer(self, request: http::Request<Arriving>) -> impl Future<Output = Response> + Send + 'static {
+        self.serve(request)
+    }
+}
+
+impl Service<Request> for Front {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        self.clone().serve(request).map(Ok).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_endpoint_is_found_by_its_path() {
+        let server = |name: &str| Some(Scope::Server(name.into()));
+        for (path, scope) in [
+            ("/mcp", Some(Scope::All)),
+            ("/mcp/files", server("files")),
+            ("/mcp/two%20words", server("two words")),
+            ("/mcp/", None),
+            ("/mcp/a/b", None),
+            ("/mcpx", None),
+            ("/MCP", None),
+            ("/", None),
+        ] {
+            assert_eq!(scope_of(path), scope, "{path}");
+        }
+    }
+}
