@@ -7,12 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::HeaderMap;
 use tokio::sync::Semaphore;
-use url::Url;
 
 use super::closing::Closing;
-use super::http::Client;
+use super::http::{Client, Head};
 use crate::shutdown::Shutdown;
 use crate::upstream::error::Error;
 
@@ -31,18 +29,17 @@ const ANSWER_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub(super) struct Aside {
     client: Arc<Client>,
-    url: Url,
-    headers: HeaderMap,
+    head: Head,
     shutdown: Shutdown,
     permits: Arc<Semaphore>,
 }
 
 impl Aside {
-    pub(super) fn new(client: &Arc<Client>, url: &Url, headers: &HeaderMap, shutdown: &Shutdown) -> Self {
+    /// `head` is the one of the messages.
+    pub(super) fn new(client: &Arc<Client>, head: &Head, shutdown: &Shutdown) -> Self {
         Self {
             client: Arc::clone(client),
-            url: url.clone(),
-            headers: headers.clone(),
+            head: head.clone(),
             shutdown: shutdown.clone(),
             permits: Arc::new(Semaphore::new(AT_A_TIME)),
         }
@@ -56,7 +53,7 @@ impl Aside {
         };
         let aside = self.clone();
         self.shutdown.spawn_until_end(async move {
-            let sent = aside.client.post(&aside.url, aside.headers, message, true);
+            let sent = aside.client.send(aside.head, message, true);
             if let Ok(Err(error)) = tokio::time::timeout(LIMIT, sent).await {
                 tracing::debug!(%error, "a message beside the calls was not delivered");
             }
@@ -86,7 +83,7 @@ impl Aside {
     async fn deliver(&self, answer: Bytes) {
         let sent = async {
             for attempt in 1.. {
-                match self.client.post(&self.url, self.headers.clone(), answer.clone(), true).await {
+                match self.client.send(self.head.clone(), answer.clone(), true).await {
                     Err(Error::Connect { .. } | Error::NotSent { .. }) if attempt < ANSWER_ATTEMPTS => {
                         tokio::time::sleep(ANSWER_PAUSE).await;
                     }

@@ -1,11 +1,13 @@
 //! The body of an answer, as an event stream or as one JSON text, under the cap of one message.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use reqwest::Response;
+use http_body::Body as _;
 
-use super::http::reason;
+use super::http::Body;
 use crate::upstream::error::Error;
 use crate::wire::sse::{Decoder, Item};
 
@@ -14,15 +16,15 @@ const DRAIN_BYTES: usize = 16 * 1024;
 
 /// Reads the events of one answer.
 pub(super) struct EventStream {
-    response: Response,
+    body: Body,
     decoder: Decoder,
     /// Received and not decoded yet.
     input: Bytes,
 }
 
 impl EventStream {
-    pub(super) fn of(response: Response, limit: usize) -> Self {
-        Self { response, decoder: Decoder::new(limit), input: Bytes::new() }
+    pub(super) fn of(body: Body, limit: usize) -> Self {
+        Self { body, decoder: Decoder::new(limit), input: Bytes::new() }
     }
 
     /// The next event; `None` at the end of the stream, an error when it was cut.
@@ -31,7 +33,7 @@ impl EventStream {
             if let Some(item) = self.decoder.decode(&mut self.input) {
                 return Ok(Some(item));
             }
-            match chunk(&mut self.response).await? {
+            match chunk(&mut self.body).await? {
                 Some(chunk) => self.input = chunk,
                 None => return Ok(None),
             }
@@ -41,7 +43,7 @@ impl EventStream {
     /// Reads what is left, which means nothing any more, so that the connection can be used again.
     pub(super) async fn drain(mut self) {
         let mut left = DRAIN_BYTES;
-        while let Ok(Some(chunk)) = chunk(&mut self.response).await {
+        while let Ok(Some(chunk)) = chunk(&mut self.body).await {
             left = left.saturating_sub(chunk.len());
             if left == 0 {
                 return;
@@ -63,7 +65,7 @@ impl EventStream {
     /// means anything begins with a brace. Waits for the first bytes.
     pub(super) async fn is_bare_json(&mut self) -> Result<bool, Error> {
         while self.input.trim_ascii().is_empty() {
-            match chunk(&mut self.response).await? {
+            match chunk(&mut self.body).await? {
                 // White space alone decodes to nothing, so it need not be kept.
                 Some(chunk) => self.input = chunk,
                 None => return Ok(false),
@@ -75,25 +77,25 @@ impl EventStream {
     /// The whole body, when it is no event stream after all.
     pub(super) async fn into_body(mut self, limit: usize) -> Result<Bytes, Error> {
         let begun = std::mem::take(&mut self.input);
-        collect(self.response, begun, limit).await
+        collect(self.body, begun, limit).await
     }
 }
 
 /// The whole body of an answer.
-pub(super) async fn body(response: Response, limit: usize) -> Result<Bytes, Error> {
-    collect(response, Bytes::new(), limit).await
+pub(super) async fn body(body: Body, limit: usize) -> Result<Bytes, Error> {
+    collect(body, Bytes::new(), limit).await
 }
 
 /// A body that arrives in one piece is not copied.
-async fn collect(mut response: Response, begun: Bytes, limit: usize) -> Result<Bytes, Error> {
+async fn collect(mut body: Body, begun: Bytes, limit: usize) -> Result<Bytes, Error> {
     let announced =
-        response.content_length().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
+        body.size_hint().exact().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
     if announced > limit || begun.len() > limit {
         return Err(Error::TooLarge { limit });
     }
     let mut first = begun;
     let mut whole = BytesMut::new();
-    while let Some(chunk) = chunk(&mut response).await? {
+    while let Some(chunk) = chunk(&mut body).await? {
         if first.is_empty() && whole.is_empty() {
             first = chunk;
         } else {
@@ -110,6 +112,15 @@ async fn collect(mut response: Response, begun: Bytes, limit: usize) -> Result<B
     Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
-async fn chunk(response: &mut Response) -> Result<Option<Bytes>, Error> {
-    response.chunk().await.map_err(|error| Error::Cut { reason: reason(&error) })
+/// The next piece; an error when the answer was cut.
+async fn chunk(body: &mut Body) -> Result<Option<Bytes>, Error> {
+    loop {
+        let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await else {
+            return Ok(None);
+        };
+        // Trailers say nothing to us.
+        if let Ok(piece) = frame?.into_data() {
+            return Ok(Some(piece));
+        }
+    }
 }

@@ -17,7 +17,7 @@ use super::aside::Aside;
 use super::body::{self, EventStream};
 use super::closing::Closing;
 use super::handshake::{self, PROBE_LIMIT};
-use super::http::{Client, is_media_type, status_error};
+use super::http::{Client, Head, is_media_type, path, status_error};
 use super::pending::{Pending, Purpose};
 use super::questions::Questions;
 use super::streamable_http::is_message;
@@ -40,7 +40,7 @@ pub(super) struct ToStream {
 impl ToStream {
     pub(super) fn new(config: &Config, http: &Http, shutdown: &Shutdown) -> Result<Self, Error> {
         Ok(Self {
-            client: Arc::new(Client::new(http, config.limits.message_bytes)?),
+            client: Arc::new(Client::new(http, config.limits.message_bytes, shutdown)?),
             shutdown: shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
         })
@@ -77,18 +77,19 @@ pub(super) async fn open(
     events: Events,
     dialect: Dialect,
 ) -> Result<Arc<dyn Connection>, Error> {
-    let response = client.get(&client.url, HeaderMap::new()).await?;
+    let response = client.send(client.get(&HeaderMap::new()), Bytes::new(), false).await?;
     if !response.status().is_success() {
         return Err(status_error(response.status(), response.headers()));
     }
     if !is_media_type(response.headers(), "text/event-stream") {
         return Err(handshake::refused("the server answers no event stream"));
     }
-    let mut stream = EventStream::of(response, client.limit);
+    let mut stream = EventStream::of(response.into_body(), client.limit);
     let silent = |_| handshake::refused("the server's event stream does not begin with an endpoint");
     let endpoint =
         tokio::time::timeout(PROBE_LIMIT, endpoint(&client.url, &mut stream)).await.map_err(silent)??;
-    let link = Link::new(client, endpoint, shutdown);
+    let post = client.post(&path(&endpoint)?, &HeaderMap::new());
+    let link = Link::new(client, post, shutdown);
     shutdown.spawn(link.clone().read(stream, events, shutdown.clone()));
     // From here on the reader ends with `ending`, also when the handshake fails.
     let ending = Ending(link);
@@ -124,7 +125,7 @@ async fn endpoint(base: &Url, stream: &mut EventStream) -> Result<Url, Error> {
 #[derive(Clone)]
 struct Link {
     client: Arc<Client>,
-    endpoint: Url,
+    post: Head,
     pending: Arc<Pending>,
     questions: Questions,
     closing: Closing,
@@ -135,16 +136,16 @@ struct Link {
 }
 
 impl Link {
-    fn new(client: &Arc<Client>, endpoint: Url, shutdown: &Shutdown) -> Self {
-        let aside = Aside::new(client, &endpoint, &HeaderMap::new(), shutdown);
+    fn new(client: &Arc<Client>, post: Head, shutdown: &Shutdown) -> Self {
+        let aside = Aside::new(client, &post, shutdown);
         let canceller = aside.clone();
         let closing = Closing::default();
-        let post = aside.answers(&closing);
+        let answers = aside.answers(&closing);
         Self {
             client: Arc::clone(client),
-            endpoint,
+            post,
             pending: Pending::new(0, move |id| canceller.post(cancelled(id).encode())),
-            questions: Questions::new(shutdown, post),
+            questions: Questions::new(shutdown, answers),
             closing,
             end: CancellationToken::new(),
             gone: CancellationToken::new(),
@@ -186,7 +187,7 @@ impl Link {
     }
 
     async fn post(&self, body: Bytes, once: bool) -> Result<(), Error> {
-        let response = self.client.post(&self.endpoint, HeaderMap::new(), body, once).await?;
+        let response = self.client.send(self.post.clone(), body, once).await?;
         let status = response.status();
         // Any other refusal is about this message alone: the stream is shared.
         if status == StatusCode::NOT_FOUND {
@@ -198,7 +199,7 @@ impl Link {
             return Err(status_error(status, response.headers()));
         }
         // It says nothing, but the connection can be used again when it was read.
-        let _ = body::body(response, self.client.limit).await;
+        let _ = body::body(response.into_body(), self.client.limit).await;
         Ok(())
     }
 

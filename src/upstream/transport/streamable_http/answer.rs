@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use reqwest::Response;
 
 use crate::protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
 use crate::shutdown::Shutdown;
 use crate::upstream::error::Error;
 use crate::upstream::transport::body::{self, EventStream};
-use crate::upstream::transport::http::{is_media_type, status_error};
+use crate::upstream::transport::http::{Response, is_media_type, status_error};
 use crate::wire::sse::Item;
 
 /// How long the end of a stream may take to arrive after its answer.
@@ -126,11 +125,13 @@ impl Reader<'_> {
     pub(super) async fn read(&self, response: Response) -> Result<Outcome, Broken> {
         let status = response.status();
         let bare = status_error(status, response.headers());
-        if !is_media_type(response.headers(), "text/event-stream") {
-            let body = body::body(response, self.limit).await;
+        let is_stream = is_media_type(response.headers(), "text/event-stream");
+        let body = response.into_body();
+        if !is_stream {
+            let body = body::body(body, self.limit).await;
             return Ok(self.judge(status, bare, &body?)?);
         }
-        let mut stream = EventStream::of(response, self.limit);
+        let mut stream = EventStream::of(body, self.limit);
         if stream.is_bare_json().await? {
             let body = stream.into_body(self.limit).await;
             return Ok(self.judge(status, bare, &body?)?);

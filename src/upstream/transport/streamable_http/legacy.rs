@@ -25,7 +25,7 @@ use crate::upstream::error::Error;
 use crate::upstream::transport::aside::Aside;
 use crate::upstream::transport::body::EventStream;
 use crate::upstream::transport::closing::Closing;
-use crate::upstream::transport::http::{is_media_type, status_error};
+use crate::upstream::transport::http::{Head, is_media_type, status_error};
 use crate::upstream::transport::pending::{Pending, Purpose};
 use crate::upstream::transport::questions::Questions;
 use crate::upstream::transport::{cancelled, compose, handshake, inbound};
@@ -57,8 +57,11 @@ pub(super) struct State {
     pub(super) server: Arc<Server>,
     pub(super) peer: Peer,
     pub(super) events: Events,
-    /// Session and revision, on every request.
-    headers: HeaderMap,
+    /// What all messages to the server have in common: session and revision are on every request.
+    post: Head,
+    get: Head,
+    /// None when there is no session to end.
+    delete: Option<Head>,
     pub(super) pending: Arc<Pending>,
     pub(super) questions: Questions,
     /// Set when the session is of no more use.
@@ -93,11 +96,11 @@ impl Session {
         let (peer, headers) = initialize(server, &events, dialect.capabilities).await?;
         let told = Notification { method: method::INITIALIZED.into(), params: None }.encode();
         let client = &server.client;
-        let response = client.post(&client.url, headers.clone(), told, true).await?;
+        let response = client.send(client.post(&client.path, &headers), told, true).await?;
         if !response.status().is_success() {
             return Err(status_error(response.status(), response.headers()).into());
         }
-        let session = Self::new(server, events, peer, headers);
+        let session = Self::new(server, events, peer, &headers);
         if dialect.is_private {
             session.state.pending.be_private();
         }
@@ -105,18 +108,22 @@ impl Session {
         Ok(session)
     }
 
-    fn new(server: &Arc<Server>, events: Events, peer: Peer, headers: HeaderMap) -> Self {
-        let aside = Aside::new(&server.client, &server.client.url, &headers, &server.shutdown);
+    fn new(server: &Arc<Server>, events: Events, peer: Peer, headers: &HeaderMap) -> Self {
+        let client = &server.client;
+        let post = client.post(&client.path, headers);
+        let aside = Aside::new(client, &post, &server.shutdown);
         let canceller = aside.clone();
         let closing = Closing::default();
-        let post = aside.answers(&closing);
+        let answers = aside.answers(&closing);
         let state = Arc::new(State {
             server: Arc::clone(server),
             peer,
             events,
-            headers,
+            post,
+            get: client.get(headers),
+            delete: headers.contains_key(SESSION_ID).then(|| client.delete(headers)),
             pending: Pending::new(FIRST_ID, move |id| canceller.post(cancelled(id).encode())),
-            questions: Questions::new(&server.shutdown, post),
+            questions: Questions::new(&server.shutdown, answers),
             closing,
             end: CancellationToken::new(),
         });
@@ -136,7 +143,8 @@ async fn initialize(
     let call = Call::of_gateway(method::INITIALIZE, Some(params));
     let request = compose(&call, FIRST_ID, Era::Legacy);
     let client = &server.client;
-    let response = client.post(&client.url, HeaderMap::new(), request.encode(), false).await?;
+    let post = client.post(&client.path, &HeaderMap::new());
+    let response = client.send(post, request.encode(), false).await?;
     let mut headers = HeaderMap::new();
     if let Some(mut session) = response.headers().get(SESSION_ID).cloned() {
         session.set_sensitive(true);
@@ -173,9 +181,8 @@ async fn keep(state: Arc<State>, gone: CancellationToken) {
     }
     state.closing.close("the connection was closed");
     state.end.cancel();
-    if state.headers.contains_key(SESSION_ID) {
-        let client = &state.server.client;
-        let farewell = client.delete(&client.url, state.headers.clone());
+    if let Some(delete) = &state.delete {
+        let farewell = state.server.client.send(delete.clone(), Bytes::new(), false);
         // Servers may refuse it, and then forget the session in their own time.
         let _ = tokio::time::timeout(FAREWELL_LIMIT, farewell).await;
     }
@@ -201,7 +208,7 @@ impl State {
         let client = &self.server.client;
         let body = compose(call, id, Era::Legacy).encode();
         let once = !call.effect.is_repeatable();
-        let response = client.post(&client.url, self.headers.clone(), body, once).await?;
+        let response = client.send(self.post.clone(), body, once).await?;
         let hear = OfCall { id, wants_progress: call.wants_progress, outlet, state: self };
         let reader = Reader { id, limit: client.limit, hear: &hear, shutdown: &self.server.shutdown };
         match reader.read(response).await {
@@ -245,14 +252,15 @@ impl State {
 
     /// Opens an event stream, where `last_id` left off.
     pub(super) async fn get(&self, last_id: Option<&Bytes>) -> Result<Opened, Error> {
-        let mut headers = self.headers.clone();
-        let last_id = last_id.and_then(|id| HeaderValue::from_maybe_shared(id.clone()).ok());
-        headers.extend(last_id.map(|id| (LAST_EVENT_ID, id)));
+        let mut head = self.get.clone();
+        if let Some(id) = last_id.and_then(|id| HeaderValue::from_maybe_shared(id.clone()).ok()) {
+            head.put(LAST_EVENT_ID, id);
+        }
         let client = &self.server.client;
-        let response = client.get(&client.url, headers).await?;
+        let response = client.send(head, Bytes::new(), false).await?;
         let status = response.status();
         Ok(if status.is_success() && is_media_type(response.headers(), "text/event-stream") {
-            Opened::Stream(Box::new(EventStream::of(response, client.limit)))
+            Opened::Stream(Box::new(EventStream::of(response.into_body(), client.limit)))
         } else {
             Opened::Refused(status.as_u16())
         })
@@ -287,7 +295,7 @@ impl State {
     }
 
     pub(super) fn has_session(&self) -> bool {
-        self.headers.contains_key(SESSION_ID)
+        self.delete.is_some()
     }
 }
 

@@ -52,7 +52,7 @@ struct Server {
 impl ToUrl {
     pub(super) fn new(config: &Config, http: &Http, shutdown: &Shutdown) -> Result<Self, Error> {
         Ok(Self(Arc::new(Server {
-            client: Arc::new(Client::new(http, config.limits.message_bytes)?),
+            client: Arc::new(Client::new(http, config.limits.message_bytes, shutdown)?),
             shutdown: shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
             eras: Eras::default(),

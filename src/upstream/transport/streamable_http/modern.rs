@@ -23,7 +23,12 @@ use crate::upstream::connection::{Call, Connection, Event, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::transport::closing::Closing;
 use crate::upstream::transport::handshake::{self, Finding, PROBE_LIMIT};
+use crate::upstream::transport::http::Head;
 use crate::upstream::transport::{compose, inbound};
+
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
+const METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
+const NAME: HeaderName = HeaderName::from_static(headers::NAME);
 
 /// A live connection to a modern server. Dropping it ends what runs for it.
 pub(super) struct Modern {
@@ -34,6 +39,8 @@ pub(super) struct Modern {
 /// How requests get to the server, before anything is known of it too.
 pub(super) struct Wire {
     server: Arc<Server>,
+    /// What all requests have in common.
+    post: Head,
     events: Events,
     last_id: AtomicU64,
     /// Set when the connection is of no more use.
@@ -46,7 +53,9 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn new(server: Arc<Server>, events: Events) -> Arc<Self> {
+        let client = &server.client;
         Arc::new(Self {
+            post: client.post(&client.path, &HeaderMap::new()),
             server,
             events,
             last_id: AtomicU64::new(0),
@@ -67,7 +76,9 @@ impl Wire {
         let request = compose(call, id, Era::Modern);
         let client = &self.server.client;
         let once = !call.effect.is_repeatable();
-        let response = client.post(&client.url, metadata(&request, call), request.encode(), once).await?;
+        let mut post = self.post.clone();
+        mirror(&request, call, &mut post);
+        let response = client.send(post, request.encode(), once).await?;
         let token = call.wants_progress.then_some(id);
         let listens = call.method == method::SUBSCRIPTIONS_LISTEN;
         let hear = OfCall { token, outlet, events: &self.events, listens };
@@ -221,24 +232,23 @@ pub(super) fn belongs(notification: &Notification, token: Option<u64>) -> bool {
     notification.method != method::PROGRESS || (token.is_some() && token == named())
 }
 
-/// The headers that mirror the body.
-fn metadata(request: &Request, call: &Call) -> HeaderMap {
+/// Puts the headers that mirror the body.
+fn mirror(request: &Request, call: &Call, head: &mut Head) {
     let params = request.params.as_ref();
     let claimed = meta::claimed_version(params).and_then(|version| version.read::<String>().ok());
     let version = claimed.as_deref().unwrap_or(Version::NEWEST_MODERN.as_str());
-    let mut map = HeaderMap::new();
-    put(&mut map, headers::PROTOCOL_VERSION, version);
-    put(&mut map, headers::METHOD, &request.method);
+    put(head, PROTOCOL_VERSION, version);
+    put(head, METHOD, &request.method);
     if let Some(name) = subject(&request.method, params) {
-        put(&mut map, headers::NAME, &name);
+        put(head, NAME, &name);
     }
     let arguments = params.and_then(|params| params.get("arguments"));
     for param in call.header_params.iter() {
-        if let Some(value) = param.value_in(arguments.as_ref()) {
-            put(&mut map, &param.header_name(), &value);
+        let name = HeaderName::from_bytes(param.header_name().as_bytes());
+        if let (Ok(name), Some(value)) = (name, param.value_in(arguments.as_ref())) {
+            put(head, name, &value);
         }
     }
-    map
 }
 
 /// What the request is about, for `Mcp-Name`.
@@ -252,10 +262,9 @@ fn subject(name: &str, params: Option<&Raw>) -> Option<String> {
     params?.get_as(member)
 }
 
-fn put(map: &mut HeaderMap, name: &str, value: &str) {
-    let value = HeaderValue::from_str(&headers::encode(value));
-    // Neither can fail: names are tokens by construction, encoded values are visible ASCII.
-    if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), value) {
-        map.insert(name, value);
+fn put(head: &mut Head, name: HeaderName, value: &str) {
+    // It cannot fail: encoded values are visible ASCII.
+    if let Ok(value) = HeaderValue::from_str(&headers::encode(value)) {
+        head.put(name, value);
     }
 }

@@ -1,0 +1,91 @@
+//! One open connection, and one request on it.
+//!
+//! Invariant: nobody but the future or the body that holds a [`Link`] makes it move. It is polled in
+//! the task of its request, so dropping that closes the socket at once, and a call costs no task and
+//! no wake of another one. While it lies idle nobody looks at it: that the server closed it is seen
+//! when it is taken up again, before the request is written, which then comes back unsent.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{Connection, SendRequest};
+use tokio::task::unconstrained;
+
+use super::Sent;
+use super::connect::Io;
+
+/// What moves the bytes.
+pub(super) type Wire = Connection<Io, Sent>;
+
+pub(super) struct Link {
+    sender: SendRequest<Sent>,
+    /// `None` once it has ended.
+    wire: Option<Wire>,
+}
+
+impl Link {
+    pub(super) fn new(sender: SendRequest<Sent>, wire: Wire) -> Box<Self> {
+        Box::new(Self { sender, wire: Some(wire) })
+    }
+
+    /// Sends `request` and waits for the head of its answer. The error holds the request if nothing
+    /// of it was sent.
+    pub(super) async fn exchange(
+        &mut self,
+        request: Request<Sent>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Sent>>> {
+        // The answer comes out of `work`, right before it is asked for: it need not wake the task
+        // that is being polled. Unconstrained, because the budget of the task would wake it too.
+        let mut answer = pin!(unconstrained(self.sender.try_send_request(request)));
+        let wire = &mut self.wire;
+        poll_fn(|context| {
+            work(wire, context);
+            answer.as_mut().poll(&mut quietly())
+        })
+        .await
+    }
+
+    /// Reads and writes what can be; wakes `context` when there is more to do.
+    pub(super) fn work(&mut self, context: &mut Context<'_>) {
+        work(&mut self.wire, context);
+    }
+
+    /// Whether it has not ended.
+    pub(super) fn is_open(&self) -> bool {
+        self.wire.is_some()
+    }
+
+    /// Whether the next request can be sent.
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_open() && self.sender.is_ready()
+    }
+
+    /// Waits until the last request is off, though its answer came already; whether the next one can
+    /// be sent then.
+    pub(super) async fn settle(&mut self) -> bool {
+        poll_fn(|context| {
+            self.work(context);
+            if !self.is_open() || self.is_ready() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        self.is_ready()
+    }
+}
+
+/// How it ended is told to the request and to the body that wait for more.
+fn work(wire: &mut Option<Wire>, context: &mut Context<'_>) {
+    if let Some(open) = wire
+        && Pin::new(open).poll(context).is_ready()
+    {
+        *wire = None;
+    }
+}
+
+/// A context that wakes nobody.
+pub(super) fn quietly() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}
