@@ -160,7 +160,7 @@ async fn drop_rest<B: Incoming>(body: &mut B, limit: usize) {
 }
 
 fn timed_out(error: &(dyn StdError + 'static)) -> bool {
-    std::iter::successors(Some(error), |error| (*error).source()).any(|error| error.is::<BodyTimedOut>())
+    std::iter::successors(Some(error), |error| (*error).source()).any(<dyn StdError>::is::<BodyTimedOut>)
 }
 
 #[cfg(test)]
