@@ -29,6 +29,7 @@ use crate::downstream::{self, sse, stdio};
 use crate::gateway::Gateway;
 use crate::manager::Manager;
 use crate::shutdown::Shutdown;
+use crate::worker::Crew;
 use crate::{admin, auth, upstream};
 
 /// Time for closing connections and ending children, after the calls have ended. Children are asked
@@ -49,6 +50,9 @@ pub enum Error {
     /// Keys could not be read.
     #[error("{0}")]
     Keys(#[from] auth::Error),
+    /// The system gave no threads.
+    #[error("cannot start the threads that serve clients: {0}; set fewer `workers` under `server:`")]
+    Workers(io::Error),
     /// The address is taken, or not ours.
     #[error("cannot listen on {address}: {reason}; choose another address with --listen")]
     Listen {
@@ -109,7 +113,8 @@ pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(),
     tracing::info!(address = %bound, "listening");
     let limits = config.server.limits;
     listener::allow_open_files(&limits);
-    let serving = listener::serve(socket, front, limits, edge.clone());
+    let crew = Crew::start(config.server.workers).map_err(Error::Workers)?;
+    let serving = listener::serve_with(socket, front, (limits, edge.clone()), &crew);
     tokio::pin!(serving);
     tokio::select! {
         () = &mut serving => {}

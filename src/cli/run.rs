@@ -56,8 +56,9 @@ where
     ended.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
 }
 
+/// The runtime of worker 0, which is all there is for one client.
 fn runtime() -> io::Result<Runtime> {
-    Builder::new_multi_thread().enable_all().build()
+    Builder::new_current_thread().enable_all().build()
 }
 
 type Stop = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;

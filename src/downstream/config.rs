@@ -7,6 +7,7 @@
 //! Not here: who is let in (`auth`), which has its keys in the same mapping.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZero;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ use crate::telemetry::Format;
 pub struct Config {
     /// The address to bind.
     pub listen: SocketAddr,
+    /// Threads that serve clients.
+    pub workers: usize,
     /// Which values of `Host` mean us.
     pub hosts: Hosts,
     /// Which web pages may ask.
@@ -43,6 +46,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            workers: default_workers(),
             hosts: Hosts::default(),
             origins: Origins::default(),
             auth: auth::Config::default(),
@@ -53,6 +57,11 @@ impl Default for Config {
             log_format: Format::default(),
         }
     }
+}
+
+/// One for every processor.
+fn default_workers() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Why an address must not be bound with the rest of the configuration.
@@ -87,6 +96,7 @@ impl Config {
         let listen = fields.take("listen");
         let config = Self {
             listen: listen.as_ref().and_then(read_address).unwrap_or(default.listen),
+            workers: fields.integer("workers", 1..=256).unwrap_or(default.workers),
             hosts: read_hosts(&mut fields),
             origins: read_origins(&mut fields),
             auth: auth::Config::from_fields(&mut fields, folder),

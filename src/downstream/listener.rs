@@ -37,6 +37,7 @@ use super::activity::{Activity, Times, Watched};
 use super::bodies::Answer;
 pub use super::bodies::Arriving;
 use crate::shutdown::Shutdown;
+use crate::worker::Crew;
 
 /// How long `accept` rests after an error that is not the peer's, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -109,6 +110,19 @@ impl Site for Router {
 /// more, lets running requests end for `drain_timeout`, cuts the rest and returns. Event streams
 /// must be ended by who serves them: they watch the same `shutdown`.
 pub async fn serve<S: Site>(listener: TcpListener, site: S, limits: Limits, shutdown: Shutdown) {
+    // Without threads of its own nothing can fail.
+    if let Ok(crew) = Crew::start(1) {
+        serve_with(listener, site, (limits, shutdown), &crew).await;
+    }
+}
+
+/// The same with connections shared out among the workers of `crew`. To be run on its worker 0.
+pub async fn serve_with<S: Site>(
+    listener: TcpListener,
+    site: S,
+    (limits, shutdown): (Limits, Shutdown),
+    crew: &Crew,
+) {
     let door = Door {
         live: shutdown.child(),
         cut: CancellationToken::new(),
@@ -116,6 +130,7 @@ pub async fn serve<S: Site>(listener: TcpListener, site: S, limits: Limits, shut
         refused: AtomicU64::new(0),
         site,
         limits,
+        crew,
     };
     tokio::select! {
         () = shutdown.requested() => {}
@@ -129,7 +144,8 @@ pub async fn serve<S: Site>(listener: TcpListener, site: S, limits: Limits, shut
     }
 }
 
-struct Door<S> {
+struct Door<'a, S> {
+    crew: &'a Crew,
     /// The connections; asked to end with the program.
     live: Shutdown,
     /// Ends connections where they stand.
@@ -141,12 +157,15 @@ struct Door<S> {
     limits: Limits,
 }
 
-impl<S: Site> Door<S> {
+impl<S: Site> Door<'_, S> {
     /// Never returns.
     async fn accept(&self, listener: &TcpListener) {
         loop {
             match listener.accept().await {
-                Ok((socket, _)) => self.admit(socket),
+                Ok((socket, _)) => {
+                    // It is watched by the worker it goes to.
+                    let _ = socket.into_std().map(|socket| self.admit(socket));
+                }
                 Err(error) if is_of_peer(&error) => {}
                 Err(error) => {
                     tracing::warn!(%error, pause = ?ACCEPT_PAUSE, "cannot accept connections");
@@ -162,12 +181,12 @@ impl<S: Site> Door<S> {
         let Ok(listener) = listener.into_std() else { return };
         while let Ok((socket, _)) = listener.accept() {
             if socket.set_nonblocking(true).is_ok() {
-                let _ = TcpStream::from_std(socket).map(|socket| self.admit(socket));
+                self.admit(socket);
             }
         }
     }
 
-    fn admit(&self, socket: TcpStream) {
+    fn admit(&self, socket: std::net::TcpStream) {
         if let Ok(slot) = self.slots.clone().try_acquire_owned() {
             return self.begin(socket, slot);
         }
@@ -178,15 +197,33 @@ impl<S: Site> Door<S> {
         }
     }
 
-    fn begin(&self, socket: TcpStream, slot: OwnedSemaphorePermit) {
+    fn begin(&self, socket: std::net::TcpStream, slot: OwnedSemaphorePermit) {
         // Small answers must not wait for more; a socket that refuses is about to fail anyway.
         let _ = socket.set_nodelay(true);
-        let connection = connection(socket, self);
-        self.live.spawn(async move {
-            connection.await;
-            drop(slot);
+        let house = House {
+            live: self.live.clone(),
+            cut: self.cut.clone(),
+            site: self.site.clone(),
+            limits: self.limits,
+        };
+        self.crew.begin(move |busy| {
+            let Ok(socket) = TcpStream::from_std(socket) else { return };
+            let live = house.live.clone();
+            let connection = connection(socket, house);
+            live.spawn(async move {
+                connection.await;
+                drop((slot, busy));
+            });
         });
     }
+}
+
+/// What a connection needs of its door.
+struct House<S> {
+    live: Shutdown,
+    cut: CancellationToken,
+    site: S,
+    limits: Limits,
 }
 
 /// Errors of one connection that was gone before it was accepted.
@@ -196,11 +233,11 @@ fn is_of_peer(error: &io::Error) -> bool {
 }
 
 /// Serves one connection until its peer, a limit or the end of the program closes it.
-fn connection<S: Site>(socket: TcpStream, door: &Door<S>) -> impl Future<Output = ()> + Send + use<S> {
+fn connection<S: Site>(socket: TcpStream, house: House<S>) -> impl Future<Output = ()> + Send + use<S> {
     let activity = Activity::new();
-    let mut limit = Limit::new(activity.clone(), door.limits);
-    let service = service(door.site.clone(), activity.clone(), door.limits.body_timeout);
-    let (live, cut) = (door.live.clone(), door.cut.clone());
+    let House { live, cut, site, limits } = house;
+    let mut limit = Limit::new(activity.clone(), limits);
+    let service = service(site, activity.clone(), limits.body_timeout);
     async move {
         let protocols = protocols(Streams { live: live.clone(), cut: cut.clone() });
         let io = TokioIo::new(Watched::new(socket, activity));
