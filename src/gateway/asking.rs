@@ -25,12 +25,12 @@ pub(super) async fn answer(
     let (target, invocation) = request;
     let manager = &gateway.manager;
     if !caller.version.is_modern() {
-        return rounds::answer(gateway, caller, (target, invocation), outlet).await;
+        return Box::pin(rounds::answer(gateway, caller, (target, invocation), outlet)).await;
     }
-    let snapshot = manager.snapshot();
-    let era = snapshot.server(&target.server).ok().and_then(|server| server.upstream.era());
+    let era = manager.era_of(&target.server);
     if era != Some(Era::Modern) {
-        return bridged::answer(gateway, caller, (target, invocation), outlet).await;
+        // Boxed: it is large, and seldom needed.
+        return Box::pin(bridged::answer(gateway, caller, (target, invocation), outlet)).await;
     }
     let done = manager.perform(&target, &invocation, outlet).await;
     let done = done.map_err(|failure| error::object(&failure))?;

@@ -133,20 +133,29 @@ impl Gateway {
         let params = request.params.as_ref();
         logging::check(caller, params)?;
         match row(&request.method, caller) {
-            Some(Row::Initialize) => Ok(self.initialize(caller)),
-            Some(Row::Discover) => Ok(lifecycle::discover(&self.manager, caller)),
-            Some(Row::Ping) => Ok(Raw::empty_object()),
-            Some(Row::List(kind)) => lists::list(&self.manager, caller, kind, params).await,
             Some(Row::CallTool) => tools::call(self, caller, params, outlet).await,
-            Some(Row::GetPrompt) => prompts::get(self, caller, params, outlet).await,
-            Some(Row::ReadResource) => resources::read(self, caller, params, outlet).await,
-            Some(Row::Complete) => completion::complete(self, caller, params, outlet).await,
-            Some(Row::Listen) => subscriptions::listen(self, caller, (&request.id, params), outlet).await,
-            Some(Row::Subscribe) => subscriptions::subscribe(self, caller, params).await,
-            Some(Row::Unsubscribe) => subscriptions::unsubscribe(caller, params),
-            Some(Row::SetLevel) => logging::set_level(caller, params),
-            Some(Row::Task(name)) => tasks::handle(self, caller, name, params, outlet).await,
+            // Boxed, so that a call, which is made all the time, does not carry the room for it about.
+            Some(row) => Box::pin(self.do_row(row, caller, request, outlet)).await,
             None => Err(unknown_method(&request.method, caller)),
+        }
+    }
+
+    async fn do_row(&self, row: Row, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
+        let params = request.params.as_ref();
+        match row {
+            Row::Initialize => Ok(self.initialize(caller)),
+            Row::Discover => Ok(lifecycle::discover(&self.manager, caller)),
+            Row::Ping => Ok(Raw::empty_object()),
+            Row::List(kind) => lists::list(&self.manager, caller, kind, params).await,
+            Row::CallTool => tools::call(self, caller, params, outlet).await,
+            Row::GetPrompt => prompts::get(self, caller, params, outlet).await,
+            Row::ReadResource => resources::read(self, caller, params, outlet).await,
+            Row::Complete => completion::complete(self, caller, params, outlet).await,
+            Row::Listen => subscriptions::listen(self, caller, (&request.id, params), outlet).await,
+            Row::Subscribe => subscriptions::subscribe(self, caller, params).await,
+            Row::Unsubscribe => subscriptions::unsubscribe(caller, params),
+            Row::SetLevel => logging::set_level(caller, params),
+            Row::Task(name) => tasks::handle(self, caller, name, params, outlet).await,
         }
     }
 }

@@ -103,6 +103,13 @@ impl Manager {
         self.published.snapshot.load_full()
     }
 
+    /// The era spoken with a server, as of its last offer.
+    pub fn era_of(&self, server: &str) -> Option<Era> {
+        let snapshot = self.published.snapshot.load();
+        let offer = snapshot.server(server).ok()?.offer.as_ref()?;
+        Some(offer.peer.version.era())
+    }
+
     /// Changes whenever something that [`Manager::snapshot`] shows has changed.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.published.count.clone()
