@@ -56,9 +56,9 @@ where
 
 async fn write<W: AsyncWrite + Unpin>(mut output: W, mut messages: mpsc::Receiver<Bytes>) {
     while let Some(message) = messages.recv().await {
-        let mut result = output.write_all(&lines::encode(&message)).await;
+        let mut result = output.write_all(&lines::encode(message)).await;
         while let Ok(next) = messages.try_recv() {
-            result = result.and(output.write_all(&lines::encode(&next)).await);
+            result = result.and(output.write_all(&lines::encode(next)).await);
         }
         if result.and(output.flush().await).is_err() {
             return; // the client is gone; whoever still answers finds the channel closed

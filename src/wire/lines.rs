@@ -9,7 +9,7 @@
 use std::io;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use memchr::{memchr, memchr2_iter};
+use memchr::{memchr, memchr2};
 use tokio_util::codec::Decoder;
 
 use super::Clip;
@@ -109,11 +109,17 @@ impl Decoder for Lines {
 ///
 /// A line end inside can only be white space between tokens (in strings JSON escapes it), so a
 /// space takes its place and the meaning stays.
-pub fn encode(message: &[u8]) -> Bytes {
-    let mut line = BytesMut::with_capacity(message.len() + 1);
-    line.put_slice(message);
-    for at in memchr2_iter(b'\n', b'\r', message) {
-        line[at] = b' ';
+pub fn encode(message: Bytes) -> Bytes {
+    // A message that was just printed has room for its end, and is nobody else's.
+    let mut line = message.try_into_mut().unwrap_or_else(|shared| {
+        let mut line = BytesMut::with_capacity(shared.len() + 1);
+        line.put_slice(&shared);
+        line
+    });
+    let mut from = 0;
+    while let Some(at) = memchr2(b'\n', b'\r', &line[from..]) {
+        line[from + at] = b' ';
+        from += at + 1;
     }
     line.put_u8(b'\n');
     line.freeze()

@@ -60,7 +60,7 @@ fn a_huge_line_costs_no_more_than_the_cap() {
 
 #[test]
 fn an_encoded_message_is_one_line() {
-    assert_eq!(encode(b"{\r\n \"a\": \"x\\n\"\n}").as_ref(), b"{   \"a\": \"x\\n\" }\n");
+    assert_eq!(encode(Bytes::from_static(b"{\r\n \"a\": \"x\\n\"\n}")).as_ref(), b"{   \"a\": \"x\\n\" }\n");
 }
 
 proptest! {

@@ -148,6 +148,9 @@ impl Purpose {
 pub(super) struct Ticket {
     id: u64,
     answer: oneshot::Receiver<Result<Reply, Error>>,
+    is_alone: bool,
+    /// Whether the answer was taken, and with it the entry in the table.
+    is_settled: bool,
     pending: Arc<Pending>,
 }
 
@@ -170,9 +173,10 @@ impl Pending {
         table.last_id += 1;
         let id = table.last_id;
         let (outlet, over) = (outlet.clone(), Over::default());
+        let is_alone = table.open.values().all(|open| open.purpose == Purpose::Listen);
         let open = Open { answer: sender, outlet, purpose, written: false, over };
         table.open.insert(id, open);
-        Ok(Ticket { id, answer, pending: Arc::clone(self) })
+        Ok(Ticket { id, answer, is_alone, is_settled: false, pending: Arc::clone(self) })
     }
 
     /// Marks the request as written, just before that happens; false when nobody waits for it any
@@ -183,6 +187,13 @@ impl Pending {
             self.begun.send_modify(|count| *count += 1);
         }
         found
+    }
+
+    /// Takes the mark back: nothing of the request was written after all.
+    pub(super) fn not_written(&self, id: u64) {
+        if let Some(open) = self.lock().open.get_mut(&id) {
+            open.written = false;
+        }
     }
 
     /// Hands an answer to whom it belongs; false when nobody waits for it.
@@ -362,6 +373,11 @@ impl Ticket {
         self.id
     }
 
+    /// Whether no other request was on its way when it was opened.
+    pub(super) const fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
     /// Marks the request as answered in another way than through the table.
     pub(super) fn done(self) {
         let open = self.pending.lock().open.remove(&self.id);
@@ -372,12 +388,17 @@ impl Ticket {
     pub(super) async fn answer(&mut self) -> Result<Reply, Error> {
         // The sender is never dropped unused: `end` and `settle` take it out of the table to use it.
         let gone = || Error::Lost { reason: "the request was forgotten".into() };
-        (&mut self.answer).await.unwrap_or_else(|_| Err(gone()))
+        let answer = (&mut self.answer).await;
+        self.is_settled = true;
+        answer.unwrap_or_else(|_| Err(gone()))
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        if self.is_settled {
+            return;
+        }
         let open = {
             let mut table = self.pending.lock();
             let open = table.open.remove(&self.id).filter(|open| open.written);

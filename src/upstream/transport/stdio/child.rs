@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
 use rustix::process::Signal;
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::net::unix::pipe;
+use tokio::process::{ChildStderr, ChildStdout, Command};
 use tokio::sync::oneshot;
 
 use super::{environment, parent_death};
@@ -30,8 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Child {
     /// The process alone.
     pub(super) process: Process,
-    /// Its input.
-    pub(super) stdin: ChildStdin,
+    /// Its input, which any thread may write to.
+    pub(super) stdin: pipe::Sender,
     /// Its output.
     pub(super) stdout: ChildStdout,
     /// Its other output.
@@ -46,6 +47,8 @@ pub(super) async fn start(config: &Stdio) -> Result<Child, String> {
     let mut process = spawn(command(config)?).await.map_err(|error| error.to_string())?;
     let pipes = (process.stdin().take(), process.stdout().take(), process.stderr().take());
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else { return Err("it has no pipes".into()) };
+    let stdin = stdin.into_owned_fd().and_then(pipe::Sender::from_owned_fd);
+    let stdin = stdin.map_err(|error| format!("its input cannot be used: {error}"))?;
     Ok(Child { process: Process(process), stdin, stdout, stderr })
 }
 

@@ -1,17 +1,17 @@
 //! The pipes of one child: requests go in, answers come out, and four tasks do it.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use tokio::io::AsyncWriteExt;
-use tokio::process::ChildStdin;
-use tokio::sync::mpsc;
+use tokio::process::{ChildStderr, ChildStdout};
 use tokio_util::sync::CancellationToken;
 
 use super::Server;
-use super::child::Child;
+use super::child::{Child, Process};
 use super::keeper::Keeper;
+use super::outbox::{Outbox, Outgoing};
 use super::reader::Reader;
 use super::stderr::{self, LastWords};
 use crate::protocol::{Era, Notification, Raw, Reply, Request};
@@ -22,17 +22,6 @@ use crate::upstream::transport::pending::{Pending, Purpose};
 use crate::upstream::transport::questions::Questions;
 use crate::upstream::transport::{cancelled, compose};
 use crate::wire::lines;
-
-/// Messages that may wait for the child to read; more callers wait for room.
-const QUEUE: usize = 64;
-
-/// A message on its way to the child.
-pub(super) enum Outgoing {
-    /// A request that is written only if somebody still waits for its answer.
-    Request { id: u64, line: Bytes },
-    /// Anything else.
-    Other(Bytes),
-}
 
 /// The connection's end of the pipes. Dropping it ends the child.
 pub(super) struct Link {
@@ -51,7 +40,9 @@ pub(super) struct Link {
 #[derive(Clone)]
 struct Channel {
     pending: Arc<Pending>,
-    queue: mpsc::Sender<Outgoing>,
+    outbox: Arc<Outbox>,
+    /// Where it is told that a pipe broke.
+    broken: Closing,
 }
 
 /// What the tasks of one child tell each other.
@@ -71,45 +62,45 @@ pub(super) struct Signals {
 
 impl Link {
     pub(super) fn new(child: Child, server: &Server, events: &Events) -> Arc<Self> {
-        let (queue, outgoing) = mpsc::channel(QUEUE);
-        let canceller = queue.clone();
+        let outbox = Arc::new(Outbox::new(child.stdin));
+        let canceller = Arc::clone(&outbox);
         // A full queue means a child that does not read; it will not read this either.
-        let cancel = move |id| drop(canceller.try_send(Outgoing::Other(line(&cancelled(id)))));
-        let pending = Pending::new(0, cancel);
+        let pending = Pending::new(0, move |id| canceller.offer(line(&cancelled(id))));
+        let signals = Signals::default();
         let link = Self {
-            channel: Channel { pending, queue },
+            channel: Channel { pending, outbox, broken: signals.broken.clone() },
             closing: Closing::default(),
             obituary: Closing::default(),
             end: CancellationToken::new(),
             gone: CancellationToken::new(),
         };
-        link.spawn_tasks(child, outgoing, server, events);
+        link.spawn_tasks((child.process, child.stdout, child.stderr), signals, server, events);
         Arc::new(link)
     }
 
     fn spawn_tasks(
         &self,
-        child: Child,
-        outgoing: mpsc::Receiver<Outgoing>,
+        (process, stdout, stderr): (Process, ChildStdout, ChildStderr),
+        signals: Signals,
         server: &Server,
         events: &Events,
     ) {
-        let (signals, last, shutdown) = (Signals::default(), LastWords::default(), &server.shutdown);
-        let Channel { pending, queue } = self.channel.clone();
+        let (channel, last, shutdown) = (self.channel.clone(), LastWords::default(), &server.shutdown);
+        let pending = Arc::clone(&channel.pending);
         let secrets = stderr::secrets_of(&server.stdio);
-        let drain = stderr::drain(child.stderr, Arc::clone(&server.name), secrets, last.clone());
+        let drain = stderr::drain(stderr, Arc::clone(&server.name), secrets, last.clone());
         let Signals { stop_reading, heard, .. } = signals.clone();
         shutdown.spawn(async move {
             stop_reading.run_until_cancelled(drain).await;
             heard.cancel();
         });
-        shutdown.spawn(write(child.stdin, outgoing, Arc::clone(&pending), signals.clone()));
+        shutdown.spawn(write(channel.clone(), signals.stop_writing.clone()));
         let name = Arc::clone(&server.name);
-        let questions = Questions::new(shutdown, move |answer| deliver(queue.clone(), answer).boxed());
+        let questions = Questions::new(shutdown, move |answer| deliver(channel.clone(), answer).boxed());
         let reader = Reader::new(name, server.message_bytes, Arc::clone(&pending), questions, events.clone());
-        shutdown.spawn(reader.run(child.stdout, signals.clone()));
+        shutdown.spawn(reader.run(stdout, signals.clone()));
         let (closing, obituary) = (self.closing.clone(), self.obituary.clone());
-        let (process, end, gone) = (child.process, self.end.clone(), self.gone.clone());
+        let (end, gone) = (self.end.clone(), self.gone.clone());
         let keeper = Keeper { process, signals, last, pending, closing, obituary, end, gone };
         shutdown.spawn(keeper.run(shutdown.clone()));
     }
@@ -145,8 +136,8 @@ impl Link {
 
     /// Sends a notification.
     pub(super) async fn tell(&self, notification: &Notification) -> Result<(), Error> {
-        let sent = self.channel.queue.send(Outgoing::Other(line(notification))).await;
-        sent.map_err(|_| Error::NotSent { reason: self.closing.reason() })
+        let sent = self.channel.send(Outgoing::Other(line(notification)), true).await;
+        if sent { Ok(()) } else { Err(Error::NotSent { reason: self.closing.reason() }) }
     }
 
     /// Ends the child; returns when nothing of it is left.
@@ -170,43 +161,36 @@ impl Channel {
         compose: impl FnOnce(u64) -> Request,
     ) -> Result<Reply, Error> {
         let mut ticket = self.pending.open(outlet, purpose)?;
-        let request = compose(ticket.id());
-        let line = lines::encode(&request.encode());
-        // When there is no writer any more, the ticket is about to learn why.
-        drop(self.queue.send(Outgoing::Request { id: ticket.id(), line }).await);
+        let line = lines::encode(compose(ticket.id()).encode());
+        // When nothing can be written any more, the ticket is about to learn why.
+        self.send(Outgoing::Request { id: ticket.id(), line }, ticket.is_alone()).await;
         ticket.answer().await
+    }
+
+    /// Brings a message to the child, which may be slow to read; false when its input is closed.
+    async fn send(&self, outgoing: Outgoing, is_alone: bool) -> bool {
+        let sent = self.outbox.send(&self.pending, outgoing, is_alone).await;
+        sent.inspect_err(|error| self.lost(error)).is_ok()
+    }
+
+    fn lost(&self, error: &io::Error) {
+        self.broken.close(format!("the process closed its input: {error}"));
     }
 }
 
 fn line(notification: &Notification) -> Bytes {
-    lines::encode(&notification.encode())
+    lines::encode(notification.encode())
 }
 
-/// Brings the answer to a question to the child, which may be slow to read; when there is no writer
-/// any more, nobody waits for it either.
-async fn deliver(queue: mpsc::Sender<Outgoing>, answer: Bytes) {
-    drop(queue.send(Outgoing::Other(lines::encode(&answer))).await);
+/// Brings the answer to a question to the child; when its input is closed, nobody waits for it.
+async fn deliver(channel: Channel, answer: Bytes) {
+    channel.send(Outgoing::Other(lines::encode(answer)), true).await;
 }
 
-/// Writes what is queued until it is told to stop; dropping the pipe closes the child's input.
-async fn write(
-    mut stdin: ChildStdin,
-    mut queue: mpsc::Receiver<Outgoing>,
-    pending: Arc<Pending>,
-    signals: Signals,
-) {
-    let work = async {
-        while let Some(outgoing) = queue.recv().await {
-            let line = match outgoing {
-                Outgoing::Request { id, line } if pending.begin_writing(id) => line,
-                Outgoing::Request { .. } => continue,
-                Outgoing::Other(line) => line,
-            };
-            if let Err(error) = stdin.write_all(&line).await {
-                signals.broken.close(format!("the process closed its input: {error}"));
-                return;
-            }
-        }
-    };
-    signals.stop_writing.run_until_cancelled(work).await;
+/// Writes what is queued until it is told to stop, and closes the child's input.
+async fn write(channel: Channel, stop: CancellationToken) {
+    if let Some(error) = stop.run_until_cancelled(channel.outbox.run(&channel.pending)).await {
+        channel.lost(&error);
+    }
+    channel.outbox.close();
 }

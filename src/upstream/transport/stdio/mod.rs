@@ -3,19 +3,20 @@
 //! Source: `basic/transports/stdio` of 2026-07-28, `basic/transports` of the revisions before.
 //!
 //! ```text
-//! request ─> queue (64) ─> writer ─> child ─> reader ─> pending ─> request
-//!                            │         │         │
-//!                            └──── keeper: watches, ends, reaps, says why ────> closed
+//! request ─> outbox ─> child ─> reader ─> pending ─> request
+//!               │        │        │
+//!               └──── keeper: watches, ends, reaps, says why ────> closed
 //! ```
 //!
 //! Invariants: reader and writer never wait for each other, so full pipes can not lock us; the
-//! child's group is gone when the connection is; a request that was given up while it stood in the
-//! queue is never written. Not here: when a child that died is started again (the pool decides).
+//! child's group is gone when the connection is; a request that was given up before it was written
+//! is never written. Not here: when a child that died is started again (the pool decides).
 
 mod child;
 mod environment;
 mod keeper;
 mod link;
+mod outbox;
 pub mod parent_death;
 mod reader;
 mod stderr;

@@ -1,0 +1,129 @@
+//! Tests of the way into a child, with a pipe whose other end is read here.
+
+use futures_util::FutureExt;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::{self, Receiver};
+
+use super::*;
+use crate::upstream::connection::Outlet;
+use crate::upstream::transport::pending::{Purpose, Ticket};
+
+/// An outbox, the table of its requests, and the child's end of the pipe.
+async fn outbox() -> (Arc<Outbox>, Arc<Pending>, Receiver) {
+    let (input, output) = pipe::pipe().expect("a pipe");
+    // A new one counts as full until the runtime has looked at it.
+    input.writable().await.expect("open");
+    (Arc::new(Outbox::new(input)), Pending::new(0, |_| {}), output)
+}
+
+fn open(pending: &Arc<Pending>) -> Ticket {
+    pending.open(&Outlet::none(), Purpose::Upkeep).expect("open")
+}
+
+fn request(ticket: &Ticket, line: &str) -> Outgoing {
+    Outgoing::Request { id: ticket.id(), line: Bytes::from(line.to_owned()) }
+}
+
+/// What the child can read now.
+fn readable(output: &Receiver) -> String {
+    let mut text = vec![0; 1 << 20];
+    let length = output.try_read(&mut text).unwrap_or_default();
+    text.truncate(length);
+    String::from_utf8(text).expect("UTF-8")
+}
+
+async fn read(output: &mut Receiver, length: usize) -> String {
+    let mut text = vec![0; length];
+    output.read_exact(&mut text).await.expect("so much");
+    String::from_utf8(text).expect("UTF-8")
+}
+
+#[tokio::test]
+async fn who_is_alone_writes_at_once() {
+    let (outbox, pending, mut output) = outbox().await;
+    let ticket = open(&pending);
+    assert!(ticket.is_alone());
+    outbox.send(&pending, request(&ticket, "one\n"), true).await.expect("sent");
+    // No writer runs here.
+    assert_eq!(read(&mut output, 4).await, "one\n");
+    assert!(!open(&pending).is_alone());
+}
+
+#[tokio::test]
+async fn calls_of_one_turn_share_a_write_and_one_that_was_given_up_is_not_in_it() {
+    let (outbox, pending, mut output) = outbox().await;
+    let tickets = [open(&pending), open(&pending), open(&pending)];
+    for (ticket, line) in tickets.iter().zip(["one\n", "two\n", "three\n"]) {
+        outbox.send(&pending, request(ticket, line), false).await.expect("sent");
+    }
+    outbox.offer(Bytes::from_static(b"four\n"));
+    let [_one, two, _three] = tickets;
+    drop(two);
+    tokio::select! {
+        error = outbox.run(&pending) => panic!("{error}"),
+        text = read(&mut output, 15) => assert_eq!(text, "one\nthree\nfour\n"),
+    }
+}
+
+#[tokio::test]
+async fn behind_a_full_pipe_lines_stay_whole_and_those_given_up_are_never_written() {
+    let (outbox, pending, mut output) = outbox().await;
+    let (large, small, left) = (open(&pending), open(&pending), open(&pending));
+    let long = "x".repeat(1 << 20) + "\n";
+    outbox.send(&pending, request(&large, &long), true).await.expect("sent");
+    outbox.send(&pending, request(&left, "left\n"), true).await.expect("queued");
+    outbox.send(&pending, request(&small, "small\n"), true).await.expect("queued");
+    drop(left);
+    let running = outbox.run(&pending);
+    let reading = async {
+        let text = read(&mut output, long.len() + 6).await;
+        assert!(text.starts_with(&long) && text.ends_with("x\nsmall\n"));
+        assert_eq!(readable(&output), "");
+    };
+    tokio::select! {
+        error = running => panic!("{error}"),
+        () = reading => {}
+    }
+}
+
+#[tokio::test]
+async fn what_a_full_pipe_refuses_counts_as_not_written() {
+    let (outbox, pending, mut output) = outbox().await;
+    let pipe = outbox.lock().pipe.clone().expect("open");
+    while pipe.try_write(&[b'x'; 4096]).is_ok() {}
+    let ticket = open(&pending);
+    let others: Vec<Ticket> = (0..3).map(|_| open(&pending)).collect();
+    outbox.send(&pending, request(&ticket, "first\n"), true).await.expect("queued");
+    for other in &others {
+        outbox.send(&pending, request(other, "other\n"), false).await.expect("queued");
+    }
+    assert!(matches!(outbox.flush(&pending, &pipe), Written::Blocked));
+    pending.end("the process ended");
+    let mut ticket = ticket;
+    assert!(matches!(ticket.answer().await, Err(crate::upstream::Error::NotSent { .. })));
+    // In their order, once there is room again; nobody waits for them now.
+    outbox.offer(Bytes::from_static(b"last\n"));
+    output.readable().await.expect("open");
+    assert!(readable(&output).ends_with('x'));
+    tokio::select! {
+        error = outbox.run(&pending) => panic!("{error}"),
+        text = read(&mut output, 5) => assert_eq!(text, "last\n"),
+    }
+}
+
+#[tokio::test]
+async fn the_queue_has_an_end_and_closing_ends_the_waiting() {
+    let (outbox, pending, _output) = outbox().await;
+    for _ in 0..2 * QUEUE {
+        outbox.offer(Bytes::from_static(b"{}\n"));
+    }
+    assert_eq!(outbox.lock().queue.len(), QUEUE);
+    let ticket = open(&pending);
+    let sending = outbox.send(&pending, request(&ticket, "late\n"), false);
+    tokio::pin!(sending);
+    assert!(sending.as_mut().now_or_never().is_none());
+    outbox.close();
+    assert_eq!(sending.await.expect_err("closed").kind(), ErrorKind::BrokenPipe);
+    let again = outbox.send(&pending, request(&ticket, "late\n"), true).await;
+    assert_eq!(again.expect_err("closed").kind(), ErrorKind::BrokenPipe);
+}
