@@ -9,6 +9,7 @@ pub mod task;
 
 use super::caller::Caller;
 use super::error;
+use crate::manager::catalog::Form;
 use crate::protocol::caching::{self, Caching};
 use crate::protocol::error::code;
 pub use crate::protocol::output_schema as schema;
@@ -69,22 +70,33 @@ fn for_legacy(method: &str, result: &Raw) -> Reply {
 
 /// A result of our own, with the members every modern result has.
 pub fn own(caller: &Caller, result: &Raw) -> Raw {
-    if !caller.version.has_result_type() {
-        return result.clone();
-    }
+    if caller.version.has_result_type() { complete(result) } else { result.clone() }
+}
+
+fn complete(result: &Raw) -> Raw {
     let info = Raw::empty_object().with(meta::SERVER_INFO, &lifecycle::own_info());
     result.edit(&[("resultType", Some(&Raw::of(COMPLETE))), ("_meta", Some(&info))])
 }
 
-/// A list of our own, whose parts all allow `caching`. Until every server was reached it may grow at
-/// any moment and is not kept.
-pub fn list(caller: &Caller, result: &Raw, caching: Caching, is_settled: bool) -> Raw {
-    if !caller.version.has_result_type() {
-        return result.clone();
+/// The form of lists for clients of `version`. Until every server was reached a list may grow at any
+/// moment and is not kept.
+pub fn list_form(version: Version, is_settled: bool) -> Form {
+    match (version.has_result_type(), is_settled) {
+        (false, _) => Form::Legacy,
+        (true, true) => Form::Modern,
+        (true, false) => Form::Unsettled,
     }
-    let ttl = if is_settled { caching.ttl_ms } else { 0 };
+}
+
+/// A list of our own in `form`, whose parts all allow `caching`.
+pub fn list(form: Form, result: &Raw, caching: Caching) -> Raw {
+    let ttl = match form {
+        Form::Legacy => return result.clone(),
+        Form::Modern => caching.ttl_ms,
+        Form::Unsettled => 0,
+    };
     let (ttl, scope) = (Raw::of(&ttl), Raw::of(caching.scope()));
-    own(caller, &result.edit(&[(caching::TTL, Some(&ttl)), (caching::SCOPE, Some(&scope))]))
+    complete(&result.edit(&[(caching::TTL, Some(&ttl)), (caching::SCOPE, Some(&scope))]))
 }
 
 /// The refusal to read what nobody has: −32002, since 2026-07-28 −32602.

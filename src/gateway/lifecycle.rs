@@ -49,7 +49,7 @@ pub(super) fn discover(manager: &Manager, caller: &Caller) -> Raw {
         instructions: instructions(manager, &caller.scope),
     });
     let is_settled = manager.snapshot().is_settled(&caller.scope);
-    era::list(caller, &result, Caching::LEGACY, is_settled)
+    era::list(era::list_form(caller.version, is_settled), &result, Caching::LEGACY)
 }
 
 /// What the servers that a client sees can do. A server that was not reached yet may turn out to have

@@ -1,8 +1,8 @@
 //! `tools/list`, `prompts/list`, `resources/list` and `resources/templates/list`: one page of what
 //! the caller sees.
 //!
-//! Pages are printed in advance (`manager::catalog`); here is only which one, and what stands around
-//! it. Invariant: a cursor names the item behind which to go on, so it survives changes elsewhere in
+//! The catalog keeps what is printed here, so that a request costs a lookup and no copy of the page.
+//! Invariant: a cursor names the item behind which to go on, so it survives changes elsewhere in
 //! the list and means the same in every process.
 
 use std::time::Duration;
@@ -30,13 +30,14 @@ pub(super) async fn list(manager: &Manager, caller: &Caller, kind: Kind, params:
     let after = cursor.as_ref().map(read_cursor).transpose()?;
     let page = listing.page(after.as_deref(), caller.version).ok_or_else(bad_cursor)?;
     let is_settled = snapshot.is_settled(&caller.scope);
-    Ok(era::list(caller, &result(kind, &page), listing.caching(), is_settled))
+    let form = era::list_form(caller.version, is_settled);
+    Ok(page.written(form, |page| era::list(form, &result(kind, page), listing.caching())))
 }
 
-/// `{"tools":[…],"nextCursor":…}` around a page that is already printed.
-fn result(kind: Kind, page: &Page) -> Raw {
-    let next = page.next.as_deref().map(write_cursor);
-    Raw::empty_object().edit(&[(kind.member(), Some(&page.items)), ("nextCursor", next.as_ref())])
+/// `{"tools":[…],"nextCursor":…}`.
+fn result(kind: Kind, page: Page<'_>) -> Raw {
+    let next = page.next().map(write_cursor);
+    Raw::empty_object().edit(&[(kind.member(), Some(&page.items())), ("nextCursor", next.as_ref())])
 }
 
 fn write_cursor(after: &str) -> Raw {

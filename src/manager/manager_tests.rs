@@ -75,12 +75,9 @@ async fn a_server_that_goes_and_comes_back_changes_neither_names_nor_list() {
     let manager = manager(&[("a", &a), ("b", &b)]);
     manager.settled(&Scope::All, SECOND).await;
     let page = || {
-        manager
-            .snapshot()
-            .catalog(&Scope::All)
-            .expect("there")
-            .listing(Kind::Tools)
-            .page(None, Version::NEWEST_MODERN)
+        let snapshot = manager.snapshot();
+        let listing = snapshot.catalog(&Scope::All).expect("there").listing(Kind::Tools);
+        listing.page(None, Version::NEWEST_MODERN).expect("one").items()
     };
     let (before, revision) = (page(), manager.snapshot().revisions(&Scope::All));
 

@@ -199,6 +199,9 @@ impl Manager {
 
     /// Returns when every server's first attempt to connect has ended, at most after `patience`.
     pub async fn settled(&self, scope: &Scope, patience: Duration) {
+        if self.snapshot().is_settled(scope) {
+            return;
+        }
         let mut changes = self.changes();
         let wait = async { while !self.snapshot().is_settled(scope) && changes.changed().await.is_ok() {} };
         // Whoever is late is reported by its state, not by this.
@@ -208,7 +211,8 @@ impl Manager {
     /// The same for those who would rather have part of it at once: nobody waits for a server that
     /// has been connecting for 10 seconds.
     pub async fn settled_at_start(&self, scope: &Scope, patience: Duration) {
-        self.settled(scope, patience.min(self.grace_ends().saturating_duration_since(Instant::now()))).await;
+        let grace = self.grace_ends().saturating_duration_since(Instant::now());
+        self.settled(scope, patience.min(grace)).await;
     }
 
     fn grace_ends(&self) -> Instant {

@@ -16,10 +16,10 @@ fn definitions_change_in_their_name_and_nowhere_else() {
         let catalog = catalog(&[("a", has(&["t"])), ("b", has(&["t", "u"]))]);
         let pages = [None, Some("b__t")].map(|after| catalog.listing(kind).page(after, NEW).expect("a page"));
         assert_eq!(
-            pages[0].items.as_str(),
+            pages[0].items().as_str(),
             r#"[{"x":1e400,"name":"a__t", "y":{"z":null}},{"x":1e400,"name":"b__t", "y":{"z":null}}]"#
         );
-        assert_eq!(pages[1].items.as_str(), r#"[{"x":1e400,"name":"u", "y":{"z":null}}]"#);
+        assert_eq!(pages[1].items().as_str(), r#"[{"x":1e400,"name":"u", "y":{"z":null}}]"#);
         let lookup = |name| if kind == Kind::Tools { catalog.tool(name) } else { catalog.prompt(name) };
         let Lookup::Found(route) = lookup("b__t") else { panic!("found") };
         assert_eq!((route.server.as_ref(), route.subject.as_str()), ("b", "t"));
@@ -53,17 +53,37 @@ fn pages_follow_one_another_wherever_the_one_before_ended() {
     let mut sizes = Vec::new();
     loop {
         let page = listing.page(after.as_deref(), NEW).expect("a page");
-        sizes.push(page.items.elements().count());
-        after.clone_from(&page.next);
+        sizes.push(page.items().elements().count());
+        after = page.next().map(str::to_owned);
         if after.is_none() {
             break;
         }
     }
     assert_eq!(sizes, [2, 2, 1]);
     let elsewhere = listing.page(Some("m:a"), NEW).expect("the list changed since that page");
-    assert_eq!((elsewhere.items.elements().count(), elsewhere.next.as_deref()), (2, Some("m:c")));
+    assert_eq!((elsewhere.items().elements().count(), elsewhere.next()), (2, Some("m:c")));
     assert!(listing.page(Some("zz"), NEW).is_none());
-    assert_eq!(catalog.listing(Kind::Tools).page(None, NEW).expect("one empty page").items.as_str(), "[]");
+    assert_eq!(catalog.listing(Kind::Tools).page(None, NEW).expect("one empty page").items().as_str(), "[]");
+}
+
+#[test]
+fn a_page_is_written_once_in_each_form() {
+    let catalog = catalog(&[("s", Has { tools: &["a", "b", "c"], ..Has::default() })]);
+    let listing = catalog.listing(Kind::Tools);
+    let page = |after| listing.page(after, NEW).expect("a page");
+    let write = |page: Page<'_>, form: Form| page.written(form, Page::items);
+    let first = write(page(None), Form::Modern);
+    assert_eq!(first, page(None).items());
+    assert_eq!(first.bytes().as_ptr(), write(page(None), Form::Modern).bytes().as_ptr(), "no copy");
+    let never = |page: Page<'_>, form| page.written(form, |_| panic!("written again"));
+    assert_eq!(never(page(None), Form::Modern), first);
+    for (after, form) in [(None, Form::Legacy), (None, Form::Unsettled), (Some("b"), Form::Modern)] {
+        assert_ne!(write(page(after), form).bytes().as_ptr(), first.bytes().as_ptr());
+    }
+    // Elsewhere than pages usually begin nothing is kept.
+    let elsewhere = write(page(Some("a")), Form::Modern);
+    assert_ne!(elsewhere.bytes().as_ptr(), write(page(Some("a")), Form::Modern).bytes().as_ptr());
+    assert_eq!(elsewhere, page(Some("a")).items());
 }
 
 #[test]
@@ -100,7 +120,7 @@ fn an_older_client_is_told_of_objects_only() {
     let tool = r##"={"name":"t","outputSchema":{"type":"array","items":{"$ref":"#"}},"z":1e400}"##;
     let plain = r#"={"name":"o","outputSchema":{"type":"object"}}"#;
     let catalog = catalog(&[("s", Has { tools: &["a", tool, plain], ..Has::default() })]);
-    let page = |after, version| catalog.listing(Kind::Tools).page(after, version).expect("a page").items;
+    let page = |after, version| catalog.listing(Kind::Tools).page(after, version).expect("a page").items();
     let old = Version::NEWEST_LEGACY;
     assert!(page(None, NEW).as_str().ends_with(&format!(",{}]", &tool[1..])));
     let wrapped = r##"{"name":"t","outputSchema":{"type":"object","properties":{"result":{"type":"array","items":{"$ref":"#/properties/result"}}},"required":["result"]},"z":1e400}"##;

@@ -1,10 +1,11 @@
-//! One merged list, printed in advance, page by page.
+//! One merged list, page by page, each printed once in every form that is asked for.
 //!
-//! Invariant: a cursor is the exposed key of the item behind which to go on, so it survives changes
-//! elsewhere in the list.
+//! Invariants: a cursor is the exposed key of the item behind which to go on, so it survives changes
+//! elsewhere in the list; what was printed is kept as long as the list, at most 6 times for each page
+//! (two choices of definitions, three forms), and handed out without a copy.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -42,27 +43,42 @@ pub struct Entry {
     pub older: Option<Raw>,
 }
 
-/// One page of a list, printed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
-    /// The JSON array of this page's definitions.
-    pub items: Raw,
-    /// The exposed key behind which the next page begins; none on the last page.
-    pub next: Option<String>,
+/// What stands around the items of a page; how, the gateway knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As the legacy revisions have it.
+    Legacy,
+    /// As the modern one has it.
+    Modern,
+    /// The same while servers are still connecting for the first time.
+    Unsettled,
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, Copy)]
+pub struct Page<'a> {
+    listing: &'a Listing,
+    first: usize,
+    /// Whether it is for clients that know only objects as structured results.
+    is_older: bool,
 }
 
 /// One merged list.
 #[derive(Debug)]
 pub struct Listing {
     entries: Vec<Entry>,
-    pages: Vec<Page>,
-    /// The pages for older clients, where one of them is another one.
-    older_pages: Option<Vec<Page>>,
+    /// What was printed of each page that begins where pages usually do.
+    printed: Vec<Printed>,
+    /// Whether a definition is another one for older clients.
+    has_older: bool,
     /// Page number by the key the page before it ends with.
     page_after: HashMap<String, usize>,
     per_page: usize,
     caching: Caching,
 }
+
+/// The forms of one page, for newer and for older clients.
+type Printed = [[OnceLock<Raw>; 3]; 2];
 
 impl Default for Listing {
     fn default() -> Self {
@@ -75,15 +91,12 @@ impl Listing {
     pub(super) fn new(entries: Vec<Entry>, per_page: usize, caching: Caching) -> Self {
         let per_page = per_page.max(1);
         let count = entries.len().div_ceil(per_page).max(1);
-        let print = |version| -> Vec<Page> {
-            (0..count).map(|number| page(&entries[number * per_page..], per_page, version)).collect()
-        };
-        let pages = print(Version::NEWEST_MODERN);
-        let older_pages = entries.iter().any(|entry| entry.older.is_some());
-        let older_pages = older_pages.then(|| print(Version::NEWEST_LEGACY));
+        let last_of = |number: usize| entries.get(number * per_page - 1);
         let page_after =
-            pages.iter().enumerate().filter_map(|(i, page)| Some((page.next.clone()?, i + 1))).collect();
-        Self { entries, pages, older_pages, page_after, per_page, caching }
+            (1..count).filter_map(|n| last_of(n).map(|last| (last.exposed.clone(), n))).collect();
+        let has_older = entries.iter().any(|entry| entry.older.is_some());
+        let printed = std::iter::repeat_with(Printed::default).take(count).collect();
+        Self { entries, printed, has_older, page_after, per_page, caching }
     }
 
     /// Every item, in list order.
@@ -97,35 +110,62 @@ impl Listing {
     }
 
     /// The page that begins behind the item called `after`, or the first one, as a client of
-    /// `version` can read it; none when no item is called that. Pages that begin elsewhere than
-    /// usual, because the list has changed since the page before, are printed when they are asked
-    /// for.
-    pub fn page(&self, after: Option<&str>, version: Version) -> Option<Page> {
-        let older = self.older_pages.as_ref().filter(|_| !version.has_any_output());
-        let pages = older.unwrap_or(&self.pages);
-        let Some(key) = after else { return pages.first().cloned() };
-        if let Some(&number) = self.page_after.get(key) {
-            return pages.get(number).cloned();
-        }
-        let last = self.entries.iter().position(|entry| entry.exposed == key)?;
-        Some(page(&self.entries[last + 1..], self.per_page, version))
+    /// `version` can read it; none when no item is called that.
+    pub fn page(&self, after: Option<&str>, version: Version) -> Option<Page<'_>> {
+        let is_older = self.has_older && !version.has_any_output();
+        let first = match after {
+            None => 0,
+            Some(key) => match self.page_after.get(key) {
+                Some(number) => number * self.per_page,
+                // The list has changed since the page before.
+                None => self.entries.iter().position(|entry| entry.exposed == key)? + 1,
+            },
+        };
+        Some(Page { listing: self, first, is_older })
     }
 
     /// Whether both list the same bytes.
     pub(super) fn lists_the_same(&self, other: &Self) -> bool {
-        self.pages == other.pages
+        let of = |listing: &Self| (listing.per_page, listing.entries.len());
+        let mut both = self.entries.iter().zip(&other.entries);
+        of(self) == of(other)
+            && both.all(|(one, two)| one.exposed == two.exposed && one.definition == two.definition)
     }
 }
 
-/// The page of the first `size` of `entries`.
-fn page(entries: &[Entry], size: usize, version: Version) -> Page {
-    let part = &entries[..entries.len().min(size)];
-    let next = part.last().filter(|_| part.len() < entries.len()).map(|last| last.exposed.clone());
-    let definitions = part.iter().map(|entry| match &entry.older {
-        Some(older) if !version.has_any_output() => older,
-        _ => &entry.definition,
-    });
-    Page { items: array(definitions), next }
+impl<'a> Page<'a> {
+    fn entries(self) -> &'a [Entry] {
+        let rest = self.listing.entries.get(self.first..).unwrap_or_default();
+        &rest[..rest.len().min(self.listing.per_page)]
+    }
+
+    /// The JSON array of its definitions, printed now.
+    pub fn items(self) -> Raw {
+        array(self.entries().iter().map(|entry| match &entry.older {
+            Some(older) if self.is_older => older,
+            _ => &entry.definition,
+        }))
+    }
+
+    /// The exposed key behind which the next page begins; none on the last page.
+    pub fn next(self) -> Option<&'a str> {
+        let part = self.entries();
+        let is_last = self.first + part.len() >= self.listing.entries.len();
+        part.last().filter(|_| !is_last).map(|last| last.exposed.as_str())
+    }
+
+    /// The page in `form`, as `write` made it the first time that it was asked for. Only a page that
+    /// begins elsewhere than usual, because the list has changed since the page before, is written
+    /// each time.
+    pub fn written(self, form: Form, write: impl FnOnce(Self) -> Raw) -> Raw {
+        let number = self.first / self.listing.per_page;
+        match self.listing.printed.get(number) {
+            Some(printed) if self.first == number * self.listing.per_page => {
+                printed[usize::from(self.is_older)][form as usize].get_or_init(|| write(self)).clone()
+            }
+            _ => write(self),
+        }
+    }
 }
 
 fn array<'a>(definitions: impl Iterator<Item = &'a Raw>) -> Raw {

@@ -1,7 +1,7 @@
 //! The catalog: all offers merged into one immutable snapshot.
 //!
-//! Looking a name or a URI up takes no lock and lists nothing; each page of each list is already
-//! printed. Invariants: entries stand in the order of the registry file, then in the server's own;
+//! Looking a name or a URI up takes no lock and lists nothing; each page of each list is printed
+//! once. Invariants: entries stand in the order of the registry file, then in the server's own;
 //! the same offers give the same bytes. A server that is away keeps its last known offer here, so
 //! neither names nor lists change because somebody crashed.
 //!
@@ -16,7 +16,7 @@ mod uris;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-pub use listing::{Entry, Listing, Page, Route};
+pub use listing::{Entry, Form, Listing, Page, Route};
 pub use resources::{Place, Places, Resources};
 
 use super::config::ToolNames;
