@@ -11,6 +11,8 @@
 //!
 //! Our request id is also the progress token of the request.
 
+mod ticket;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +21,8 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+pub(super) use self::ticket::Ticket;
 
 use super::clipped::id_in;
 use crate::protocol::{Notification, Raw, Reply, Response, meta, method};
@@ -144,16 +148,6 @@ impl Purpose {
     }
 }
 
-/// One open request. Dropping it forgets the request and has the server told.
-pub(super) struct Ticket {
-    id: u64,
-    answer: oneshot::Receiver<Result<Reply, Error>>,
-    is_alone: bool,
-    /// Whether the answer was taken, and with it the entry in the table.
-    is_settled: bool,
-    pending: Arc<Pending>,
-}
-
 impl Pending {
     /// An empty table whose first id follows `last_id`. `cancel` is called for each request that was
     /// written and then given up; it must not block.
@@ -176,7 +170,7 @@ impl Pending {
         let is_alone = table.open.values().all(|open| open.purpose == Purpose::Listen);
         let open = Open { answer: sender, outlet, purpose, written: false, over };
         table.open.insert(id, open);
-        Ok(Ticket { id, answer, is_alone, is_settled: false, pending: Arc::clone(self) })
+        Ok(Ticket::new(id, answer, is_alone, self))
     }
 
     /// Marks the request as written, just before that happens; false when nobody waits for it any
@@ -363,52 +357,6 @@ impl Table {
         self.ghosts.retain(|ghost| ghost.until > now);
         if self.ghosts.len() < MAX_GHOSTS {
             self.ghosts.push(Ghost { id, owner, until: now + GHOST_FOR });
-        }
-    }
-}
-
-impl Ticket {
-    /// The id of the request, and its progress token.
-    pub(super) const fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Whether no other request was on its way when it was opened.
-    pub(super) const fn is_alone(&self) -> bool {
-        self.is_alone
-    }
-
-    /// Marks the request as answered in another way than through the table.
-    pub(super) fn done(self) {
-        let open = self.pending.lock().open.remove(&self.id);
-        drop(open); // not under the lock: it wakes its questions
-    }
-
-    /// Waits for the answer, or for the end of the channel.
-    pub(super) async fn answer(&mut self) -> Result<Reply, Error> {
-        // The sender is never dropped unused: `end` and `settle` take it out of the table to use it.
-        let gone = || Error::Lost { reason: "the request was forgotten".into() };
-        let answer = (&mut self.answer).await;
-        self.is_settled = true;
-        answer.unwrap_or_else(|_| Err(gone()))
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if self.is_settled {
-            return;
-        }
-        let open = {
-            let mut table = self.pending.lock();
-            let open = table.open.remove(&self.id).filter(|open| open.written);
-            if let Some(owner) = open.as_ref().and_then(|open| open.purpose.owner()) {
-                table.bury(self.id, owner);
-            }
-            open
-        };
-        if open.is_some_and(|open| open.purpose != Purpose::Handshake) {
-            (self.pending.cancel)(self.id);
         }
     }
 }
