@@ -13,9 +13,11 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::{hkdf, hmac, rand};
+use aws_lc_rs::{hkdf, hmac};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rand::TryRng;
+use rand::rngs::SysRng;
 
 use super::Principal;
 use crate::secret::{ExposeSecret, SecretString};
@@ -45,7 +47,9 @@ impl Sealer {
     /// When the system gives no random bytes; without them nothing here is safe.
     pub fn random() -> Self {
         let mut key = [0; 32];
-        rand::fill(&mut key).expect("the system gives random bytes");
+        // The system's, and not those of the library, which spends tens of milliseconds on measuring
+        // the processor's noise when it is asked for the first time: the start would wait for it.
+        SysRng.try_fill_bytes(&mut key).expect("the system gives random bytes");
         Self::of(&key)
     }
 

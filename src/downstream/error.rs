@@ -52,7 +52,9 @@ pub enum Refusal {
     #[error("nothing can be resumed behind this event: it is unknown, or its stream is not kept any more")]
     UnknownEvent,
     /// The table is full.
-    #[error("too many sessions are open")]
+    #[error(
+        "too many sessions are open; come back when one has ended, or have the operator raise max_sessions"
+    )]
     TooManySessions,
     /// The same id twice at a time.
     #[error("a request with this id is already running")]

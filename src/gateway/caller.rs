@@ -57,7 +57,10 @@ impl Caller {
     pub fn legacy(principal: Principal, scope: Scope, params: Option<&Raw>) -> Self {
         let requested: String = params.and_then(|p| p.get_as("protocolVersion")).unwrap_or_default();
         let version = Version::negotiate(&requested);
+        // Copied: a slice would keep the whole buffer in which the message came, for as long as the
+        // session lives.
         let member = |name| params.and_then(|params| params.get(name)).filter(Raw::is_object);
+        let member = |name| member(name).map(|slice| Raw::of(&slice));
         let capabilities = member("capabilities").unwrap_or_else(Raw::empty_object);
         let sender = Sender {
             capabilities: questions::declared(version, capabilities),
