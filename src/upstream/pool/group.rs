@@ -151,6 +151,9 @@ impl Group {
 
     fn leased(&mut self, owner: Owner, sitter: Sitter) -> Option<Seat> {
         let exclusive = self.asks();
+        if let [only] = self.live.as_slice() {
+            return Seat::on(only, sitter, exclusive);
+        }
         let mut free: Vec<&Arc<Live>> = self.live.iter().collect();
         let elsewhere = |live: &Arc<Live>| live.lease.as_ref().is_none_or(|lease| !lease.is_held_by(owner));
         // Calls of one owner stay together, so that the others find room.
