@@ -11,10 +11,11 @@ use tokio_util::sync::CancellationToken;
 use super::Server;
 use super::child::{Child, Process};
 use super::keeper::Keeper;
-use super::outbox::{Outbox, Outgoing};
+use super::outbox::{Due, Outbox, Outgoing};
 use super::reader::Reader;
 use super::stderr::{self, LastWords};
 use crate::protocol::{Era, Notification, Raw, Reply, Request};
+use crate::shutdown::Shutdown;
 use crate::upstream::connection::{Call, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::transport::closing::Closing;
@@ -43,6 +44,9 @@ struct Channel {
     outbox: Arc<Outbox>,
     /// Where it is told that a pipe broke.
     broken: Closing,
+    /// Ends the writers.
+    stop: CancellationToken,
+    tasks: Shutdown,
 }
 
 /// What the tasks of one child tell each other.
@@ -62,13 +66,17 @@ pub(super) struct Signals {
 
 impl Link {
     pub(super) fn new(child: Child, server: &Server, events: &Events) -> Arc<Self> {
-        let outbox = Arc::new(Outbox::new(child.stdin));
+        let (outbox, due) = Outbox::new(child.stdin);
+        let outbox = Arc::new(outbox);
         let canceller = Arc::clone(&outbox);
         // A full queue means a child that does not read; it will not read this either.
         let pending = Pending::new(0, move |id| canceller.offer(line(&cancelled(id))));
         let signals = Signals::default();
+        let (broken, stop) = (signals.broken.clone(), signals.stop_writing.clone());
+        let channel = Channel { pending, outbox, broken, stop, tasks: server.shutdown.clone() };
+        server.shutdown.spawn(write(channel.clone(), due));
         let link = Self {
-            channel: Channel { pending, outbox, broken: signals.broken.clone() },
+            channel,
             closing: Closing::default(),
             obituary: Closing::default(),
             end: CancellationToken::new(),
@@ -94,7 +102,6 @@ impl Link {
             stop_reading.run_until_cancelled(drain).await;
             heard.cancel();
         });
-        shutdown.spawn(write(channel.clone(), signals.stop_writing.clone()));
         let name = Arc::clone(&server.name);
         let questions = Questions::new(shutdown, move |answer| deliver(channel.clone(), answer).boxed());
         let reader = Reader::new(name, server.message_bytes, Arc::clone(&pending), questions, events.clone());
@@ -169,8 +176,25 @@ impl Channel {
 
     /// Brings a message to the child, which may be slow to read; false when its input is closed.
     async fn send(&self, outgoing: Outgoing, is_alone: bool) -> bool {
-        let sent = self.outbox.send(&self.pending, outgoing, is_alone).await;
-        sent.inspect_err(|error| self.lost(error)).is_ok()
+        match self.outbox.send(&self.pending, outgoing, is_alone).await {
+            Ok(None) => true,
+            Ok(Some(due)) => {
+                self.tasks.spawn(self.clone().write_when(due));
+                true
+            }
+            Err(error) => {
+                self.lost(&error);
+                false
+            }
+        }
+    }
+
+    /// The writer of one more worker.
+    async fn write_when(self, due: Due) {
+        let work = self.outbox.write_when(&self.pending, &due);
+        if let Some(error) = self.stop.run_until_cancelled(work).await {
+            self.lost(&error);
+        }
     }
 
     fn lost(&self, error: &io::Error) {
@@ -187,9 +211,10 @@ async fn deliver(channel: Channel, answer: Bytes) {
     channel.send(Outgoing::Other(lines::encode(answer)), true).await;
 }
 
-/// Writes what is queued until it is told to stop, and closes the child's input.
-async fn write(channel: Channel, stop: CancellationToken) {
-    if let Some(error) = stop.run_until_cancelled(channel.outbox.run(&channel.pending)).await {
+/// The first writer, until it is told to stop; then it closes the child's input.
+async fn write(channel: Channel, due: Due) {
+    let work = channel.outbox.write(&channel.pending, &due);
+    if let Some(error) = channel.stop.run_until_cancelled(work).await {
         channel.lost(&error);
     }
     channel.outbox.close();

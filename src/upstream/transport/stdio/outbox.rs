@@ -1,14 +1,18 @@
-//! What goes into the child's input: written by its sender while the pipe takes it, and in its turn
-//! by a task otherwise.
+//! What goes into the child's input: written by its sender while the pipe takes it, and otherwise
+//! together with what others send in the same turn.
 //!
 //! ```text
-//! send ── nobody else calls ──────────> pipe
-//!   └──── others do, or it is full ──> queue (64) ──> writer ── as many lines as fit at once ──> pipe
+//! send ── nobody else calls ──> pipe
+//!   └──── others do ─────────> queue (64) ── writer of this worker: as many as fit at once ──> pipe
+//!                                 └───────── it is full: the first writer, when there is room ──┘
 //! ```
 //!
+//! Each worker that sends has a writer of its own, so that nobody is woken on another one: the first
+//! runs where the child was started, and it alone waits for the pipe.
+//!
 //! Invariants: a line is whole before the next one begins; a request that was given up while it
-//! stood in the queue is never written; nobody waits for the pipe but the writer and those for whom
-//! the queue has no room. The lock is held for one write, which never blocks.
+//! stood in the queue is never written; nobody waits for the pipe but the first writer and those for
+//! whom the queue has no room. The lock is held while lines are written, which never blocks.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -47,9 +51,6 @@ pub(super) enum Outgoing {
 pub(super) struct Outbox {
     state: Mutex<State>,
     room: Semaphore,
-    due: Notify,
-    /// The worker on which the writer runs.
-    home: usize,
 }
 
 #[derive(Debug)]
@@ -59,9 +60,14 @@ struct State {
     queue: VecDeque<Outgoing>,
     /// The rest of a line of which the pipe took a part.
     rest: Bytes,
-    /// Whether the writer is at it, or about to be: then everything stands in line.
-    is_busy: bool,
+    /// Whether the first writer waits for the pipe: then everything stands in line.
+    is_full: bool,
+    /// The writers, each with its worker; the first one first.
+    writers: Vec<(usize, Due)>,
 }
+
+/// Wakes a writer.
+pub(super) type Due = Arc<Notify>;
 
 /// What became of a try to write.
 enum Written {
@@ -72,58 +78,79 @@ enum Written {
 }
 
 impl Outbox {
-    /// Writes to `pipe`; the writer is to run where this is called.
-    pub(super) fn new(pipe: pipe::Sender) -> Self {
-        let (pipe, queue) = (Some(Arc::new(pipe)), VecDeque::new());
-        let state = Mutex::new(State { pipe, queue, rest: Bytes::new(), is_busy: false });
-        Self { state, room: Semaphore::new(QUEUE), due: Notify::new(), home: worker::current() }
+    /// Writes to `pipe`, with a first writer that is to run where this is called.
+    pub(super) fn new(pipe: pipe::Sender) -> (Self, Due) {
+        let due = Due::default();
+        let state = State {
+            pipe: Some(Arc::new(pipe)),
+            queue: VecDeque::new(),
+            rest: Bytes::new(),
+            is_full: false,
+            writers: vec![(worker::current(), Arc::clone(&due))],
+        };
+        (Self { state: Mutex::new(state), room: Semaphore::new(QUEUE) }, due)
     }
 
-    /// Sends a message, waiting for room if need be. An error means that the input is closed.
+    /// Sends a message, waiting for room if need be. An error means that the input is closed. What
+    /// comes back is for a writer that is to be begun on this worker ([`Outbox::write_when`]).
     ///
-    /// With `is_alone` it goes out at once if it can. Otherwise those who call in the same turn of the
-    /// writer's worker share a write.
-    pub(super) async fn send(&self, pending: &Pending, outgoing: Outgoing, is_alone: bool) -> io::Result<()> {
+    /// With `is_alone` it goes out at once if it can. Otherwise those who call in the same turn of
+    /// their worker share a write.
+    pub(super) async fn send(
+        &self,
+        pending: &Pending,
+        outgoing: Outgoing,
+        is_alone: bool,
+    ) -> io::Result<Option<Due>> {
         let mut outgoing = outgoing;
-        if is_alone || worker::current() != self.home {
+        if is_alone {
             match self.write_now(pending, outgoing)? {
-                None => return Ok(()),
+                None => return Ok(None),
                 Some(unwritten) => outgoing = unwritten,
             }
         }
         self.room.acquire().await.map_err(|_| ErrorKind::BrokenPipe)?.forget();
-        self.queue(outgoing);
-        Ok(())
+        Ok(self.queue(outgoing, true))
     }
 
     /// Sends a message that asks for no answer, if there is room.
     pub(super) fn offer(&self, line: Bytes) {
         if let Ok(room) = self.room.try_acquire() {
             room.forget();
-            self.queue(Outgoing::Other(line));
+            self.queue(Outgoing::Other(line), false);
         }
     }
 
-    fn queue(&self, outgoing: Outgoing) {
+    /// Puts a message into the queue and wakes the writer of this worker; that of a new one is given
+    /// back if it `may_begin`.
+    fn queue(&self, outgoing: Outgoing, may_begin: bool) -> Option<Due> {
         let mut state = self.lock();
-        if state.pipe.is_none() {
-            return;
-        }
+        state.pipe.as_ref()?;
         state.queue.push_back(outgoing);
-        let was_busy = std::mem::replace(&mut state.is_busy, true);
-        drop(state);
-        if !was_busy {
-            self.due.notify_one();
+        if state.is_full {
+            return None;
         }
+        let here = worker::current();
+        let known = state.writers.iter().find(|(worker, _)| *worker == here).map(|(_, due)| Arc::clone(due));
+        if known.is_none() && may_begin {
+            let due = Due::default();
+            due.notify_one();
+            state.writers.push((here, Arc::clone(&due)));
+            return Some(due);
+        }
+        let due = known.unwrap_or_else(|| state.first());
+        drop(state);
+        due.notify_one();
+        None
     }
 
     /// Writes a message if nothing stands before it; gives it back if the pipe takes nothing of it.
     fn write_now(&self, pending: &Pending, outgoing: Outgoing) -> io::Result<Option<Outgoing>> {
         let mut state = self.lock();
-        if state.is_busy {
+        let pipe = state.pipe.clone().ok_or(ErrorKind::BrokenPipe)?;
+        if state.is_full || !state.rest.is_empty() || !state.queue.is_empty() {
             return Ok(Some(outgoing));
         }
-        let pipe = state.pipe.clone().ok_or(ErrorKind::BrokenPipe)?;
         let (id, line) = match &outgoing {
             Outgoing::Request { id, line } => (Some(*id), line),
             Outgoing::Other(line) => (None, line),
@@ -134,9 +161,8 @@ impl Outbox {
         match pipe.try_write(line) {
             Ok(written) => {
                 state.rest = line.slice(written..);
-                state.is_busy = !state.rest.is_empty();
-                if state.is_busy {
-                    self.due.notify_one();
+                if !state.rest.is_empty() {
+                    state.fill();
                 }
                 Ok(None)
             }
@@ -150,21 +176,33 @@ impl Outbox {
         }
     }
 
-    /// Writes what is queued, until writing fails.
-    pub(super) async fn run(&self, pending: &Pending) -> io::Error {
+    /// The first writer: writes what is queued, and waits for the pipe, until writing fails.
+    pub(super) async fn write(&self, pending: &Pending, due: &Due) -> io::Error {
         let Some(pipe) = self.lock().pipe.clone() else { return ErrorKind::BrokenPipe.into() };
         loop {
-            self.due.notified().await;
+            due.notified().await;
+            self.lock().is_full = false;
             loop {
-                match self.flush(pending, &pipe) {
+                match self.flush(pending) {
                     Written::All => break,
                     Written::Broken(error) => return error,
                     Written::Blocked => {
                         if let Err(error) = pipe.writable().await {
                             return error;
                         }
+                        self.lock().is_full = false;
                     }
                 }
+            }
+        }
+    }
+
+    /// Another writer: writes what is queued as far as the pipe takes it, until writing fails.
+    pub(super) async fn write_when(&self, pending: &Pending, due: &Due) -> io::Error {
+        loop {
+            due.notified().await;
+            if let Written::Broken(error) = self.flush(pending) {
+                return error;
             }
         }
     }
@@ -178,20 +216,21 @@ impl Outbox {
         state.rest = Bytes::new();
     }
 
-    /// Writes until nothing is left or the pipe is full.
-    fn flush(&self, pending: &Pending, pipe: &pipe::Sender) -> Written {
+    /// Writes until nothing is left or the pipe is full; then the first writer is told.
+    fn flush(&self, pending: &Pending) -> Written {
         let mut state = self.lock();
-        loop {
+        let Some(pipe) = state.pipe.clone() else { return Written::Broken(ErrorKind::BrokenPipe.into()) };
+        // Somebody found it full, and the first writer knows.
+        while !state.is_full {
             while !state.rest.is_empty() {
                 match pipe.try_write(&state.rest) {
                     Ok(written) => drop(state.rest.split_to(written)),
-                    Err(error) => return Written::of(error),
+                    Err(error) => return state.failed(error),
                 }
             }
             let batch = state.take(pending);
             self.room.add_permits(batch.dropped);
             if batch.lines.is_empty() {
-                state.is_busy = false;
                 return Written::All;
             }
             let text = batch.text();
@@ -202,21 +241,16 @@ impl Outbox {
                 }
                 Err(error) => {
                     state.put_back(batch, pending);
-                    return Written::of(error);
+                    return state.failed(error);
                 }
             }
         }
+        Written::Blocked
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is held, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Written {
-    fn of(error: io::Error) -> Self {
-        if error.kind() == ErrorKind::WouldBlock { Self::Blocked } else { Self::Broken(error) }
     }
 }
 
@@ -247,6 +281,24 @@ impl Outgoing {
 }
 
 impl State {
+    fn first(&self) -> Due {
+        self.writers.first().map(|(_, due)| Arc::clone(due)).unwrap_or_default()
+    }
+
+    /// The pipe is full: the first writer waits for it.
+    fn fill(&mut self) {
+        self.is_full = true;
+        self.first().notify_one();
+    }
+
+    fn failed(&mut self, error: io::Error) -> Written {
+        if error.kind() != ErrorKind::WouldBlock {
+            return Written::Broken(error);
+        }
+        self.fill();
+        Written::Blocked
+    }
+
     /// Takes the next lines that can be written together, and marks them as written.
     fn take(&mut self, pending: &Pending) -> Batch {
         let (mut batch, mut bytes) = (Batch::default(), 0);

@@ -9,11 +9,12 @@ use crate::upstream::connection::Outlet;
 use crate::upstream::transport::pending::{Purpose, Ticket};
 
 /// An outbox, the table of its requests, and the child's end of the pipe.
-async fn outbox() -> (Arc<Outbox>, Arc<Pending>, Receiver) {
+async fn outbox() -> (Outbox, Arc<Pending>, Receiver, Due) {
     let (input, output) = pipe::pipe().expect("a pipe");
     // A new one counts as full until the runtime has looked at it.
     input.writable().await.expect("open");
-    (Arc::new(Outbox::new(input)), Pending::new(0, |_| {}), output)
+    let (outbox, due) = Outbox::new(input);
+    (outbox, Pending::new(0, |_| {}), output, due)
 }
 
 fn open(pending: &Arc<Pending>) -> Ticket {
@@ -40,7 +41,7 @@ async fn read(output: &mut Receiver, length: usize) -> String {
 
 #[tokio::test]
 async fn who_is_alone_writes_at_once() {
-    let (outbox, pending, mut output) = outbox().await;
+    let (outbox, pending, mut output, _due) = outbox().await;
     let ticket = open(&pending);
     assert!(ticket.is_alone());
     outbox.send(&pending, request(&ticket, "one\n"), true).await.expect("sent");
@@ -51,7 +52,7 @@ async fn who_is_alone_writes_at_once() {
 
 #[tokio::test]
 async fn calls_of_one_turn_share_a_write_and_one_that_was_given_up_is_not_in_it() {
-    let (outbox, pending, mut output) = outbox().await;
+    let (outbox, pending, mut output, due) = outbox().await;
     let tickets = [open(&pending), open(&pending), open(&pending)];
     for (ticket, line) in tickets.iter().zip(["one\n", "two\n", "three\n"]) {
         outbox.send(&pending, request(ticket, line), false).await.expect("sent");
@@ -60,21 +61,21 @@ async fn calls_of_one_turn_share_a_write_and_one_that_was_given_up_is_not_in_it(
     let [_one, two, _three] = tickets;
     drop(two);
     tokio::select! {
-        error = outbox.run(&pending) => panic!("{error}"),
+        error = outbox.write(&pending, &due) => panic!("{error}"),
         text = read(&mut output, 15) => assert_eq!(text, "one\nthree\nfour\n"),
     }
 }
 
 #[tokio::test]
 async fn behind_a_full_pipe_lines_stay_whole_and_those_given_up_are_never_written() {
-    let (outbox, pending, mut output) = outbox().await;
+    let (outbox, pending, mut output, due) = outbox().await;
     let (large, small, left) = (open(&pending), open(&pending), open(&pending));
     let long = "x".repeat(1 << 20) + "\n";
     outbox.send(&pending, request(&large, &long), true).await.expect("sent");
     outbox.send(&pending, request(&left, "left\n"), true).await.expect("queued");
     outbox.send(&pending, request(&small, "small\n"), true).await.expect("queued");
     drop(left);
-    let running = outbox.run(&pending);
+    let running = outbox.write(&pending, &due);
     let reading = async {
         let text = read(&mut output, long.len() + 6).await;
         assert!(text.starts_with(&long) && text.ends_with("x\nsmall\n"));
@@ -88,7 +89,7 @@ async fn behind_a_full_pipe_lines_stay_whole_and_those_given_up_are_never_writte
 
 #[tokio::test]
 async fn what_a_full_pipe_refuses_counts_as_not_written() {
-    let (outbox, pending, mut output) = outbox().await;
+    let (outbox, pending, mut output, due) = outbox().await;
     let pipe = outbox.lock().pipe.clone().expect("open");
     while pipe.try_write(&[b'x'; 4096]).is_ok() {}
     let ticket = open(&pending);
@@ -97,7 +98,7 @@ async fn what_a_full_pipe_refuses_counts_as_not_written() {
     for other in &others {
         outbox.send(&pending, request(other, "other\n"), false).await.expect("queued");
     }
-    assert!(matches!(outbox.flush(&pending, &pipe), Written::Blocked));
+    assert!(matches!(outbox.flush(&pending), Written::Blocked));
     pending.end("the process ended");
     let mut ticket = ticket;
     assert!(matches!(ticket.answer().await, Err(crate::upstream::Error::NotSent { .. })));
@@ -106,14 +107,14 @@ async fn what_a_full_pipe_refuses_counts_as_not_written() {
     output.readable().await.expect("open");
     assert!(readable(&output).ends_with('x'));
     tokio::select! {
-        error = outbox.run(&pending) => panic!("{error}"),
+        error = outbox.write(&pending, &due) => panic!("{error}"),
         text = read(&mut output, 5) => assert_eq!(text, "last\n"),
     }
 }
 
 #[tokio::test]
 async fn the_queue_has_an_end_and_closing_ends_the_waiting() {
-    let (outbox, pending, _output) = outbox().await;
+    let (outbox, pending, _output, _due) = outbox().await;
     for _ in 0..2 * QUEUE {
         outbox.offer(Bytes::from_static(b"{}\n"));
     }
@@ -126,4 +127,26 @@ async fn the_queue_has_an_end_and_closing_ends_the_waiting() {
     assert_eq!(sending.await.expect_err("closed").kind(), ErrorKind::BrokenPipe);
     let again = outbox.send(&pending, request(&ticket, "late\n"), true).await;
     assert_eq!(again.expect_err("closed").kind(), ErrorKind::BrokenPipe);
+}
+
+#[tokio::test]
+async fn each_worker_has_a_writer_and_only_the_first_waits_for_the_pipe() {
+    let (outbox, pending, mut output, due) = outbox().await;
+    let (long, tickets) = ("x".repeat(1 << 20) + "\n", [open(&pending), open(&pending), open(&pending)]);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            worker::become_worker(1);
+            let send = |ticket, line| outbox.send(&pending, request(ticket, line), false).now_or_never();
+            let other = send(&tickets[0], &long).expect("room").expect("open").expect("it is the first here");
+            assert!(send(&tickets[1], "two\n").expect("room").expect("open").is_none(), "there is one now");
+            assert!(outbox.write_when(&pending, &other).now_or_never().is_none(), "it stops at a full pipe");
+            assert!(outbox.lock().is_full);
+            assert!(send(&tickets[2], "three\n").expect("room").expect("open").is_none());
+            assert!(matches!(outbox.flush(&pending), Written::Blocked));
+        });
+    });
+    tokio::select! {
+        error = outbox.write(&pending, &due) => panic!("{error}"),
+        text = read(&mut output, long.len() + 10) => assert_eq!(text, long + "two\nthree\n"),
+    }
 }
