@@ -9,7 +9,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 
 use super::error::Refusal;
 use crate::gateway::tools::Mirrored;
-use crate::protocol::{Raw, Request, Version, headers, meta};
+use crate::protocol::{Part, Raw, Request, Version, headers, meta};
 
 /// The value of a header that may stand once, without the white space around it.
 pub fn single<'a>(map: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Refusal> {
@@ -79,8 +79,8 @@ pub fn check_legacy_version(map: &HeaderMap) -> Result<(), Refusal> {
 pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
     let header = single(map, headers::PROTOCOL_VERSION)?
         .ok_or_else(|| Refusal::HeaderMismatch("MCP-Protocol-Version is missing".into()))?;
-    let claimed: String = meta::of(request.params.as_ref())
-        .and_then(|described| described.get_as(meta::PROTOCOL_VERSION))
+    let claimed = meta::claimed_version(request.params.as_ref())
+        .and_then(Part::text)
         .ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
     if header != claimed {
         return Err(mismatch("MCP-Protocol-Version", header, &claimed));
@@ -96,13 +96,15 @@ pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
 
 /// What the body of a modern request must say of itself, on every transport.
 pub fn check_meta(request: &Request) -> Result<(), Refusal> {
-    let described = meta::of(request.params.as_ref()).ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
-    let claimed: String =
-        described.get_as(meta::PROTOCOL_VERSION).ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
+    let described = meta::part(request.params.as_ref()).ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
+    let claimed = described
+        .get(meta::PROTOCOL_VERSION)
+        .and_then(Part::text)
+        .ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
     if Version::from_name(&claimed).is_none_or(|version| !version.is_modern()) {
-        return Err(Refusal::UnsupportedVersion { requested: claimed });
+        return Err(Refusal::UnsupportedVersion { requested: claimed.into_owned() });
     }
-    if !described.get(meta::CLIENT_CAPABILITIES).is_some_and(|value| value.is_object()) {
+    if !described.get(meta::CLIENT_CAPABILITIES).is_some_and(Part::is_object) {
         return Err(Refusal::Meta(meta::CLIENT_CAPABILITIES));
     }
     Ok(())
@@ -110,7 +112,7 @@ pub fn check_meta(request: &Request) -> Result<(), Refusal> {
 
 fn check_name(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
     let Some(member) = headers::name_member(&request.method) else { return Ok(()) };
-    let Some(body): Option<String> = request.params.as_ref().and_then(|params| params.get_as(member)) else {
+    let Some(body) = request.params.as_ref().and_then(|params| params.text(member)) else {
         return Ok(()); // the method itself refuses parameters that lack it
     };
     let sent =

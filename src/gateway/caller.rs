@@ -34,8 +34,8 @@ pub struct Caller {
 impl Caller {
     /// The sender of a modern request, from its `_meta`.
     pub fn modern(principal: Principal, scope: Scope, params: Option<&Raw>) -> Self {
-        let meta = meta::of(params);
-        let member = |key| meta.as_ref().and_then(|meta| meta.get(key)).filter(Raw::is_object);
+        let described = |key| meta::part(params)?.get(key).filter(|value| value.is_object());
+        let member = |key| params.zip(described(key)).map(|(params, value)| params.slice(value));
         let sender = Sender {
             capabilities: member(meta::CLIENT_CAPABILITIES).unwrap_or_else(Raw::empty_object),
             info: member(meta::CLIENT_INFO).unwrap_or_else(lifecycle::own_info),
@@ -86,7 +86,7 @@ impl Caller {
     /// A request of it that begins now, with `params`.
     pub(super) fn invocation(&self, params: &Raw) -> Invocation {
         Invocation {
-            wants_progress: meta::progress_token(Some(params)).is_some(),
+            wants_progress: meta::has_progress_token(params),
             home: Some(self.home.clone()),
             ..Invocation::begin(self.sender(), self.version.era(), self.owner)
         }

@@ -36,13 +36,16 @@ pub fn answer(caller: &Caller, method: &str, server: Version, reply: Reply) -> R
 
 /// A result with what 2026-07-28 demands of one, where its server did not write it.
 fn for_modern(method: &str, result: Raw) -> Raw {
-    let kind: Option<String> = result.get("resultType").map(|kind| kind.read().unwrap_or_default());
+    let kind = result.part("resultType").map(|kind| kind.text().unwrap_or_default());
     let is_cached = method == method::RESOURCES_READ && kind.as_deref().is_none_or(|kind| kind == COMPLETE);
+    if kind.is_some() && !is_cached {
+        return result;
+    }
     let (kind, ttl, scope) = (Raw::of(COMPLETE), Raw::of(&0), Raw::of("private"));
     // Nobody said how long it lasts or whom it is for: it is stale at once, and for one only.
     let wanted =
         [("resultType", &kind, true), (caching::TTL, &ttl, is_cached), (caching::SCOPE, &scope, is_cached)];
-    let absent = wanted.iter().filter(|(name, _, is_wanted)| *is_wanted && result.get(name).is_none());
+    let absent = wanted.iter().filter(|(name, _, is_wanted)| *is_wanted && result.part(name).is_none());
     let changes: Vec<(&str, Option<&Raw>)> = absent.map(|(name, value, _)| (*name, Some(*value))).collect();
     if changes.is_empty() { result } else { result.edit(&changes) }
 }
@@ -51,7 +54,7 @@ fn for_modern(method: &str, result: Raw) -> Raw {
 /// may ignore being removed.
 fn for_legacy(method: &str, result: &Raw) -> Reply {
     let refused = |text: &str| Err(ErrorObject::new(code::INTERNAL_ERROR, text));
-    let kind: Option<String> = result.get("resultType").map(|kind| kind.read().unwrap_or_default());
+    let kind = result.part("resultType").map(|kind| kind.text().unwrap_or_default());
     match kind.as_deref() {
         None | Some(COMPLETE) if method == method::TOOLS_CALL => Ok(schema::wrap_unannounced(result)),
         None | Some(COMPLETE) => Ok(result.clone()),

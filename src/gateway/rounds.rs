@@ -17,7 +17,7 @@ use super::caller::Caller;
 use super::{Gateway, era, error, tasks};
 use crate::manager::{Invocation, Target};
 use crate::protocol::feature::Effect;
-use crate::protocol::{ErrorObject, Raw, Reply, Version, method, output_schema};
+use crate::protocol::{ErrorObject, Part, Raw, Reply, Version, method, output_schema};
 use crate::upstream::Outlet;
 
 /// How often one request may be asked for more input.
@@ -38,7 +38,7 @@ pub(super) async fn answer(
     (mut target, mut invocation): (Target, Invocation),
     outlet: &Outlet,
 ) -> Reply {
-    let follows = target.params.get("task").is_some_and(|task| task.is_object());
+    let follows = target.params.part("task").is_some_and(Part::is_object);
     if follows {
         invocation.sender.capabilities = tasks::declared(&invocation.sender.capabilities);
     }
@@ -94,7 +94,7 @@ impl Wanted {
     /// Reads an `input_required` result; none when the reply is another one.
     fn of(reply: &Reply) -> Result<Option<Self>, ErrorObject> {
         let Ok(result) = reply else { return Ok(None) };
-        if result.get_as::<String>("resultType").as_deref() != Some("input_required") {
+        if result.text("resultType").as_deref() != Some("input_required") {
             return Ok(None);
         }
         let state = result.get("requestState").filter(|state| !state.is_null());

@@ -39,13 +39,13 @@ pub struct Mirrored {
 /// The parameters that a modern client mirrors into headers for this call. An unknown tool is an
 /// error, and its call will say so too.
 pub async fn mirrored(manager: &Manager, caller: &Caller, params: &Raw) -> Result<Vec<Mirrored>, Error> {
-    let name: String = params.get_as("name").unwrap_or_default();
+    let name = params.text("name").unwrap_or_default();
     let route = manager.route(&caller.scope, &name).await?;
-    let arguments = params.get("arguments");
+    let arguments = params.part("arguments");
     let mirrored = |param: &HeaderParam| Mirrored {
         header: param.header_name(),
-        value: param.value_in(arguments.as_ref()),
-        is_ambiguous: param.is_ambiguous_in(arguments.as_ref()),
+        value: param.value_in(arguments),
+        is_ambiguous: param.is_ambiguous_in(arguments),
     };
     Ok(route.header_params.iter().map(mirrored).collect())
 }

@@ -125,7 +125,7 @@ fn renamed(params: &Raw, member: &str, from: &str, to: &str) -> Raw {
 /// A read changes nothing, unless it is the end of a conversation: what a person said is not said
 /// twice (2026-07-28 `basic/patterns/mrtr`).
 fn effect_of(params: &Raw) -> Effect {
-    let goes_on = ["inputResponses", "requestState"].iter().any(|member| params.get(member).is_some());
+    let goes_on = ["inputResponses", "requestState"].iter().any(|member| params.part(member).is_some());
     if goes_on { Effect::Unsafe } else { Effect::ReadOnly }
 }
 

@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::message::MAX_DEPTH;
+use super::part::Part;
 use super::raw::Raw;
 
 /// The revision; on every modern POST, and on legacy requests after `initialize`.
@@ -56,25 +57,26 @@ impl HeaderParam {
 
     /// The text of the value in `arguments`, not yet encoded; `None` when absent, `null` or not a
     /// string, boolean or safe integer.
-    pub fn value_in(&self, arguments: Option<&Raw>) -> Option<String> {
-        let mut value = arguments?.clone();
+    pub fn value_in(&self, arguments: Option<Part<'_>>) -> Option<String> {
+        let mut value = arguments?;
         for name in &self.path {
             value = value.get(name)?;
         }
+        let text = || std::str::from_utf8(value.bytes()).ok();
         match value.bytes().first()? {
-            b'"' => value.read().ok(),
-            b't' | b'f' => Some(value.as_str().to_owned()),
-            _ => safe_integer(value.as_str()).map(|number| number.to_string()),
+            b'"' => value.text().map(Cow::into_owned),
+            b't' | b'f' => text().map(str::to_owned),
+            _ => safe_integer(text()?).map(|number| number.to_string()),
         }
     }
 
     /// Whether a member on the way to the value stands twice, so that two readers may differ.
-    pub fn is_ambiguous_in(&self, arguments: Option<&Raw>) -> bool {
-        let mut value = arguments.cloned();
+    pub fn is_ambiguous_in(&self, arguments: Option<Part<'_>>) -> bool {
+        let mut value = arguments;
         self.path.iter().any(|name| {
-            let Some(object) = value.take() else { return false };
+            let Some(object) = value else { return false };
             value = object.get(name);
-            object.members().filter(|(key, _)| key == name).count() > 1
+            object.count(name) > 1
         })
     }
 
@@ -227,7 +229,8 @@ mod tests {
         }});
         let params = header_params(Some(&Raw::of(&schema))).expect("valid");
         let arguments = Raw::of(&serde_json::json!({"region": "eu", "deep": {"n": 42}}));
-        let values: Vec<_> = params.iter().map(|p| (p.header_name(), p.value_in(Some(&arguments)))).collect();
+        let values: Vec<_> =
+            params.iter().map(|p| (p.header_name(), p.value_in(Some(arguments.as_part())))).collect();
         // serde_json prints `deep` before `region`.
         assert_eq!(
             values,
@@ -238,7 +241,10 @@ mod tests {
                 && !HeaderParam::agrees("43", "42")
                 && !HeaderParam::agrees("4 2", "42")
         );
-        assert_eq!(params[0].value_in(Some(&Raw::of(&serde_json::json!({"deep": {"n": null}})))), None);
+        assert_eq!(
+            params[0].value_in(Some(Raw::of(&serde_json::json!({"deep": {"n": null}})).as_part())),
+            None
+        );
     }
 
     #[test]

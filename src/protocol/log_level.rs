@@ -55,6 +55,20 @@ impl LogLevel {
         }
     }
 
+    /// Its name as JSON.
+    pub(super) const fn as_json(self) -> &'static [u8] {
+        match self {
+            Self::Debug => b"\"debug\"",
+            Self::Info => b"\"info\"",
+            Self::Notice => b"\"notice\"",
+            Self::Warning => b"\"warning\"",
+            Self::Error => b"\"error\"",
+            Self::Critical => b"\"critical\"",
+            Self::Alert => b"\"alert\"",
+            Self::Emergency => b"\"emergency\"",
+        }
+    }
+
     /// The level called `name`; none for any other text, capitals included.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.as_str() == name)

@@ -8,11 +8,17 @@
 //! 2025-06-18 removed them).
 
 use std::fmt;
+use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::decimal::Decimal;
 use super::error::{ErrorObject, Reply, code};
+use super::part::{Part, decode_key};
+use super::places::Places;
 use super::raw::Raw;
+use super::raw::edit::write_string;
+use super::survey::Survey;
 
 /// The deepest nesting accepted from a client, and in the definition of a tool.
 pub const MAX_DEPTH: usize = 64;
@@ -26,7 +32,7 @@ pub struct RequestId(Raw);
 impl RequestId {
     /// An id of our own making.
     pub fn from_u64(number: u64) -> Self {
-        Self(Raw::of(&number))
+        Self(Raw::unsurveyed(Bytes::copy_from_slice(Decimal::default().write(number))))
     }
 
     /// Accepts a JSON string or integer; anything else (null, fractions, objects) is no id.
@@ -153,44 +159,96 @@ impl From<&ParseError> for ErrorObject {
     }
 }
 
+/// Where the members of JSON-RPC stand in a message.
 #[derive(Default)]
 struct Envelope {
-    jsonrpc: Option<Raw>,
-    id: Option<Raw>,
-    method: Option<Raw>,
-    params: Option<Raw>,
-    result: Option<Raw>,
-    error: Option<Raw>,
+    jsonrpc: Option<Range<usize>>,
+    id: Option<Range<usize>>,
+    method: Option<Range<usize>>,
+    params: Option<Range<usize>>,
+    result: Option<Range<usize>>,
+    error: Option<Range<usize>>,
 }
 
 impl Envelope {
-    fn of(raw: &Raw) -> Self {
-        let mut envelope = Self::default();
-        for (key, value) in raw.members() {
-            let slot = match key.as_ref() {
-                "jsonrpc" => &mut envelope.jsonrpc,
-                "id" => &mut envelope.id,
-                "method" => &mut envelope.method,
-                "params" => &mut envelope.params,
-                "result" => &mut envelope.result,
-                "error" => &mut envelope.error,
-                _ => continue,
-            };
-            slot.get_or_insert(value);
+    /// Of members with the same name the first counts.
+    fn note(&mut self, name: &[u8], value: Range<usize>) {
+        let slot = match name {
+            b"jsonrpc" => &mut self.jsonrpc,
+            b"id" => &mut self.id,
+            b"method" => &mut self.method,
+            b"params" => &mut self.params,
+            b"result" => &mut self.result,
+            b"error" => &mut self.error,
+            _ => return,
+        };
+        slot.get_or_insert(value);
+    }
+
+    /// The message in `text`; `surveyed` is where an object in it begins whose members are known.
+    fn message(self, text: &Bytes, surveyed: Option<(usize, Places)>) -> Result<Message, ParseError> {
+        let slice = |range: Range<usize>| Raw::unsurveyed(text.slice(range));
+        let payload = |range: Range<usize>| match surveyed {
+            Some((start, places)) if start == range.start => Raw::surveyed(text.slice(range), places),
+            _ => slice(range),
+        };
+        let id = |range| RequestId::from_raw(slice(range)).ok_or(ParseError::Id);
+        if self.jsonrpc.map(|range| &text[range]) != Some(b"\"2.0\"") {
+            return Err(ParseError::Version);
         }
-        envelope
+        if let Some(method) = self.method {
+            let method = Part::new(&text[method], None).text().ok_or(ParseError::Method)?.into_owned();
+            let params = self.params.map(payload);
+            if params.as_ref().is_some_and(|params| !params.is_object()) {
+                return Err(ParseError::Params);
+            }
+            return Ok(match self.id {
+                Some(range) => Message::Request(Request { id: id(range)?, method, params }),
+                None => Message::Notification(Notification { method, params }),
+            });
+        }
+        let reply = match (self.result, self.error) {
+            (Some(result), None) => Ok(payload(result)),
+            (None, Some(error)) => Err(ErrorObject::from_raw(slice(error)).ok_or(ParseError::Shape)?),
+            _ => return Err(ParseError::Shape),
+        };
+        let id = self.id.filter(|range| text[range.clone()] != *b"null").map(id).transpose()?;
+        if id.is_none() && reply.is_ok() {
+            return Err(ParseError::Id);
+        }
+        Ok(Message::Response(Response { id, reply }))
     }
 }
 
 impl Message {
     /// Reads a message from a peer we called. What it nests or repeats is its client's business.
     pub fn from_server(bytes: &Bytes) -> Result<Self, ParseError> {
-        Self::from_raw(&parse_object(bytes)?)
+        Self::surveyed(bytes).unwrap_or_else(|| Self::scanned(bytes))
     }
 
     /// Reads a message from a client, strictly: bounded depth, and no key twice in the envelope,
     /// in `params` or in `_meta`, so that what is authorised is what is executed.
     pub fn from_client(bytes: &Bytes) -> Result<Self, ParseError> {
+        Self::surveyed(bytes).unwrap_or_else(|| Self::judged(bytes))
+    }
+
+    /// The usual message, read in one pass; `None` for what is broken or odd.
+    fn surveyed(bytes: &Bytes) -> Option<Result<Self, ParseError>> {
+        let survey = Survey::of(bytes)?;
+        let mut envelope = Envelope::default();
+        for (name, value) in survey.members(bytes) {
+            envelope.note(name, value);
+        }
+        Some(envelope.message(bytes, survey.payload()))
+    }
+
+    /// Any message of a server.
+    pub(super) fn scanned(bytes: &Bytes) -> Result<Self, ParseError> {
+        Self::from_raw(&parse_object(bytes)?)
+    }
+
+    /// Any message of a client, with what is wrong with it: one look after the other.
+    pub(super) fn judged(bytes: &Bytes) -> Result<Self, ParseError> {
         let raw = parse_object(bytes)?;
         match raw.depth() {
             depth if depth > MAX_DEPTH => return Err(ParseError::TooDeep(depth)),
@@ -204,41 +262,12 @@ impl Message {
     }
 
     fn from_raw(raw: &Raw) -> Result<Self, ParseError> {
-        let envelope = Envelope::of(raw);
-        if envelope.jsonrpc.as_ref().map(Raw::as_str) != Some("\"2.0\"") {
-            return Err(ParseError::Version);
+        let mut envelope = Envelope::default();
+        for member in raw.as_part().places() {
+            let key = decode_key(&raw.bytes()[member.key]);
+            envelope.note(key.as_bytes(), member.value);
         }
-        match (envelope.method, envelope.id) {
-            (Some(method), id) => {
-                let method: String = method.read().map_err(|_| ParseError::Method)?;
-                let params = envelope.params;
-                if params.as_ref().is_some_and(|params| !params.is_object()) {
-                    return Err(ParseError::Params);
-                }
-                Ok(match id {
-                    Some(id) => {
-                        let id = RequestId::from_raw(id).ok_or(ParseError::Id)?;
-                        Self::Request(Request { id, method, params })
-                    }
-                    None => Self::Notification(Notification { method, params }),
-                })
-            }
-            (None, id) => {
-                let reply = match (envelope.result, envelope.error) {
-                    (Some(result), None) => Ok(result),
-                    (None, Some(error)) => Err(ErrorObject::from_raw(error).ok_or(ParseError::Shape)?),
-                    _ => return Err(ParseError::Shape),
-                };
-                let id = match id {
-                    Some(id) if !id.is_null() => Some(RequestId::from_raw(id).ok_or(ParseError::Id)?),
-                    _ => None,
-                };
-                if id.is_none() && reply.is_ok() {
-                    return Err(ParseError::Id);
-                }
-                Ok(Self::Response(Response { id, reply }))
-            }
-        }
+        envelope.message(raw.bytes(), None)
     }
 
     /// The id of a text that [`Message::from_client`] refused, where it can be read: the refusal
@@ -275,24 +304,60 @@ impl Response {
     /// The response as JSON. An id that could not be read is left out, as the schema of MCP wants
     /// it (`id?`), and not `null`, as JSON-RPC 2.0 has it.
     pub fn encode(&self) -> Bytes {
-        let (name, payload) = match &self.reply {
-            Ok(result) => ("result", result),
-            Err(error) => ("error", error.raw()),
-        };
-        let mut out = BytesMut::with_capacity(payload.bytes().len() + 64);
+        let payload = self.payload();
+        let mut out = BytesMut::with_capacity(payload.len() + self.head_length() + TAIL.len());
+        self.write_head(&mut out);
+        out.put_slice(payload);
+        out.put_slice(TAIL);
+        out.freeze()
+    }
+
+    /// The same in three parts, so that a large payload is written without being copied: what stands
+    /// before it, itself, and what stands behind it.
+    pub fn parts(&self) -> [Bytes; 3] {
+        let mut head = BytesMut::with_capacity(self.head_length());
+        self.write_head(&mut head);
+        [head.freeze(), self.payload().clone(), Bytes::from_static(TAIL)]
+    }
+
+    const fn payload(&self) -> &Bytes {
+        match &self.reply {
+            Ok(result) => result.bytes(),
+            Err(error) => error.raw().bytes(),
+        }
+    }
+
+    fn head_length(&self) -> usize {
+        const MEMBERS: usize = r#"{"jsonrpc":"2.0","id":,"result":"#.len();
+        MEMBERS + self.id.as_ref().map_or(0, |id| id.raw().bytes().len())
+    }
+
+    fn write_head(&self, out: &mut BytesMut) {
         out.put_slice(b"{\"jsonrpc\":\"2.0\",");
         if let Some(id) = &self.id {
             out.put_slice(b"\"id\":");
             out.put_slice(id.raw().bytes());
             out.put_u8(b',');
         }
-        out.put_u8(b'"');
-        out.put_slice(name.as_bytes());
-        out.put_slice(b"\":");
-        out.put_slice(payload.bytes());
-        out.put_u8(b'}');
-        out.freeze()
+        out.put_slice(if self.reply.is_ok() { b"\"result\":" } else { b"\"error\":" });
     }
+}
+
+/// What stands behind the payload of a response.
+const TAIL: &[u8] = b"}";
+
+/// A request with an id of our own. `params` writes a comma and the member `params`, or nothing; it
+/// is expected to take `room` bytes.
+pub fn compose(id: u64, method: &str, room: usize, params: impl FnOnce(&mut BytesMut)) -> Bytes {
+    const MEMBERS: usize = r#"{"jsonrpc":"2.0","id":,"method":"","params":}"#.len() + 20;
+    let mut out = BytesMut::with_capacity(MEMBERS + method.len() + room);
+    out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.put_slice(Decimal::default().write(id));
+    out.put_slice(b",\"method\":");
+    write_string(&mut out, method);
+    params(&mut out);
+    out.put_u8(b'}');
+    out.freeze()
 }
 
 fn encode_call(id: Option<&RequestId>, method: &str, params: Option<&Raw>) -> Bytes {
@@ -303,7 +368,7 @@ fn encode_call(id: Option<&RequestId>, method: &str, params: Option<&Raw>) -> By
         out.put_slice(id.raw().bytes());
     }
     out.put_slice(b",\"method\":");
-    out.put_slice(Raw::of(method).bytes());
+    write_string(&mut out, method);
     if let Some(params) = params {
         out.put_slice(b",\"params\":");
         out.put_slice(params.bytes());

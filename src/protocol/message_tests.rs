@@ -86,3 +86,17 @@ fn a_server_may_nest_and_repeat_as_it_likes() {
     let message = Message::from_server(&Bytes::from(text.clone())).expect("accepted");
     assert_eq!(message.encode(), text.as_bytes());
 }
+
+#[test]
+fn the_parts_of_a_response_are_the_response() {
+    for text in [
+        r#"{"jsonrpc":"2.0","id":"a","result":{"b":1e400}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}"#,
+        r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}"#,
+    ] {
+        let Ok(Message::Response(response)) = from_client(text) else { panic!("{text}") };
+        let parts = response.parts();
+        assert_eq!(parts.concat(), text.as_bytes());
+        assert_eq!(parts[1], response.reply.as_ref().unwrap_or_else(ErrorObject::raw).bytes());
+    }
+}

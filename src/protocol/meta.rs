@@ -3,9 +3,14 @@
 //! Source: 2026-07-28 `basic/index`, `_meta`; progress tokens since 2024-11-05.
 //! Not here: `_meta` of results and of definitions, which pass untouched.
 
+use bytes::{Bytes, BytesMut};
+
+use super::decimal::Decimal;
 use super::log_level::LogLevel;
+use super::part::Part;
 use super::raw::Raw;
-use super::version::{Era, Version};
+use super::raw::edit::write_edited;
+use super::version::Era;
 
 /// Key of the revision a modern request is written in.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -45,22 +50,33 @@ pub fn of(params: Option<&Raw>) -> Option<Raw> {
     params?.get("_meta").filter(Raw::is_object)
 }
 
+/// The same, borrowed.
+pub fn part(params: Option<&Raw>) -> Option<Part<'_>> {
+    params?.part("_meta").filter(|meta| meta.is_object())
+}
+
 /// The progress token a request carries.
 pub fn progress_token(params: Option<&Raw>) -> Option<Raw> {
-    of(params)?.get(PROGRESS_TOKEN).filter(|token| !token.is_null())
+    let token = part(params)?.get(PROGRESS_TOKEN).filter(|token| !token.is_null())?;
+    params.map(|params| params.slice(token))
+}
+
+/// Whether a request carries one.
+pub fn has_progress_token(params: &Raw) -> bool {
+    let token = part(Some(params)).and_then(|meta| meta.get(PROGRESS_TOKEN));
+    token.is_some_and(|token| !token.is_null())
 }
 
 /// The revision a modern request claims, as it is spelled.
-pub fn claimed_version(params: Option<&Raw>) -> Option<Raw> {
-    of(params)?.get(PROTOCOL_VERSION)
+pub fn claimed_version(params: Option<&Raw>) -> Option<Part<'_>> {
+    part(params)?.get(PROTOCOL_VERSION)
 }
 
 /// The least level of log lines a modern request wants, if it says so; the error is what it says
 /// instead of a level.
-pub fn log_level(params: Option<&Raw>) -> Option<Result<LogLevel, Raw>> {
-    let said = of(params)?.get(LOG_LEVEL)?;
-    let name = said.read::<String>().ok();
-    Some(name.and_then(|name| LogLevel::from_name(&name)).ok_or(said))
+pub fn log_level(params: Option<&Raw>) -> Option<Result<LogLevel, Part<'_>>> {
+    let said = part(params)?.get(LOG_LEVEL)?;
+    Some(said.text().and_then(|name| LogLevel::from_name(&name)).ok_or(said))
 }
 
 /// Writes `params` the way a server of `era` expects them.
@@ -70,10 +86,11 @@ pub fn log_level(params: Option<&Raw>) -> Option<Result<LogLevel, Raw>> {
 /// thing. In both, a progress token is replaced by `token`, and only by that.
 pub fn dress(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<&Raw>) -> Option<Raw> {
     let meta = of(params).unwrap_or_else(Raw::empty_object);
-    let dressed = match era {
-        Era::Modern => Some(dress_modern(meta, sender, token)),
-        Era::Legacy => Some(dress_legacy(&meta, token)).filter(|meta| meta.bytes().as_ref() != b"{}"),
-    };
+    let changes = Changes::of(meta.as_part(), era, sender, token.map(|token| token.bytes().as_ref()));
+    let mut dressed = BytesMut::with_capacity(meta.bytes().len() + changes.length());
+    write_edited(&mut dressed, meta.as_part(), changes.all());
+    let dressed = Some(Raw::unsurveyed(dressed.freeze()));
+    let dressed = dressed.filter(|meta| era == Era::Modern || meta.bytes().as_ref() != EMPTY);
     match (params, dressed) {
         (Some(params), dressed) => Some(params.edit(&[("_meta", dressed.as_ref())])),
         (None, Some(dressed)) => Some(Raw::empty_object().with("_meta", &dressed)),
@@ -81,93 +98,124 @@ pub fn dress(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<&Raw
     }
 }
 
-fn dress_modern(meta: Raw, sender: &Sender, token: Option<&Raw>) -> Raw {
-    let version = Raw::of(Version::NEWEST_MODERN.as_str());
-    let mut changes: Vec<(&str, Option<&Raw>)> = Vec::with_capacity(5);
-    for (key, value) in [
-        (PROTOCOL_VERSION, &version),
-        (CLIENT_CAPABILITIES, &sender.capabilities),
-        (CLIENT_INFO, &sender.info),
-    ] {
-        if meta.get(key).is_none() {
-            changes.push((key, Some(value)));
-        }
+/// Writes what [`dress`] makes of `params` behind a comma and their name, as the last member of a
+/// request; nothing when there are none. In the usual case every byte is copied once.
+pub fn write_dressed(
+    out: &mut BytesMut,
+    params: Option<&Raw>,
+    era: Era,
+    sender: &Sender,
+    token: Option<u64>,
+) {
+    let mut digits = Decimal::default();
+    let token = token.map(|token| digits.write(token));
+    if params.and_then(|params| write_placed(out, params, era, sender, token)).is_some() {
+        return;
     }
-    let level = sender.log_level.map(|level| Raw::of(level.as_str()));
-    if let Some(level) = &level
-        && meta.get(LOG_LEVEL).is_none()
-    {
-        changes.push((LOG_LEVEL, Some(level)));
+    let token = token.map(|token| Raw::unsurveyed(Bytes::copy_from_slice(token)));
+    if let Some(dressed) = dress(params, era, sender, token.as_ref()) {
+        out.extend_from_slice(PARAMS);
+        out.extend_from_slice(dressed.bytes());
     }
-    if token.is_some() || meta.get(PROGRESS_TOKEN).is_some() {
-        changes.push((PROGRESS_TOKEN, token));
-    }
-    if changes.is_empty() { meta } else { meta.edit(&changes) }
 }
 
-fn dress_legacy(meta: &Raw, token: Option<&Raw>) -> Raw {
-    meta.edit(&[
-        (PROTOCOL_VERSION, None),
-        (CLIENT_CAPABILITIES, None),
-        (CLIENT_INFO, None),
-        (LOG_LEVEL, None),
-        (PROGRESS_TOKEN, token),
-    ])
+/// How many bytes [`write_dressed`] writes at most, as far as the usual case goes.
+pub fn room(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<u64>) -> usize {
+    let length = params.map_or(0, |params| params.bytes().len());
+    let described = PROTOCOL_VERSION.len() + CLIENT_CAPABILITIES.len() + CLIENT_INFO.len() + LOG_LEVEL.len();
+    let is_bare = era == Era::Modern && claimed_version(params).is_none();
+    let own = sender.capabilities.bytes().len() + sender.info.bytes().len();
+    let token = token.map_or(0, |_| PROGRESS_TOKEN.len() + NEW_META.len() + 32);
+    length + token + if is_bare { described + own + NEW_META.len() + 64 } else { 0 }
+}
+
+/// The same for parameters whose members are known; `None`, and nothing written, where it is more than
+/// a change of members inside of `_meta` or a new `_meta`.
+fn write_placed(
+    out: &mut BytesMut,
+    params: &Raw,
+    era: Era,
+    sender: &Sender,
+    token: Option<&[u8]>,
+) -> Option<()> {
+    let (before, meta, after) = params.around("_meta")?;
+    if meta.is_some_and(|meta| !meta.is_object() || meta.bytes() == EMPTY) {
+        return None;
+    }
+    let object = meta.unwrap_or(Part::new(EMPTY, None));
+    let changes = Changes::of(object, era, sender, token);
+    let start = out.len();
+    out.reserve(PARAMS.len() + params.bytes().len() + changes.length() + NEW_META.len() + 1);
+    out.extend_from_slice(PARAMS);
+    if changes.all().is_empty() {
+        out.extend_from_slice(params.bytes());
+        return Some(());
+    }
+    out.extend_from_slice(before);
+    if meta.is_none() {
+        out.extend_from_slice(NEW_META);
+    }
+    let inner = out.len();
+    write_edited(out, object, changes.all());
+    if era == Era::Legacy && out[inner..] == *EMPTY {
+        out.truncate(start);
+        return None;
+    }
+    out.extend_from_slice(after);
+    Some(())
+}
+
+const EMPTY: &[u8] = b"{}";
+const PARAMS: &[u8] = b",\"params\":";
+const NEW_META: &[u8] = b",\"_meta\":";
+/// [`super::Version::NEWEST_MODERN`] as JSON.
+const NEWEST: &[u8] = b"\"2026-07-28\"";
+
+/// What is to change in the `_meta` of a request.
+struct Changes<'a> {
+    all: [(&'static str, Option<&'a [u8]>); 5],
+    count: usize,
+}
+
+impl<'a> Changes<'a> {
+    fn of(meta: Part<'_>, era: Era, sender: &'a Sender, token: Option<&'a [u8]>) -> Self {
+        let mut changes = Self { all: [("", None); 5], count: 0 };
+        let described = [
+            (PROTOCOL_VERSION, Some(NEWEST)),
+            (CLIENT_CAPABILITIES, Some(sender.capabilities.bytes().as_ref())),
+            (CLIENT_INFO, Some(sender.info.bytes().as_ref())),
+            (LOG_LEVEL, sender.log_level.map(LogLevel::as_json)),
+        ];
+        for (key, own) in described {
+            match (era, meta.get(key)) {
+                (Era::Modern, None) if own.is_some() => changes.add(key, own),
+                (Era::Legacy, Some(_)) => changes.add(key, None),
+                _ => {}
+            }
+        }
+        if token.is_some() || meta.get(PROGRESS_TOKEN).is_some() {
+            changes.add(PROGRESS_TOKEN, token);
+        }
+        changes
+    }
+
+    fn add(&mut self, key: &'static str, value: Option<&'a [u8]>) {
+        if let Some(slot) = self.all.get_mut(self.count) {
+            *slot = (key, value);
+            self.count += 1;
+        }
+    }
+
+    fn all(&self) -> &[(&'static str, Option<&'a [u8]>)] {
+        &self.all[..self.count]
+    }
+
+    /// Bytes that they add at most.
+    fn length(&self) -> usize {
+        self.all().iter().map(|(key, value)| value.map_or(0, |value| key.len() + value.len() + 4)).sum()
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-
-    use super::*;
-
-    fn raw(text: &'static str) -> Raw {
-        Raw::parse(&Bytes::from_static(text.as_bytes())).expect("JSON")
-    }
-
-    fn sender() -> Sender {
-        Sender { capabilities: raw(r#"{"roots":{}}"#), info: raw(r#"{"name":"c"}"#), log_level: None }
-    }
-
-    #[test]
-    fn a_modern_request_stays_itself_for_a_modern_server() {
-        let text = r#"{"name":"t","_meta":{"io.modelcontextprotocol/clientCapabilities":{"x":1.0},"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{},"own":1e400}}"#;
-        let dressed = dress(Some(&raw(text)), Era::Modern, &sender(), None).expect("params");
-        assert_eq!(dressed.as_str(), text);
-    }
-
-    #[test]
-    fn a_legacy_request_is_completed_for_a_modern_server() {
-        let dressed = dress(
-            Some(&raw(r#"{"name":"t","_meta":{"progressToken":"p","own":1}}"#)),
-            Era::Modern,
-            &sender(),
-            Some(&raw("7")),
-        );
-        let meta = of(dressed.as_ref()).expect("_meta");
-        assert_eq!(meta.get(PROGRESS_TOKEN).expect("token").as_str(), "7");
-        assert_eq!(meta.get("own").expect("kept").as_str(), "1");
-        assert_eq!(meta.get(PROTOCOL_VERSION).expect("version").as_str(), "\"2026-07-28\"");
-        assert_eq!(meta.get(CLIENT_CAPABILITIES).expect("caps").as_str(), r#"{"roots":{}}"#);
-        assert!(dress(None, Era::Modern, &sender(), None).is_some());
-    }
-
-    #[test]
-    fn a_modern_request_loses_its_modern_members_for_a_legacy_server() {
-        let text = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","own":1,"progressToken":5},"name":"t"}"#;
-        let dressed = dress(Some(&raw(text)), Era::Legacy, &sender(), Some(&raw("9"))).expect("params");
-        assert_eq!(dressed.as_str(), r#"{"_meta":{"own":1,"progressToken":9},"name":"t"}"#);
-        let bare = raw(r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"name":"t"}"#);
-        assert_eq!(
-            dress(Some(&bare), Era::Legacy, &sender(), None).expect("params").as_str(),
-            r#"{"name":"t"}"#
-        );
-        assert_eq!(dress(None, Era::Legacy, &sender(), None), None);
-        assert_eq!(
-            dress(Some(&raw(r#"{"name":"t"}"#)), Era::Legacy, &sender(), Some(&raw("9")))
-                .expect("params")
-                .as_str(),
-            r#"{"name":"t","_meta":{"progressToken":9}}"#
-        );
-    }
-}
+#[path = "meta_tests.rs"]
+mod tests;

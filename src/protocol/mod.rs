@@ -7,6 +7,7 @@
 
 pub mod abilities;
 pub mod caching;
+mod decimal;
 pub mod error;
 pub mod feature;
 pub mod foreign;
@@ -17,8 +18,11 @@ pub mod message;
 pub mod meta;
 pub mod method;
 pub mod output_schema;
+mod part;
+mod places;
 pub mod raw;
 mod scan;
+mod survey;
 pub mod uri;
 pub mod version;
 
@@ -26,5 +30,6 @@ pub use abilities::Abilities;
 pub use error::{ErrorObject, Reply};
 pub use log_level::LogLevel;
 pub use message::{Message, Notification, ParseError, Request, RequestId, Response};
+pub use part::Part;
 pub use raw::Raw;
 pub use version::{Era, Version};

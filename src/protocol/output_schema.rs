@@ -64,7 +64,7 @@ pub fn wrap_result(result: &Raw) -> Raw {
 /// The result of a call whose tool was not wrapped. A `structuredContent` that is no object is
 /// wrapped all the same, because to an older client anything else is no valid result.
 pub fn wrap_unannounced(result: &Raw) -> Raw {
-    match result.get(CONTENT) {
+    match result.part(CONTENT) {
         Some(content) if !content.is_object() => wrap_result(result),
         _ => result.clone(),
     }

@@ -86,7 +86,7 @@ pub fn task_to_legacy(task: &Raw) -> Raw {
 
 /// A legacy `{task}`, the answer that made one, as the extension writes it; none for any other result.
 pub fn created_to_modern(result: &Raw) -> Option<Raw> {
-    let task = result.get("task").filter(|task| task.get_as::<String>("taskId").is_some())?;
+    let task = result.get("task").filter(|task| task.text("taskId").is_some())?;
     let meta = result.get("_meta");
     let task = task_to_modern(&task);
     Some(task.edit(&[("resultType", Some(&Raw::of("task"))), ("_meta", meta.as_ref())]))
@@ -94,7 +94,7 @@ pub fn created_to_modern(result: &Raw) -> Option<Raw> {
 
 /// The extension's answer that made a task as 2025-11-25 writes it; none for any other result.
 pub fn created_to_legacy(result: &Raw) -> Option<Raw> {
-    result.get_as::<String>("resultType").filter(|kind| kind == "task")?;
+    result.text("resultType").filter(|kind| kind == "task")?;
     let meta = result.get("_meta");
     let task = task_to_legacy(&result.without("_meta"));
     Some(Raw::empty_object().edit(&[("task", Some(&task)), ("_meta", meta.as_ref())]))

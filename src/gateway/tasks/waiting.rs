@@ -50,7 +50,7 @@ pub(in crate::gateway) async fn waited_for(
     outlet: &Outlet,
 ) -> Option<Reply> {
     let result = done.reply.as_ref().ok()?;
-    result.get_as::<String>("resultType").filter(|kind| kind == "task")?;
+    result.text("resultType").filter(|kind| kind == "task")?;
     let found = Found { server: Arc::clone(&done.server), id: result.get_as("taskId")? };
     let abandoned = Abandoned::new(&gateway.manager, &gateway.shutdown, &found, invocation(caller));
     let outcome = outcome(gateway, caller, &found, outlet).await;

@@ -22,20 +22,22 @@ mod testing;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::json;
 
-use crate::protocol::{Era, Notification, Raw, Request, RequestId, meta, method};
+use crate::protocol::{Era, Notification, Raw, message, meta, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::builtin;
 use crate::upstream::config::{Config, Transport};
 use crate::upstream::connection::{Call, Connector};
 use crate::upstream::error::Error;
 
-/// A call as a request of one server: our id, `_meta` as its era wants it.
-fn compose(call: &Call, id: u64, era: Era) -> Request {
-    let token = call.wants_progress.then(|| Raw::of(&id));
-    let params = meta::dress(call.params.as_ref(), era, &call.sender, token.as_ref());
-    Request { id: RequestId::from_u64(id), method: call.method.clone(), params }
+/// A call as a request of one server, in JSON: our id, `_meta` as its era wants it.
+fn compose(call: &Call, id: u64, era: Era) -> Bytes {
+    let (params, sender, token) = (call.params.as_ref(), &call.sender, call.wants_progress.then_some(id));
+    message::compose(id, &call.method, meta::room(params, era, sender, token), |out| {
+        meta::write_dressed(out, params, era, sender, token);
+    })
 }
 
 /// The notification that nobody waits for the request `id` any more.

@@ -23,7 +23,7 @@ use super::questions::Questions;
 use super::streamable_http::is_message;
 use super::{cancelled, compose, inbound};
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{Era, Message, Notification, Raw, Reply, Request, method};
+use crate::protocol::{Era, Message, Notification, Raw, Reply, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::config::{Config, Http};
 use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet};
@@ -158,13 +158,13 @@ impl Link {
         outlet: &Outlet,
         purpose: Purpose,
         once: bool,
-        compose: impl FnOnce(u64) -> Request,
+        compose: impl FnOnce(u64) -> Bytes,
     ) -> Result<Reply, Error> {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
         }
         let mut ticket = self.pending.open(outlet, purpose)?;
-        let body = compose(ticket.id()).encode();
+        let body = compose(ticket.id());
         self.pending.begin_writing(ticket.id());
         let error = tokio::select! {
             biased; // what was answered is never made again

@@ -14,7 +14,7 @@ use super::keeper::Keeper;
 use super::outbox::{Due, Outbox, Outgoing};
 use super::reader::Reader;
 use super::stderr::{self, LastWords};
-use crate::protocol::{Era, Notification, Raw, Reply, Request};
+use crate::protocol::{Era, Notification, Raw, Reply};
 use crate::shutdown::Shutdown;
 use crate::upstream::connection::{Call, Events, Outlet};
 use crate::upstream::error::Error;
@@ -117,7 +117,7 @@ impl Link {
         &self,
         outlet: &Outlet,
         purpose: Purpose,
-        compose: impl FnOnce(u64) -> Request,
+        compose: impl FnOnce(u64) -> Bytes,
     ) -> Result<Reply, Error> {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
@@ -165,10 +165,10 @@ impl Channel {
         &self,
         outlet: &Outlet,
         purpose: Purpose,
-        compose: impl FnOnce(u64) -> Request,
+        compose: impl FnOnce(u64) -> Bytes,
     ) -> Result<Reply, Error> {
         let mut ticket = self.pending.open(outlet, purpose)?;
-        let line = lines::encode(compose(ticket.id()).encode());
+        let line = lines::encode(compose(ticket.id()));
         // When nothing can be written any more, the ticket is about to learn why.
         self.send(Outgoing::Request { id: ticket.id(), line }, ticket.is_alone()).await;
         ticket.answer().await

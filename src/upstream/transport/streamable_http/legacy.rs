@@ -144,7 +144,7 @@ async fn initialize(
     let request = compose(&call, FIRST_ID, Era::Legacy);
     let client = &server.client;
     let post = client.post(&client.path, &HeaderMap::new());
-    let response = client.send(post, request.encode(), false).await?;
+    let response = client.send(post, request, false).await?;
     let mut headers = HeaderMap::new();
     if let Some(mut session) = response.headers().get(SESSION_ID).cloned() {
         session.set_sensitive(true);
@@ -206,7 +206,7 @@ impl State {
 
     async fn send(&self, call: &Call, id: u64, outlet: &Outlet) -> Result<Reply, Error> {
         let client = &self.server.client;
-        let body = compose(call, id, Era::Legacy).encode();
+        let body = compose(call, id, Era::Legacy);
         let once = !call.effect.is_repeatable();
         let response = client.send(self.post.clone(), body, once).await?;
         let hear = OfCall { id, wants_progress: call.wants_progress, outlet, state: self };

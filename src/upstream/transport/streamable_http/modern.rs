@@ -3,6 +3,7 @@
 //! Source: 2026-07-28 `basic/transports/streamable-http`. There is no session, so a connection is
 //! what is known of the server. Dropping a request closes its stream, which cancels it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,7 +18,7 @@ use crate::protocol::error::code;
 use crate::protocol::feature::List;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{
-    Era, ErrorObject, Message, Notification, Raw, Reply, Request, Version, headers, meta, method,
+    Era, ErrorObject, Message, Notification, Part, Raw, Reply, Version, headers, meta, method,
 };
 use crate::upstream::connection::{Call, Connection, Event, Events, Outlet};
 use crate::upstream::error::Error;
@@ -73,12 +74,12 @@ impl Wire {
     /// Sends one request and reads its answer.
     async fn send(&self, call: &Call, outlet: &Outlet) -> Result<Outcome, Error> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let request = compose(call, id, Era::Modern);
+        let body = compose(call, id, Era::Modern);
         let client = &self.server.client;
         let once = !call.effect.is_repeatable();
         let mut post = self.post.clone();
-        mirror(&request, call, &mut post);
-        let response = client.send(post, request.encode(), once).await?;
+        mirror(call, &mut post);
+        let response = client.send(post, body, once).await?;
         let token = call.wants_progress.then_some(id);
         let listens = call.method == method::SUBSCRIPTIONS_LISTEN;
         let hear = OfCall { token, outlet, events: &self.events, listens };
@@ -233,33 +234,35 @@ pub(super) fn belongs(notification: &Notification, token: Option<u64>) -> bool {
 }
 
 /// Puts the headers that mirror the body.
-fn mirror(request: &Request, call: &Call, head: &mut Head) {
-    let params = request.params.as_ref();
-    let claimed = meta::claimed_version(params).and_then(|version| version.read::<String>().ok());
+///
+/// A call that claims no revision is dressed in [`Version::NEWEST_MODERN`].
+fn mirror(call: &Call, head: &mut Head) {
+    let params = call.params.as_ref();
+    let claimed = meta::claimed_version(params).and_then(Part::text);
     let version = claimed.as_deref().unwrap_or(Version::NEWEST_MODERN.as_str());
     put(head, PROTOCOL_VERSION, version);
-    put(head, METHOD, &request.method);
-    if let Some(name) = subject(&request.method, params) {
+    put(head, METHOD, &call.method);
+    if let Some(name) = subject(&call.method, params) {
         put(head, NAME, &name);
     }
-    let arguments = params.and_then(|params| params.get("arguments"));
     for param in call.header_params.iter() {
         let name = HeaderName::from_bytes(param.header_name().as_bytes());
-        if let (Ok(name), Some(value)) = (name, param.value_in(arguments.as_ref())) {
+        let value = param.value_in(params.and_then(|params| params.part("arguments")));
+        if let (Ok(name), Some(value)) = (name, value) {
             put(head, name, &value);
         }
     }
 }
 
 /// What the request is about, for `Mcp-Name`.
-fn subject(name: &str, params: Option<&Raw>) -> Option<String> {
+fn subject<'a>(name: &str, params: Option<&'a Raw>) -> Option<Cow<'a, str>> {
     let member = match name {
         method::TOOLS_CALL | "prompts/get" => "name",
         "resources/read" => "uri",
         "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
         _ => return None,
     };
-    params?.get_as(member)
+    params?.text(member)
 }
 
 fn put(head: &mut Head, name: HeaderName, value: &str) {

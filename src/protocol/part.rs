@@ -1,0 +1,98 @@
+//! [`Part`]: a value inside a [`Raw`](super::Raw), borrowed, for a look that needs nothing of its own.
+//!
+//! Not here: values that outlive the message they stand in; those are slices, and `Raw`.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use super::places::{Place, View};
+use super::scan::{self, Member};
+
+/// One JSON value, borrowed from the message it stands in.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    text: &'a [u8],
+    places: Option<View<'a>>,
+}
+
+impl<'a> Part<'a> {
+    /// `text` is one JSON value, and `places` are those of its members.
+    pub(super) const fn new(text: &'a [u8], places: Option<View<'a>>) -> Self {
+        Self { text, places }
+    }
+
+    /// The JSON text.
+    pub const fn bytes(self) -> &'a [u8] {
+        self.text
+    }
+
+    /// Whether this is an object.
+    pub fn is_object(self) -> bool {
+        self.text.first() == Some(&b'{')
+    }
+
+    /// Whether this is the literal `null`.
+    pub fn is_null(self) -> bool {
+        self.text == b"null"
+    }
+
+    /// The first member called `name`, if this is an object that has one.
+    pub fn get(self, name: &str) -> Option<Self> {
+        if let Some(view) = self.places {
+            let place = view.find(self.text, name)?;
+            return Some(Self { text: self.text.get(place.value())?, places: view.inside(place) });
+        }
+        let member = scan::members(self.text).find(|member| key_is(&self.text[member.key.clone()], name))?;
+        Some(Self { text: &self.text[member.value], places: None })
+    }
+
+    /// How many members are called `name`.
+    pub(super) fn count(self, name: &str) -> usize {
+        self.places().filter(|member| key_is(&self.text[member.key.clone()], name)).count()
+    }
+
+    /// Where its members stand, in order.
+    pub(super) fn places(self) -> impl Iterator<Item = Member> + 'a {
+        let (known, scanned) = match self.places {
+            Some(view) => (view.own(), None),
+            None => (&[][..], Some(scan::members(self.text))),
+        };
+        let member = |place: &Place| Member { key: place.key(), value: place.value() };
+        known.iter().map(member).chain(scanned.into_iter().flatten())
+    }
+
+    /// The text that this string says; `None` when it is no string, or none that can be decoded.
+    pub fn text(self) -> Option<Cow<'a, str>> {
+        let inner = self.text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        if memchr::memchr(b'\\', inner).is_some() {
+            return serde_json::from_slice(self.text).ok().map(Cow::Owned);
+        }
+        std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+    }
+
+    /// A typed view that borrows from these bytes.
+    pub fn read<T: Deserialize<'a>>(self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(self.text)
+    }
+}
+
+/// Whether the key `token`, quotes included, means `name`.
+pub(super) fn key_is(token: &[u8], name: &str) -> bool {
+    let inner = inside(token);
+    if inner.contains(&b'\\') { decode_key(token) == name } else { inner == name.as_bytes() }
+}
+
+/// What the key `token` means.
+pub(super) fn decode_key(token: &[u8]) -> Cow<'_, str> {
+    let inner = inside(token);
+    if !inner.contains(&b'\\') {
+        return String::from_utf8_lossy(inner);
+    }
+    // A lone surrogate escape is legal JSON text but no string; it compares as its own spelling.
+    serde_json::from_slice::<String>(token).map_or_else(|_| String::from_utf8_lossy(inner), Cow::Owned)
+}
+
+fn inside(token: &[u8]) -> &[u8] {
+    &token[1..token.len().saturating_sub(1).max(1)]
+}

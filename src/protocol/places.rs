@@ -1,0 +1,164 @@
+//! Where the members of an object stand, kept so that nobody looks for them twice.
+//!
+//! Whoever reads a message ([`super::survey`]) passes every member of `params` and of its `_meta`
+//! anyway; what they are asked for later is then found by comparing a few keys. Invariants: the places
+//! of an object are in the order of its members and all of them, so that a name which is not among
+//! them is not a member; no key among them has an escape or stands twice.
+//!
+//! Not here: finding them, and objects with so many members that a comparison of each is no gain.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Most members of one object whose places are kept.
+pub(super) const MOST: usize = 16;
+
+/// One member. Positions count from the first byte of the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The key token, quotes included.
+    key: (u32, u32),
+    /// The value, without white space around it.
+    value: (u32, u32),
+    /// Where the places of the value's own members are kept.
+    inner: Span,
+}
+
+/// Some of the places that are kept together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Span {
+    from: u8,
+    to: u8,
+}
+
+impl Span {
+    /// Of nothing that is known.
+    const NONE: Self = Self { from: 1, to: 0 };
+}
+
+impl Place {
+    /// Stands in for one that is not known yet.
+    pub(super) const NOWHERE: Self = Self { key: (0, 0), value: (0, 0), inner: Span::NONE };
+
+    /// A member of a text of at most `u32::MAX` bytes.
+    pub(super) fn new(key: &Range<usize>, value: &Range<usize>) -> Option<Self> {
+        let pair =
+            |range: &Range<usize>| Some((u32::try_from(range.start).ok()?, u32::try_from(range.end).ok()?));
+        Some(Self { key: pair(key)?, value: pair(value)?, inner: Span::NONE })
+    }
+
+    /// The key token.
+    pub(super) const fn key(&self) -> Range<usize> {
+        self.key.0 as usize..self.key.1 as usize
+    }
+
+    /// The value.
+    pub(super) const fn value(&self) -> Range<usize> {
+        self.value.0 as usize..self.value.1 as usize
+    }
+
+    /// The name: the key less its quotes.
+    pub(super) fn name<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+        text.get(self.key.0 as usize + 1..(self.key.1 as usize).saturating_sub(1))
+    }
+
+    /// The same member, counted from `start`.
+    fn counted_from(self, start: u32) -> Self {
+        let less = |(from, to): (u32, u32)| (from.wrapping_sub(start), to.wrapping_sub(start));
+        Self { key: less(self.key), value: less(self.value), inner: self.inner }
+    }
+}
+
+/// The places of the members of one object, if they are known. Cloning copies a pointer.
+#[derive(Debug, Clone)]
+pub(super) struct Places {
+    all: Option<Arc<[Place]>>,
+    own: Span,
+}
+
+impl Places {
+    /// Nothing is known.
+    pub(super) const UNKNOWN: Self = Self { all: None, own: Span::NONE };
+
+    /// The places of `members`, of which the value of one may be an object whose own are known too.
+    /// All count from the beginning of the same text, in which the object begins at `start`.
+    pub(super) fn of(start: usize, members: &[Place], inner: Option<(usize, &[Place])>) -> Self {
+        let (Ok(start), Ok(count)) = (u32::try_from(start), u8::try_from(members.len())) else {
+            return Self::UNKNOWN;
+        };
+        let (at, deeper) = inner.unwrap_or((0, &[]));
+        let total = u8::try_from(members.len() + deeper.len()).unwrap_or(count);
+        let mark = |place: &Place| match inner {
+            Some((at, _)) if place.value.0 as usize == at => {
+                Place { inner: Span { from: count, to: total }, ..place.counted_from(start) }
+            }
+            _ => place.counted_from(start),
+        };
+        let at = u32::try_from(at).unwrap_or(0);
+        let all = members.iter().map(mark).chain(deeper.iter().map(|place| place.counted_from(at)));
+        Self { all: Some(all.collect()), own: Span { from: 0, to: count } }
+    }
+
+    /// What is known, borrowed.
+    pub(super) fn view(&self) -> Option<View<'_>> {
+        let all = self.all.as_deref()?;
+        Some(View { all, own: own(all, self.own)? })
+    }
+
+    /// The places after the value of `changed`, which is one of these, became `length` bytes long.
+    pub(super) fn replaced(&self, changed: &Place, length: usize) -> Self {
+        let Some(all) = self.all.as_deref() else { return Self::UNKNOWN };
+        let (start, end) = changed.value;
+        let Some(new_end) = u32::try_from(length).ok().and_then(|length| start.checked_add(length)) else {
+            return Self::UNKNOWN;
+        };
+        let shifted = |at: u32| if at < end { at } else { at.wrapping_sub(end).wrapping_add(new_end) };
+        let own = usize::from(self.own.from)..usize::from(self.own.to);
+        let moved = |(index, place): (usize, &Place)| match place {
+            _ if !own.contains(&index) => *place,
+            place if place.value.0 == start => Place { value: (start, new_end), inner: Span::NONE, ..*place },
+            Place { key, value, inner } => Place {
+                key: (shifted(key.0), shifted(key.1)),
+                value: (shifted(value.0), shifted(value.1)),
+                inner: *inner,
+            },
+        };
+        Self { all: Some(all.iter().enumerate().map(moved).collect()), own: self.own }
+    }
+
+    /// What is known of the value of `place`, which is one of these.
+    pub(super) fn inside(&self, place: &Place) -> Self {
+        match place.inner {
+            Span::NONE => Self::UNKNOWN,
+            own => Self { all: self.all.clone(), own },
+        }
+    }
+}
+
+/// [`Places`] that are known, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a> {
+    all: &'a [Place],
+    own: &'a [Place],
+}
+
+impl<'a> View<'a> {
+    /// The members, in order.
+    pub(super) const fn own(self) -> &'a [Place] {
+        self.own
+    }
+
+    /// The member of `text` called `name`.
+    pub(super) fn find(self, text: &[u8], name: &str) -> Option<&'a Place> {
+        self.own.iter().find(|place| place.name(text) == Some(name.as_bytes()))
+    }
+
+    /// What is known of the value of `place`, which is one of these.
+    pub(super) fn inside(self, place: &Place) -> Option<Self> {
+        Some(Self { all: self.all, own: own(self.all, place.inner)? })
+    }
+}
+
+fn own(all: &[Place], span: Span) -> Option<&[Place]> {
+    all.get(usize::from(span.from)..usize::from(span.to))
+}
