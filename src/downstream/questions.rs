@@ -127,7 +127,7 @@ impl Asked {
     /// Withdraws it; what its client is told.
     pub fn cancel(self) -> Message {
         let params = Raw::of(&Cancelled { request_id: self.id, reason: REASON });
-        Message::Notification(Notification { method: method::CANCELLED.to_owned(), params: Some(params) })
+        Message::Notification(Notification { method: method::CANCELLED.into(), params: Some(params) })
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) async fn answer(
     let (mut target, invocation) = request;
     let given = Given::of(&target.params)?;
     target.params = target.params.edit(&[(RESPONSES, None), (STATE, None)]);
-    let place = Place { gateway, caller, method: target.method, purpose: purpose(&target) };
+    let place = Place { gateway, caller, target: &target };
     let begin = || OpenCall::begin(gateway, target.clone(), invocation.clone());
     let mut call = match given.state {
         None => begin(),
@@ -86,13 +86,13 @@ impl Given {
 struct Place<'a> {
     gateway: &'a Gateway,
     caller: &'a Caller,
-    method: &'static str,
-    purpose: String,
+    /// It as its server gets it.
+    target: &'a Target,
 }
 
 impl Place<'_> {
     async fn taken(&self, state: &str) -> Result<Waiting, ErrorObject> {
-        let taken = self.gateway.parked.take(&self.caller.principal, &self.purpose, state).await;
+        let taken = self.gateway.parked.take(&self.caller.principal, &purpose(self.target), state).await;
         taken.ok_or_else(|| {
             error::bad_input(
                 "params.requestState is not of this request, was used already or is too old; \
@@ -104,7 +104,7 @@ impl Place<'_> {
     /// The result that asks the client, with the call parked behind it.
     fn park(&self, waiting: Waiting) -> Reply {
         let requests = waiting.requests();
-        let parked = self.gateway.parked.park(&self.caller.principal, &self.purpose, waiting);
+        let parked = self.gateway.parked.park(&self.caller.principal, &purpose(self.target), waiting);
         let state = parked.map_err(|refused| error::input("not_parked", &refused.to_string()))?;
         let result =
             Raw::empty_object().edit(&[("inputRequests", Some(&requests)), (STATE, Some(&Raw::of(&state)))]);
@@ -119,7 +119,7 @@ impl Place<'_> {
             return Ok(task);
         }
         let Err(refusal) = &done.reply else {
-            return era::answer(self.caller, self.method, done.version, done.reply);
+            return era::answer(self.caller, self.target.method, done.version, done.reply);
         };
         let Some(questions) = questions::of_error(refusal) else {
             // It was asked for what this client cannot give, and could not do without.
@@ -127,7 +127,7 @@ impl Place<'_> {
             if can_be_helped {
                 return Err(error::lacking(refusal, lacking));
             }
-            return era::answer(self.caller, self.method, done.version, done.reply);
+            return era::answer(self.caller, self.target.method, done.version, done.reply);
         };
         let by_url = questions::required_by_url();
         if !self.caller.abilities().covers(Abilities::of(&by_url)) {

@@ -96,7 +96,7 @@ mod tests {
     /// What a caller is answered.
     async fn answered(scene: &Scene, caller: &Caller, method: &str, params: &str) -> Reply {
         let id = RequestId::from_u64(1);
-        let request = Request { id, method: method.to_owned(), params: Some(raw(params)) };
+        let request = Request { id, method: method.into(), params: Some(raw(params)) };
         scene.gateway.handle(caller, &request, &Outlet::none()).await
     }
 

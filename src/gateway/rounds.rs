@@ -17,7 +17,7 @@ use super::caller::Caller;
 use super::{Gateway, era, error, tasks};
 use crate::manager::{Invocation, Target};
 use crate::protocol::feature::Effect;
-use crate::protocol::{ErrorObject, Part, Raw, Reply, Version, method, output_schema};
+use crate::protocol::{ErrorObject, Method, Part, Raw, Reply, Version, method, output_schema};
 use crate::upstream::Outlet;
 
 /// How often one request may be asked for more input.
@@ -167,13 +167,13 @@ fn requests(of: &Raw) -> Vec<(String, Raw)> {
 
 /// One entry of `inputRequests`.
 struct Asked {
-    method: String,
+    method: Method,
     params: Option<Raw>,
 }
 
 impl Asked {
     fn of(caller: &Caller, request: &Raw) -> Result<Self, ErrorObject> {
-        let method: String = request.get_as("method").unwrap_or_default();
+        let method = Method::from(&*request.text("method").unwrap_or_default());
         let params = request.get("params").filter(Raw::is_object);
         let is_known = caller.version.has_question(&method, params.as_ref());
         if !(is_known && caller.abilities().allows(&method, params.as_ref())) {

@@ -168,7 +168,7 @@ impl Manager {
     ) -> Result<Called, Error> {
         let invocation =
             Invocation { timeout, ..Invocation::begin(Sender::gateway(), Era::Modern, Owner::new()) };
-        let params = Raw::empty_object().with("name", &Raw::of(tool)).with("arguments", arguments);
+        let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
         let target = self.tool_target(scope, tool, &params, timeout).await?;
         self.perform(&target, &invocation, &Outlet::none()).await
     }

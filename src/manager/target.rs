@@ -14,7 +14,7 @@ use super::catalog::{Place, Route};
 use crate::protocol::feature::Effect;
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::meta::Sender;
-use crate::protocol::{Era, Raw, Reply, Version, method};
+use crate::protocol::{Era, Method, Raw, Reply, Version, method};
 use crate::upstream::{Call, Home, Owner};
 
 /// A request with its server found and every name in it the server's own.
@@ -103,7 +103,7 @@ impl Target {
     /// It for the layers below.
     pub(super) fn call(&self, invocation: &Invocation) -> Call {
         Call {
-            method: self.method.to_owned(),
+            method: Method::constant(self.method),
             params: Some(self.params.clone()),
             sender: invocation.sender.clone(),
             era: invocation.era,

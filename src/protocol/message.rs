@@ -10,10 +10,11 @@
 use std::fmt;
 use std::ops::Range;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::decimal::Decimal;
 use super::error::{ErrorObject, Reply, code};
+use super::method::Method;
 use super::part::{Part, decode_key};
 use super::places::Places;
 use super::raw::Raw;
@@ -69,7 +70,7 @@ pub struct Request {
     /// Chosen by the sender, unique among its open requests.
     pub id: RequestId,
     /// The method name.
-    pub method: String,
+    pub method: Method,
     /// An object, if present.
     pub params: Option<Raw>,
 }
@@ -78,7 +79,7 @@ pub struct Request {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
     /// The method name.
-    pub method: String,
+    pub method: Method,
     /// An object, if present.
     pub params: Option<Raw>,
 }
@@ -197,7 +198,8 @@ impl Envelope {
             return Err(ParseError::Version);
         }
         if let Some(method) = self.method {
-            let method = Part::new(&text[method], None).text().ok_or(ParseError::Method)?.into_owned();
+            let method = Part::new(&text[method], None).text().ok_or(ParseError::Method)?;
+            let method = Method::from(&*method);
             let params = self.params.map(payload);
             if params.as_ref().is_some_and(|params| !params.is_object()) {
                 return Err(ParseError::Params);
@@ -234,7 +236,8 @@ impl Message {
 
     /// The usual message, read in one pass; `None` for what is broken or odd.
     fn surveyed(bytes: &Bytes) -> Option<Result<Self, ParseError>> {
-        let survey = Survey::of(bytes)?;
+        let mut survey = Survey::new();
+        survey.read(bytes)?;
         let mut envelope = Envelope::default();
         for (name, value) in survey.members(bytes) {
             envelope.note(name, value);
@@ -305,19 +308,19 @@ impl Response {
     /// it (`id?`), and not `null`, as JSON-RPC 2.0 has it.
     pub fn encode(&self) -> Bytes {
         let payload = self.payload();
-        let mut out = BytesMut::with_capacity(payload.len() + self.head_length() + TAIL.len());
+        let mut out = Vec::with_capacity(payload.len() + self.head_length() + TAIL.len());
         self.write_head(&mut out);
-        out.put_slice(payload);
-        out.put_slice(TAIL);
-        out.freeze()
+        out.extend_from_slice(payload);
+        out.extend_from_slice(TAIL);
+        Bytes::from(out)
     }
 
     /// The same in three parts, so that a large payload is written without being copied: what stands
     /// before it, itself, and what stands behind it.
     pub fn parts(&self) -> [Bytes; 3] {
-        let mut head = BytesMut::with_capacity(self.head_length());
+        let mut head = Vec::with_capacity(self.head_length());
         self.write_head(&mut head);
-        [head.freeze(), self.payload().clone(), Bytes::from_static(TAIL)]
+        [Bytes::from(head), self.payload().clone(), Bytes::from_static(TAIL)]
     }
 
     const fn payload(&self) -> &Bytes {
@@ -332,53 +335,55 @@ impl Response {
         MEMBERS + self.id.as_ref().map_or(0, |id| id.raw().bytes().len())
     }
 
-    fn write_head(&self, out: &mut BytesMut) {
-        out.put_slice(b"{\"jsonrpc\":\"2.0\",");
+    fn write_head(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",");
         if let Some(id) = &self.id {
-            out.put_slice(b"\"id\":");
-            out.put_slice(id.raw().bytes());
-            out.put_u8(b',');
+            out.extend_from_slice(b"\"id\":");
+            out.extend_from_slice(id.raw().bytes());
+            out.push(b',');
         }
-        out.put_slice(if self.reply.is_ok() { b"\"result\":" } else { b"\"error\":" });
+        out.extend_from_slice(if self.reply.is_ok() { b"\"result\":" } else { b"\"error\":" });
     }
 }
 
 /// What stands behind the payload of a response.
 const TAIL: &[u8] = b"}";
 
-/// A request with an id of our own. `params` writes a comma and the member `params`, or nothing; it
-/// is expected to take `room` bytes.
-pub fn compose(id: u64, method: &str, room: usize, params: impl FnOnce(&mut BytesMut)) -> Bytes {
-    const MEMBERS: usize = r#"{"jsonrpc":"2.0","id":,"method":"","params":}"#.len() + 20;
-    let mut out = BytesMut::with_capacity(MEMBERS + method.len() + room);
-    out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    out.put_slice(Decimal::default().write(id));
-    out.put_slice(b",\"method\":");
+/// A request with an id of our own. `params` writes a comma and the member `params`, or nothing; its
+/// value is expected to take `room` bytes.
+pub fn compose(id: u64, method: &str, room: usize, params: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    const MEMBERS: usize = r#"{"jsonrpc":"2.0","id":,"method":"","params":}"#.len();
+    let mut digits = Decimal::default();
+    let id = digits.write(id);
+    let mut out = Vec::with_capacity(MEMBERS + id.len() + method.len() + room);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id);
+    out.extend_from_slice(b",\"method\":");
     write_string(&mut out, method);
     params(&mut out);
-    out.put_u8(b'}');
-    out.freeze()
+    out.push(b'}');
+    Bytes::from(out)
 }
 
 fn encode_call(id: Option<&RequestId>, method: &str, params: Option<&Raw>) -> Bytes {
-    let mut out = BytesMut::with_capacity(params.map_or(0, |p| p.bytes().len()) + 96);
-    out.put_slice(b"{\"jsonrpc\":\"2.0\"");
+    let mut out = Vec::with_capacity(params.map_or(0, |p| p.bytes().len()) + 96);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
     if let Some(id) = id {
-        out.put_slice(b",\"id\":");
-        out.put_slice(id.raw().bytes());
+        out.extend_from_slice(b",\"id\":");
+        out.extend_from_slice(id.raw().bytes());
     }
-    out.put_slice(b",\"method\":");
+    out.extend_from_slice(b",\"method\":");
     write_string(&mut out, method);
     if let Some(params) = params {
-        out.put_slice(b",\"params\":");
-        out.put_slice(params.bytes());
+        out.extend_from_slice(b",\"params\":");
+        out.extend_from_slice(params.bytes());
     }
-    out.put_u8(b'}');
-    out.freeze()
+    out.push(b'}');
+    Bytes::from(out)
 }
 
 fn parse_object(bytes: &Bytes) -> Result<Raw, ParseError> {
-    let raw = Raw::parse(bytes).map_err(|error| ParseError::NotJson(error.to_string()))?;
+    let raw = Raw::judged(bytes).map_err(|error| ParseError::NotJson(error.to_string()))?;
     match raw.bytes().first() {
         Some(b'{') => Ok(raw),
         Some(b'[') => Err(ParseError::Batch),

@@ -3,7 +3,7 @@
 //! Source: 2026-07-28 `basic/index`, `_meta`; progress tokens since 2024-11-05.
 //! Not here: `_meta` of results and of definitions, which pass untouched.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::decimal::Decimal;
 use super::log_level::LogLevel;
@@ -87,9 +87,9 @@ pub fn log_level(params: Option<&Raw>) -> Option<Result<LogLevel, Part<'_>>> {
 pub fn dress(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<&Raw>) -> Option<Raw> {
     let meta = of(params).unwrap_or_else(Raw::empty_object);
     let changes = Changes::of(meta.as_part(), era, sender, token.map(|token| token.bytes().as_ref()));
-    let mut dressed = BytesMut::with_capacity(meta.bytes().len() + changes.length());
+    let mut dressed = Vec::with_capacity(meta.bytes().len() + changes.length());
     write_edited(&mut dressed, meta.as_part(), changes.all());
-    let dressed = Some(Raw::unsurveyed(dressed.freeze()));
+    let dressed = Some(Raw::unsurveyed(Bytes::from(dressed)));
     let dressed = dressed.filter(|meta| era == Era::Modern || meta.bytes().as_ref() != EMPTY);
     match (params, dressed) {
         (Some(params), dressed) => Some(params.edit(&[("_meta", dressed.as_ref())])),
@@ -100,13 +100,7 @@ pub fn dress(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<&Raw
 
 /// Writes what [`dress`] makes of `params` behind a comma and their name, as the last member of a
 /// request; nothing when there are none. In the usual case every byte is copied once.
-pub fn write_dressed(
-    out: &mut BytesMut,
-    params: Option<&Raw>,
-    era: Era,
-    sender: &Sender,
-    token: Option<u64>,
-) {
+pub fn write_dressed(out: &mut Vec<u8>, params: Option<&Raw>, era: Era, sender: &Sender, token: Option<u64>) {
     let mut digits = Decimal::default();
     let token = token.map(|token| digits.write(token));
     if params.and_then(|params| write_placed(out, params, era, sender, token)).is_some() {
@@ -132,20 +126,19 @@ pub fn room(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<u64>)
 /// The same for parameters whose members are known; `None`, and nothing written, where it is more than
 /// a change of members inside of `_meta` or a new `_meta`.
 fn write_placed(
-    out: &mut BytesMut,
+    out: &mut Vec<u8>,
     params: &Raw,
     era: Era,
     sender: &Sender,
     token: Option<&[u8]>,
 ) -> Option<()> {
     let (before, meta, after) = params.around("_meta")?;
-    if meta.is_some_and(|meta| !meta.is_object() || meta.bytes() == EMPTY) {
+    if meta.is_some_and(|meta| !meta.is_object() || era == Era::Legacy && meta.bytes() == EMPTY) {
         return None;
     }
     let object = meta.unwrap_or(Part::new(EMPTY, None));
     let changes = Changes::of(object, era, sender, token);
     let start = out.len();
-    out.reserve(PARAMS.len() + params.bytes().len() + changes.length() + NEW_META.len() + 1);
     out.extend_from_slice(PARAMS);
     if changes.all().is_empty() {
         out.extend_from_slice(params.bytes());

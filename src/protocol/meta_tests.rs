@@ -53,9 +53,9 @@ fn a_modern_request_loses_its_modern_members_for_a_legacy_server() {
 
 /// What [`write_dressed`] writes, less the comma and the name before it.
 fn written(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<u64>) -> Option<String> {
-    let mut out = BytesMut::new();
+    let mut out = Vec::new();
     write_dressed(&mut out, params, era, sender, token);
-    let text = String::from_utf8(out.to_vec()).expect("UTF-8");
+    let text = String::from_utf8(out).expect("UTF-8");
     (!text.is_empty()).then(|| text.strip_prefix(",\"params\":").expect("a member").to_owned())
 }
 

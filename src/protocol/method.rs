@@ -1,6 +1,72 @@
-//! The names of the methods and notifications of MCP that the gateway knows.
+//! The names of the methods and notifications of MCP that the gateway knows, and [`Method`]: the name
+//! of any.
 //!
 //! Not here: which revision has which (`version`), and what they mean (`gateway`).
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+
+/// The name of a method or a notification. One that is known costs no allocation.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Method(Cow<'static, str>);
+
+impl Method {
+    /// One whose name is a constant.
+    pub const fn constant(name: &'static str) -> Self {
+        Self(Cow::Borrowed(name))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Method {
+    fn from(name: &str) -> Self {
+        let known = KNOWN.iter().find(|known| **known == name);
+        Self(known.map_or_else(|| Cow::Owned(name.to_owned()), |known| Cow::Borrowed(*known)))
+    }
+}
+
+impl Deref for Method {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for Method {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Method {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+impl PartialEq<Method> for &str {
+    fn eq(&self, other: &Method) -> bool {
+        *self == other.0
+    }
+}
+
+impl fmt::Debug for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// Legacy handshake, first message of a session.
 pub const INITIALIZE: &str = "initialize";
@@ -74,3 +140,58 @@ pub const ROOTS_LIST: &str = "roots/list";
 pub const SAMPLING_CREATE_MESSAGE: &str = "sampling/createMessage";
 /// Asks the person at a client: by a form, or by sending them to a URL.
 pub const ELICITATION_CREATE: &str = "elicitation/create";
+
+/// All of them, the most frequent first.
+const KNOWN: [&str; 36] = [
+    TOOLS_CALL,
+    INITIALIZE,
+    INITIALIZED,
+    PING,
+    DISCOVER,
+    TOOLS_LIST,
+    TOOLS_LIST_CHANGED,
+    RESOURCES_LIST,
+    RESOURCE_TEMPLATES_LIST,
+    RESOURCES_READ,
+    RESOURCES_SUBSCRIBE,
+    RESOURCES_UNSUBSCRIBE,
+    RESOURCES_LIST_CHANGED,
+    RESOURCE_UPDATED,
+    PROMPTS_LIST,
+    PROMPTS_GET,
+    PROMPTS_LIST_CHANGED,
+    COMPLETE,
+    SET_LEVEL,
+    ROOTS_LIST_CHANGED,
+    ELICITATION_COMPLETE,
+    TASKS_GET,
+    TASKS_RESULT,
+    TASKS_UPDATE,
+    TASKS_CANCEL,
+    TASKS_LIST,
+    TASK_STATUS,
+    TASKS,
+    SUBSCRIPTIONS_LISTEN,
+    SUBSCRIPTIONS_ACKNOWLEDGED,
+    PROGRESS,
+    CANCELLED,
+    LOG_MESSAGE,
+    ROOTS_LIST,
+    SAMPLING_CREATE_MESSAGE,
+    ELICITATION_CREATE,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_not_copied_and_what_is_not_is_kept() {
+        for name in KNOWN {
+            let method = Method::from(String::from(name).as_str());
+            assert!(matches!(method.0, Cow::Borrowed(_)) && method == name, "{name}");
+        }
+        let odd = Method::from("tools/cal");
+        assert!(matches!(odd.0, Cow::Owned(_)) && odd.as_str() == "tools/cal");
+    }
+}

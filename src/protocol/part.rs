@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::places::{Place, View};
+use super::plain::plain;
 use super::scan::{self, Member};
 
 /// One JSON value, borrowed from the message it stands in.
@@ -65,7 +66,7 @@ impl<'a> Part<'a> {
     /// The text that this string says; `None` when it is no string, or none that can be decoded.
     pub fn text(self) -> Option<Cow<'a, str>> {
         let inner = self.text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-        if memchr::memchr(b'\\', inner).is_some() {
+        if plain(inner, 0) < inner.len() {
             return serde_json::from_slice(self.text).ok().map(Cow::Owned);
         }
         std::str::from_utf8(inner).ok().map(Cow::Borrowed)

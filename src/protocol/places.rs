@@ -16,15 +16,18 @@ pub(super) const MOST: usize = 16;
 /// One member. Positions count from the first byte of the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The key token, quotes included.
-    key: (u32, u32),
-    /// The value, without white space around it.
-    value: (u32, u32),
+    /// The key, less its quotes.
+    name: u32,
+    /// The length of the key.
+    length: u16,
     /// Where the places of the value's own members are kept.
     inner: Span,
+    /// The value, without white space around it.
+    value: (u32, u32),
 }
 
-/// Some of the places that are kept together.
+/// Some of the places that are kept together. Those of a value stand behind those of its object, so
+/// that none begin at zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Span {
     from: u8,
@@ -33,23 +36,25 @@ struct Span {
 
 impl Span {
     /// Of nothing that is known.
-    const NONE: Self = Self { from: 1, to: 0 };
+    const NONE: Self = Self { from: 0, to: 0 };
 }
 
 impl Place {
     /// Stands in for one that is not known yet.
-    pub(super) const NOWHERE: Self = Self { key: (0, 0), value: (0, 0), inner: Span::NONE };
+    pub(super) const NOWHERE: Self = Self { name: 0, length: 0, inner: Span::NONE, value: (0, 0) };
 
-    /// A member of a text of at most `u32::MAX` bytes.
-    pub(super) fn new(key: &Range<usize>, value: &Range<usize>) -> Option<Self> {
-        let pair =
-            |range: &Range<usize>| Some((u32::try_from(range.start).ok()?, u32::try_from(range.end).ok()?));
-        Some(Self { key: pair(key)?, value: pair(value)?, inner: Span::NONE })
+    /// The member with this key, less its quotes; none where a number does not fit.
+    pub(super) fn new(name: &Range<usize>, value: &Range<usize>) -> Option<Self> {
+        let length = u16::try_from(name.len()).ok()?;
+        // The end is the largest of them.
+        let end = u32::try_from(value.end).ok()?;
+        let place = |at: usize| u32::try_from(at).unwrap_or(end);
+        Some(Self { name: place(name.start), length, inner: Span::NONE, value: (place(value.start), end) })
     }
 
-    /// The key token.
+    /// The key token, quotes included.
     pub(super) const fn key(&self) -> Range<usize> {
-        self.key.0 as usize..self.key.1 as usize
+        (self.name as usize).saturating_sub(1)..self.name as usize + self.length as usize + 1
     }
 
     /// The value.
@@ -57,15 +62,20 @@ impl Place {
         self.value.0 as usize..self.value.1 as usize
     }
 
-    /// The name: the key less its quotes.
+    /// The key, less its quotes.
     pub(super) fn name<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
-        text.get(self.key.0 as usize + 1..(self.key.1 as usize).saturating_sub(1))
+        text.get(self.name as usize..)?.get(..usize::from(self.length))
+    }
+
+    /// Whether this is the member of `text` called `name`.
+    pub(super) fn is(&self, text: &[u8], name: &[u8]) -> bool {
+        usize::from(self.length) == name.len() && self.name(text) == Some(name)
     }
 
     /// The same member, counted from `start`.
     fn counted_from(self, start: u32) -> Self {
-        let less = |(from, to): (u32, u32)| (from.wrapping_sub(start), to.wrapping_sub(start));
-        Self { key: less(self.key), value: less(self.value), inner: self.inner }
+        let less = |at: u32| at.wrapping_sub(start);
+        Self { name: less(self.name), value: (less(self.value.0), less(self.value.1)), ..self }
     }
 }
 
@@ -117,11 +127,9 @@ impl Places {
         let moved = |(index, place): (usize, &Place)| match place {
             _ if !own.contains(&index) => *place,
             place if place.value.0 == start => Place { value: (start, new_end), inner: Span::NONE, ..*place },
-            Place { key, value, inner } => Place {
-                key: (shifted(key.0), shifted(key.1)),
-                value: (shifted(value.0), shifted(value.1)),
-                inner: *inner,
-            },
+            Place { name, value, .. } => {
+                Place { name: shifted(*name), value: (shifted(value.0), shifted(value.1)), ..*place }
+            }
         };
         Self { all: Some(all.iter().enumerate().map(moved).collect()), own: self.own }
     }
@@ -150,12 +158,13 @@ impl<'a> View<'a> {
 
     /// The member of `text` called `name`.
     pub(super) fn find(self, text: &[u8], name: &str) -> Option<&'a Place> {
-        self.own.iter().find(|place| place.name(text) == Some(name.as_bytes()))
+        self.own.iter().find(|place| place.is(text, name.as_bytes()))
     }
 
     /// What is known of the value of `place`, which is one of these.
     pub(super) fn inside(self, place: &Place) -> Option<Self> {
-        Some(Self { all: self.all, own: own(self.all, place.inner)? })
+        let own = (place.inner != Span::NONE).then(|| own(self.all, place.inner))?;
+        Some(Self { all: self.all, own: own? })
     }
 }
 

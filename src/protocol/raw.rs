@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 use super::part::{Part, decode_key};
 use super::places::Places;
 use super::scan;
+use super::survey::Survey;
 
 /// One JSON value as a cheap, reference-counted slice of the bytes it was received in.
 ///
@@ -35,6 +36,16 @@ impl Raw {
     /// Checks that `bytes` hold exactly one JSON value (RFC 8259) and keeps it, less the white
     /// space around it.
     pub fn parse(bytes: &Bytes) -> Result<Self, serde_json::Error> {
+        let mut survey = Survey::new();
+        if let Some(range) = survey.read_value(bytes) {
+            let places = survey.payload().map_or(Places::UNKNOWN, |(_, places)| places);
+            return Ok(Self::surveyed(bytes.slice(range), places));
+        }
+        Self::judged(bytes)
+    }
+
+    /// The same, with what is wrong and nothing noted.
+    pub(super) fn judged(bytes: &Bytes) -> Result<Self, serde_json::Error> {
         let value: &RawValue = serde_json::from_slice(bytes)?;
         Ok(Self::unsurveyed(bytes.slice_ref(value.get().as_bytes())))
     }
@@ -147,6 +158,9 @@ impl Raw {
 
     /// The first key that stands twice in this object, decoded (so `"a"` and `"\u0061"` are one).
     pub fn duplicate_key(&self) -> Option<String> {
+        if self.is_surveyed() {
+            return None;
+        }
         let mut seen = std::collections::HashSet::new();
         self.as_part()
             .places()

@@ -121,6 +121,17 @@ proptest! {
 }
 
 #[test]
+fn an_object_of_members_has_them_where_it_says() {
+    let (one, two) = (raw("[1e400]"), raw("\"x\""));
+    let object = Raw::object(&[("a", &one), ("bc", &two)]);
+    assert_eq!(object.as_str(), r#"{"a":[1e400],"bc":"x"}"#);
+    assert_eq!((object.get("a"), object.get("bc"), object.get("b")), (Some(one), Some(two), None));
+    assert_eq!(object.text("bc").as_deref(), Some("x"));
+    assert_eq!(object.with("a", &raw("7")).as_str(), r#"{"a":7,"bc":"x"}"#);
+    assert_eq!(Raw::object(&[]), Raw::empty_object());
+}
+
+#[test]
 fn parts_at_any_depth_are_replaced_and_nothing_else_is() {
     let value = raw(r#"{ "a":[1e400 , {"b":"x","b2":null}], "c":"x" }"#);
     let b = value.get("a").and_then(|a| a.elements().nth(1)?.get("b")).expect("there");

@@ -8,6 +8,8 @@
 
 use std::ops::Range;
 
+use super::plain::plain;
+
 /// One member of an object: where its key token (quotes included) and its value stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Member {
@@ -117,12 +119,12 @@ fn skip_separators(text: &[u8], mut at: usize) -> usize {
 
 /// The position behind the string token that opens at `at`.
 fn skip_string(text: &[u8], at: usize) -> usize {
-    let mut at = at + 1;
+    let mut at = plain(text, at + 1);
     while let Some(&byte) = text.get(at) {
         match byte {
             b'"' => return at + 1,
-            b'\\' => at += 2,
-            _ => at += 1,
+            b'\\' => at = plain(text, at + 2),
+            _ => at = plain(text, at + 1),
         }
     }
     text.len()

@@ -3,7 +3,7 @@
 //! Invariant: what it accepts, `serde_json` accepts too (RFC 8259, UTF-8, one object and white space
 //! around it); it is nested at most [`MAX_DEPTH`] deep; and no key stands twice in the message, in
 //! `params` or `result`, or in `_meta`. It declines everything else and gives no reason, and also what
-//! is merely unusual: keys with escapes, or more than [`MOST`] of them, on these three levels. So
+//! is merely unusual: keys with escapes, very long ones, or more than [`MOST`] of them, on these three levels. So
 //! whoever is declined is judged thoroughly elsewhere, and pays twice for being broken or odd.
 //!
 //! Time is linear in the text, and memory is constant: what is open while a value is passed is one bit
@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use super::message::MAX_DEPTH;
 use super::places::{MOST, Place, Places};
+use super::plain::plain;
 
 /// The message.
 const MESSAGE: usize = 0;
@@ -23,23 +24,35 @@ const META: usize = 2;
 
 /// What one pass over a message found.
 pub(super) struct Survey {
-    /// The members of the message, in order.
-    message: List,
-    payload: List,
-    meta: List,
+    /// The members of the message, of the payload, and of its `_meta`, in order.
+    lists: [List; 3],
     /// Where the payload and its `_meta` begin, if they are objects.
     starts: [Option<usize>; 3],
 }
 
 impl Survey {
-    /// Passes over `text`; `None` when it is no message for this quick way.
-    pub(super) fn of(text: &[u8]) -> Option<Self> {
+    /// Of nothing yet.
+    pub(super) const fn new() -> Self {
+        Self { lists: [const { List::EMPTY }; 3], starts: [None; 3] }
+    }
+
+    /// Passes over `text`, once; `None` when it is no message for this quick way.
+    pub(super) fn read(&mut self, text: &[u8]) -> Option<()> {
         std::str::from_utf8(text).ok()?;
-        let mut survey =
-            Self { message: List::EMPTY, payload: List::EMPTY, meta: List::EMPTY, starts: [None; 3] };
+        let end = self.object(text, space(text, 0), MESSAGE)?;
+        (space(text, end) == text.len()).then_some(())
+    }
+
+    /// The same for one JSON value of any kind, whose own members count as those of a payload; returns
+    /// where it stands.
+    pub(super) fn read_value(&mut self, text: &[u8]) -> Option<Range<usize>> {
+        std::str::from_utf8(text).ok()?;
         let start = space(text, 0);
-        let end = survey.object(text, start, MESSAGE)?;
-        (space(text, end) == text.len()).then_some(survey)
+        let end = match text.get(start) {
+            Some(b'{') => self.object(text, start, PAYLOAD)?,
+            _ => pass(text, start, 0)?,
+        };
+        (space(text, end) == text.len()).then_some(start..end)
     }
 
     /// The members of the message: name and value.
@@ -47,14 +60,14 @@ impl Survey {
         &'a self,
         text: &'a [u8],
     ) -> impl Iterator<Item = (&'a [u8], Range<usize>)> + 'a {
-        self.message.own().iter().map(|place| (place.name(text).unwrap_or_default(), place.value()))
+        self.lists[MESSAGE].own().iter().map(|place| (place.name(text).unwrap_or_default(), place.value()))
     }
 
     /// Where `params` or `result` begins, whichever the message has, and where its members stand.
     pub(super) fn payload(&self) -> Option<(usize, Places)> {
-        let start = self.starts[PAYLOAD].filter(|_| self.payload.count > 0)?;
-        let meta = self.starts[META].map(|at| (at, self.meta.own()));
-        Some((start, Places::of(start, self.payload.own(), meta)))
+        let start = self.starts[PAYLOAD].filter(|_| self.lists[PAYLOAD].count > 0)?;
+        let meta = self.starts[META].map(|at| (at, self.lists[META].own()));
+        Some((start, Places::of(start, self.lists[PAYLOAD].own(), meta)))
     }
 
     /// Passes over the object that begins at `at` and notes its members; returns what follows it.
@@ -68,7 +81,7 @@ impl Survey {
         }
         loop {
             let (key, value) = key(text, at)?;
-            let name = text.get(key.start + 1..key.end - 1)?;
+            let name = text.get(key.clone())?;
             let end = match (level, name) {
                 (MESSAGE, b"params" | b"result") if text.get(value) == Some(&b'{') => {
                     self.object(text, value, PAYLOAD)?
@@ -76,21 +89,13 @@ impl Survey {
                 (PAYLOAD, b"_meta") if text.get(value) == Some(&b'{') => self.object(text, value, META)?,
                 _ => pass(text, value, level + 1)?,
             };
-            self.list(level).push(text, name, Place::new(&key, &(value..end))?)?;
+            self.lists[level].push(text, name, Place::new(&key, &(value..end))?)?;
             at = space(text, end);
             match *text.get(at)? {
                 b',' => at = space(text, at + 1),
                 b'}' => return Some(at + 1),
                 _ => return None,
             }
-        }
-    }
-
-    const fn list(&mut self, level: usize) -> &mut List {
-        match level {
-            MESSAGE => &mut self.message,
-            PAYLOAD => &mut self.payload,
-            _ => &mut self.meta,
         }
     }
 }
@@ -113,7 +118,7 @@ impl List {
     /// Notes a member; `None` when there is no room, or its name was there before.
     fn push(&mut self, text: &[u8], name: &[u8], place: Place) -> Option<()> {
         let kind = 1 << ((name.len() ^ usize::from(name.last().copied().unwrap_or_default())) & 63);
-        if self.kinds & kind != 0 && self.own().iter().any(|other| other.name(text) == Some(name)) {
+        if self.kinds & kind != 0 && self.own().iter().any(|other| other.is(text, name)) {
             return None;
         }
         self.kinds |= kind;
@@ -123,16 +128,16 @@ impl List {
     }
 }
 
-/// The key token without escapes at `at`, and where its value begins.
+/// The key without escapes whose quote stands at `at`, and where its value begins.
 fn key(text: &[u8], at: usize) -> Option<(Range<usize>, usize)> {
     if *text.get(at)? != b'"' {
         return None;
     }
-    let end = at + 1 + plain(text.get(at + 1..)?);
+    let end = plain(text, at + 1);
     if *text.get(end)? != b'"' {
         return None;
     }
-    Some((at..end + 1, colon(text, end + 1)?))
+    Some((at + 1..end, colon(text, end + 1)?))
 }
 
 /// Where the value behind the colon begins.
@@ -242,7 +247,7 @@ fn digits(text: &[u8], start: usize) -> Option<usize> {
 /// What follows the string whose text begins at `at`, behind the quote.
 fn string(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
-        at += plain(text.get(at..)?);
+        at = plain(text, at);
         match *text.get(at)? {
             b'"' => return Some(at + 1),
             b'\\' => at = escape(text, at + 1)?,
@@ -258,46 +263,6 @@ fn escape(text: &[u8], at: usize) -> Option<usize> {
         b'u' => text.get(at + 1..at + 5)?.iter().all(u8::is_ascii_hexdigit).then_some(at + 5),
         _ => None,
     }
-}
-
-/// How many bytes stand before the first that ends a string, begins an escape or is illegal there.
-fn plain(text: &[u8]) -> usize {
-    let (near, far) = text.split_at(text.len().min(32));
-    let at = words(near);
-    if at < near.len() || far.is_empty() {
-        return at;
-    }
-    // It is long: many bytes at a time.
-    let (blocks, _) = far.as_chunks::<64>();
-    let is_plain = |block: &&[u8; 64]| !block.iter().fold(false, |any, &byte| any | is_special(byte));
-    let at = at + 64 * blocks.iter().take_while(is_plain).count();
-    at + words(&text[at..])
-}
-
-/// The same, eight bytes at a time.
-fn words(text: &[u8]) -> usize {
-    let (words, rest) = text.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let found = special(u64::from_le_bytes(*word));
-        if found != 0 {
-            return 8 * index + found.trailing_zeros() as usize / 8;
-        }
-    }
-    8 * words.len() + rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())
-}
-
-const fn is_special(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
-}
-
-/// The highest bit of each byte that is special, in the order of the bytes; above the first, bits may
-/// be set that mean nothing.
-const fn special(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 255;
-    let (quote, slash) = (word ^ (ONES * b'"' as u64), word ^ (ONES * b'\\' as u64));
-    let below = word.wrapping_sub(ONES * 0x20) & !word;
-    let zero = (quote.wrapping_sub(ONES) & !quote) | (slash.wrapping_sub(ONES) & !slash);
-    (below | zero) & (ONES << 7)
 }
 
 #[cfg(test)]

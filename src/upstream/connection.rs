@@ -26,7 +26,7 @@ use crate::protocol::feature::{Effect, List};
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::meta::Sender;
-use crate::protocol::{Abilities, Era, Notification, Raw, Reply, Version};
+use crate::protocol::{Abilities, Era, Method, Notification, Raw, Reply, Version};
 
 /// Knows how to reach one server.
 pub trait Connector: Send + Sync + 'static {
@@ -90,7 +90,7 @@ pub trait Connection: Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub struct Call {
     /// The method name.
-    pub method: String,
+    pub method: Method,
     /// Parameters with the names the *server* knows; `_meta` is dressed by the transport
     /// ([`crate::protocol::meta::dress`]) because only it knows the era.
     pub params: Option<Raw>,
@@ -138,7 +138,7 @@ impl Call {
     /// A request of our own that changes nothing: lists, discovery, health checks.
     pub fn of_gateway(method: &str, params: Option<Raw>) -> Self {
         Self {
-            method: method.to_owned(),
+            method: method.into(),
             params,
             sender: Sender::gateway(),
             era: Era::Modern,

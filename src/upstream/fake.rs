@@ -22,7 +22,7 @@ use super::dialect::Eras;
 use super::error::Error;
 use crate::protocol::feature::{Effect, List};
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{ErrorObject, Raw, Reply, Version, method};
+use crate::protocol::{ErrorObject, Method, Raw, Reply, Version, method};
 
 /// How a connect goes.
 #[derive(Debug, Clone, Copy)]
@@ -103,7 +103,7 @@ struct State {
     script: Script,
     tools: Vec<&'static str>,
     told: Told,
-    executed: Vec<String>,
+    executed: Vec<Method>,
     live: Vec<watch::Sender<Option<String>>>,
     eras: Eras,
     also: Option<Version>,
@@ -208,7 +208,7 @@ impl Fake {
 
     /// How many requests with `method` it executed.
     pub(crate) fn executed(&self, method: &str) -> usize {
-        self.lock().executed.iter().filter(|executed| *executed == method).count()
+        self.lock().executed.iter().filter(|executed| executed.as_str() == method).count()
     }
 
     /// Requests that are neither answered nor cancelled.

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::protocol::{Notification, Raw, Reply};
+use crate::protocol::{Method, Notification, Raw, Reply};
 
 /// Bytes of notifications that may wait for one slow reader.
 const MAX_WAITING_BYTES: usize = 1024 * 1024;
@@ -54,7 +54,7 @@ impl Said {
 /// A request of a server to its client. Dropping it unanswered refuses it.
 pub struct Question {
     /// `sampling/createMessage`, `elicitation/create`, `roots/list`.
-    pub method: String,
+    pub method: Method,
     /// Its parameters, untouched.
     pub params: Option<Raw>,
     reply: oneshot::Sender<Reply>,
@@ -190,7 +190,7 @@ impl Outlet {
 
     /// Asks the reader something, now if there is room; who waits for the answer owns the question.
     /// Nobody reads, or too much is asked already: the answer is none, at once.
-    pub fn ask(&self, method: String, params: Option<Raw>) -> Answer {
+    pub fn ask(&self, method: Method, params: Option<Raw>) -> Answer {
         let Some(open) = self.0.clone() else { return Box::pin(std::future::ready(None)) };
         let Some(pause) = Pause::begin(&open) else { return Box::pin(std::future::ready(None)) };
         let (reply, answer) = oneshot::channel();

@@ -393,7 +393,7 @@ impl Player {
         let events = self.events.as_ref().expect("a server that was asked");
         events.report(match List::changed_by(&method) {
             Some(list) => Event::Changed(list),
-            None => Event::Notice(Notification { method, params: raw.get("params") }),
+            None => Event::Notice(Notification { method: method.as_str().into(), params: raw.get("params") }),
         });
     }
 
@@ -406,9 +406,9 @@ impl Player {
 
     fn answer(&mut self, text: &str) {
         let raw = Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).expect("JSON");
-        if let (Some(method), params) = (raw.get_as("method"), raw.get("params")) {
+        if let (Some(method), params) = (raw.text("method"), raw.get("params")) {
             let received = self.pending.as_ref().expect("a call to answer");
-            received.outlet.offer(Notification { method, params });
+            received.outlet.offer(Notification { method: (&*method).into(), params });
             return;
         }
         let reply = match (raw.get("result"), raw.get("error")) {

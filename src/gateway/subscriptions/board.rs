@@ -153,7 +153,7 @@ impl Board {
         };
         for listener in resources {
             let params = Some(Raw::of(&json!({ "uri": listener.shown })));
-            let notice = Notification { method: method::RESOURCE_UPDATED.to_owned(), params };
+            let notice = Notification { method: method::RESOURCE_UPDATED.into(), params };
             put(&listener, &notice, "uri", &listener.shown);
         }
     }

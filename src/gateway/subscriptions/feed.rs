@@ -59,5 +59,5 @@ impl Feed {
 
 /// The notice that a list changed.
 fn changed(list: List) -> Notification {
-    Notification { method: list.changed().to_owned(), params: None }
+    Notification { method: list.changed().into(), params: None }
 }

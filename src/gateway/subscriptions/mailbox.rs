@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     fn notice(name: &str) -> Notification {
-        Notification { method: name.to_owned(), params: None }
+        Notification { method: name.into(), params: None }
     }
 
     #[test]
@@ -175,7 +175,8 @@ mod tests {
         mailbox.put(notice("3"), Some("a".into()));
         mailbox.put(notice("4"), None);
         mailbox.put(notice("5"), None);
-        let told: Vec<String> = std::iter::from_fn(|| mailbox.take()).map(|notice| notice.method).collect();
+        let told: Vec<String> =
+            std::iter::from_fn(|| mailbox.take()).map(|notice| notice.method.to_string()).collect();
         assert_eq!(told, ["3", "2", "4", "5"]);
     }
 

@@ -87,7 +87,7 @@ fn acknowledged(lists: Lists, uris: &[String]) -> Notification {
     members.push(("resourceSubscriptions", uris.as_ref()));
     let notifications = Raw::empty_object().edit(&members);
     Notification {
-        method: method::SUBSCRIPTIONS_ACKNOWLEDGED.to_owned(),
+        method: method::SUBSCRIPTIONS_ACKNOWLEDGED.into(),
         params: Some(Raw::empty_object().with("notifications", &notifications)),
     }
 }

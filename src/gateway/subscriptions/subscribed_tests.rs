@@ -14,7 +14,7 @@ use crate::upstream::fake::{Answer, Fake};
 
 fn updated(uri: &str) -> Event {
     let params = json!({"uri": uri, "_meta": {"io.modelcontextprotocol/subscriptionId": 3}});
-    Event::Notice(Notification { method: method::RESOURCE_UPDATED.to_owned(), params: Some(raw(&params)) })
+    Event::Notice(Notification { method: method::RESOURCE_UPDATED.into(), params: Some(raw(&params)) })
 }
 
 fn one(server: &str) -> Scope {
@@ -214,7 +214,7 @@ async fn a_page_that_was_visited_is_told_to_those_who_were_sent_there() {
     gateway.expect_elicitation(&modern(), "e-1");
     let mut feeds = [&caller, &other].map(|caller| gateway.feed(caller).expect("a legacy client"));
     let params = Some(raw(&json!({"elicitationId": "e-1", "own": 1})));
-    let notice = Notification { method: method::ELICITATION_COMPLETE.to_owned(), params };
+    let notice = Notification { method: method::ELICITATION_COMPLETE.into(), params };
     server.say(Event::Notice(notice));
     assert!(told(&mut feeds[0]).await.expect("told").ends_with(r#"{"elicitationId":"e-1","own":1}}"#));
     assert_eq!(told(&mut feeds[1]).await, None);
@@ -229,7 +229,7 @@ async fn a_task_is_told_about_under_the_id_its_client_knows() {
     let mut feed = gateway.feed(&caller).expect("a legacy client");
     for id in ["t-1", "t-2"] {
         let params = Some(raw(&json!({"taskId": id, "status": "working"})));
-        server.say(Event::Notice(Notification { method: method::TASK_STATUS.to_owned(), params }));
+        server.say(Event::Notice(Notification { method: method::TASK_STATUS.into(), params }));
     }
     assert!(told(&mut feed).await.expect("told").contains(r#"{"status":"working","taskId":"sealed"}"#));
     assert_eq!(told(&mut feed).await, None);

@@ -43,7 +43,7 @@ pub(super) async fn ask(
     params: serde_json::Value,
 ) -> Reply {
     let id = RequestId::from_u64(1);
-    let request = Request { id, method: method.to_owned(), params: Some(raw(&params)) };
+    let request = Request { id, method: method.into(), params: Some(raw(&params)) };
     gateway.handle(caller, &request, &Outlet::none()).await
 }
 

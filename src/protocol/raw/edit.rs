@@ -1,25 +1,48 @@
 //! Changes to a [`Raw`]: members set and removed, parts replaced. Every other byte stays as it is.
 
-use bytes::BytesMut;
+use bytes::Bytes;
 
 use super::Raw;
 use crate::protocol::part::{Part, key_is};
+use crate::protocol::places::{MOST, Place, Places};
+use crate::protocol::plain::plain;
 
 /// Changes of one object that are kept track of without an allocation.
 const FEW: usize = 8;
 
 impl Raw {
+    /// The object with these members, whose names are different and plain ASCII.
+    pub fn object(members: &[(&str, &Self)]) -> Self {
+        let length = members.iter().map(|(name, value)| name.len() + value.bytes.len() + 4).sum::<usize>();
+        let (mut out, mut places) = (Vec::with_capacity(length + 2), Vec::with_capacity(members.len()));
+        out.push(b'{');
+        for (name, value) in members {
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            write_string(&mut out, name);
+            let (end, start) = (out.len() - 1, out.len() + 1);
+            out.push(b':');
+            out.extend_from_slice(&value.bytes);
+            places.extend(Place::new(&(end - name.len()..end), &(start..out.len())));
+        }
+        out.push(b'}');
+        let is_whole = places.len() == members.len() && (1..=MOST).contains(&places.len());
+        let places = if is_whole { Places::of(0, &places, None) } else { Places::UNKNOWN };
+        Self::surveyed(Bytes::from(out), places)
+    }
+
     /// This object with the member `name` set to `value`: replaced where it stands, or appended.
     /// Every other byte stays as it is. Anything but an object is returned unchanged.
     pub fn with(&self, name: &str, value: &Self) -> Self {
         let place = self.places.view().and_then(|view| view.find(&self.bytes, name));
         let Some(place) = place else { return self.edit(&[(name, Some(value))]) };
         let range = place.value();
-        let mut out = BytesMut::with_capacity(self.bytes.len() - range.len() + value.bytes.len());
+        let mut out = Vec::with_capacity(self.bytes.len() - range.len() + value.bytes.len());
         out.extend_from_slice(&self.bytes[..range.start]);
         out.extend_from_slice(&value.bytes);
         out.extend_from_slice(&self.bytes[range.end..]);
-        Self { bytes: out.freeze(), places: self.places.replaced(place, value.bytes.len()) }
+        Self { bytes: Bytes::from(out), places: self.places.replaced(place, value.bytes.len()) }
     }
 
     /// This object without the member `name`; every other member keeps its bytes.
@@ -31,11 +54,13 @@ impl Raw {
     /// the members are known.
     pub(in crate::protocol) fn around(&self, name: &str) -> Option<(&[u8], Option<Part<'_>>, &[u8])> {
         let view = self.places.view()?;
-        let value = match view.find(&self.bytes, name) {
+        let place = view.find(&self.bytes, name);
+        let value = match place {
             Some(place) => place.value(),
             None => view.own().last().map(|last| last.value().end..last.value().end)?,
         };
-        Some((&self.bytes[..value.start], self.part(name), &self.bytes[value.end..]))
+        let part = place.map(|place| Part::new(&self.bytes[place.value()], view.inside(place)));
+        Some((&self.bytes[..value.start], part, &self.bytes[value.end..]))
     }
 
     /// This value with parts of it replaced. Each part is a slice of this value that [`Raw::get`] or
@@ -54,7 +79,7 @@ impl Raw {
             return self.clone();
         }
         places.sort_by_key(|(place, _)| *place);
-        let (mut out, mut copied) = (BytesMut::with_capacity(self.bytes.len() + 64), 0);
+        let (mut out, mut copied) = (Vec::with_capacity(self.bytes.len() + 64), 0);
         for ((start, end), new) in places {
             if start < copied {
                 continue;
@@ -64,7 +89,7 @@ impl Raw {
             copied = end;
         }
         out.extend_from_slice(&self.bytes[copied..]);
-        Self::unsurveyed(out.freeze())
+        Self::unsurveyed(Bytes::from(out))
     }
 
     /// Several changes in one pass: `Some` sets a member, `None` removes it.
@@ -79,15 +104,15 @@ impl Raw {
         let new = |(name, value): &(&str, Option<&Self>)| {
             value.map_or(0, |value| name.len() + value.bytes.len() + 4)
         };
-        let mut out = BytesMut::with_capacity(self.bytes.len() + changes.iter().map(new).sum::<usize>());
+        let mut out = Vec::with_capacity(self.bytes.len() + changes.iter().map(new).sum::<usize>());
         write_edited(&mut out, self.as_part(), changes);
-        Self::unsurveyed(out.freeze())
+        Self::unsurveyed(Bytes::from(out))
     }
 }
 
 /// Writes `object` with `changes`, as [`Raw::edit`] makes them.
 pub(in crate::protocol) fn write_edited<V: AsRef<[u8]>>(
-    out: &mut BytesMut,
+    out: &mut Vec<u8>,
     object: Part<'_>,
     changes: &[(&str, Option<V>)],
 ) {
@@ -128,12 +153,12 @@ pub(in crate::protocol) fn write_edited<V: AsRef<[u8]>>(
 
 /// The output of [`write_edited`]: keeps the commas right while members come and go.
 struct Edit<'a> {
-    out: &'a mut BytesMut,
+    out: &'a mut Vec<u8>,
     empty: bool,
 }
 
 impl<'a> Edit<'a> {
-    fn new(out: &'a mut BytesMut) -> Self {
+    fn new(out: &'a mut Vec<u8>) -> Self {
         out.extend_from_slice(b"{");
         Self { out, empty: true }
     }
@@ -165,9 +190,8 @@ impl<'a> Edit<'a> {
 }
 
 /// Writes `text` as a JSON string.
-pub(in crate::protocol) fn write_string(out: &mut BytesMut, text: &str) {
-    let is_plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
-    if text.bytes().all(is_plain) {
+pub(in crate::protocol) fn write_string(out: &mut Vec<u8>, text: &str) {
+    if plain(text.as_bytes(), 0) == text.len() {
         out.extend_from_slice(b"\"");
         out.extend_from_slice(text.as_bytes());
         out.extend_from_slice(b"\"");

@@ -76,7 +76,7 @@ impl Fake {
         let honours_all = self.lock().told.honours_resources;
         let honoured = if honours_all { filter } else { filter.edit(&[("resourceSubscriptions", None)]) };
         let params = Some(params.with("notifications", &honoured));
-        Notification { method: method::SUBSCRIPTIONS_ACKNOWLEDGED.to_owned(), params }
+        Notification { method: method::SUBSCRIPTIONS_ACKNOWLEDGED.into(), params }
     }
 }
 

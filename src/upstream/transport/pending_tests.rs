@@ -25,7 +25,7 @@ fn response(id: u64, text: &str) -> Response {
 }
 
 fn notification(method: &str, params: &serde_json::Value) -> Notification {
-    Notification { method: method.to_owned(), params: Some(Raw::of(params)) }
+    Notification { method: method.into(), params: Some(Raw::of(params)) }
 }
 
 #[tokio::test]

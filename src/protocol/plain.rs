@@ -1,0 +1,68 @@
+//! How far the text of a string goes as it stands: many bytes at a time.
+
+/// The position, from `at` on, of the first byte of `text` that ends a string, begins an escape or is
+/// illegal in one; the end where there is none.
+pub(super) fn plain(text: &[u8], at: usize) -> usize {
+    let mut here = at;
+    while let Some(word) = text.get(here..).and_then(<[u8]>::first_chunk::<8>) {
+        let found = special(u64::from_le_bytes(*word));
+        if found != 0 {
+            return here + found.trailing_zeros() as usize / 8;
+        }
+        here += 8;
+        if here - at == LONG {
+            here += blocks(&text[here..]);
+        }
+    }
+    let rest = text.get(here..).unwrap_or_default();
+    here + rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())
+}
+
+/// From this length on it pays to look at whole blocks.
+const LONG: usize = 32;
+
+/// How many bytes there are in blocks without anything special.
+fn blocks(text: &[u8]) -> usize {
+    let (blocks, _) = text.as_chunks::<64>();
+    let is_plain = |block: &&[u8; 64]| !block.iter().fold(false, |any, &byte| any | is_special(byte));
+    64 * blocks.iter().take_while(is_plain).count()
+}
+
+const fn is_special(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+/// The highest bit of each byte that is special, in the order of the bytes; above the first, bits may
+/// be set that mean nothing.
+const fn special(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    let (quote, slash) = (word ^ (ONES * b'"' as u64), word ^ (ONES * b'\\' as u64));
+    let below = word.wrapping_sub(ONES * 0x20) & !word;
+    let zero = (quote.wrapping_sub(ONES) & !quote) | (slash.wrapping_sub(ONES) & !slash);
+    (below | zero) & (ONES << 7)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_string_goes_as_far_as_it_goes(
+            before in "[ -~]{0,9}",
+            text in "[a-zé\u{7f}!#\\]]{0,200}",
+            special in select(b"\"\\\n\x1f\x00".to_vec()),
+            rest in "[ -~é]{0,80}",
+        ) {
+            let plain_text = text.replace('\\', "");
+            let mut bytes = [before.as_bytes(), plain_text.as_bytes()].concat();
+            prop_assert_eq!(plain(&bytes, before.len()), bytes.len());
+            bytes.push(special);
+            bytes.extend_from_slice(rest.as_bytes());
+            prop_assert_eq!(plain(&bytes, before.len()), before.len() + plain_text.len());
+        }
+    }
+}
