@@ -23,6 +23,8 @@ mod places;
 mod plain;
 pub mod raw;
 mod scan;
+mod skip;
+pub mod splice;
 mod survey;
 pub mod uri;
 pub mod version;

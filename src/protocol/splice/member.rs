@@ -1,0 +1,83 @@
+//! The few members whose names and values matter, and the short token that is kept to know them.
+
+/// The longest token that can matter, in bytes: none of the words that do has more than 20 letters,
+/// each of which may be written as an escape of 6.
+const LONGEST: usize = 128;
+
+/// A member by what it means to a response that passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Member {
+    /// `jsonrpc`.
+    Version,
+    Id,
+    Result,
+    Error,
+    Method,
+    /// `resultType` of a result.
+    Type,
+    Other,
+}
+
+impl Member {
+    /// The member of an envelope that is called `name`.
+    pub(super) fn in_envelope(name: &Token) -> Self {
+        let known = [
+            ("jsonrpc", Self::Version),
+            ("id", Self::Id),
+            ("result", Self::Result),
+            ("error", Self::Error),
+            ("method", Self::Method),
+        ];
+        known.iter().find(|(word, _)| name.is(word)).map_or(Self::Other, |(_, member)| *member)
+    }
+
+    /// The member of a result that is called `name`.
+    pub(super) fn in_result(name: &Token) -> Self {
+        if name.is("resultType") { Self::Type } else { Self::Other }
+    }
+}
+
+/// A string, a number or a literal as it stands, as far as it is short enough to matter.
+#[derive(Debug, Default)]
+pub(super) struct Token {
+    text: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl Token {
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.is_too_long = false;
+    }
+
+    pub(super) fn push(&mut self, part: &[u8]) {
+        if self.is_too_long || self.text.len() + part.len() > LONGEST {
+            self.is_too_long = true;
+        } else {
+            self.text.extend_from_slice(part);
+        }
+    }
+
+    /// It, unless it is too long.
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        (!self.is_too_long).then_some(&self.text)
+    }
+
+    /// Whether it is a string that says `word`, in whatever spelling.
+    pub(super) fn is(&self, word: &str) -> bool {
+        let Some(inner) = self.bytes().and_then(|text| text.strip_prefix(b"\"")?.strip_suffix(b"\"")) else {
+            return false;
+        };
+        if inner.contains(&b'\\') {
+            return serde_json::from_slice::<String>(&self.text).is_ok_and(|text| text == word);
+        }
+        inner == word.as_bytes()
+    }
+
+    /// The number that it is, when it is one that we can have made.
+    pub(super) fn number(&self) -> Option<u64> {
+        let text = std::str::from_utf8(self.bytes()?).ok()?;
+        // `parse` takes a sign and zeros before it, JSON does not. We number from 1.
+        text.parse().ok().filter(|_| text.starts_with(|first| matches!(first, '1'..='9')))
+    }
+}
