@@ -19,9 +19,9 @@ test *steps:
 peers:
     scripts/peers
 
-# One hop through the gateway against the same calls direct: calls per second, latency, ratios.
-bench:
-    cargo bench --bench hop
+# The gateway against direct calls and a bare pass-through: `just bench --quick`, `just bench --only echo`.
+bench *args:
+    cargo bench --bench system -- {{args}}
 
 # Format the sources.
 fmt:

@@ -63,7 +63,7 @@ impl Process {
     }
 
     /// Its process id.
-    #[allow(dead_code)] // `benches/hop` asks for it
+    #[allow(dead_code)] // `benches/system` asks for it
     pub fn id(&self) -> u32 {
         self.child.id()
     }

@@ -1,30 +1,30 @@
-//! The least a hop can cost: hyper in, hyper out, bodies streamed, nothing read.
+//! The least a hop can cost: hyper in, hyper out, bodies streamed, nothing read, and one connection
+//! to the server for each one of a client.
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-/// Listens and passes everything to `server`, one connection there for each one here.
-pub async fn start(server: SocketAddr) -> io::Result<(SocketAddr, impl Future<Output = ()>)> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let address = listener.local_addr()?;
-    let task = async move {
-        while let Ok((socket, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                // The load ends by closing its connections.
-                let _ = pass(socket, server).await;
-            });
-        }
-    };
-    Ok((address, task))
+use crate::child;
+
+/// Passes everything to `server`.
+pub async fn serve(server: SocketAddr) -> anyhow::Result<()> {
+    let (listener, _) = child::listen().await?;
+    loop {
+        let (socket, _) = listener.accept().await.context("no more connections")?;
+        tokio::task::spawn_local(async move {
+            // The load ends by closing its connections.
+            let _ = pass(socket, server).await;
+        });
+    }
 }
 
 async fn pass(socket: TcpStream, server: SocketAddr) -> anyhow::Result<()> {
@@ -32,7 +32,7 @@ async fn pass(socket: TcpStream, server: SocketAddr) -> anyhow::Result<()> {
     upstream.set_nodelay(true)?;
     socket.set_nodelay(true)?;
     let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(upstream)).await?;
-    tokio::spawn(connection);
+    tokio::task::spawn_local(connection);
     // HTTP/1 has one request at a time on a connection: the lock is never waited for.
     let sender = Arc::new(Mutex::new(sender));
     let service = service_fn(move |request| forward(sender.clone(), request));

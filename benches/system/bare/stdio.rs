@@ -1,0 +1,86 @@
+//! The least a hop from HTTP to a child process can cost: a body becomes a line, a line becomes an
+//! answer. Nothing is parsed or rewritten; whose answer a line is says its `"id":`, which is looked
+//! for and not more.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::rc::Rc;
+
+use anyhow::Context as _;
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use memchr::memmem;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::sync::{Mutex, oneshot};
+
+use crate::child;
+
+/// The child and those who wait for its lines.
+struct Line {
+    input: Mutex<ChildStdin>,
+    waiting: RefCell<HashMap<Bytes, oneshot::Sender<Bytes>>>,
+}
+
+/// Starts our own stdio server and passes every body to it.
+pub async fn serve() -> anyhow::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("stdio-server").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut server = command.spawn()?;
+    let input = Mutex::new(server.stdin.take().context("it is piped")?);
+    let output = server.stdout.take().context("it is piped")?;
+    let line = Rc::new(Line { input, waiting: RefCell::default() });
+    tokio::task::spawn_local(read(output, line.clone()));
+    let (listener, _) = child::listen().await?;
+    loop {
+        let (socket, _) = listener.accept().await.context("no more connections")?;
+        socket.set_nodelay(true)?;
+        let line = line.clone();
+        let service = service_fn(move |request| forward(line.clone(), request));
+        tokio::task::spawn_local(async move {
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(socket), service)
+                .await;
+        });
+    }
+}
+
+async fn forward(line: Rc<Line>, request: Request<Incoming>) -> anyhow::Result<Response<Full<Bytes>>> {
+    let body = request.into_body().collect().await?.to_bytes();
+    let id = id_in(&body).context("a request has an id")?;
+    let (sender, answer) = oneshot::channel();
+    line.waiting.borrow_mut().insert(id, sender);
+    let framed = [&body[..], b"\n"].concat();
+    line.input.lock().await.write_all(&framed).await?;
+    let mut response = Response::new(Full::new(answer.await?));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+async fn read(mut output: ChildStdout, line: Rc<Line>) {
+    let mut came = BytesMut::with_capacity(64 * 1024);
+    while output.read_buf(&mut came).await.is_ok_and(|read| read > 0) {
+        while let Some(ends) = memchr::memchr(b'\n', &came) {
+            let answer = came.split_to(ends + 1).freeze().slice(..ends);
+            let waits = id_in(&answer).and_then(|id| line.waiting.borrow_mut().remove(&id));
+            if let Some(waits) = waits {
+                // Who has gone needs no answer.
+                let _ = waits.send(answer);
+            }
+        }
+        came.reserve(16 * 1024);
+    }
+}
+
+/// The token behind the first `"id":`.
+fn id_in(message: &Bytes) -> Option<Bytes> {
+    let from = memmem::find(message, b"\"id\":")? + 5;
+    let length = message[from..].iter().position(|byte| matches!(byte, b',' | b'}'))?;
+    Some(message.slice(from..from + length))
+}

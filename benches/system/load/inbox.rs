@@ -1,0 +1,133 @@
+//! One HTTP/1.1 response out of the bytes of a socket, without a client library between: the load
+//! shares its processors with what it measures.
+//!
+//! Understood is what our own servers and the gateway send: `content-length`, `chunked`, or no body.
+
+use anyhow::{Context as _, bail, ensure};
+use memchr::memmem;
+
+/// More than this is never a head.
+const MAX_HEAD: usize = 64 * 1024;
+
+/// Bytes that came, and how far they are understood.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    /// What was read from the socket and belongs to the response under way.
+    pub bytes: Vec<u8>,
+    head: Option<Head>,
+    /// The chunks without their framing.
+    unchunked: Vec<u8>,
+    /// Where the next chunk begins.
+    at: usize,
+}
+
+/// A head that is complete.
+#[derive(Debug)]
+struct Head {
+    status: u16,
+    session: Option<String>,
+    ends: usize,
+    /// `None`: in chunks.
+    length: Option<usize>,
+}
+
+/// A complete response, valid until the inbox is cleared.
+#[derive(Debug)]
+pub struct Answer<'a> {
+    /// The status code.
+    pub status: u16,
+    /// The session it opens.
+    pub session: Option<&'a str>,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+impl Inbox {
+    /// Forgets the response, keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.unchunked.clear();
+        self.head = None;
+        self.at = 0;
+    }
+
+    /// Whether the response is complete; asked whenever bytes came.
+    pub fn is_complete(&mut self) -> anyhow::Result<bool> {
+        if self.head.is_none() {
+            let Some(ends) = memmem::find(&self.bytes, b"\r\n\r\n") else {
+                ensure!(self.bytes.len() < MAX_HEAD, "a head without an end");
+                return Ok(false);
+            };
+            let head = Head::read(&self.bytes[..ends + 2])?;
+            self.at = head.ends;
+            self.bytes.reserve(head.length.unwrap_or(0));
+            self.head = Some(head);
+        }
+        let head = self.head.as_ref().context("just read")?;
+        match head.length {
+            Some(length) => {
+                ensure!(self.bytes.len() <= head.ends + length, "more came than was announced");
+                Ok(self.bytes.len() == head.ends + length)
+            }
+            None => self.unchunk(),
+        }
+    }
+
+    /// The response, once it is complete.
+    pub fn answer(&self) -> anyhow::Result<Answer<'_>> {
+        let head = self.head.as_ref().context("no response yet")?;
+        let body = match head.length {
+            Some(_) => &self.bytes[head.ends..],
+            None => &self.unchunked[..],
+        };
+        Ok(Answer { status: head.status, session: head.session.as_deref(), body })
+    }
+
+    /// Takes the chunks that are whole; true behind the last one.
+    fn unchunk(&mut self) -> anyhow::Result<bool> {
+        loop {
+            let rest = &self.bytes[self.at..];
+            let Some(line) = memchr::memchr(b'\n', rest) else { return Ok(false) };
+            let size = std::str::from_utf8(&rest[..line])?.trim_end();
+            let size = usize::from_str_radix(size, 16).with_context(|| format!("chunk size {size:?}"))?;
+            let (from, to) = (line + 1, line + 1 + size);
+            if rest.len() < to + 2 {
+                self.bytes.reserve(size);
+                return Ok(false);
+            }
+            self.unchunked.extend_from_slice(&rest[from..to]);
+            self.at += to + 2;
+            if size == 0 {
+                ensure!(self.at == self.bytes.len(), "more came than one response");
+                return Ok(true);
+            }
+        }
+    }
+}
+
+impl Head {
+    /// Reads the lines of a head, each with its end.
+    fn read(lines: &[u8]) -> anyhow::Result<Self> {
+        let text = std::str::from_utf8(lines)?;
+        let (first, fields) = text.split_once("\r\n").context("a status line")?;
+        let status = first.get(9..12).and_then(|code| code.parse().ok()).context("a status")?;
+        let mut head = Self { status, session: None, ends: lines.len() + 2, length: None };
+        let mut is_chunked = false;
+        for (name, value) in fields.split("\r\n").filter_map(|line| line.split_once(": ")) {
+            if name.eq_ignore_ascii_case("content-length") {
+                head.length = Some(value.parse()?);
+            } else if name.eq_ignore_ascii_case("transfer-encoding") {
+                is_chunked = value == "chunked";
+            } else if name.eq_ignore_ascii_case("mcp-session-id") {
+                head.session = Some(value.to_owned());
+            }
+        }
+        if !is_chunked && head.length.is_none() {
+            if status != 204 {
+                bail!("neither a length nor chunks: {text}");
+            }
+            head.length = Some(0);
+        }
+        Ok(head)
+    }
+}

@@ -1,0 +1,174 @@
+//! A group of ways measured in turn: rounds, each in another order, so that a noisy moment hits all
+//! alike, and ratios between neighbours in time.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use crate::child::Running;
+use crate::load::{Load, Sample, closed};
+use crate::options::Pace;
+use crate::stats::{Spread, median};
+
+/// How long answers may take beyond their slice.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What the others in a group are compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Calls without a hop.
+    Direct,
+    /// The limit of what a hop can be.
+    Limit,
+    /// The gateway doing the plain thing.
+    Plain,
+    /// Anything else.
+    Other,
+}
+
+/// One way to the server.
+#[derive(Debug)]
+pub struct Way {
+    /// What it is called in the table.
+    pub name: String,
+    /// What it is to the others.
+    pub role: Role,
+    /// What is sent where.
+    pub load: Load,
+    /// The process whose processor time counts.
+    pub hop: Option<u32>,
+}
+
+impl Way {
+    /// Calls without a hop.
+    pub fn direct(load: Load) -> Self {
+        Self { name: "direct".to_owned(), role: Role::Direct, load, hop: None }
+    }
+
+    /// Through `hop`, which must be where `load` is sent.
+    pub fn through(name: &str, role: Role, hop: &Running, load: Load) -> Self {
+        Self { name: name.to_owned(), role, load, hop: Some(hop.id()) }
+    }
+}
+
+/// One visit of one way.
+#[derive(Debug, Clone, Copy)]
+pub struct Visit {
+    /// Calls per second.
+    pub rate: f64,
+    /// Half of the calls took no longer, in microseconds.
+    pub p50: f64,
+    /// 99 in 100 took no longer.
+    pub p99: f64,
+    calls: f64,
+    processor_seconds: f64,
+}
+
+impl Visit {
+    #[allow(clippy::cast_precision_loss)] // far below 2^52
+    fn of(sample: &Sample) -> Self {
+        Self {
+            rate: sample.rate(),
+            p50: sample.percentile(0.5),
+            p99: sample.percentile(0.99),
+            calls: sample.latencies.len() as f64,
+            processor_seconds: sample.processor_seconds.first().copied().unwrap_or_default(),
+        }
+    }
+}
+
+/// What the rounds said about one way.
+#[derive(Debug)]
+pub struct Row {
+    /// The group it was measured in.
+    pub group: String,
+    /// Which way.
+    pub way: String,
+    /// What it was to the others.
+    pub role: Role,
+    /// How many callers.
+    pub connections: usize,
+    /// Medians of all rounds.
+    pub rate: f64,
+    /// Half of the calls took no longer, in microseconds.
+    pub p50: f64,
+    /// 99 in 100 took no longer.
+    pub p99: f64,
+    /// What the hop's process used for a call, in microseconds.
+    pub processor: Option<f64>,
+    /// The same, as a multiple of what the limit's process used.
+    pub processor_of_limit: Option<f64>,
+    /// Its rate as a share of the direct one.
+    pub of_direct: Option<Spread>,
+    /// Its rate as a share of the limit's.
+    pub of_limit: Option<Spread>,
+    /// Its rate as a share of the gateway's plain one.
+    pub of_plain: Option<Spread>,
+    /// What it adds to the direct p50, as a multiple of what the limit adds.
+    pub added: Option<Spread>,
+}
+
+/// Visits every way in every round.
+pub async fn rounds(group: &str, ways: &[Way], pace: Pace) -> anyhow::Result<Vec<Row>> {
+    let mut visits: Vec<Vec<Visit>> = ways.iter().map(|_| Vec::new()).collect();
+    for round in 0..pace.rounds {
+        for turn in 0..ways.len() {
+            let forward = (turn + round / 2) % ways.len();
+            let index = if round.is_multiple_of(2) { forward } else { ways.len() - 1 - forward };
+            let way = &ways[index];
+            let watched: Vec<u32> = way.hop.into_iter().collect();
+            let visit = visit(&way.load, pace, &watched).await;
+            visits[index].push(visit.with_context(|| format!("{group}: {}", way.name))?);
+        }
+    }
+    Ok(rows(group, ways, &visits))
+}
+
+async fn visit(load: &Load, pace: Pace, watched: &[u32]) -> anyhow::Result<Visit> {
+    let limit = pace.warm_up + pace.slice + PATIENCE;
+    let sample = closed::run(load, pace.warm_up, pace.slice, watched);
+    Ok(Visit::of(&tokio::time::timeout(limit, sample).await.context("answers stay away")??))
+}
+
+fn rows(group: &str, ways: &[Way], visits: &[Vec<Visit>]) -> Vec<Row> {
+    let of = |role: Role| ways.iter().position(|way| way.role == role).map(|at| &visits[at][..]);
+    let (direct, limit, plain) = (of(Role::Direct), of(Role::Limit), of(Role::Plain));
+    let row = |(way, mine): (&Way, &Vec<Visit>)| {
+        let rate = |base: Option<&[Visit]>| base.map(|base| ratio(mine, base, |visit| visit.rate));
+        let added = direct.zip(limit).map(|(direct, limit)| added(mine, direct, limit));
+        Row {
+            group: group.to_owned(),
+            way: way.name.clone(),
+            role: way.role,
+            connections: way.load.connections,
+            rate: median(mine.iter().map(|visit| visit.rate)),
+            p50: median(mine.iter().map(|visit| visit.p50)),
+            p99: median(mine.iter().map(|visit| visit.p99)),
+            processor: way.hop.map(|_| processor(mine)),
+            processor_of_limit: limit
+                .filter(|_| way.hop.is_some() && way.role != Role::Limit)
+                .map(|limit| processor(mine) / processor(limit)),
+            of_direct: rate(direct).filter(|_| way.role != Role::Direct),
+            of_limit: rate(limit).filter(|_| way.role != Role::Limit),
+            of_plain: rate(plain).filter(|_| way.role == Role::Other),
+            added: added.filter(|_| !matches!(way.role, Role::Direct | Role::Limit)),
+        }
+    };
+    ways.iter().zip(visits).map(row).collect()
+}
+
+/// All the processor time over all the calls, in microseconds: a single slice has few ticks.
+fn processor(visits: &[Visit]) -> f64 {
+    let calls: f64 = visits.iter().map(|visit| visit.calls).sum();
+    let used: f64 = visits.iter().map(|visit| visit.processor_seconds).sum();
+    used * 1e6 / calls
+}
+
+fn ratio(mine: &[Visit], base: &[Visit], figure: fn(&Visit) -> f64) -> Spread {
+    Spread::of(mine.iter().zip(base).map(|(mine, base)| figure(mine) / figure(base)))
+}
+
+fn added(mine: &[Visit], direct: &[Visit], limit: &[Visit]) -> Spread {
+    let rounds = mine.iter().zip(direct).zip(limit);
+    Spread::of(rounds.map(|((mine, direct), limit)| (mine.p50 - direct.p50) / (limit.p50 - direct.p50)))
+}

@@ -1,0 +1,184 @@
+//! What is measured, by name. Each scenario starts the processes it needs and ends them.
+
+mod echo;
+pub mod hold;
+mod jwt;
+mod large;
+mod lists;
+mod open;
+mod servers;
+mod sessions;
+mod sse;
+mod startup;
+mod stdio;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::child::{self, Running};
+use crate::load::Load;
+use crate::load::call::Call;
+use crate::measure::{self, Role, Way};
+use crate::options::{Options, Pace};
+use crate::report::Report;
+
+/// One after the other.
+const NAMES: &[(&str, &str)] = &[
+    ("startup", "from starting the process to its first answer, and memory at rest"),
+    ("echo", "100 bytes at 1, 16, 64 and 256 connections"),
+    ("forms", "legacy sessions, REST and event streams beside the modern form, at 16 and 64 connections"),
+    ("large", "results of 64 KiB and 1 MiB, the id before and behind them"),
+    ("stdio", "a child process as the server, for 1 and 16 callers"),
+    ("lists", "tools/list of 500 tools, of ten servers and of one"),
+    ("sse", "a server of the older HTTP+SSE"),
+    ("jwt", "a token, a role and a deny list on every call"),
+    ("sessions", "a thousand idle sessions"),
+    ("servers", "fifty servers"),
+    ("open", "latency at fixed rates"),
+    ("scale", "up to ten thousand sessions, open streams and tools"),
+];
+/// How many of them `--quick` runs.
+const QUICK: usize = 6;
+/// Files that one process may need: ten thousand connections to each side, and some.
+const FILES: u64 = 20_500;
+
+/// A gateway to measure.
+#[derive(Debug, Clone)]
+pub struct Binary {
+    /// What it is called in the table.
+    pub name: &'static str,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+/// What every scenario is given.
+#[derive(Debug)]
+pub struct Bench {
+    /// The gateways, the one under test first.
+    pub binaries: Vec<Binary>,
+    /// How long everything takes.
+    pub pace: Pace,
+    /// How many files a process may open here.
+    pub files: usize,
+    /// What was measured so far.
+    pub report: Report,
+}
+
+impl Bench {
+    /// Measures a group and reports it.
+    pub async fn measure(&mut self, group: &str, ways: &[Way]) -> anyhow::Result<()> {
+        let rows = measure::rounds(group, ways, self.pace).await?;
+        self.report.add(rows);
+        Ok(())
+    }
+
+    /// Starts each gateway with this configuration, and waits until it answers.
+    pub async fn gateways(&self, config: &str, first: &Call) -> anyhow::Result<Vec<Gateway>> {
+        let mut gateways = Vec::new();
+        for binary in &self.binaries {
+            let running = child::gateway(&binary.path, config)?;
+            running.until_it_answers(first).await.with_context(|| binary.path.display().to_string())?;
+            gateways.push(Gateway { name: binary.name, running });
+        }
+        Ok(gateways)
+    }
+}
+
+/// A running gateway under its name.
+#[derive(Debug)]
+pub struct Gateway {
+    /// What it is called in the table.
+    pub name: &'static str,
+    /// The process.
+    pub running: Running,
+}
+
+impl Gateway {
+    /// Calls through it; `what` says how, and is empty for the plain thing.
+    pub fn way(&self, what: &str, call: &Call, connections: usize) -> Way {
+        let is_plain = what.is_empty() && self.name == "gateway";
+        let role = if is_plain { Role::Plain } else { Role::Other };
+        let name = if what.is_empty() { self.name.to_owned() } else { format!("{}, {what}", self.name) };
+        through(&name, role, &self.running, call, connections)
+    }
+}
+
+/// Calls through `hop`.
+pub fn through(name: &str, role: Role, hop: &Running, call: &Call, connections: usize) -> Way {
+    Way::through(name, role, hop, Load { address: hop.address, call: call.clone(), connections })
+}
+
+/// Calls of `server` without a hop.
+pub fn direct(server: &Running, call: &Call, connections: usize) -> Way {
+    Way::direct(Load { address: server.address, call: call.clone(), connections })
+}
+
+/// The bare pass-through to `server`.
+pub fn bare(server: &Running) -> anyhow::Result<Running> {
+    child::own(&["bare", &server.address.to_string()])
+}
+
+/// A configuration with this one server.
+pub fn one_server(server: &Running) -> String {
+    format!("mcp_servers:\n  bench:\n    url: http://{}/mcp\n", server.address)
+}
+
+/// A configuration with this many of the servers on one port.
+pub fn several_servers(server: &Running, count: usize) -> String {
+    let mut config = "mcp_servers:\n".to_owned();
+    for number in 0..count {
+        let _ = write!(config, "  s{number}:\n    url: http://{}/{number}/mcp\n", server.address);
+    }
+    config
+}
+
+/// Raises the number of files that this process and its children may open as far as is allowed.
+fn allow_files() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.map_or(FILES, |maximum| maximum.min(FILES));
+    let wanted = Rlimit { current: Some(most), maximum: limit.maximum };
+    let is_raised = setrlimit(Resource::Nofile, wanted).is_ok();
+    let allowed = if is_raised { Some(most) } else { limit.current };
+    allowed.and_then(|allowed| usize::try_from(allowed).ok()).unwrap_or(usize::MAX)
+}
+
+/// Runs what is wanted.
+pub async fn run(options: &Options) -> anyhow::Result<Report> {
+    let mut binaries = vec![Binary { name: "gateway", path: options.binary.clone() }];
+    binaries.extend(options.versus.iter().map(|path| Binary { name: "versus", path: path.clone() }));
+    let mut bench = Bench { binaries, pace: options.pace(), files: allow_files(), report: Report::default() };
+    Report::begin();
+    let names = if options.is_quick_choice() { &NAMES[..QUICK] } else { NAMES };
+    for (name, _) in names.iter().filter(|(name, _)| options.wants(name)) {
+        one(name, options, &mut bench).await.with_context(|| format!("in {name}"))?;
+    }
+    Ok(bench.report)
+}
+
+async fn one(name: &str, options: &Options, bench: &mut Bench) -> anyhow::Result<()> {
+    match name {
+        "startup" => startup::run(bench).await,
+        "echo" => echo::connections(bench).await,
+        "forms" => echo::forms(bench).await,
+        "large" => large::run(bench).await,
+        "stdio" => stdio::run(bench).await,
+        "lists" => lists::run(bench).await,
+        "sse" => sse::run(bench).await,
+        "jwt" => jwt::run(bench).await,
+        "sessions" => sessions::idle(bench).await,
+        "servers" => servers::run(bench).await,
+        "open" => open::run(bench, options.rate).await,
+        "scale" => sessions::scale(bench).await,
+        other => anyhow::bail!("{other} is not a scenario"),
+    }
+}
+
+/// Prints the names.
+pub fn list() {
+    for (name, what) in NAMES {
+        println!("{name:<10} {what}");
+    }
+}
