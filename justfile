@@ -23,6 +23,10 @@ peers:
 bench *args:
     cargo bench --bench system -- {{args}}
 
+# Instructions of one call against the budget; `--write` renews it, `--where modern` shows where they go.
+budget *args:
+    scripts/budget {{args}}
+
 # Format the sources.
 fmt:
     cargo fmt

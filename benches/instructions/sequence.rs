@@ -1,0 +1,108 @@
+//! The sequences that are counted: what is called, in which dialect, at which server.
+
+use crate::server::Offer;
+
+/// How a call is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// `/mcp`, 2026-07-28.
+    Modern,
+    /// `/mcp`, a session of 2025-11-25.
+    Legacy,
+    /// `/api/v1/mcp/call`.
+    Rest,
+}
+
+/// What is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// A tool, by its name, with an argument of 100 bytes.
+    Tool(&'static str),
+    /// The first page of `tools/list`.
+    Tools,
+}
+
+/// Calls that are all alike but for their ids.
+#[derive(Debug, Clone, Copy)]
+pub struct Sequence {
+    /// Its name on the command line and in the budget.
+    pub name: &'static str,
+    /// How its calls are put.
+    pub dialect: Dialect,
+    /// The server they go to.
+    pub offer: Offer,
+    wanted: Wanted,
+}
+
+const MODERN: Offer = Offer { is_modern: true, tools: 3 };
+const LEGACY: Offer = Offer { is_modern: false, tools: 3 };
+const LARGE: Offer = Offer { is_modern: true, tools: 500 };
+
+/// All of them.
+pub const SEQUENCES: [Sequence; 7] = [
+    Sequence::new("modern", Dialect::Modern, MODERN, Wanted::Tool("echo")),
+    Sequence::new("legacy", Dialect::Legacy, LEGACY, Wanted::Tool("echo")),
+    Sequence::new("eras", Dialect::Legacy, MODERN, Wanted::Tool("echo")),
+    Sequence::new("rest", Dialect::Rest, MODERN, Wanted::Tool("echo")),
+    Sequence::new("events", Dialect::Modern, MODERN, Wanted::Tool("events")),
+    Sequence::new("tools_500", Dialect::Modern, LARGE, Wanted::Tools),
+    Sequence::new("kib_64", Dialect::Modern, MODERN, Wanted::Tool("big")),
+];
+
+impl Sequence {
+    const fn new(name: &'static str, dialect: Dialect, offer: Offer, wanted: Wanted) -> Self {
+        Self { name, dialect, offer, wanted }
+    }
+
+    /// Where its calls are posted.
+    pub const fn path(self) -> &'static str {
+        if matches!(self.dialect, Dialect::Rest) { "/api/v1/mcp/call" } else { "/mcp" }
+    }
+
+    /// The headers of a modern call.
+    pub fn headers(self) -> String {
+        if self.dialect != Dialect::Modern {
+            return String::new();
+        }
+        match self.wanted {
+            Wanted::Tool(name) => {
+                format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {name}\r\n")
+            }
+            Wanted::Tools => "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/list\r\n".to_owned(),
+        }
+    }
+
+    /// The body of the call `id`.
+    pub fn request(self, id: u64) -> String {
+        let message = format!("{id:-<100}");
+        let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"}}"#;
+        match (self.dialect, self.wanted) {
+            (Dialect::Modern, Wanted::Tool(name)) => format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{{"message":"{message}"}},{meta}}}}}"#
+            ),
+            (Dialect::Legacy, Wanted::Tool(name)) => format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{{"message":"{message}"}}}}}}"#
+            ),
+            (Dialect::Rest, Wanted::Tool(name)) => {
+                format!(r#"{{"server":"bench","tool":"{name}","arguments":{{"message":"{message}"}}}}"#)
+            }
+            (_, Wanted::Tools) => {
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{{{meta}}}}}"#)
+            }
+        }
+    }
+
+    /// Whether `body` answers the call `id`.
+    pub fn is_answer(self, id: u64, body: &str) -> bool {
+        let proof = match self.dialect {
+            Dialect::Rest => "\"success\":true".to_owned(),
+            Dialect::Modern | Dialect::Legacy => format!("\"id\":{id}"),
+        };
+        let content = match self.wanted {
+            Wanted::Tool("big") => body.len() > 64 * 1024,
+            Wanted::Tool(_) => body.contains(&format!("\"{id:-<100}\"")),
+            Wanted::Tools => body.matches("\"inputSchema\"").count() > 50,
+        };
+        body.contains(&proof) && content
+    }
+}

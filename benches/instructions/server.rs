@@ -1,0 +1,197 @@
+//! The server at the end, written by hand: it reads a request, finds out what is wanted, and answers with
+//! text that was ready. It never asks, never waits, and sends each answer in one write.
+//!
+//! What it does is not counted (`outside`), so it only has to be the same each time.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::http::{Incoming, read_message};
+use crate::outside::Outside;
+
+const DISCOVERED: &str = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"resultType":"complete","ttlMs":3600000,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1"}}}"#;
+const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}"#;
+
+/// What the server is.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer {
+    /// Whether it speaks 2026-07-28, or sessions of 2025-11-25.
+    pub is_modern: bool,
+    /// How many tools it has. The first one is `echo`, `big` and `events` come next.
+    pub tools: usize,
+}
+
+/// Texts that are ready before the first request.
+#[derive(Debug)]
+struct Texts {
+    is_modern: bool,
+    listed: String,
+    big: String,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    method: &'a str,
+    #[serde(borrow, default)]
+    params: Option<Params<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    #[serde(default)]
+    name: &'a str,
+    #[serde(borrow, default)]
+    arguments: Option<Arguments<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Arguments<'a> {
+    #[serde(borrow)]
+    message: &'a RawValue,
+}
+
+/// Starts it in the current runtime.
+#[allow(clippy::disallowed_methods)] // it ends with the runtime
+pub async fn start(offer: Offer) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    let texts = Arc::new(Texts::of(offer));
+    tokio::spawn(Outside::of(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(Outside::of(serve(socket, Arc::clone(&texts))));
+        }
+    }));
+    Ok(address)
+}
+
+async fn serve(mut socket: TcpStream, texts: Arc<Texts>) {
+    let _ = socket.set_nodelay(true);
+    let (mut input, mut output) = (Vec::with_capacity(64 * 1024), Vec::with_capacity(128 * 1024));
+    // A connection that ends is the client's business.
+    while let Ok(Some(message)) = read_message(&mut socket, &mut input).await {
+        output.clear();
+        let goes_on = texts.answer(&message, &mut output);
+        if socket.write_all(&output).await.is_err() {
+            return;
+        }
+        if !goes_on {
+            return std::future::pending().await;
+        }
+    }
+}
+
+impl Texts {
+    fn of(offer: Offer) -> Self {
+        let names = ["echo", "big", "events"].map(str::to_owned);
+        let more = (names.len()..offer.tools).map(|number| format!("tool_{number:04}"));
+        let tools: Vec<String> = names
+            .into_iter()
+            .chain(more)
+            .map(|name| {
+                format!(
+                    r#"{{"name":"{name}","description":"gives the message back","inputSchema":{{"type":"object","properties":{{"message":{{"type":"string"}}}}}}}}"#
+                )
+            })
+            .collect();
+        let caching = if offer.is_modern {
+            r#","resultType":"complete","ttlMs":3600000,"cacheScope":"public""#
+        } else {
+            ""
+        };
+        Self {
+            is_modern: offer.is_modern,
+            listed: format!(r#"{{"tools":[{}]{caching}}}"#, tools.join(",")),
+            big: format!("\"{}\"", "x".repeat(64 * 1024)),
+        }
+    }
+
+    /// Writes the answer; false when it is a stream that does not end.
+    fn answer(&self, message: &Incoming, output: &mut Vec<u8>) -> bool {
+        let Ok(call) = serde_json::from_slice::<Call<'_>>(&message.body) else {
+            status(
+                output,
+                if message.body.is_empty() { "405 Method Not Allowed" } else { "400 Bad Request" },
+            );
+            return true;
+        };
+        let Some(id) = call.id else {
+            status(output, "202 Accepted");
+            return true;
+        };
+        let tool = call.params.as_ref().map_or("", |params| params.name);
+        let echoed = call.params.as_ref().and_then(|params| params.arguments.as_ref());
+        match (call.method, self.is_modern) {
+            ("server/discover", true) => json(output, id, DISCOVERED),
+            ("initialize", false) => json(output, id, INITIALIZED),
+            ("tools/list", _) => json(output, id, &self.listed),
+            ("tools/call", _) if tool == "big" => json(output, id, &self.result(&self.big)),
+            ("tools/call", _) => {
+                let result = self.result(echoed.map_or("\"\"", |arguments| arguments.message.get()));
+                if tool == "events" { event(output, id, &result) } else { json(output, id, &result) }
+            }
+            ("subscriptions/listen", true) => {
+                listening(output, id);
+                return false;
+            }
+            _ => status(output, "404 Not Found"),
+        }
+        true
+    }
+
+    fn result(&self, text: &str) -> String {
+        let kind = if self.is_modern { r#","resultType":"complete""# } else { "" };
+        format!(r#"{{"content":[{{"type":"text","text":{text}}}]{kind}}}"#)
+    }
+}
+
+const COMMON: &str = "date: Sat, 21 Nov 2026 12:00:00 GMT\r\n";
+
+fn json(output: &mut Vec<u8>, id: &RawValue, result: &str) {
+    let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+    let session = if result == INITIALIZED { "mcp-session-id: bench\r\n" } else { "" };
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{session}{COMMON}content-length: {}\r\n\r\n",
+        body.len()
+    );
+    output.extend_from_slice(head.as_bytes());
+    output.extend_from_slice(body.as_bytes());
+}
+
+fn event(output: &mut Vec<u8>, id: &RawValue, result: &str) {
+    let event = format!("event: message\ndata: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n\n");
+    stream_head(output);
+    chunk(output, &event);
+    chunk(output, "");
+}
+
+/// A stream of change notices that never brings one.
+fn listening(output: &mut Vec<u8>, id: &RawValue) {
+    stream_head(output);
+    let event = format!(
+        "data: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{{\"_meta\":{{\"io.modelcontextprotocol/subscriptionId\":{id}}},\"notifications\":{{}}}}}}\n\n"
+    );
+    chunk(output, &event);
+}
+
+fn stream_head(output: &mut Vec<u8>) {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n";
+    output.extend_from_slice(head.as_bytes());
+    output.extend_from_slice(COMMON.as_bytes());
+    output.extend_from_slice(b"\r\n");
+}
+
+fn chunk(output: &mut Vec<u8>, text: &str) {
+    output.extend_from_slice(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes());
+}
+
+fn status(output: &mut Vec<u8>, line: &str) {
+    output.extend_from_slice(format!("HTTP/1.1 {line}\r\n{COMMON}content-length: 0\r\n\r\n").as_bytes());
+}

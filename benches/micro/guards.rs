@@ -1,0 +1,28 @@
+//! What stands in the way of every call, and of every state that is handed out.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::Criterion;
+use switchyard::auth::{Principal, Sealer};
+use switchyard::upstream::Error;
+use switchyard::upstream::breaker::Breaker;
+use switchyard::upstream::config;
+
+pub fn breaker(c: &mut Criterion) {
+    let breaker = Breaker::new(config::Breaker { threshold: 5, timeout: Duration::from_secs(30) });
+    let good: Result<(), Error> = Ok(());
+    c.bench_function("breaker, admit and record", |b| {
+        b.iter(|| breaker.admit().expect("it is closed").record(black_box(&good)));
+    });
+}
+
+pub fn sealer(c: &mut Criterion) {
+    let (sealer, principal) = (Sealer::random(), Principal::anonymous());
+    let state = [b'x'; 200];
+    let token = sealer.seal("bench", &principal, &state);
+    let mut group = c.benchmark_group("a state of 200 bytes");
+    group.bench_function("seal", |b| b.iter(|| sealer.seal("bench", &principal, black_box(&state))));
+    group.bench_function("open", |b| b.iter(|| sealer.open("bench", &principal, black_box(&token))));
+    group.finish();
+}
