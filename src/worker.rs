@@ -25,6 +25,11 @@ pub fn current() -> usize {
     NUMBER.get()
 }
 
+/// Makes this thread the worker `number`, for as long as it lives.
+pub(crate) fn become_worker(number: usize) {
+    NUMBER.set(number);
+}
+
 /// Something to begin on a worker, in whose runtime it runs. It must not block.
 type Beginning = Box<dyn FnOnce() + Send>;
 
@@ -92,7 +97,7 @@ impl Worker {
         let (beginnings, mut waiting) = mpsc::unbounded_channel::<Beginning>();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-            NUMBER.set(number);
+            become_worker(number);
             runtime.block_on(async {
                 while let Some(begin) = waiting.recv().await {
                     begin();

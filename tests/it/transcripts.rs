@@ -91,7 +91,7 @@ impl Connection for Scripted {
             }
             let (answer, answered) = oneshot::channel();
             let received = Received {
-                method: call.method.clone(),
+                method: call.method.to_string(),
                 params: params.map_or_else(String::new, |params| params.as_str().to_owned()),
                 events: self.events.lock().expect("no panic holds it").clone(),
                 outlet: outlet.clone(),
@@ -424,7 +424,7 @@ impl Player {
         let (method, params) = text.split_once(' ').unwrap_or((text, ""));
         let params = Raw::parse(&Bytes::copy_from_slice(params.as_bytes())).ok();
         let received = self.pending.as_ref().expect("a call to ask during");
-        self.asked.push_back(received.outlet.ask(method.to_owned(), params));
+        self.asked.push_back(received.outlet.ask(method.into(), params));
     }
 
     async fn expect_reply(&mut self, expected: &str) {
