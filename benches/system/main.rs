@@ -31,7 +31,6 @@ mod server;
 mod stats;
 
 use clap::Parser as _;
-use tokio::task::LocalSet;
 
 use options::{Options, Part};
 
@@ -41,7 +40,7 @@ fn main() -> anyhow::Result<()> {
         return server::stdio::serve(wanted);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(LocalSet::new().run_until(async {
+    runtime.block_on(async {
         match &options.part {
             Some(Part::Server(wanted)) => server::serve(*wanted).await,
             Some(Part::Bare { server }) => bare::http::serve(*server).await,
@@ -51,7 +50,7 @@ fn main() -> anyhow::Result<()> {
             Some(Part::StdioServer(_)) => Ok(()),
             None => run(&options).await,
         }
-    }))
+    })
 }
 
 async fn run(options: &Options) -> anyhow::Result<()> {

@@ -4,8 +4,7 @@
 //! `params`, `result` and `error` are slices of the received bytes. What the sender put into the
 //! envelope beside the members of JSON-RPC does not travel on: the envelope is written anew.
 //!
-//! Not here: what a method means; batches (refused: no current server or client sends them, and
-//! 2025-06-18 removed them).
+//! Not here: what a method means; batches (refused: 2025-06-18 removed them).
 
 use std::fmt;
 use std::ops::Range;
@@ -304,8 +303,7 @@ impl Notification {
 }
 
 impl Response {
-    /// The response as JSON. An id that could not be read is left out, as the schema of MCP wants
-    /// it (`id?`), and not `null`, as JSON-RPC 2.0 has it.
+    /// The response as JSON. An id that could not be read is left out (`id?` in the schema of MCP).
     pub fn encode(&self) -> Bytes {
         let payload = self.payload();
         let mut out = Vec::with_capacity(payload.len() + self.head_length() + TAIL.len());
@@ -315,8 +313,7 @@ impl Response {
         Bytes::from(out)
     }
 
-    /// The same in three parts, so that a large payload is written without being copied: what stands
-    /// before it, itself, and what stands behind it.
+    /// The same in three parts, for who writes a large payload without copying it.
     pub fn parts(&self) -> [Bytes; 3] {
         let mut head = Vec::with_capacity(self.head_length());
         self.write_head(&mut head);

@@ -120,7 +120,8 @@ pub fn room(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<u64>)
     let is_bare = era == Era::Modern && claimed_version(params).is_none();
     let own = sender.capabilities.bytes().len() + sender.info.bytes().len();
     let token = token.map_or(0, |_| PROGRESS_TOKEN.len() + NEW_META.len() + 32);
-    length + token + if is_bare { described + own + NEW_META.len() + 64 } else { 0 }
+    let level = sender.log_level.map_or(0, |_| LOG_LEVEL.len() + 24);
+    length + token + level + if is_bare { described + own + NEW_META.len() + 64 } else { 0 }
 }
 
 /// The same for parameters whose members are known; `None`, and nothing written, where it is more than

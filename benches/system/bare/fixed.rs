@@ -23,7 +23,7 @@ pub async fn serve(file: &Path) -> anyhow::Result<()> {
         socket.set_nodelay(true)?;
         let content = content.clone();
         let service = service_fn(move |request| answer(content.clone(), request));
-        tokio::task::spawn_local(async move {
+        tokio::spawn(async move {
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(socket), service)
                 .await;

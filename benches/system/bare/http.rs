@@ -20,7 +20,7 @@ pub async fn serve(server: SocketAddr) -> anyhow::Result<()> {
     let (listener, _) = child::listen().await?;
     loop {
         let (socket, _) = listener.accept().await.context("no more connections")?;
-        tokio::task::spawn_local(async move {
+        tokio::spawn(async move {
             // The load ends by closing its connections.
             let _ = pass(socket, server).await;
         });
@@ -32,7 +32,7 @@ async fn pass(socket: TcpStream, server: SocketAddr) -> anyhow::Result<()> {
     upstream.set_nodelay(true)?;
     socket.set_nodelay(true)?;
     let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(upstream)).await?;
-    tokio::task::spawn_local(connection);
+    tokio::spawn(connection);
     // HTTP/1 has one request at a time on a connection: the lock is never waited for.
     let sender = Arc::new(Mutex::new(sender));
     let service = service_fn(move |request| forward(sender.clone(), request));

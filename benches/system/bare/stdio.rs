@@ -2,10 +2,9 @@
 //! answer. Nothing is parsed or rewritten; whose answer a line is says its `"id":`, which is looked
 //! for and not more.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::process::Stdio;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
 use bytes::{Bytes, BytesMut};
@@ -25,7 +24,13 @@ use crate::child;
 /// The child and those who wait for its lines.
 struct Line {
     input: Mutex<ChildStdin>,
-    waiting: RefCell<HashMap<Bytes, oneshot::Sender<Bytes>>>,
+    waiting: Lock<HashMap<Bytes, oneshot::Sender<Bytes>>>,
+}
+
+impl Line {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<Bytes, oneshot::Sender<Bytes>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Starts our own stdio server and passes every body to it.
@@ -35,15 +40,15 @@ pub async fn serve() -> anyhow::Result<()> {
     let mut server = command.spawn()?;
     let input = Mutex::new(server.stdin.take().context("it is piped")?);
     let output = server.stdout.take().context("it is piped")?;
-    let line = Rc::new(Line { input, waiting: RefCell::default() });
-    tokio::task::spawn_local(read(output, line.clone()));
+    let line = Arc::new(Line { input, waiting: Lock::default() });
+    tokio::spawn(read(output, line.clone()));
     let (listener, _) = child::listen().await?;
     loop {
         let (socket, _) = listener.accept().await.context("no more connections")?;
         socket.set_nodelay(true)?;
         let line = line.clone();
         let service = service_fn(move |request| forward(line.clone(), request));
-        tokio::task::spawn_local(async move {
+        tokio::spawn(async move {
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(socket), service)
                 .await;
@@ -51,11 +56,11 @@ pub async fn serve() -> anyhow::Result<()> {
     }
 }
 
-async fn forward(line: Rc<Line>, request: Request<Incoming>) -> anyhow::Result<Response<Full<Bytes>>> {
+async fn forward(line: Arc<Line>, request: Request<Incoming>) -> anyhow::Result<Response<Full<Bytes>>> {
     let body = request.into_body().collect().await?.to_bytes();
     let id = id_in(&body).context("a request has an id")?;
     let (sender, answer) = oneshot::channel();
-    line.waiting.borrow_mut().insert(id, sender);
+    line.waiting().insert(id, sender);
     let framed = [&body[..], b"\n"].concat();
     line.input.lock().await.write_all(&framed).await?;
     let mut response = Response::new(Full::new(answer.await?));
@@ -63,12 +68,12 @@ async fn forward(line: Rc<Line>, request: Request<Incoming>) -> anyhow::Result<R
     Ok(response)
 }
 
-async fn read(mut output: ChildStdout, line: Rc<Line>) {
+async fn read(mut output: ChildStdout, line: Arc<Line>) {
     let mut came = BytesMut::with_capacity(64 * 1024);
     while output.read_buf(&mut came).await.is_ok_and(|read| read > 0) {
         while let Some(ends) = memchr::memchr(b'\n', &came) {
             let answer = came.split_to(ends + 1).freeze().slice(..ends);
-            let waits = id_in(&answer).and_then(|id| line.waiting.borrow_mut().remove(&id));
+            let waits = id_in(&answer).and_then(|id| line.waiting().remove(&id));
             if let Some(waits) = waits {
                 // Who has gone needs no answer.
                 let _ = waits.send(answer);

@@ -120,7 +120,7 @@ pub async fn serve(wanted: Wanted) -> anyhow::Result<()> {
         socket.set_nodelay(true)?;
         let streams = streams.clone();
         let service = service_fn(move |request| answer(wanted, streams.clone(), request));
-        tokio::task::spawn_local(async move {
+        tokio::spawn(async move {
             // The other side ends by closing its connections.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(socket), service)

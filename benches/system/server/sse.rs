@@ -1,8 +1,7 @@
 //! The same server over HTTP+SSE of 2024-11-05: requests are posted, answers come on a stream.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Buf as _, Bytes};
 use http::{Method, Request, Response, StatusCode};
@@ -14,7 +13,7 @@ use super::answers::{Answer, Character, Reaction};
 use super::{Outgoing, Pieces, pieces, status, with_type};
 
 /// The open streams by their number.
-pub(super) type Streams = Rc<RefCell<HashMap<usize, UnboundedSender<Pieces>>>>;
+pub(super) type Streams = Arc<Mutex<HashMap<usize, UnboundedSender<Pieces>>>>;
 
 /// `GET /sse` opens a stream, `POST /messages/<number>` sends a message that is answered there.
 pub(super) async fn answer(
@@ -27,7 +26,7 @@ pub(super) async fn answer(
         return Ok(open(&streams));
     }
     let number = path.strip_prefix("/messages/").and_then(|number| number.parse::<usize>().ok());
-    let stream = number.and_then(|number| streams.borrow().get(&number).cloned());
+    let stream = number.and_then(|number| streams.lock().ok()?.get(&number).cloned());
     let Some(stream) = stream else { return Ok(status(StatusCode::NOT_FOUND)) };
     let body = request.into_body().collect().await?.to_bytes();
     match character.react(&body) {
@@ -43,7 +42,7 @@ pub(super) async fn answer(
 
 fn open(streams: &Streams) -> Response<Outgoing> {
     let (sender, events) = unbounded_channel();
-    let mut streams = streams.borrow_mut();
+    let mut streams = streams.lock().unwrap_or_else(PoisonError::into_inner);
     let number = streams.len();
     let first = Bytes::from(format!("event: endpoint\ndata: /messages/{number}\n\n"));
     let _ = sender.send(first.chain(Bytes::new().chain(Bytes::new())));

@@ -111,7 +111,8 @@ async fn questions_are_answered_by_the_right_page() {
 fn links_of_the_documentation_lead_somewhere() {
     let mut anchors: HashMap<PathBuf, Vec<String>> = HashMap::new();
     let mut links = 0;
-    for page in fs::read_dir(docs()).expect("readable").map(|entry| entry.expect("an entry").path()) {
+    let files = fs::read_dir(docs()).expect("readable").map(|entry| entry.expect("an entry").path());
+    for page in files.filter(|file| file.extension().is_some_and(|extension| extension == "md")) {
         let text = fs::read_to_string(&page).expect("text");
         for link in links_of(&text).filter(|link| !link.contains("://")) {
             let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
