@@ -10,7 +10,9 @@ use switchyard::{app, telemetry};
 /// Serves one server, `bench`. Nothing that goes by the clock falls into a run.
 #[allow(clippy::disallowed_methods)] // it ends with the runtime
 pub async fn start(server: SocketAddr) -> anyhow::Result<SocketAddr> {
-    let yaml = format!("health_check_interval: 3600\nmcp_servers:\n  bench:\n    url: http://{server}/mcp\n");
+    let yaml = format!(
+        "health_check_interval: 3600\nserver:\n  workers: 1\nmcp_servers:\n  bench:\n    url: http://{server}/mcp\n"
+    );
     let unknown = |_: &str| Err(std::env::VarError::NotPresent);
     let config = Config::parse(Path::new("mcp_servers.yaml"), yaml.as_bytes(), &unknown)?;
     // As in the program: what a disabled log costs belongs to a call.
@@ -18,7 +20,7 @@ pub async fn start(server: SocketAddr) -> anyhow::Result<SocketAddr> {
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let config = Config { server: config.server.listening_on(address)?, ..config };
     let serving = tokio::spawn(app::serve(config, pending()));
-    // Not by connecting: the measured connection is to be the first, and so in this thread.
+    // Not by connecting: the measured connection is to be the only one.
     while TcpListener::bind(address).is_ok() {
         anyhow::ensure!(!serving.is_finished(), "the gateway has ended: {:?}", serving.await);
         tokio::task::yield_now().await;
