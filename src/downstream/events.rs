@@ -18,12 +18,14 @@ use http::{HeaderName, HeaderValue};
 
 use super::error::status_of;
 use super::exchange::{Exchange, Step};
+use super::passing::Passing;
 use super::replay::{Log, Reader, retry};
 use super::sessions::{Held, Session};
 use crate::gateway::Gateway;
 use crate::gateway::subscriptions::Feed;
-use crate::protocol::Message;
+use crate::protocol::{Message, RequestId};
 use crate::shutdown::Shutdown;
+use crate::upstream::Flow;
 use crate::wire::sse::{Event, KEEP_ALIVE};
 
 /// Time between two signs of life, and the longest a request waits for its first message before it
@@ -46,14 +48,24 @@ pub(super) enum Form {
 
 /// The answer to a request: JSON when its response comes first, else a stream.
 pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response {
-    match tokio::time::timeout(KEEP_ALIVE_EVERY, exchange.next()).await {
-        Ok(Some(Message::Response(response))) => {
+    let first = async {
+        loop {
+            // A modern client is not told of pauses.
+            match exchange.first().await {
+                Some(Step::Pause(_)) => {}
+                step => return step,
+            }
+        }
+    };
+    match tokio::time::timeout(KEEP_ALIVE_EVERY, first).await {
+        Ok(Some(Step::Message(Message::Response(response)))) => {
             let status = if exchange.is_modern() { status_of(&response.reply) } else { http::StatusCode::OK };
             json(response.encode(), status)
         }
-        Ok(Some(first)) => stream_of(exchange, event(&first), tasks),
+        Ok(Some(Step::Message(first))) => stream_of(exchange, event(&first), tasks),
+        Ok(Some(Step::Flow(flow))) => passed(exchange.id(), flow),
         // Cancelled before anything was said: a stream that ends, because JSON would need a body.
-        Ok(None) => event_stream(Body::empty()),
+        Ok(Some(Step::Pause(_)) | None) => event_stream(Body::empty()),
         Err(_) => stream_of(exchange, KEEP_ALIVE, tasks),
     }
 }
@@ -67,10 +79,11 @@ pub(super) async fn recorded(
 ) -> Response {
     let first = match form {
         Form::Stream => None,
-        Form::Json => match tokio::time::timeout(STREAM_AFTER, exchange.step()).await {
+        Form::Json => match tokio::time::timeout(STREAM_AFTER, exchange.first()).await {
             Ok(Some(Step::Message(Message::Response(response)))) => {
                 return json(response.encode(), http::StatusCode::OK);
             }
+            Ok(Some(Step::Flow(flow))) => return passed(exchange.id(), flow),
             Ok(None) => return event_stream(Body::empty()),
             Ok(first) => first,
             Err(_) => None,
@@ -100,7 +113,8 @@ fn record_one(step: Step, session: &Session, log: &Log) {
     match step {
         Step::Message(message) => log.push(&message),
         Step::Pause(pause) if session.caller.version.has_polling() => log.pause(pause),
-        Step::Pause(_) => {}
+        // Nobody asked for a flow.
+        Step::Pause(_) | Step::Flow(_) => {}
     }
 }
 
@@ -196,6 +210,13 @@ impl Notices {
 
 fn event(message: &Message) -> Bytes {
     Event::of(message.encode()).encode()
+}
+
+/// The response to the request `id` whose result is still arriving.
+fn passed(id: &RequestId, flow: Box<Flow>) -> Response {
+    let mut answer = Response::new(Body::new(Passing::new(id, flow)));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
 }
 
 fn json(body: Bytes, status: http::StatusCode) -> Response {

@@ -23,11 +23,11 @@ use tracing::Instrument;
 
 use super::questions::{Asked, End, Questions};
 use super::sessions::Running;
-use crate::gateway::{Caller, Gateway, era};
+use crate::gateway::{self, Caller, Gateway, era};
 use crate::protocol::error::code;
-use crate::protocol::{ErrorObject, Message, Raw, Reply, Request, RequestId, Response, meta};
+use crate::protocol::{ErrorObject, Message, Raw, Request, RequestId, Response, meta};
 use crate::shutdown::Shutdown;
-use crate::upstream::{Inlet, Outlet, Said};
+use crate::upstream::{Flow, Inlet, Outlet, Received, Said};
 
 /// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
 const NOTICES: usize = 128;
@@ -57,11 +57,13 @@ pub enum Step {
     Message(Message),
     /// The server lets its client go and come back after this time.
     Pause(Duration),
+    /// The response, whose result is still arriving. Only [`Exchange::first`] gives it.
+    Flow(Box<Flow>),
 }
 
 enum Answer {
-    Pending(BoxFuture<'static, Option<Reply>>),
-    Ready(Option<Reply>),
+    Pending(BoxFuture<'static, Option<Received>>),
+    Ready(Option<Received>),
     Given,
 }
 
@@ -144,6 +146,20 @@ impl Exchange {
 
     /// The same, for a transport on which a stream can go on by another connection.
     pub async fn step(&mut self) -> Option<Step> {
+        self.advance(false).await
+    }
+
+    /// The same, for whoever can pass a response on while it arrives.
+    pub async fn first(&mut self) -> Option<Step> {
+        self.advance(true).await
+    }
+
+    /// Which request it is.
+    pub const fn id(&self) -> &RequestId {
+        &self.id
+    }
+
+    async fn advance(&mut self, flows: bool) -> Option<Step> {
         loop {
             match &mut self.answer {
                 Answer::Given => return None,
@@ -171,7 +187,14 @@ impl Exchange {
                             return Some(Step::Message(message));
                         }
                     }
-                    return self.unanswered().or_else(|| self.finish()).map(Step::Message);
+                    if let Some(message) = self.unanswered() {
+                        return Some(Step::Message(message));
+                    }
+                    match self.finish(flows) {
+                        Ok(step) => return step,
+                        // Here, so that nothing is lost when nobody waits for it any more.
+                        Err(flow) => self.answer = Answer::Pending(collected(flow).boxed()),
+                    }
                 }
             }
         }
@@ -183,9 +206,17 @@ impl Exchange {
         self.asked.pop().map(Asked::cancel)
     }
 
-    fn finish(&mut self) -> Option<Message> {
-        let Answer::Ready(reply) = std::mem::replace(&mut self.answer, Answer::Given) else { return None };
-        reply.map(|reply| Message::Response(Response { id: Some(self.id.clone()), reply }))
+    /// The response; one that is still arriving is refused unless it `flows`.
+    fn finish(&mut self, flows: bool) -> Result<Option<Step>, Box<Flow>> {
+        match std::mem::replace(&mut self.answer, Answer::Given) {
+            Answer::Ready(Some(Received::Whole(reply))) => {
+                let response = Response { id: Some(self.id.clone()), reply };
+                Ok(Some(Step::Message(Message::Response(response))))
+            }
+            Answer::Ready(Some(Received::Flowing(flow))) if flows => Ok(Some(Step::Flow(flow))),
+            Answer::Ready(Some(Received::Flowing(flow))) => Err(flow),
+            _ => Ok(None),
+        }
     }
 
     fn passed(&mut self, said: Said) -> Option<Message> {
@@ -206,6 +237,10 @@ impl Exchange {
     }
 }
 
+async fn collected(flow: Box<Flow>) -> Option<Received> {
+    Some(Received::Whole(gateway::whole(Received::Flowing(flow)).await))
+}
+
 /// Resolves when one of the questions is withdrawn, with what its client is told.
 async fn withdrawn(asked: &mut Vec<Asked>) -> Message {
     std::future::poll_fn(|cx| poll_withdrawn(asked, cx)).await.cancel()
@@ -224,19 +259,22 @@ fn poll_withdrawn(asked: &mut Vec<Asked>, cx: &mut Context<'_>) -> Poll<Asked> {
 }
 
 /// Answers one request; a panic on the way is this request's alone.
-async fn answer(gateway: &Gateway, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
+async fn answer(gateway: &Gateway, caller: &Caller, request: &Request, outlet: &Outlet) -> Received {
     // Of use to who follows one request; made for nobody else, because its fields are printed at once.
     let span =
         tracing::debug_span!("request", method = %shown(&request.method), principal = %caller.principal.id());
     let work = async {
-        let reply = gateway.handle(caller, request, outlet).await;
-        gateway.note_answer(caller, &reply);
-        reply
+        let received = gateway.receive(caller, request, outlet).await;
+        if let Received::Whole(reply) = &received {
+            gateway.note_answer(caller, reply);
+        }
+        received
     };
     let handled = std::panic::AssertUnwindSafe(work.instrument(span));
     handled.catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!(method = %shown(&request.method), "a request panicked");
-        Err(ErrorObject::new(code::INTERNAL_ERROR, "the gateway failed on this request; its log says more"))
+        let text = "the gateway failed on this request; its log says more";
+        Received::Whole(Err(ErrorObject::new(code::INTERNAL_ERROR, text)))
     })
 }
 

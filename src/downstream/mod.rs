@@ -13,6 +13,7 @@ pub mod front;
 pub mod guard;
 pub mod headers;
 pub mod listener;
+mod passing;
 pub mod questions;
 pub mod refusal;
 pub mod replay;

@@ -35,12 +35,12 @@ use subscriptions::{Board, Feed};
 use tasks::TaskIds;
 
 use crate::auth::Sealer;
-use crate::manager::Manager;
+use crate::manager::{self, Manager};
 use crate::protocol::error::code;
 use crate::protocol::feature::{Kind, Lists};
 use crate::protocol::{ErrorObject, Raw, Reply, Request, method};
 use crate::shutdown::Shutdown;
-use crate::upstream::Outlet;
+use crate::upstream::{Outlet, Received};
 
 /// The gateway towards all clients: the manager and the signal that ends long answers. Clones are the
 /// same one.
@@ -130,14 +130,23 @@ impl Gateway {
 
     /// Answers one request. Dropping the future cancels it at its server.
     pub async fn handle(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
+        whole(self.receive(caller, request, outlet).await).await
+    }
+
+    /// The same, but a large result that nobody here would look at is given while it arrives.
+    pub async fn receive(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> Received {
         let params = request.params.as_ref();
-        logging::check(caller, params)?;
-        match row(&request.method, caller) {
-            Some(Row::CallTool) => tools::call(self, caller, params, outlet).await,
+        let reply = match (logging::check(caller, params), row(&request.method, caller)) {
+            (Ok(()), Some(Row::CallTool)) => match tools::call(self, caller, params, outlet).await {
+                Ok(received) => return received,
+                Err(refusal) => Err(refusal),
+            },
             // Boxed, so that a call, which is made all the time, does not carry the room for it about.
-            Some(row) => Box::pin(self.do_row(row, caller, request, outlet)).await,
-            None => Err(unknown_method(&request.method, caller)),
-        }
+            (Ok(()), Some(row)) => Box::pin(self.do_row(row, caller, request, outlet)).await,
+            (Ok(()), None) => Err(unknown_method(&request.method, caller)),
+            (Err(refusal), _) => Err(refusal),
+        };
+        Received::Whole(reply)
     }
 
     async fn do_row(&self, row: Row, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
@@ -147,7 +156,7 @@ impl Gateway {
             Row::Discover => Ok(lifecycle::discover(&self.manager, caller)),
             Row::Ping => Ok(Raw::empty_object()),
             Row::List(kind) => lists::list(&self.manager, caller, kind, params).await,
-            Row::CallTool => tools::call(self, caller, params, outlet).await,
+            Row::CallTool => whole(tools::call(self, caller, params, outlet).await?).await,
             Row::GetPrompt => prompts::get(self, caller, params, outlet).await,
             Row::ReadResource => resources::read(self, caller, params, outlet).await,
             Row::Complete => completion::complete(self, caller, params, outlet).await,
@@ -174,6 +183,17 @@ impl Gateway {
     pub fn feed(&self, caller: &Caller) -> Option<Feed> {
         caller.mailbox.as_ref().map(|mailbox| Feed::new(&self.manager, &caller.scope, mailbox))
     }
+}
+
+/// All of an answer, waited for.
+pub async fn whole(received: Received) -> Reply {
+    let flow = match received {
+        Received::Whole(reply) => return reply,
+        Received::Flowing(flow) => flow,
+    };
+    let server = flow.server().unwrap_or_default();
+    let result = flow.whole().await;
+    result.map_err(|source| error::object(&manager::Error::Upstream { server, tool: None, source }))
 }
 
 fn row(name: &str, caller: &Caller) -> Option<Row> {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::caller::Caller;
 use super::{Gateway, era, error, tasks};
-use crate::manager::{Invocation, Target};
+use crate::manager::{Called, Invocation, Target};
 use crate::protocol::feature::Effect;
 use crate::protocol::{ErrorObject, Method, Part, Raw, Reply, Version, method, output_schema};
 use crate::upstream::Outlet;
@@ -31,11 +31,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The longest such pause.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// Makes a legacy client's request, in as many rounds as its server wants.
+/// Makes a legacy client's request, in as many rounds as its server wants. `first` is what came of the
+/// first one, if that was made already.
 pub(super) async fn answer(
     gateway: &Gateway,
     caller: &Caller,
     (mut target, mut invocation): (Target, Invocation),
+    mut first: Option<Called>,
     outlet: &Outlet,
 ) -> Reply {
     let follows = target.params.part("task").is_some_and(Part::is_object);
@@ -43,8 +45,12 @@ pub(super) async fn answer(
         invocation.sender.capabilities = tasks::declared(&invocation.sender.capabilities);
     }
     for round in 0..=MAX_ROUNDS {
-        let done = gateway.manager.perform(&target, &invocation, outlet).await;
-        let mut done = done.map_err(|failure| error::object(&failure))?;
+        let mut done = if let Some(done) = first.take() {
+            done
+        } else {
+            let done = gateway.manager.perform(&target, &invocation, outlet).await;
+            done.map_err(|failure| error::object(&failure))?
+        };
         done.reply = done.reply.map(|result| as_announced(&target, done.version, result));
         if tasks::is_required(&done.reply) && !tasks::has_extension(&invocation.sender.capabilities) {
             // Refused, so nothing was done. The task that it becomes is waited for.

@@ -7,11 +7,16 @@ use super::{Gateway, asking, error, references, wanted};
 use crate::auth::Action;
 use crate::manager::{Error, Manager};
 use crate::protocol::headers::HeaderParam;
-use crate::protocol::{Raw, Reply};
-use crate::upstream::Outlet;
+use crate::protocol::{ErrorObject, Raw};
+use crate::upstream::{Outlet, Received};
 
 /// Runs a tool where it lives.
-pub(super) async fn call(gateway: &Gateway, caller: &Caller, params: Option<&Raw>, outlet: &Outlet) -> Reply {
+pub(super) async fn call(
+    gateway: &Gateway,
+    caller: &Caller,
+    params: Option<&Raw>,
+    outlet: &Outlet,
+) -> Result<Received, ErrorObject> {
     if !caller.principal.may(Action::Call) {
         return Err(error::forbidden("call tools"));
     }
@@ -21,8 +26,12 @@ pub(super) async fn call(gateway: &Gateway, caller: &Caller, params: Option<&Raw
     let target = gateway.manager.tool_target(&caller.scope, &name, params, None).await;
     let target = target.map_err(|error| error::object(&error))?;
     let server = Arc::clone(&target.server);
-    let result = asking::answer(gateway, caller, (target, invocation), outlet).await?;
-    Ok(references::followed(&gateway.manager.snapshot(), &caller.scope, &server, result))
+    match asking::receive(gateway, caller, (target, invocation), outlet).await {
+        Received::Whole(reply) => Ok(Received::Whole(reply.map(|result| {
+            references::followed(&gateway.manager.snapshot(), &caller.scope, &server, result)
+        }))),
+        flowing @ Received::Flowing(_) => Ok(flowing),
+    }
 }
 
 /// A parameter that a modern client mirrors into a header.

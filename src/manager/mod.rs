@@ -29,9 +29,10 @@ pub use target::{Called, Invocation, Target};
 
 use crate::protocol::feature::Kind;
 use crate::protocol::meta::Sender;
+use crate::protocol::splice::Terms;
 use crate::protocol::{Era, Raw};
 use crate::shutdown::Shutdown;
-use crate::upstream::{self, Connector, Outlet, Owner, Status, Upstream, transport};
+use crate::upstream::{self, Call, Connector, Outlet, Owner, Received, Status, Upstream, transport};
 
 use registry::{Published, Registry};
 
@@ -181,18 +182,31 @@ impl Manager {
         invocation: &Invocation,
         outlet: &Outlet,
     ) -> Result<Called, Error> {
+        let called = self.receive(target, invocation, None, outlet).await?;
+        called.whole(target.tool()).await
+    }
+
+    /// The same, but where there are `terms` for it a large result is given while it arrives.
+    pub async fn receive(
+        &self,
+        target: &Target,
+        invocation: &Invocation,
+        terms: Option<Terms>,
+        outlet: &Outlet,
+    ) -> Result<Called<Received>, Error> {
         let snapshot = self.snapshot();
         let upstream = &snapshot.server(&target.server)?.upstream;
         let deadline = invocation.begun + invocation.timeout.unwrap_or(upstream.config().timeout);
-        let answered = upstream
-            .call(&target.call(invocation), deadline, outlet)
+        let call = Call { terms, ..target.call(invocation) };
+        let (reply, version) = upstream
+            .receive(&call, deadline, outlet)
             .await
             .map_err(|source| failed(&target.server, target.tool(), source))?;
         Ok(Called {
             server: target.server.clone(),
             subject: target.subject.clone(),
-            reply: answered.reply,
-            version: answered.version,
+            reply,
+            version,
             elapsed: invocation.begun.elapsed(),
         })
     }
@@ -258,6 +272,15 @@ impl Manager {
             server.upstream.reset_breaker();
             server_status(server)
         })
+    }
+}
+
+impl Called<Received> {
+    /// The same with all of the answer, waited for.
+    pub async fn whole(self, tool: Option<&str>) -> Result<Called, Error> {
+        let Self { server, subject, reply, version, elapsed } = self;
+        let reply = reply.whole().await.map_err(|source| failed(&server, tool, source))?;
+        Ok(Called { server, subject, reply, version, elapsed })
     }
 }
 

@@ -112,6 +112,7 @@ impl Target {
             header_params: self.header_params.clone(),
             owner: invocation.owner,
             home: invocation.home.clone(),
+            terms: None,
         }
     }
 }
@@ -157,16 +158,17 @@ impl Invocation {
 
 /// The answer of a server, and whose it was.
 #[derive(Debug, Clone)]
-pub struct Called {
+pub struct Called<R = Reply> {
     /// The server that gave it.
     pub server: Arc<str>,
     /// What was asked about, as that server calls it.
     pub subject: String,
     /// What it answered.
-    pub reply: Reply,
+    pub reply: R,
     /// The revision that it answered in.
     pub version: Version,
-    /// From the request to the answer, waiting and retries included.
+    /// From the request to the answer, waiting and retries included; of an answer that is still
+    /// arriving, to its beginning.
     pub elapsed: Duration,
 }
 

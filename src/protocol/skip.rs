@@ -84,9 +84,9 @@ impl Nested {
 
     /// The same for one block.
     fn block(&mut self, block: &Block) -> Option<usize> {
-        let escaped = self.quoted.is_some_and(|quoted| quoted.escaped);
-        let (escapes, escaped) = block.escaped(escaped);
-        let inside = block.inside(block.quotes & !escapes, self.quoted.is_some());
+        let begins_escaped = self.quoted.is_some_and(|quoted| quoted.escaped);
+        let (no_ends, escaped) = block.escaped(begins_escaped);
+        let inside = block::inside(block.quotes & !no_ends, self.quoted.is_some());
         self.quoted = (inside >> (WIDTH - 1) == 1).then_some(Quoted { escaped });
         let (opens, closes) = (block.opens & !inside, block.closes & !inside);
         let closing = closes.count_ones() as usize;

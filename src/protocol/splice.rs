@@ -108,6 +108,7 @@ enum State {
 
 /// What has come.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // facts that have nothing to do with each other
 struct Seen {
     version: bool,
     id: bool,
@@ -174,7 +175,8 @@ impl Splice {
         let mut comma = if self.seen.members { "," } else { "" };
         for (number, added) in self.terms.added.iter().enumerate() {
             let is_there = self.seen.added >> number & 1 == 1;
-            if !is_there && !(added.only_final && self.seen.not_final) {
+            let is_wanted = !(added.only_final && self.seen.not_final);
+            if is_wanted && !is_there {
                 ending.extend([comma, "\"", added.name, "\":", added.value]);
                 comma = ",";
             }

@@ -15,10 +15,12 @@ use tracing::Instrument;
 use super::Upstream;
 use super::bulkhead::Lane;
 use super::connection::{Call, Connection, Outlet};
+use super::course::Course;
 use super::dialect::Wish;
 use super::error::{Delivery, Error};
+use super::flow::{Flow, Received};
 use super::retry::Kind;
-use crate::protocol::{LogLevel, Reply, Version};
+use crate::protocol::{LogLevel, Version};
 
 /// A server that was silent for so long is at fault, whatever its own `timeout` would allow.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -52,6 +54,11 @@ pub(super) trait Work: Sync {
         const { &Outlet::none() }
     }
 
+    /// What goes on arriving when the work is done.
+    fn flow(_: &mut Self::Output) -> Option<&mut Flow> {
+        None
+    }
+
     /// Does it once. Has no deadline of its own.
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>>;
 }
@@ -62,10 +69,12 @@ pub(super) struct Request<'a> {
     pub call: &'a Call,
     /// Where its notifications go.
     pub outlet: &'a Outlet,
+    /// Whether the answer may flow.
+    pub flows: bool,
 }
 
 impl Work for Request<'_> {
-    type Output = Reply;
+    type Output = Received;
 
     fn name(&self) -> &str {
         &self.call.method
@@ -87,8 +96,19 @@ impl Work for Request<'_> {
         self.outlet
     }
 
-    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Reply, Error>> {
-        connection.request(self.call, self.outlet)
+    fn flow(received: &mut Received) -> Option<&mut Flow> {
+        match received {
+            Received::Whole(_) => None,
+            Received::Flowing(flow) => Some(flow),
+        }
+    }
+
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Received, Error>> {
+        if self.flows {
+            return connection.receive(self.call, self.outlet);
+        }
+        let reply = connection.request(self.call, self.outlet);
+        Box::pin(async move { reply.await.map(Received::Whole) })
     }
 }
 
@@ -155,13 +175,18 @@ impl Upstream {
         lane: Lane,
         deadline: Instant,
     ) -> Result<(W::Output, Version), Error> {
-        let (frame, _slot) = self.enter(lane, deadline).await?;
+        let (frame, slot) = self.enter(lane, deadline).await?;
         let mut attempts = self.retries.begin(work.kind());
         let mut failed = None;
         loop {
             let span = tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = attempts.number());
             let error = match self.attempt(work, frame).instrument(span).await {
-                Ok(output) => return Ok(output),
+                Ok(mut output) => {
+                    if let Some(course) = W::flow(&mut output.0).and_then(Flow::course) {
+                        course.place(slot);
+                    }
+                    return Ok(output);
+                }
                 // A retry that we refuse ourselves says less than the failure before it.
                 Err(error) if error.delivery() == Delivery::Refused => return Err(failed.unwrap_or(error)),
                 Err(error) => error,
@@ -205,7 +230,14 @@ impl Upstream {
         let had_a_chance = frame.left() >= self.patience();
         let ended = self.on_a_connection(work, frame).await;
         let was_cut_short = ended.is_err() && !had_a_chance;
-        let result = ended.unwrap_or_else(Err);
+        let mut result = ended.unwrap_or_else(Err);
+        if let Ok((output, _)) = &mut result
+            && let Some(course) = W::flow(output).and_then(Flow::course)
+        {
+            // How it went will be known at the end of the answer.
+            course.admitted(permit.keep(), had_a_chance);
+            return result;
+        }
         // Deadlines are the callers': with short ones anybody could shut a good server for all.
         if was_cut_short {
             drop(permit);
@@ -249,8 +281,14 @@ impl Upstream {
                     work.on(connection).await
                 };
                 let done = frame.limit(work.outlet(), done).await;
-                let done = done.ok_or(Error::TimedOut { after })?;
-                Ok(done.map(|output| (output, connection.peer().version)))
+                let mut done = done.ok_or(Error::TimedOut { after })?;
+                let version = connection.peer().version;
+                if let Ok(output) = &mut done
+                    && let Some(flow) = W::flow(output)
+                {
+                    flow.follow(Course::new(self.me.clone(), seat), frame.left());
+                }
+                Ok(done.map(|output| (output, version)))
             }
             Err(error) => Ok(Err(error)),
         }

@@ -11,7 +11,7 @@ use super::super::fake::{Answer, Dial, Fake, config, tool_call};
 use super::super::{Config, Update, breaker, config as settings};
 use super::*;
 use crate::protocol::feature::Effect;
-use crate::protocol::{Raw, Version, method};
+use crate::protocol::{Raw, Reply, Version, method};
 use crate::shutdown::Shutdown;
 
 /// A server, the way to it, and what keeps both alive.

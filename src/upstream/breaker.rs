@@ -143,7 +143,8 @@ impl Breaker {
             Phase::Open { .. } => inner.change(Phase::HalfOpen { probing: true }),
             Phase::HalfOpen { .. } => inner.phase = Phase::HalfOpen { probing: true },
         }
-        Ok(Permit { breaker: self, generation: inner.generation, faults: inner.faults, recorded: false })
+        let pass = Pass { generation: inner.generation, faults: inner.faults };
+        Ok(Permit { breaker: self, pass, recorded: false })
     }
 
     /// Time for which [`Breaker::admit`] would refuse; `None` when it would not. Takes no seat.
@@ -166,6 +167,16 @@ impl Breaker {
         Snapshot { state, consecutive_failures: inner.failures, retry_in }
     }
 
+    /// Tells how the attempt went whose permit was kept.
+    pub fn judge<T>(&self, pass: Pass, result: &Result<T, Error>) {
+        self.settle(pass, Verdict::of(result), Instant::now());
+    }
+
+    /// Nothing was learnt of the attempt whose permit was kept.
+    pub fn forget(&self, pass: Pass) {
+        self.settle(pass, Verdict::Nothing, Instant::now());
+    }
+
     /// Closes it now; results of calls that are still running no longer count.
     pub fn reset(&self) {
         let mut inner = self.lock();
@@ -178,7 +189,7 @@ impl Breaker {
     /// Calls that share a connection fail together, and so do all that wait for one connect. Such a
     /// failure counts once: a connection fault does not count for a call that was admitted before
     /// the last one that did. Otherwise one crash of a busy child process would open the breaker.
-    fn settle(&self, permit: &Permit<'_>, verdict: Verdict, now: Instant) {
+    fn settle(&self, permit: Pass, verdict: Verdict, now: Instant) {
         let mut inner = self.lock();
         if inner.generation != permit.generation {
             return;
@@ -236,9 +247,16 @@ impl Inner {
 #[must_use = "an unrecorded permit teaches the breaker nothing"]
 pub struct Permit<'a> {
     breaker: &'a Breaker,
+    pass: Pass,
+    recorded: bool,
+}
+
+/// When a permit was given. Who keeps one owes the breaker [`Breaker::judge`] or [`Breaker::forget`].
+#[derive(Debug, Clone, Copy)]
+#[must_use = "a probe that is never settled keeps the breaker half-open"]
+pub struct Pass {
     generation: u64,
     faults: u64,
-    recorded: bool,
 }
 
 impl Permit<'_> {
@@ -249,14 +267,20 @@ impl Permit<'_> {
 
     fn record_at<T>(mut self, result: &Result<T, Error>, now: Instant) {
         self.recorded = true;
-        self.breaker.settle(&self, Verdict::of(result), now);
+        self.breaker.settle(self.pass, Verdict::of(result), now);
+    }
+
+    /// It for an attempt that outlives whoever asked for it.
+    pub fn keep(mut self) -> Pass {
+        self.recorded = true;
+        self.pass
     }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         if !self.recorded {
-            self.breaker.settle(self, Verdict::Nothing, Instant::now());
+            self.breaker.settle(self.pass, Verdict::Nothing, Instant::now());
         }
     }
 }

@@ -56,8 +56,16 @@ struct Places {
 #[must_use = "the place is free again as soon as the slot is dropped"]
 pub(super) struct Slot<'a> {
     // Freed in this order: who runs next must not find the gateway full.
-    _running: SemaphorePermit<'a>,
-    _place: SemaphorePermit<'a>,
+    running: SemaphorePermit<'a>,
+    place: SemaphorePermit<'a>,
+}
+
+impl Slot<'_> {
+    /// Keeps the place beyond this value, until [`Bulkhead::free`].
+    pub(super) fn keep(self) {
+        self.running.forget();
+        self.place.forget();
+    }
 }
 
 impl Bulkhead {
@@ -80,9 +88,16 @@ impl Bulkhead {
         let Ok(place) = places.all.try_acquire() else { return Err(overloaded) };
         match timeout_at(deadline, places.running.acquire()).await {
             // A place that comes with the deadline is of no use.
-            Ok(Ok(running)) if Instant::now() < deadline => Ok(Slot { _running: running, _place: place }),
+            Ok(Ok(running)) if Instant::now() < deadline => Ok(Slot { running, place }),
             Ok(_) | Err(_) => Err(overloaded),
         }
+    }
+
+    /// Frees a place that was kept.
+    pub(super) fn free(&self, lane: Lane) {
+        let places = self.places(lane);
+        places.running.add_permits(1);
+        places.all.add_permits(1);
     }
 
     /// Client calls that run now.

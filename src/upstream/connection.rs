@@ -21,11 +21,13 @@ pub use super::dialect::Dialect;
 pub use super::outlet::{Answer, Hold, Inlet, Outlet, Question, Said};
 
 use super::error::Error;
+use super::flow::Received;
 use super::home::Home;
 use crate::protocol::feature::{Effect, List};
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::meta::Sender;
+use crate::protocol::splice::Terms;
 use crate::protocol::{Abilities, Era, Method, Notification, Raw, Reply, Version};
 
 /// Knows how to reach one server.
@@ -66,6 +68,12 @@ pub trait Connection: Send + Sync + 'static {
 
     /// Sends a request and waits for its answer; dropping the future cancels the request.
     fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>>;
+
+    /// The same, but where the call has terms for it a large result is given while it arrives.
+    fn receive<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Received, Error>> {
+        let reply = self.request(call, outlet);
+        Box::pin(async move { reply.await.map(Received::Whole) })
+    }
 
     /// Whether what the server asks says which call it belongs to. Where it does not, calls of one
     /// owner at a time are made on a connection that [`Connection::asks`].
@@ -111,6 +119,8 @@ pub struct Call {
     pub owner: Owner,
     /// Where its client's private connections belong, for servers that have such; none for programs.
     pub home: Option<Home>,
+    /// Under which terms its result may be passed on while it arrives; none: it is wanted whole.
+    pub terms: Option<Terms>,
 }
 
 /// Whose a call is: one legacy session, one modern request, or the gateway itself.
@@ -147,6 +157,7 @@ impl Call {
             header_params: Arc::new([]),
             owner: Owner::GATEWAY,
             home: None,
+            terms: None,
         }
     }
 }

@@ -13,11 +13,13 @@ mod bulkhead;
 mod carrier;
 pub mod config;
 pub mod connection;
+mod course;
 mod dialect;
 pub mod discover;
 pub mod error;
 #[cfg(test)]
 pub(crate) mod fake;
+mod flow;
 mod home;
 mod listen;
 mod news;
@@ -33,8 +35,8 @@ pub mod transport;
 mod verbosity;
 mod watches;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -46,6 +48,7 @@ pub use connection::{
 };
 pub use discover::Offer;
 pub use error::{Delivery, Error};
+pub use flow::{Flow, Received};
 pub use home::Home;
 pub use news::{Change, Update};
 pub use status::{State, Status};
@@ -78,6 +81,8 @@ const CONNECT_LIMITS: (Duration, Duration) = (Duration::from_secs(30), Duration:
 
 /// One server and the way to it: pool, breaker, retries, bulkhead, and the task that keeps it up.
 pub struct Upstream {
+    /// For answers that outlive the call that they are of.
+    me: Weak<Self>,
     id: u64,
     config: Config,
     breaker: Breaker,
@@ -104,7 +109,8 @@ impl Upstream {
         let group = shutdown.child();
         let (events, notices) = Events::channel();
         let (commands, inbox) = mpsc::channel(COMMANDS);
-        let upstream = Arc::new(Self {
+        let upstream = Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             breaker: Breaker::new(config.breaker),
             bulkhead: Bulkhead::new(&config.limits),
@@ -134,10 +140,26 @@ impl Upstream {
     /// Makes one call, with retries where they do no harm; it ends by `deadline`. What the server
     /// says meanwhile goes into `outlet`. Dropping the future cancels the call.
     pub async fn call(&self, call: &Call, deadline: Instant, outlet: &Outlet) -> Result<Answered, Error> {
-        let request = attempt::Request { call, outlet };
+        let (received, version) = self.receive(call, deadline, outlet).await?;
+        Ok(Answered { reply: received.whole().await?, version })
+    }
+
+    /// The same, but where the call has terms for it a large result is given while it arrives. Then the
+    /// call goes on, with all it holds, until the [`Flow`] was read to its end or is dropped.
+    pub async fn receive(
+        &self,
+        call: &Call,
+        deadline: Instant,
+        outlet: &Outlet,
+    ) -> Result<(Received, Version), Error> {
+        // A probe is not left to whoever reads its answer: others wait for what it says.
+        let flows = call.terms.is_some() && self.breaker.snapshot().state == breaker::State::Closed;
+        let request = attempt::Request { call, outlet, flows };
         let result = self.run(&request, Lane::Calls, deadline).await;
-        self.facts.called(&result);
-        result.map(|(reply, version)| Answered { reply, version })
+        if !matches!(result, Ok((Received::Flowing(_), _))) {
+            self.facts.called(&result);
+        }
+        result
     }
 
     /// Has the server tell of `subject` until the [`Watching`] is dropped; with it comes what the

@@ -10,6 +10,7 @@ mod down;
 mod ends;
 mod every_method;
 mod fidelity;
+mod flows;
 mod orphans;
 mod peers;
 mod rest;

@@ -6,6 +6,8 @@ use wide::u8x16;
 
 /// Bytes in a block: as many as a `u64` has bits.
 pub(super) const WIDTH: usize = 64;
+/// The bits at even places.
+const EVEN: u64 = 0x5555_5555_5555_5555;
 
 /// The places of what matters in one block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,7 +44,6 @@ impl Block {
         if self.backslashes == 0 {
             return (self.quotes & first as u64, false);
         }
-        const EVEN: u64 = 0x5555_5555_5555_5555;
         // One that is escaped escapes nothing.
         let runs = self.backslashes & !(first as u64);
         let starts = runs & !(runs << 1);
@@ -53,19 +54,19 @@ impl Block {
         let escaped = (behind_even & !EVEN) | (behind_odd & EVEN);
         (self.quotes & (escaped | first as u64), next)
     }
+}
 
-    /// The bytes that stand in strings, opening quotes included; `quotes` are those that are not escaped,
-    /// `begun` says whether the first byte stands in one.
-    pub(super) const fn inside(&self, quotes: u64, begun: bool) -> u64 {
-        // Each bit becomes the parity of all quotes up to it.
-        let mut inside = quotes;
-        let mut distance = 1;
-        while distance < WIDTH {
-            inside ^= inside << distance;
-            distance *= 2;
-        }
-        inside ^ (begun as u64).wrapping_neg()
+/// The bytes that stand in strings, opening quotes included; `quotes` are those that are not escaped,
+/// `begun` says whether the first byte stands in one.
+pub(super) const fn inside(quotes: u64, begun: bool) -> u64 {
+    // Each bit becomes the parity of all quotes up to it.
+    let mut inside = quotes;
+    let mut distance = 1;
+    while distance < WIDTH {
+        inside ^= inside << distance;
+        distance *= 2;
     }
+    inside ^ (begun as u64).wrapping_neg()
 }
 
 #[cfg(test)]

@@ -86,8 +86,8 @@ pub(super) async fn body(body: Body, limit: usize) -> Result<Bytes, Error> {
     collect(body, Bytes::new(), limit).await
 }
 
-/// A body that arrives in one piece is not copied.
-async fn collect(mut body: Body, begun: Bytes, limit: usize) -> Result<Bytes, Error> {
+/// A body of which `begun` has come; one that arrives in one piece is not copied.
+pub(super) async fn collect(mut body: Body, begun: Bytes, limit: usize) -> Result<Bytes, Error> {
     let announced =
         body.size_hint().exact().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
     if announced > limit || begun.len() > limit {
@@ -113,7 +113,7 @@ async fn collect(mut body: Body, begun: Bytes, limit: usize) -> Result<Bytes, Er
 }
 
 /// The next piece; an error when the answer was cut.
-async fn chunk(body: &mut Body) -> Result<Option<Bytes>, Error> {
+pub(super) async fn chunk(body: &mut Body) -> Result<Option<Bytes>, Error> {
     loop {
         let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await else {
             return Ok(None);

@@ -8,9 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 
+use super::peek::{Peeked, peek};
+use crate::protocol::splice::{Splice, Terms};
 use crate::protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
 use crate::shutdown::Shutdown;
 use crate::upstream::error::Error;
+use crate::upstream::flow::{Flow, Received};
 use crate::upstream::transport::body::{self, EventStream};
 use crate::upstream::transport::http::{Response, is_media_type, status_error};
 use crate::wire::sse::Item;
@@ -36,6 +39,8 @@ const NO_SESSION: [&str; 7] = [
 pub(super) enum Outcome {
     /// The server answered it, with this status.
     Reply(Reply, StatusCode),
+    /// A result that is still arriving.
+    Flowing(Box<Flow>),
     /// An HTTP status that is an error, without an answer to the request.
     Refusal(Refusal),
 }
@@ -52,9 +57,18 @@ pub(super) struct Refusal {
 
 impl Outcome {
     /// What it means where nothing more is known.
+    pub(super) fn into_received(self) -> Result<Received, Error> {
+        match self {
+            Self::Flowing(flow) => Ok(Received::Flowing(flow)),
+            whole => whole.into_reply().map(Received::Whole),
+        }
+    }
+
+    /// The same for a request without terms, whose answer is whole.
     pub(super) fn into_reply(self) -> Result<Reply, Error> {
         match self {
             Self::Reply(reply, _) => Ok(reply),
+            Self::Flowing(_) => Err(Error::Malformed { reason: "it is not there yet".into() }),
             Self::Refusal(Refusal { status, error: Some(error), .. })
                 if !NOT_NOW.contains(&status.as_u16()) =>
             {
@@ -114,6 +128,8 @@ pub(super) struct Reader<'a> {
     pub(super) id: u64,
     /// Bytes of one message.
     pub(super) limit: usize,
+    /// Under which terms the result may be given while it arrives.
+    pub(super) terms: Option<Terms>,
     /// Who takes the rest.
     pub(super) hear: &'a dyn Hear,
     /// Where the tail of a stream is read.
@@ -127,6 +143,12 @@ impl Reader<'_> {
         let bare = status_error(status, response.headers());
         let is_stream = is_media_type(response.headers(), "text/event-stream");
         let body = response.into_body();
+        if let Some(terms) = self.terms.filter(|_| !is_stream && status == StatusCode::OK) {
+            return match peek(body, Splice::new(self.id, terms), self.limit).await? {
+                Peeked::Flows(flow) => Ok(Outcome::Flowing(flow)),
+                Peeked::Whole(body) => Ok(self.judge(status, bare, &body)?),
+            };
+        }
         if !is_stream {
             let body = body::body(body, self.limit).await;
             return Ok(self.judge(status, bare, &body?)?);

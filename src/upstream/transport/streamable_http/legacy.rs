@@ -22,6 +22,7 @@ use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Era, ErrorObject, Message, Notification, Raw, Reply, headers, method};
 use crate::upstream::connection::{Call, Connection, Dialect, Events, Outlet};
 use crate::upstream::error::Error;
+use crate::upstream::flow::Received;
 use crate::upstream::transport::aside::Aside;
 use crate::upstream::transport::body::EventStream;
 use crate::upstream::transport::closing::Closing;
@@ -150,8 +151,9 @@ async fn initialize(
         session.set_sensitive(true);
         headers.insert(SESSION_ID, session);
     }
-    let hear = BeforeSession { events };
-    let reader = Reader { id: FIRST_ID, limit: client.limit, hear: &hear, shutdown: &server.shutdown };
+    let hear = listening::BeforeSession { events };
+    let reader =
+        Reader { id: FIRST_ID, limit: client.limit, terms: None, hear: &hear, shutdown: &server.shutdown };
     let outcome = reader.read(response).await.map_err(|broken| broken.error)?;
     let status = if let Outcome::Refusal(refusal) = &outcome { Some(refusal.status.as_u16()) } else { None };
     let peer = outcome.into_reply().and_then(handshake::initialized);
@@ -190,7 +192,7 @@ async fn keep(state: Arc<State>, gone: CancellationToken) {
 }
 
 impl State {
-    async fn exchange(&self, call: &Call, outlet: &Outlet) -> Result<Reply, Error> {
+    async fn exchange(&self, call: &Call, outlet: &Outlet) -> Result<Received, Error> {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
         }
@@ -204,13 +206,14 @@ impl State {
         result
     }
 
-    async fn send(&self, call: &Call, id: u64, outlet: &Outlet) -> Result<Reply, Error> {
+    async fn send(&self, call: &Call, id: u64, outlet: &Outlet) -> Result<Received, Error> {
         let client = &self.server.client;
         let body = compose(call, id, Era::Legacy);
         let once = !call.effect.is_repeatable();
         let response = client.send(self.post.clone(), body, once).await?;
         let hear = OfCall { id, wants_progress: call.wants_progress, outlet, state: self };
-        let reader = Reader { id, limit: client.limit, hear: &hear, shutdown: &self.server.shutdown };
+        let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
+        let reader = Reader { id, limit, terms, hear: &hear, shutdown };
         match reader.read(response).await {
             Ok(outcome) => self.judge(outcome),
             Err(broken) => {
@@ -218,7 +221,7 @@ impl State {
                 if let Some(asked) = broken.resume.as_ref().and_then(|resume| pause(resume.retry)) {
                     outlet.pause(asked);
                 }
-                self.resume(&reader, broken).await
+                self.resume(&reader, broken).await.map(Received::Whole)
             }
         }
     }
@@ -267,7 +270,7 @@ impl State {
     }
 
     /// Finds out whether the server forgot us, or is not what it was; anything else is an answer.
-    fn judge(&self, outcome: Outcome) -> Result<Reply, Error> {
+    fn judge(&self, outcome: Outcome) -> Result<Received, Error> {
         match &outcome {
             Outcome::Refusal(refusal) if self.has_session() && is_session_lost(refusal) => {
                 return Err(self.lose(SESSION_ENDED));
@@ -285,7 +288,11 @@ impl State {
             }
             _ => {}
         }
-        outcome.into_reply()
+        let mut received = outcome.into_received()?;
+        if let Received::Flowing(flow) = &mut received {
+            flow.cut_by(self.end.clone());
+        }
+        Ok(received)
     }
 
     /// The session is of no more use. What is open on it may still be answered.
@@ -329,6 +336,10 @@ impl Connection for Session {
     }
 
     fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+        async move { self.state.exchange(call, outlet).await?.whole().await }.boxed()
+    }
+
+    fn receive<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Received, Error>> {
         self.state.exchange(call, outlet).boxed()
     }
 
@@ -378,19 +389,6 @@ impl Hear for OfCall<'_> {
                 self.state.questions.take(request, move |_| pending.whose_on(id));
             }
             Message::Response(_) => {}
-        }
-    }
-}
-
-/// Takes what the server says on the stream of `initialize`, where it can not ask anything yet.
-struct BeforeSession<'a> {
-    events: &'a Events,
-}
-
-impl Hear for BeforeSession<'_> {
-    fn hear(&self, message: Message) {
-        if let Message::Notification(said) = message {
-            drop(inbound::sort(said, self.events));
         }
     }
 }

@@ -10,10 +10,11 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
+use super::answer::Hear;
 use super::is_message;
 use super::legacy::{Opened, SESSION_ENDED, State, pause};
 use crate::protocol::Message;
-use crate::upstream::connection::Event;
+use crate::upstream::connection::{Event, Events};
 use crate::upstream::error::Error;
 use crate::upstream::listen::Pauses;
 use crate::upstream::transport::body::EventStream;
@@ -102,5 +103,18 @@ fn take(state: &State, message: &Bytes) {
         // Answers come on the streams of their calls.
         Ok(Message::Response(_)) => {}
         Err(error) => tracing::debug!(%error, "an event that is no message was skipped"),
+    }
+}
+
+/// Takes what the server says on the stream of `initialize`, where it can not ask anything yet.
+pub(super) struct BeforeSession<'a> {
+    pub(super) events: &'a Events,
+}
+
+impl Hear for BeforeSession<'_> {
+    fn hear(&self, message: Message) {
+        if let Message::Notification(said) = message {
+            drop(inbound::sort(said, self.events));
+        }
     }
 }

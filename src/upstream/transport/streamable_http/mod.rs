@@ -15,6 +15,7 @@ mod answer;
 mod legacy;
 mod listening;
 mod modern;
+mod peek;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,7 +117,9 @@ impl Server {
                 return Err(refusal.into_error());
             }
             Ok(Ok(Outcome::Refusal(Refusal { error: Some(error), .. }))) => handshake::find(&Err(error)),
-            Ok(Ok(Outcome::Refusal(_)) | Err(Error::Malformed { .. })) => Finding::Legacy,
+            Ok(Ok(Outcome::Refusal(_) | Outcome::Flowing(_)) | Err(Error::Malformed { .. })) => {
+                Finding::Legacy
+            }
             Ok(Err(error)) => return Err(error),
             Err(_silence) => Finding::Legacy,
         };

@@ -17,11 +17,10 @@ use super::answer::{Hear, Outcome, Reader, Refusal};
 use crate::protocol::error::code;
 use crate::protocol::feature::List;
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{
-    Era, ErrorObject, Message, Notification, Part, Raw, Reply, Version, headers, meta, method,
-};
+use crate::protocol::{Era, Message, Notification, Part, Raw, Reply, Version, headers, meta, method};
 use crate::upstream::connection::{Call, Connection, Event, Events, Outlet};
 use crate::upstream::error::Error;
+use crate::upstream::flow::Received;
 use crate::upstream::transport::closing::Closing;
 use crate::upstream::transport::handshake::{self, Finding, PROBE_LIMIT};
 use crate::upstream::transport::http::Head;
@@ -83,11 +82,12 @@ impl Wire {
         let token = call.wants_progress.then_some(id);
         let listens = call.method == method::SUBSCRIPTIONS_LISTEN;
         let hear = OfCall { token, outlet, events: &self.events, listens };
-        let reader = Reader { id, limit: client.limit, hear: &hear, shutdown: &self.server.shutdown };
+        let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
+        let reader = Reader { id, limit, terms, hear: &hear, shutdown };
         reader.read(response).await.map_err(|broken| broken.error)
     }
 
-    async fn exchange(self: &Arc<Self>, call: &Call, outlet: &Outlet) -> Result<Reply, Error> {
+    async fn exchange(self: &Arc<Self>, call: &Call, outlet: &Outlet) -> Result<Received, Error> {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
         }
@@ -102,16 +102,20 @@ impl Wire {
         {
             self.find_out_again();
         }
-        let reply = outcome.into_reply()?;
-        match reply.as_ref().map_err(ErrorObject::code) {
-            Err(code::UNSUPPORTED_PROTOCOL_VERSION) => {
-                self.misfit("the server no longer speaks this revision");
-            }
-            // The tool's parameters are not what they were; a new list tells.
-            Err(code::HEADER_MISMATCH) => self.events.report(Event::Changed(List::Tools)),
-            _ => {}
+        let mut received = outcome.into_received()?;
+        match &mut received {
+            Received::Flowing(flow) => flow.cut_by(self.end.clone()),
+            Received::Whole(Err(refusal)) => match refusal.code() {
+                code::UNSUPPORTED_PROTOCOL_VERSION => {
+                    self.misfit("the server no longer speaks this revision");
+                }
+                // The tool's parameters are not what they were; a new list tells.
+                code::HEADER_MISMATCH => self.events.report(Event::Changed(List::Tools)),
+                _ => {}
+            },
+            Received::Whole(Ok(_)) => {}
         }
-        Ok(reply)
+        Ok(received)
     }
 
     /// Asks in the background whether the server is still a modern one.
@@ -126,7 +130,7 @@ impl Wire {
                 Ok(Ok(Outcome::Reply(reply, _))) => !matches!(handshake::find(&reply), Finding::Modern(_)),
                 Ok(Ok(Outcome::Refusal(refusal))) => is_like_another_era(&refusal),
                 // No news.
-                Ok(Err(_)) | Err(_) => false,
+                Ok(Ok(Outcome::Flowing(_)) | Err(_)) | Err(_) => false,
             };
             if is_other {
                 wire.misfit("the server answers like one of another era");
@@ -173,6 +177,10 @@ impl Connection for Modern {
     }
 
     fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+        async move { self.wire.exchange(call, outlet).await?.whole().await }.boxed()
+    }
+
+    fn receive<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Received, Error>> {
         self.wire.exchange(call, outlet).boxed()
     }
 

@@ -2,6 +2,7 @@
 
 mod cuts;
 mod eras;
+mod flows;
 mod session;
 
 use serde_json::json;

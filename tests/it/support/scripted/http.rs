@@ -171,7 +171,8 @@ async fn perform(state: &Arc<State>, outcome: Outcome) -> Reply {
         Outcome::Hang => std::future::pending().await,
         Outcome::Drop => Err(io::Error::other("told to drop")),
         Outcome::Cut(text) => {
-            let half = Bytes::from(text).slice(..10);
+            let half = text.len() / 2;
+            let half = Bytes::from(text).slice(..half);
             let end = stream::once(async {
                 // Meanwhile the first half is flushed; an error at once would take it along.
                 tokio::task::yield_now().await;

@@ -1,0 +1,61 @@
+//! The body of an answer whose result is passed on while it arrives from its server.
+//!
+//! The envelope is ours, so a client sees what it would see of a result that was collected. Invariant:
+//! a result that breaks off makes the body break off, which hyper answers by closing the connection
+//! without an end of the body: nobody takes half an answer for a whole one.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::BoxError;
+use bytes::{BufMut, Bytes, BytesMut};
+use http_body::{Body, Frame};
+
+use crate::protocol::RequestId;
+use crate::upstream::Flow;
+
+/// A response as it is passed on.
+pub(super) struct Passing {
+    /// The envelope before the result.
+    head: Option<Bytes>,
+    /// None when it has ended.
+    flow: Option<Box<Flow>>,
+}
+
+impl Passing {
+    /// The response to the request `id`.
+    pub(super) fn new(id: &RequestId, flow: Box<Flow>) -> Self {
+        let id = id.raw().bytes();
+        let mut head = BytesMut::with_capacity(id.len() + 40);
+        head.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        head.put_slice(id);
+        head.put_slice(b",\"result\":");
+        Self { head: Some(head.freeze()), flow: Some(flow) }
+    }
+}
+
+impl Body for Passing {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(head) = self.head.take() {
+            return Poll::Ready(Some(Ok(Frame::data(head))));
+        }
+        let Some(flow) = &mut self.flow else { return Poll::Ready(None) };
+        let part = match ready!(flow.poll_part(cx)) {
+            Some(Ok(part)) => return Poll::Ready(Some(Ok(Frame::data(part)))),
+            Some(Err(error)) => Err(error.into()),
+            None => Ok(Frame::data(Bytes::from_static(b"}"))),
+        };
+        self.flow = None;
+        Poll::Ready(Some(part))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.flow.is_none()
+    }
+}

@@ -1,0 +1,149 @@
+//! How a flow ends, under paused time: whole, or cut and said so.
+
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::protocol::splice::Terms;
+
+const TERMS: Terms = Terms { refused: &["task"], added: &[] };
+const LEFT: Duration = Duration::from_secs(10);
+const CAP: usize = 64;
+
+/// A body that a test writes.
+struct Pipe(mpsc::UnboundedReceiver<Result<&'static str, Error>>);
+
+impl Body for Pipe {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Error>>> {
+        self.0.poll_recv(cx).map_ok(|text| http_body::Frame::data(Bytes::from_static(text.as_bytes())))
+    }
+}
+
+type Pen = mpsc::UnboundedSender<Result<&'static str, Error>>;
+
+/// A flow of which nothing has come, and the server's end of it.
+fn flow() -> (Flow, Pen) {
+    let (pen, pipe) = mpsc::unbounded_channel();
+    let splice = Splice::new(7, TERMS);
+    let mut flow = Flow::new(Box::new(Pipe(pipe)), splice, VecDeque::new(), (CAP, CAP));
+    flow.clock = Clock::of(LEFT);
+    (flow, pen)
+}
+
+fn say(pen: &Pen, text: &'static str) {
+    pen.send(Ok(text)).expect("somebody reads");
+}
+
+async fn next(flow: &mut Flow) -> Option<Result<Bytes, Error>> {
+    poll_fn(|cx| flow.poll_part(cx)).await
+}
+
+/// All parts, or how it broke.
+async fn all(flow: &mut Flow) -> Result<String, Error> {
+    let mut whole = String::new();
+    while let Some(part) = next(flow).await {
+        whole.push_str(std::str::from_utf8(&part?).expect("text"));
+    }
+    Ok(whole)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_parts_are_the_result() {
+    let pieces = [r#"{"jsonrpc":"2.0","#, r#""result":{"a":"#, "1e400", r#" },"id""#, ":7}", "\n"];
+    let (mut flow, pen) = flow();
+    pieces.into_iter().for_each(|piece| say(&pen, piece));
+    drop(pen);
+    assert_eq!(all(&mut flow).await, Ok(r#"{"a":1e400 }"#.into()));
+    assert_eq!(next(&mut flow).await, None, "it stays at its end");
+
+    let (whole, pen) = self::flow();
+    pieces.into_iter().for_each(|piece| say(&pen, piece));
+    drop(pen);
+    assert_eq!(whole.whole().await.expect("a result").as_str(), r#"{"a":1e400 }"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_breaks_is_an_error_and_never_the_end() {
+    let begun = r#"{"jsonrpc":"2.0","result":{"a":1}"#;
+    for (rest, error) in [
+        (Some(Ok(r#","id":8}"#)), "the answer is not a valid MCP message: it does not answer the request"),
+        (Some(Ok("}")), "the answer is not a valid MCP message: it does not answer the request"),
+        (
+            Some(Ok(r#","error":{}}"#)),
+            "the answer is not a valid MCP message: it is not an object as the result",
+        ),
+        (None, "the answer was cut off: it ended too early"),
+        (Some(Err(Error::Cut { reason: "reset".into() })), "the answer was cut off: reset"),
+        (
+            Some(Ok(r#","x":"0123456789012345678901234567890123456789"}"#)),
+            "the answer is larger than 64 bytes",
+        ),
+    ] {
+        let (mut flow, pen) = flow();
+        say(&pen, begun);
+        assert_eq!(next(&mut flow).await, Some(Ok(Bytes::from_static(br#"{"a":1"#))));
+        rest.into_iter().for_each(|rest| pen.send(rest).expect("somebody reads"));
+        drop(pen);
+        assert_eq!(all(&mut flow).await.map_err(|error| error.to_string()), Err(error.to_owned()));
+        assert_eq!(next(&mut flow).await, None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_silent_is_cut_at_the_deadline() {
+    let (mut flow, pen) = flow();
+    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":1"#);
+    assert!(matches!(next(&mut flow).await, Some(Ok(_))));
+    let begun = Instant::now();
+    assert_eq!(next(&mut flow).await, Some(Err(Error::TimedOut { after: LEFT })));
+    assert_eq!(begun.elapsed(), LEFT);
+    assert!(pen.is_closed(), "the connection was let go");
+}
+
+#[tokio::test(start_paused = true)]
+async fn drops_of_an_answer_win_no_time() {
+    let (mut flow, pen) = flow();
+    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":"#);
+    let (cut, ()) = tokio::join!(all(&mut flow), async {
+        for _ in 0..6 {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let _ = pen.send(Ok("1"));
+        }
+    });
+    assert_eq!(cut, Err(Error::TimedOut { after: LEFT }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_the_reader_is_not_the_servers() {
+    let (mut flow, pen) = flow();
+    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":1"#);
+    assert!(matches!(next(&mut flow).await, Some(Ok(_))));
+    say(&pen, r#"},"id":7}"#);
+    tokio::time::sleep(LEFT * 5).await;
+    drop(pen);
+    assert_eq!(all(&mut flow).await, Ok("}".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_takes_for_ever_is_cut_too() {
+    let (mut flow, pen) = flow();
+    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":1"#);
+    assert!(matches!(next(&mut flow).await, Some(Ok(_))));
+    tokio::time::sleep(READER_LIMIT).await;
+    assert_eq!(next(&mut flow).await, Some(Err(Error::Cut { reason: "its reader took too long".into() })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_with_its_connection() {
+    let ((mut flow, pen), closing) = (flow(), CancellationToken::new());
+    flow.cut_by(closing.clone());
+    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":1"#);
+    assert!(matches!(next(&mut flow).await, Some(Ok(_))));
+    closing.cancel();
+    assert_eq!(next(&mut flow).await, Some(Err(Error::Cut { reason: "the connection was closed".into() })));
+}

@@ -1,0 +1,73 @@
+//! Large results, which pass through while they arrive: whole and unchanged, or visibly broken.
+
+use serde_json::json;
+
+use crate::support::client::MODERN;
+use crate::support::scripted::{Act, Scripted, Tool};
+use crate::support::{Gateway, Registry};
+
+/// A result of about `size` bytes that a typed gateway would change.
+fn result(size: usize) -> String {
+    let text = r#"line \"one\"\n\u00e9\\ "#.repeat(size / 22);
+    format!(
+        r#"{{"resultType":"complete","content":[{{"type":"text","text":"{text}","n":1e400}}],"z":[ 1.0 ]}}"#
+    )
+}
+
+fn sizes() -> [(&'static str, String); 3] {
+    [("a", result(64 << 10)), ("b", result(1 << 20)), ("c", result(10 << 20))]
+}
+
+#[tokio::test]
+async fn large_results_pass_untouched_in_both_eras() {
+    for server in [Scripted::modern(), Scripted::legacy()] {
+        let tool = |(name, result): (&str, String)| Tool::named(name).does(Act::Result(result));
+        let server = sizes().into_iter().map(tool).fold(server, Scripted::tool).start();
+        let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
+        gateway.offers(&["a", "b", "c"]).await;
+        let session = gateway.mcp().legacy().await;
+        for (name, result) in sizes() {
+            let modern = gateway.mcp().call(name, json!({})).await;
+            assert!(modern.result_text() == result, "{name} in the modern era");
+            let legacy = session.call(name, json!({})).await;
+            assert!(legacy.result_text() == result, "{name} in the legacy era");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_id_is_the_clients_own_as_it_spelled_it() {
+    let server = Scripted::legacy().tool(Tool::named("a").does(Act::Result(result(100_000)))).start();
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
+    gateway.offers(&["a"]).await;
+    let session = gateway.mcp().legacy().await;
+    for id in [r#""call \u0061\/1""#, "-7", r#""""#] {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"a"}}}}"#);
+        let answer = session.client.post(&body, &[]).await;
+        let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, result(100_000));
+        assert!(answer.body == expected, "{id}: {}", &answer.body[..answer.body.len().min(200)]);
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_breaks_off_reaches_its_client_broken_and_others_go_on() {
+    let server = Scripted::modern().tool(Tool::named("a").does(Act::Cut).does(Act::Echo)).start();
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
+    gateway.offers(&["a"]).await;
+    let params = json!({"name": "a", "arguments": {"x": "y".repeat(200_000)}}).to_string();
+    let request = reqwest::Client::new()
+        .post(gateway.url("/mcp"))
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", MODERN)
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", "a")
+        .body(gateway.mcp().modern_body("tools/call", &params));
+    let response = request.send().await.expect("the head comes");
+    assert_eq!(response.status(), 200);
+    assert!(response.bytes().await.is_err(), "half an answer must not pass for a whole one");
+    let whole = gateway.mcp().modern_text("tools/call", &params).await;
+    assert!(whole.result_text().contains("yyyy"), "the next call is another one");
+    assert_eq!(server.runs("a"), 2, "nothing was tried again");
+}
