@@ -3,6 +3,8 @@
 //! The only place that may call `tokio::spawn` (`clippy.toml` forbids it elsewhere).
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -14,6 +16,21 @@ use tokio_util::task::TaskTracker;
 pub struct Shutdown {
     token: CancellationToken,
     tracker: TaskTracker,
+    begun: Arc<Begun>,
+}
+
+/// Whether the end was requested, of a group or of one that it belongs to. Beside the token, which
+/// takes a lock for the same question, because connections ask at every turn.
+#[derive(Debug, Default)]
+struct Begun {
+    here: AtomicBool,
+    above: Option<Arc<Begun>>,
+}
+
+impl Begun {
+    fn is_set(&self) -> bool {
+        self.here.load(Ordering::Acquire) || self.above.as_ref().is_some_and(|above| above.is_set())
+    }
 }
 
 impl Shutdown {
@@ -24,7 +41,8 @@ impl Shutdown {
 
     /// A group that ends when this one ends, and can be ended and waited for alone.
     pub fn child(&self) -> Self {
-        Self { token: self.token.child_token(), tracker: TaskTracker::new() }
+        let begun = Begun { here: AtomicBool::new(false), above: Some(Arc::clone(&self.begun)) };
+        Self { token: self.token.child_token(), tracker: TaskTracker::new(), begun: Arc::new(begun) }
     }
 
     /// Runs `task` in the background until it returns. It is not stopped by [`Shutdown::begin`]:
@@ -50,12 +68,14 @@ impl Shutdown {
 
     /// Asks every task of the group to end.
     pub fn begin(&self) {
+        // Before the token: whom that wakes looks at it.
+        self.begun.here.store(true, Ordering::Release);
         self.token.cancel();
     }
 
     /// Whether the end was requested.
     pub fn is_begun(&self) -> bool {
-        self.token.is_cancelled()
+        self.begun.is_set()
     }
 
     /// Resolves when the end is requested.
@@ -85,9 +105,11 @@ mod tests {
         watch(&one);
         watch(&two);
         one.begin();
+        assert!(one.is_begun() && !two.is_begun() && !parent.is_begun());
         assert!(one.wait(Duration::from_secs(1)).await);
         assert!(!two.is_begun() && !two.wait(Duration::from_secs(1)).await, "the other one goes on");
         parent.begin();
+        assert!(two.is_begun() && two.child().is_begun());
         assert!(two.wait(Duration::from_secs(1)).await);
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: there is no default principal. One comes out of an authentication, or there is none.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What a principal may do at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,7 +73,8 @@ impl Principal {
     /// Everybody, where authentication is off. That is possible on loopback only, where whoever can
     /// connect can also start the gateway with any configuration.
     pub fn anonymous() -> Self {
-        Self::new("anonymous", Role::Superuser)
+        static ID: OnceLock<Arc<str>> = OnceLock::new();
+        Self::new(Arc::clone(ID.get_or_init(|| "anonymous".into())), Role::Superuser)
     }
 
     /// Somebody a program that embeds the gateway has authenticated itself. `id` must be unique.

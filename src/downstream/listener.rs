@@ -246,11 +246,20 @@ fn connection<S: Site>(socket: TcpStream, house: House<S>) -> impl Future<Output
             live.requested().await;
             tokio::time::sleep(LAST_LOOK).await;
         });
-        let mut ending = false;
-        let served = poll_fn(|cx| {
-            if !ending && end.as_mut().poll(cx).is_ready() {
-                ending = true;
-                connection.as_mut().graceful_shutdown();
+        let mut cut = pin!(cut.cancelled());
+        let (mut is_watched, mut ending) = (false, false);
+        poll_fn(|cx| {
+            // Once they are watched, a look at a flag says whether it is worth asking again: whoever
+            // is cut is asked to end before.
+            if !is_watched || live.is_begun() {
+                is_watched = true;
+                if cut.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(());
+                }
+                if !ending && end.as_mut().poll(cx).is_ready() {
+                    ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
             }
             if let Poll::Ready(result) = connection.as_mut().poll(cx) {
                 // Whatever goes wrong on a connection is its peer's business.
@@ -260,8 +269,8 @@ fn connection<S: Site>(socket: TcpStream, house: House<S>) -> impl Future<Output
             ready!(limit.poll(cx));
             tracing::debug!("a peer was too slow and is closed");
             Poll::Ready(())
-        });
-        cut.run_until_cancelled(served).await;
+        })
+        .await;
     }
 }
 
@@ -294,7 +303,8 @@ fn service<S: Site>(
 > {
     hyper::service::service_fn(move |request: Request<Incoming>| {
         let running = activity.request(request.version() == Version::HTTP_2);
-        let answer = site.clone().answer(request.map(|body| Arriving::new(body, body_timeout)));
+        // Boxed, so that a connection that waits for its next request does not keep the room for one.
+        let answer = Box::pin(site.clone().answer(request.map(|body| Arriving::new(body, body_timeout))));
         async move { Ok(answer.await.map(|body| Answer::new(body, running))) }
     })
 }

@@ -41,14 +41,13 @@ impl Target {
     /// The call of a tool. `params` are the client's, in which it goes by `name`.
     pub(super) fn of_tool(route: &Route, name: &str, params: &Raw) -> Self {
         Self {
+            server: Arc::clone(&route.server),
+            method: method::TOOLS_CALL,
+            subject: route.subject.clone(),
+            params: renamed(params, "name", name, &route.subject),
             effect: route.effect,
             header_params: route.header_params.clone(),
             wraps_result: route.wraps_result,
-            ..Self::reading(
-                method::TOOLS_CALL,
-                (&route.server, &route.subject),
-                renamed(params, "name", name, &route.subject),
-            )
         }
     }
 

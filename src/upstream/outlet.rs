@@ -255,17 +255,17 @@ struct Paused {
 }
 
 impl Pauses {
+    /// Pauses only move the deadline away, so it is enough to ask for them when it has come.
     async fn expired(&self, deadline: Instant) {
         loop {
+            let paused = *self.lock();
+            sleep_until(deadline + paused.total).await;
             let changed = self.changed.notified();
             let paused = *self.lock();
             if paused.questions > 0 {
                 changed.await;
-                continue;
-            }
-            tokio::select! {
-                () = sleep_until(deadline + paused.total) => return,
-                () = changed => {}
+            } else if Instant::now() >= deadline + paused.total {
+                return;
             }
         }
     }
