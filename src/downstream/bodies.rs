@@ -1,6 +1,7 @@
 //! The bodies that a connection carries: a request's, which has to arrive in time, and an answer's,
 //! which keeps its request running until the last byte was handed over.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -59,6 +60,37 @@ impl HttpBody for Arriving {
     }
 }
 
+/// A body that is there, in parts that are not copied into one.
+pub(super) struct Parts {
+    rest: std::array::IntoIter<Bytes, 3>,
+}
+
+impl Parts {
+    pub(super) fn new(parts: [Bytes; 3]) -> Self {
+        Self { rest: parts.into_iter() }
+    }
+}
+
+impl HttpBody for Parts {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(self.rest.next().map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.len() == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.as_slice().iter().map(|part| part.len() as u64).sum())
+    }
+}
+
 /// The body of an answer; as long as it exists, its request is running.
 pub(super) struct Answer {
     body: Body,
@@ -88,5 +120,25 @@ impl HttpBody for Answer {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn parts_are_one_body_of_known_length_and_none_is_copied() {
+        let payload = Bytes::from(vec![b'x'; 100_000]);
+        let mut body = Parts::new([Bytes::from_static(b"{"), payload.clone(), Bytes::from_static(b"}")]);
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(100_002), false));
+        let _brace = body.frame().await;
+        let frame = body.frame().await.expect("a frame").expect("it cannot fail");
+        assert_eq!(frame.into_data().expect("data").as_ptr(), payload.as_ptr());
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(1), false));
+        let _brace = body.frame().await;
+        assert!(body.is_end_stream() && body.frame().await.is_none());
     }
 }

@@ -16,6 +16,7 @@ use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
 
+use super::bodies::Parts;
 use super::error::status_of;
 use super::exchange::{Exchange, Step};
 use super::passing::Passing;
@@ -23,7 +24,7 @@ use super::replay::{Log, Reader, retry};
 use super::sessions::{Held, Session};
 use crate::gateway::Gateway;
 use crate::gateway::subscriptions::Feed;
-use crate::protocol::{Message, RequestId};
+use crate::protocol::{self, Message, RequestId};
 use crate::shutdown::Shutdown;
 use crate::upstream::Flow;
 use crate::wire::sse::{Event, KEEP_ALIVE};
@@ -38,6 +39,9 @@ const STREAM_AFTER: Duration = Duration::from_secs(1);
 const RESUME_AFTER: Duration = Duration::from_secs(1);
 /// When clients come back whose streams we end.
 const COME_BACK_AFTER: Duration = Duration::from_secs(3);
+
+/// A payload that is not larger is copied, which costs less than to hand it over in parts.
+const COPIED: usize = 16 * 1024;
 
 /// What the client of a session would rather have, where both are right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +64,7 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
     match tokio::time::timeout(KEEP_ALIVE_EVERY, first).await {
         Ok(Some(Step::Message(Message::Response(response)))) => {
             let status = if exchange.is_modern() { status_of(&response.reply) } else { http::StatusCode::OK };
-            json(response.encode(), status)
+            whole(&response, status)
         }
         Ok(Some(Step::Message(first))) => stream_of(exchange, event(&first), tasks),
         Ok(Some(Step::Flow(flow))) => passed(exchange.id(), flow),
@@ -81,7 +85,7 @@ pub(super) async fn recorded(
         Form::Stream => None,
         Form::Json => match tokio::time::timeout(STREAM_AFTER, exchange.first()).await {
             Ok(Some(Step::Message(Message::Response(response)))) => {
-                return json(response.encode(), http::StatusCode::OK);
+                return whole(&response, http::StatusCode::OK);
             }
             Ok(Some(Step::Flow(flow))) => return passed(exchange.id(), flow),
             Ok(None) => return event_stream(Body::empty()),
@@ -219,8 +223,16 @@ fn passed(id: &RequestId, flow: Box<Flow>) -> Response {
     answer
 }
 
-fn json(body: Bytes, status: http::StatusCode) -> Response {
-    let mut answer = Response::new(Body::from(body));
+/// A response that is there. A large one is written in its parts, so that a page of a list that many
+/// read is copied for none of them.
+fn whole(response: &protocol::Response, status: http::StatusCode) -> Response {
+    let payload = response.reply.as_ref().unwrap_or_else(|error| error.raw());
+    let is_large = payload.bytes().len() > COPIED;
+    json(if is_large { Body::new(Parts::new(response.parts())) } else { response.encode().into() }, status)
+}
+
+fn json(body: Body, status: http::StatusCode) -> Response {
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
