@@ -4,15 +4,25 @@
 //! whoever routes by header and whoever executes by body mean the same. Names compare
 //! case-insensitively, values exactly, white space around them ignored.
 
-use http::HeaderMap;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use std::fmt::Display;
+
+use http::header::{ACCEPT, AsHeaderName, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName};
 
 use super::error::Refusal;
 use crate::gateway::tools::Mirrored;
 use crate::protocol::{Part, Raw, Request, Version, headers, meta};
 
+/// Names as they are looked up; of one that is text each look would read it first.
+static PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
+static METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
+static NAME: HeaderName = HeaderName::from_static(headers::NAME);
+
 /// The value of a header that may stand once, without the white space around it.
-pub fn single<'a>(map: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Refusal> {
+pub fn single<K>(map: &HeaderMap, name: K) -> Result<Option<&str>, Refusal>
+where
+    K: AsHeaderName + Copy + Display,
+{
     let mut values = map.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -36,13 +46,16 @@ pub fn check_accept(
     shown: &'static str,
 ) -> Result<(), Refusal> {
     let accepts = |wanted: &str| {
-        map.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(',')).any(
-            |range| {
-                let range = range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-                let family = wanted.split('/').next().unwrap_or_default();
-                range == wanted || range == "*/*" || range == format!("{family}/*")
-            },
-        )
+        let family = wanted.split('/').next().unwrap_or_default();
+        let has = |range: &str| {
+            let range = range.split(';').next().unwrap_or_default().trim();
+            let is_family = |of: &str| of.eq_ignore_ascii_case(family);
+            range.eq_ignore_ascii_case(wanted)
+                || range == "*/*"
+                || range.strip_suffix("/*").is_some_and(is_family)
+        };
+        let mut values = map.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        values.any(|value| value.split(',').any(has))
     };
     if types.iter().all(|wanted| accepts(wanted)) { Ok(()) } else { Err(Refusal::Accept(shown)) }
 }
@@ -61,7 +74,7 @@ pub fn prefers_stream(map: &HeaderMap) -> bool {
 /// a version header that names no revision with a handshake.
 pub fn is_modern(map: &HeaderMap, params: Option<&Raw>) -> bool {
     let by_header = || {
-        let value = map.get(headers::PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+        let value = map.get(&PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
         value.map(str::trim).and_then(Version::from_name).is_some_and(Version::is_modern)
     };
     meta::claimed_version(params).is_some() || by_header()
@@ -69,7 +82,7 @@ pub fn is_modern(map: &HeaderMap, params: Option<&Raw>) -> bool {
 
 /// The version header of a legacy request: absent, or a revision somebody knows.
 pub fn check_legacy_version(map: &HeaderMap) -> Result<(), Refusal> {
-    match single(map, headers::PROTOCOL_VERSION)? {
+    match single(map, &PROTOCOL_VERSION)? {
         Some(name) if Version::from_name(name).is_none() => Err(Refusal::VersionHeader(name.to_owned())),
         _ => Ok(()),
     }
@@ -77,7 +90,7 @@ pub fn check_legacy_version(map: &HeaderMap) -> Result<(), Refusal> {
 
 /// `_meta` and the headers of a modern request, checked against one another.
 pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
-    let header = single(map, headers::PROTOCOL_VERSION)?
+    let header = single(map, &PROTOCOL_VERSION)?
         .ok_or_else(|| Refusal::HeaderMismatch("MCP-Protocol-Version is missing".into()))?;
     let claimed = meta::claimed_version(request.params.as_ref())
         .and_then(Part::text)
@@ -86,8 +99,8 @@ pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
         return Err(mismatch("MCP-Protocol-Version", header, &claimed));
     }
     check_meta(request)?;
-    let method = single(map, headers::METHOD)?
-        .ok_or_else(|| Refusal::HeaderMismatch("Mcp-Method is missing".into()))?;
+    let method =
+        single(map, &METHOD)?.ok_or_else(|| Refusal::HeaderMismatch("Mcp-Method is missing".into()))?;
     if method != request.method {
         return Err(mismatch("Mcp-Method", method, &request.method));
     }
@@ -115,8 +128,7 @@ fn check_name(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
     let Some(body) = request.params.as_ref().and_then(|params| params.text(member)) else {
         return Ok(()); // the method itself refuses parameters that lack it
     };
-    let sent =
-        single(map, headers::NAME)?.ok_or_else(|| Refusal::HeaderMismatch("Mcp-Name is missing".into()))?;
+    let sent = single(map, &NAME)?.ok_or_else(|| Refusal::HeaderMismatch("Mcp-Name is missing".into()))?;
     let decoded = headers::decode(sent)
         .ok_or_else(|| Refusal::HeaderMismatch(format!("Mcp-Name {sent:?} is not a readable value")))?;
     if decoded == body { Ok(()) } else { Err(mismatch("Mcp-Name", &decoded, &body)) }
@@ -129,7 +141,7 @@ pub fn check_mirrored(map: &HeaderMap, mirrored: &[Mirrored]) -> Result<(), Refu
         if *is_ambiguous {
             return Err(Refusal::HeaderMismatch(format!("what {header} mirrors stands twice in the body")));
         }
-        match (single(map, header)?, value) {
+        match (single(map, header.as_str())?, value) {
             (None, None) => {}
             (None, Some(_)) => return Err(Refusal::HeaderMismatch(format!("{header} is missing"))),
             (Some(_), None) => {

@@ -34,7 +34,8 @@ pub struct Caller {
 impl Caller {
     /// The sender of a modern request, from its `_meta`.
     pub fn modern(principal: Principal, scope: Scope, params: Option<&Raw>) -> Self {
-        let described = |key| meta::part(params)?.get(key).filter(|value| value.is_object());
+        let meta = meta::part(params);
+        let described = |key| meta?.get(key).filter(|value| value.is_object());
         let member = |key| params.zip(described(key)).map(|(params, value)| params.slice(value));
         let sender = Sender {
             capabilities: member(meta::CLIENT_CAPABILITIES).unwrap_or_else(Raw::empty_object),

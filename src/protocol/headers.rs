@@ -169,9 +169,10 @@ fn is_token(byte: u8) -> bool {
 /// Writes `value` so that it can stand in a header: as it is where that is safe, else in Base64
 /// between `=?base64?` and `?=`.
 pub fn encode(value: &str) -> Cow<'_, str> {
-    let plain = value.bytes().all(|b| matches!(b, 0x20..=0x7e | b'\t'))
-        && value.trim_matches([' ', '\t']) == value
-        && !value.is_empty()
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let ends = value.as_bytes().first().zip(value.as_bytes().last());
+    let plain = ends.is_some_and(|(first, last)| !is_blank(first) && !is_blank(last))
+        && value.bytes().all(|b| matches!(b, 0x20..=0x7e | b'\t'))
         && encoded_part(value).is_none();
     if plain { Cow::Borrowed(value) } else { Cow::Owned(format!("=?base64?{}?=", STANDARD.encode(value))) }
 }

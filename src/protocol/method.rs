@@ -17,6 +17,14 @@ impl Method {
         Self(Cow::Borrowed(name))
     }
 
+    /// The name, if it is one that needed no copy. All of those are visible ASCII.
+    pub const fn known(&self) -> Option<&'static str> {
+        match self.0 {
+            Cow::Borrowed(name) => Some(name),
+            Cow::Owned(_) => None,
+        }
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -188,6 +196,7 @@ mod tests {
     #[test]
     fn what_is_known_is_not_copied_and_what_is_not_is_kept() {
         for name in KNOWN {
+            assert!(name.bytes().all(|byte| byte.is_ascii_graphic()), "{name}");
             let method = Method::from(String::from(name).as_str());
             assert!(matches!(method.0, Cow::Borrowed(_)) && method == name, "{name}");
         }

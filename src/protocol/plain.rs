@@ -1,15 +1,17 @@
 //! How far the text of a string goes as it stands: many bytes at a time.
 
+use wide::u8x16;
+
 /// The position, from `at` on, of the first byte of `text` that ends a string, begins an escape or is
 /// illegal in one; the end where there is none.
 pub(super) fn plain(text: &[u8], at: usize) -> usize {
     let mut here = at;
-    while let Some(word) = text.get(here..).and_then(<[u8]>::first_chunk::<8>) {
-        let found = special(u64::from_le_bytes(*word));
+    while let Some(part) = text.get(here..).and_then(<[u8]>::first_chunk::<16>) {
+        let found = special(*part);
         if found != 0 {
-            return here + found.trailing_zeros() as usize / 8;
+            return here + found.trailing_zeros() as usize;
         }
-        here += 8;
+        here += 16;
         if here - at == LONG {
             here += blocks(&text[here..]);
         }
@@ -19,7 +21,7 @@ pub(super) fn plain(text: &[u8], at: usize) -> usize {
 }
 
 /// From this length on it pays to look at whole blocks.
-const LONG: usize = 32;
+const LONG: usize = 64;
 
 /// How many bytes there are in blocks without anything special.
 fn blocks(text: &[u8]) -> usize {
@@ -32,14 +34,11 @@ const fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// The highest bit of each byte that is special, in the order of the bytes; above the first, bits may
-/// be set that mean nothing.
-const fn special(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 255;
-    let (quote, slash) = (word ^ (ONES * b'"' as u64), word ^ (ONES * b'\\' as u64));
-    let below = word.wrapping_sub(ONES * 0x20) & !word;
-    let zero = (quote.wrapping_sub(ONES) & !quote) | (slash.wrapping_sub(ONES) & !slash);
-    (below | zero) & (ONES << 7)
+/// One bit for each byte that is special, the lowest for the first.
+fn special(text: [u8; 16]) -> u32 {
+    let text = u8x16::new(text);
+    let is = |byte: u8| text.simd_eq(u8x16::splat(byte));
+    (text.min(u8x16::splat(0x1f)).simd_eq(text) | is(b'"') | is(b'\\')).to_bitmask()
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use crate::upstream::transport::{compose, inbound};
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
 const METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
 const NAME: HeaderName = HeaderName::from_static(headers::NAME);
+const NEWEST: &str = Version::NEWEST_MODERN.as_str();
 
 /// A live connection to a modern server. Dropping it ends what runs for it.
 pub(super) struct Modern {
@@ -247,9 +248,15 @@ pub(super) fn belongs(notification: &Notification, token: Option<u64>) -> bool {
 fn mirror(call: &Call, head: &mut Head) {
     let params = call.params.as_ref();
     let claimed = meta::claimed_version(params).and_then(Part::text);
-    let version = claimed.as_deref().unwrap_or(Version::NEWEST_MODERN.as_str());
-    put(head, PROTOCOL_VERSION, version);
-    put(head, METHOD, &call.method);
+    // What is a constant of ours needs no second look and no copy.
+    match claimed.as_deref().filter(|claimed| *claimed != NEWEST) {
+        None => head.put(PROTOCOL_VERSION, HeaderValue::from_static(NEWEST)),
+        Some(other) => put(head, PROTOCOL_VERSION, other),
+    }
+    match call.method.known() {
+        Some(name) => head.put(METHOD, HeaderValue::from_static(name)),
+        None => put(head, METHOD, &call.method),
+    }
     if let Some(name) = subject(&call.method, params) {
         put(head, NAME, &name);
     }
