@@ -30,6 +30,7 @@ mod scenarios;
 mod server;
 mod stats;
 
+use anyhow::ensure;
 use clap::Parser as _;
 
 use options::{Options, Part};
@@ -67,5 +68,6 @@ async fn run(options: &Options) -> anyhow::Result<()> {
     }
     let path = report.write(options.json.as_deref())?;
     println!("written to {}", path.display());
+    ensure!(report.failures.is_empty(), "given up:\n{}", report.failures.join("\n"));
     Ok(())
 }

@@ -28,6 +28,8 @@ pub struct Report {
     pub facts: Vec<Fact>,
     /// What a reader must know.
     pub notes: Vec<String>,
+    /// Scenarios that were given up, and why.
+    pub failures: Vec<String>,
 }
 
 impl Report {
@@ -69,6 +71,12 @@ impl Report {
         self.notes.push(text);
     }
 
+    /// Adds a scenario that was given up; the others go on.
+    pub fn failed(&mut self, text: String) {
+        println!("  FAILED: {text}");
+        self.failures.push(text);
+    }
+
     /// Writes everything to `path`, or into the target folder.
     pub fn write(&self, path: Option<&Path>) -> anyhow::Result<PathBuf> {
         let program = std::env::current_exe()?;
@@ -77,7 +85,7 @@ impl Report {
         let path = path.map_or_else(|| target.join("system.json"), Path::to_owned);
         let rows: Vec<Value> = self.rows.iter().map(row_json).collect();
         let facts: Vec<Value> = self.facts.iter().map(fact_json).collect();
-        let all = json!({"rows": rows, "facts": facts, "notes": self.notes});
+        let all = json!({"rows": rows, "facts": facts, "notes": self.notes, "failures": self.failures});
         fs::write(&path, serde_json::to_string_pretty(&all)?)?;
         Ok(path)
     }

@@ -20,7 +20,8 @@ const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// Calls for `warm_up` without counting, then for `slice`; `watched` are the processes whose
-/// processor time is read at both ends of the slice.
+/// processor time is read at both ends of the slice. On a machine that is busy with something else the
+/// sample may be empty.
 pub async fn run(load: &Load, warm_up: Duration, slice: Duration, watched: &[u32]) -> anyhow::Result<Sample> {
     let mut callers = Vec::new();
     for number in 0..load.connections {
@@ -42,7 +43,6 @@ pub async fn run(load: &Load, warm_up: Duration, slice: Duration, watched: &[u32
     while let Some(done) = running.join_next().await {
         latencies.extend(done??);
     }
-    ensure!(!latencies.is_empty(), "no call was answered within {slice:?}");
     latencies.sort_unstable();
     let used = before.iter().zip(&after).map(|(before, after)| (after - before) * share).collect();
     Ok(Sample { latencies, took: slice, processor_seconds: used })

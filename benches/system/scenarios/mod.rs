@@ -153,7 +153,9 @@ pub async fn run(options: &Options) -> anyhow::Result<Report> {
     Report::begin();
     let names = if options.is_quick_choice() { &NAMES[..QUICK] } else { NAMES };
     for (name, _) in names.iter().filter(|(name, _)| options.wants(name)) {
-        one(name, options, &mut bench).await.with_context(|| format!("in {name}"))?;
+        if let Err(error) = one(name, options, &mut bench).await {
+            bench.report.failed(format!("{name}: {error:#}"));
+        }
     }
     Ok(bench.report)
 }

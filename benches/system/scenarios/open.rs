@@ -1,6 +1,8 @@
 //! Latency at a fixed rate: 30, 60 and 90 % of what the gateway does in a closed loop, the same rate
 //! for all ways.
 
+use anyhow::ensure;
+
 use super::{Bench, bare, direct, one_server, through};
 use crate::child;
 use crate::load::call::{Call, Form};
@@ -23,6 +25,7 @@ pub async fn run(bench: &mut Bench, rate: Option<f64>) -> anyhow::Result<()> {
     ways.extend(gateways.iter().map(|gateway| gateway.way("", &call, CONNECTIONS)));
     let pace = bench.pace;
     let closed = closed::run(&ways[2].load, pace.warm_up, pace.slice * STRETCH, &[]).await?.rate();
+    ensure!(closed > 0.0, "no call fits into a slice: the machine is busy with something else");
     let rates = match rate {
         Some(rate) => vec![("fixed rate".to_owned(), rate)],
         None => [30, 60, 90].map(|share| (format!("{share} %"), closed * f64::from(share) / 100.0)).into(),
