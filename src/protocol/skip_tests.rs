@@ -56,10 +56,10 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     let begin = prop::sample::select(vec!["\"", "{"]);
     (begin, prop::collection::vec(part, 0..60))
         .prop_map(|(begin, parts)| [begin, &parts.concat()].concat().into_bytes())
-        .prop_filter("backslashes outside strings are no JSON", is_escaped_inside)
+        .prop_filter("backslashes outside strings are no JSON", |text| is_escaped_inside(text))
 }
 
-fn is_escaped_inside(text: &Vec<u8>) -> bool {
+fn is_escaped_inside(text: &[u8]) -> bool {
     let (mut quoted, mut escaped) = (false, false);
     text.iter().all(|byte| {
         match (quoted, byte) {

@@ -47,7 +47,7 @@ fn space() -> impl Strategy<Value = String> {
 fn spelled(name: &'static str) -> impl Strategy<Value = String> {
     prop_oneof![
         4 => Just(format!("\"{name}\"")),
-        1 => Just(format!("\"{}\"", name.chars().map(|c| format!("\\u{:04x}", c as u32)).collect::<String>())),
+        1 => Just(format!("\"{}\"", name.bytes().map(|byte| format!("\\u{byte:04x}")).collect::<Vec<_>>().concat())),
         1 => Just(format!("\"\\u{:04X}{}\"", name.as_bytes()[0], &name[1..])),
     ]
 }
@@ -108,7 +108,7 @@ fn response() -> impl Strategy<Value = String> {
     });
     (names.prop_shuffle(), space())
         .prop_flat_map(move |(names, space)| {
-            let members: Vec<_> = names.into_iter().map(member.clone()).collect();
+            let members: Vec<_> = names.into_iter().map(member).collect();
             (members, Just(space))
         })
         .prop_map(|(members, space)| format!("{space}{{{}}}{space}", members.join(",")))

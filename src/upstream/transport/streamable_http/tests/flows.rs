@@ -22,7 +22,7 @@ struct Scene {
 }
 
 impl Scene {
-    async fn of(mut bench: Bench) -> Self {
+    fn of(mut bench: Bench) -> Self {
         let headers = vec![];
         let http = Http { url: bench.server.url.clone(), headers };
         let mut config = config(Transport::Http(http.clone()));
@@ -115,7 +115,7 @@ async fn a_large_result_flows_and_a_small_one_does_not_in_both_eras() {
                 if in_chunks { chunked(&body) } else { vec![json(200, &body)] }
             });
             let bench = if is_modern { Bench::modern(script).await } else { Bench::legacy(script).await };
-            let scene = Scene::of(bench).await;
+            let scene = Scene::of(bench);
             for _ in 0..2 {
                 let received = scene.receive(Duration::from_secs(20)).await;
                 assert_eq!(matches!(received, Received::Flowing(_)), flows, "{size} {variant}");
@@ -149,7 +149,7 @@ async fn what_is_no_large_result_of_ours_is_judged_as_a_whole() {
         (format!(r#"{{"x":"{text}","#), "Err"),
     ] {
         let script = scripted(move |seen| vec![json(200, &body.replace('$', &seen.id()))]);
-        let scene = Scene::of(Bench::modern(script).await).await;
+        let scene = Scene::of(Bench::modern(script).await);
         let call = Call { terms: Some(TERMS), ..call("t") };
         let deadline = Instant::now() + Duration::from_secs(20);
         let said = match scene.upstream.receive(&call, deadline, &Outlet::none()).await {
@@ -166,7 +166,7 @@ async fn what_is_no_large_result_of_ours_is_judged_as_a_whole() {
 #[tokio::test]
 async fn a_server_that_breaks_off_is_counted_once_and_others_go_on() {
     let script = scripted(|seen| vec![half(&answer(seen, &large(60_000), false)), Step::Close]);
-    let scene = Scene::of(Bench::modern(script).await).await;
+    let scene = Scene::of(Bench::modern(script).await);
     for broke in 1..=3 {
         let mut flow = scene.flow().await;
         assert_eq!(scene.failures(), broke - 1, "nothing is known yet");
@@ -188,7 +188,7 @@ async fn a_server_that_breaks_off_is_counted_once_and_others_go_on() {
 #[tokio::test]
 async fn a_reader_that_leaves_frees_the_place_and_closes_the_connection() {
     let script = scripted(|seen| vec![half(&answer(seen, &large(60_000), false)), Step::Hang]);
-    let mut scene = Scene::of(Bench::modern(script).await).await;
+    let mut scene = Scene::of(Bench::modern(script).await);
     let mut flow = scene.flow().await;
     assert!(matches!(next(&mut flow).await, Some(Ok(_))));
     assert_eq!(scene.upstream.status().running, 1);
@@ -202,7 +202,7 @@ async fn a_reader_that_leaves_frees_the_place_and_closes_the_connection() {
 #[tokio::test]
 async fn a_flow_that_stalls_is_cut_at_the_deadline_of_its_call() {
     let script = scripted(|seen| vec![half(&answer(seen, &large(60_000), false)), Step::Hang]);
-    let scene = Scene::of(Bench::modern(script).await).await;
+    let scene = Scene::of(Bench::modern(script).await);
     let Received::Flowing(mut flow) = scene.receive(Duration::from_millis(300)).await else {
         panic!("it flows")
     };
@@ -215,7 +215,7 @@ async fn a_flow_that_stalls_is_cut_at_the_deadline_of_its_call() {
 #[tokio::test]
 async fn an_answer_beyond_the_cap_is_cut_and_not_shortened() {
     let script = scripted(|seen| chunked(&answer(seen, &large(90_000), false)));
-    let scene = Scene::of(Bench::modern(script).await).await;
+    let scene = Scene::of(Bench::modern(script).await);
     let mut flow = scene.flow().await;
     assert_eq!(broken(&mut flow).await, Error::TooLarge { limit: 64 * 1024 });
 }
