@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
 use http_body::Body as _;
 
 use super::http::Body;
@@ -49,6 +50,11 @@ impl EventStream {
                 return;
             }
         }
+    }
+
+    /// Whether the end has come already; what stands before it means nothing any more.
+    pub(super) fn is_over(&mut self) -> bool {
+        matches!(chunk(&mut self.body).now_or_never(), Some(Ok(None)))
     }
 
     /// Where to go on after a cut.

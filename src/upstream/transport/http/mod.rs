@@ -166,7 +166,8 @@ impl Client {
                 },
             }
         }
-        let mut link = self.dialer.open().await?;
+        // Boxed: it is rare, and would make the future of each call a large one.
+        let mut link = Box::pin(self.dialer.open()).await?;
         match link.exchange(request).await {
             Ok(answer) => Ok(answer.map(|incoming| body(incoming, link))),
             Err(failure) => Err(self.failed(failure.error())),

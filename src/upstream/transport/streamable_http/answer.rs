@@ -234,7 +234,11 @@ impl Reader<'_> {
     }
 
     /// A connection can be used again when its answer was read to the end, which is about to come.
-    fn drain(&self, stream: EventStream) {
+    fn drain(&self, mut stream: EventStream) {
+        // Most servers end the stream in the same breath.
+        if stream.is_over() {
+            return;
+        }
         self.shutdown.spawn_until_end(async move {
             // Not worth more than a new connection costs.
             let _ = tokio::time::timeout(DRAIN_LIMIT, stream.drain()).await;
