@@ -88,9 +88,11 @@ async fn the_announced_length_is_known_before_the_body() {
 #[tokio::test]
 async fn a_connection_that_died_while_idle_is_noticed_before_anything_is_sent() {
     for once in [false, true] {
-        let (server, client) = bench(|_| vec![full(200, "", "abc"), Step::Close]).await;
+        let (server, client) = bench(|_| vec![full(200, "", "abc"), Step::Wait, Step::Close]).await;
         for round in 0..3 {
             assert_eq!(ask(&client, once).await.expect("an answer"), "abc");
+            assert_eq!(client.idle.here().len(), 1, "it waits, and then it dies");
+            server.go.add_permits(1);
             let_it_happen().await;
             assert_eq!(server.seen().len(), round + 1, "each was sent once");
         }
