@@ -92,7 +92,8 @@ pub fn mirrored(c: &mut Criterion) {
         .bench_function("found in a schema", |b| b.iter(|| headers::header_params(black_box(Some(&schema)))));
     group.bench_function("value of a call", |b| {
         b.iter(|| {
-            let value = mirrored[0].value_in(black_box(arguments.as_ref().map(Raw::as_part))).expect("it is there");
+            let value =
+                mirrored[0].value_in(black_box(arguments.as_ref().map(Raw::as_part))).expect("it is there");
             headers::encode(&value).len()
         });
     });

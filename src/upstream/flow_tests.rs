@@ -115,13 +115,15 @@ async fn a_server_that_is_silent_is_cut_at_the_deadline() {
 async fn drops_of_an_answer_win_no_time() {
     let (mut flow, pen) = flow();
     say(&pen, r#"{"jsonrpc":"2.0","result":{"a":"#);
-    let (cut, ()) = tokio::join!(all(&mut flow), async {
+    let begun = Instant::now();
+    let cut = async { (all(&mut flow).await, begun.elapsed()) };
+    let (cut, ()) = tokio::join!(cut, async {
         for _ in 0..6 {
             tokio::time::sleep(Duration::from_secs(3)).await;
             let _ = pen.send(Ok("1"));
         }
     });
-    assert_eq!(cut, Err(Error::TimedOut { after: LEFT }));
+    assert_eq!(cut, (Err(Error::TimedOut { after: LEFT }), LEFT));
 }
 
 #[tokio::test(start_paused = true)]
