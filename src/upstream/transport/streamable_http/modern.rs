@@ -3,7 +3,6 @@
 //! Source: 2026-07-28 `basic/transports/streamable-http`. There is no session, so a connection is
 //! what is known of the server. Dropping a request closes its stream, which cancels it.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,7 +16,7 @@ use super::answer::{Hear, Outcome, Reader, Refusal};
 use crate::protocol::error::code;
 use crate::protocol::feature::List;
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{Era, Message, Notification, Part, Raw, Reply, Version, headers, meta, method};
+use crate::protocol::{Era, Message, Notification, Part, Reply, Version, headers, meta, method};
 use crate::upstream::connection::{Call, Connection, Event, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::flow::Received;
@@ -257,7 +256,8 @@ fn mirror(call: &Call, head: &mut Head) {
         Some(name) => head.put(METHOD, HeaderValue::from_static(name)),
         None => put(head, METHOD, &call.method),
     }
-    if let Some(name) = subject(&call.method, params) {
+    let member = headers::name_member(&call.method);
+    if let Some(name) = member.and_then(|member| params?.text(member)) {
         put(head, NAME, &name);
     }
     for param in call.header_params.iter() {
@@ -267,17 +267,6 @@ fn mirror(call: &Call, head: &mut Head) {
             put(head, name, &value);
         }
     }
-}
-
-/// What the request is about, for `Mcp-Name`.
-fn subject<'a>(name: &str, params: Option<&'a Raw>) -> Option<Cow<'a, str>> {
-    let member = match name {
-        method::TOOLS_CALL | "prompts/get" => "name",
-        "resources/read" => "uri",
-        "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
-        _ => return None,
-    };
-    params?.text(member)
 }
 
 fn put(head: &mut Head, name: HeaderName, value: &str) {
