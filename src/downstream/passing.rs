@@ -8,10 +8,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use axum::BoxError;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Body, Frame};
 
-use crate::protocol::RequestId;
+use crate::protocol::{Raw, RequestId, Response};
 use crate::upstream::Flow;
 
 /// A response as it is passed on.
@@ -20,17 +20,17 @@ pub(super) struct Passing {
     head: Option<Bytes>,
     /// None when it has ended.
     flow: Option<Box<Flow>>,
+    /// The envelope behind it.
+    tail: Bytes,
 }
 
 impl Passing {
     /// The response to the request `id`.
     pub(super) fn new(id: &RequestId, flow: Box<Flow>) -> Self {
-        let id = id.raw().bytes();
-        let mut head = BytesMut::with_capacity(id.len() + 40);
-        head.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-        head.put_slice(id);
-        head.put_slice(b",\"result\":");
-        Self { head: Some(head.freeze()), flow: Some(flow) }
+        // Only what stands around it is used of this one.
+        let around = Response { id: Some(id.clone()), reply: Ok(Raw::empty_object()) };
+        let [head, _, tail] = around.parts();
+        Self { head: Some(head), flow: Some(flow), tail }
     }
 }
 
@@ -49,7 +49,7 @@ impl Body for Passing {
         let part = match ready!(flow.poll_part(cx)) {
             Some(Ok(part)) => return Poll::Ready(Some(Ok(Frame::data(part)))),
             Some(Err(error)) => Err(error.into()),
-            None => Ok(Frame::data(Bytes::from_static(b"}"))),
+            None => Ok(Frame::data(std::mem::take(&mut self.tail))),
         };
         self.flow = None;
         Poll::Ready(Some(part))
