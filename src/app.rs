@@ -96,7 +96,7 @@ fn front(
         Box::pin(admin::call(api.clone(), admin::Posted { headers: head.headers, body, principal, id }))
     });
     let rest = admin::router(Arc::clone(manager), options).merge(old.router());
-    (Front::with(guard, endpoint, vec![(admin::CALL, call)], rest), sessions)
+    (Front::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
 }
 
 /// Serves HTTP until `stop` resolves, and returns when nothing is left running.

@@ -70,14 +70,18 @@ struct Parts {
 impl Front {
     /// `rest` behind `guard`.
     pub fn new(guard: Guard, rest: Router) -> Self {
-        let rest = rest.layer(DefaultBodyLimit::disable());
-        Self(Arc::new(Parts { guard, mcp: None, shortcuts: Vec::new(), rest }))
+        Self::with(guard, None, Vec::new(), rest)
     }
 
     /// The same with the MCP endpoint and the shortcuts before the router.
-    pub fn with(guard: Guard, mcp: Endpoint, shortcuts: Vec<(&'static str, Shortcut)>, rest: Router) -> Self {
+    pub fn with(
+        guard: Guard,
+        mcp: Option<Endpoint>,
+        shortcuts: Vec<(&'static str, Shortcut)>,
+        rest: Router,
+    ) -> Self {
         let rest = rest.layer(DefaultBodyLimit::disable());
-        Self(Arc::new(Parts { guard, mcp: Some(mcp), shortcuts, rest }))
+        Self(Arc::new(Parts { guard, mcp, shortcuts, rest }))
     }
 
     /// It as a router, for programs that mount it in one of their own.
