@@ -69,8 +69,6 @@ pub(super) struct Request<'a> {
     pub call: &'a Call,
     /// Where its notifications go.
     pub outlet: &'a Outlet,
-    /// Whether the answer may flow.
-    pub flows: bool,
 }
 
 impl Work for Request<'_> {
@@ -104,11 +102,7 @@ impl Work for Request<'_> {
     }
 
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Received, Error>> {
-        if self.flows {
-            return connection.receive(self.call, self.outlet);
-        }
-        let reply = connection.request(self.call, self.outlet);
-        Box::pin(async move { reply.await.map(Received::Whole) })
+        connection.receive(self.call, self.outlet)
     }
 }
 
