@@ -110,6 +110,27 @@ pub struct Row {
     pub added: Option<Spread>,
 }
 
+impl Row {
+    /// What stands in the columns of a table; `none` where nothing was measured.
+    pub fn cells(&self, none: &str) -> [String; 11] {
+        let or_none = |cell: Option<String>| cell.unwrap_or_else(|| none.to_owned());
+        let spread = |spread: Option<Spread>| or_none(spread.map(|spread| spread.to_string()));
+        [
+            self.group.clone(),
+            self.connections.to_string(),
+            self.way.clone(),
+            format!("{:.0}", self.rate),
+            spread(self.of_direct),
+            spread(self.of_limit),
+            spread(self.of_plain),
+            format!("{:.0}", self.p50),
+            format!("{:.0}", self.p99),
+            or_none(self.processor.map(|used| format!("{used:.1}"))),
+            or_none(self.processor_of_limit.map(|times| format!("{times:.2}"))),
+        ]
+    }
+}
+
 /// Visits every way in every round.
 pub async fn rounds(group: &str, ways: &[Way], pace: Pace) -> anyhow::Result<Vec<Row>> {
     let mut visits: Vec<Vec<Visit>> = ways.iter().map(|_| Vec::new()).collect();

@@ -8,7 +8,6 @@ use anyhow::Context as _;
 
 use crate::measure::Row;
 use crate::report::Fact;
-use crate::stats::Spread;
 
 const BEGIN: &str = "<!-- figures: written by `cargo bench --bench system -- --page` -->\n";
 const END: &str = "<!-- end of figures -->\n";
@@ -28,7 +27,7 @@ fn figures(rows: &[Row], facts: &[Fact], notes: &[String]) -> String {
         "| scenario | connections | way | calls/s | of direct | of the limit | of the plain call | p50 µs | p99 µs | CPU µs per call | CPU of the limit's |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
-        put(&mut text, row);
+        let _ = writeln!(text, "| {} |", row.cells("–").join(" | "));
     }
     text.push_str("\n| figure | |\n|---|---|\n");
     for fact in facts {
@@ -44,23 +43,4 @@ fn figures(rows: &[Row], facts: &[Fact], notes: &[String]) -> String {
         let _ = write!(text, "\n{note}.\n");
     }
     text
-}
-
-fn put(text: &mut String, row: &Row) {
-    let spread = |spread: Option<Spread>| spread.map_or_else(|| "–".to_owned(), |spread| spread.to_string());
-    let times = row.processor_of_limit.map_or_else(|| "–".to_owned(), |times| format!("{times:.2}"));
-    let processor = row.processor.map_or_else(|| "–".to_owned(), |used| format!("{used:.1}"));
-    let _ = writeln!(
-        text,
-        "| {} | {} | {} | {:.0} | {} | {} | {} | {:.0} | {:.0} | {processor} | {times} |",
-        row.group,
-        row.connections,
-        row.way,
-        row.rate,
-        spread(row.of_direct),
-        spread(row.of_limit),
-        spread(row.of_plain),
-        row.p50,
-        row.p99,
-    );
 }

@@ -8,6 +8,21 @@ use serde_json::{Value, json};
 use crate::measure::{Role, Row};
 use crate::stats::{Spread, rounded};
 
+/// The head of the table.
+const COLUMNS: [&str; 11] = [
+    "scenario",
+    "conns",
+    "way",
+    "calls/s",
+    "of direct",
+    "of the limit",
+    "of plain",
+    "p50 us",
+    "p99 us",
+    "cpu us",
+    "of limit",
+];
+
 /// A figure that belongs to no row.
 #[derive(Debug)]
 pub struct Fact {
@@ -35,20 +50,7 @@ pub struct Report {
 impl Report {
     /// Prints the head of the table.
     pub fn begin() {
-        println!(
-            "{:<20} {:>5} {:<34} {:>9} {:>17} {:>17} {:>17} {:>8} {:>8} {:>8} {:>8}",
-            "scenario",
-            "conns",
-            "way",
-            "calls/s",
-            "of direct",
-            "of the limit",
-            "of plain",
-            "p50 us",
-            "p99 us",
-            "cpu us",
-            "of limit"
-        );
+        line(COLUMNS.map(str::to_owned));
     }
 
     /// Adds the rows of a group.
@@ -91,22 +93,15 @@ impl Report {
     }
 }
 
-fn print(row: &Row) {
-    let spread = |spread: Option<Spread>| spread.map_or_else(|| "-".to_owned(), |spread| spread.to_string());
+/// One line of the table.
+fn line([scenario, connections, way, rate, direct, limit, plain, p50, p99, used, times]: [String; 11]) {
     println!(
-        "{:<20} {:>5} {:<34} {:>9.0} {:>17} {:>17} {:>17} {:>8.0} {:>8.0} {:>8} {:>8}",
-        row.group,
-        row.connections,
-        row.way,
-        row.rate,
-        spread(row.of_direct),
-        spread(row.of_limit),
-        spread(row.of_plain),
-        row.p50,
-        row.p99,
-        row.processor.map_or_else(|| "-".to_owned(), |used| format!("{used:.1}")),
-        row.processor_of_limit.map_or_else(|| "-".to_owned(), |times| format!("{times:.2}")),
+        "{scenario:<20} {connections:>5} {way:<34} {rate:>9} {direct:>17} {limit:>17} {plain:>17} {p50:>8} {p99:>8} {used:>8} {times:>8}"
     );
+}
+
+fn print(row: &Row) {
+    line(row.cells("-"));
     if let Some(added) = row.added.filter(|_| row.connections == 1) {
         println!("  p50 added by {}: {added} times what the limit adds", row.way);
     }

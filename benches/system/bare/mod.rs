@@ -2,4 +2,5 @@
 
 pub mod fixed;
 pub mod http;
+pub mod pass;
 pub mod stdio;
