@@ -10,6 +10,7 @@ pub mod settings;
 
 pub mod auth;
 pub mod shutdown;
+pub mod store;
 pub mod telemetry;
 pub mod wire;
 pub mod worker;

@@ -73,6 +73,8 @@ const fn of_upstream(error: &upstream::Error) -> (Code, Option<Duration>) {
         E::Lost { .. } | E::Cut { .. } => (Code::OutcomeUnknown, None),
         E::TimedOut { .. } => (Code::TimedOut, None),
         E::Status { retry_after, .. } => (Code::InvalidAnswer, *retry_after),
+        E::Backend { retry_after, .. } => (Code::InvalidAnswer, *retry_after),
+        E::AuthFailed { .. } => (Code::ServerUnavailable, None),
         E::Malformed { .. } | E::TooLarge { .. } => (Code::InvalidAnswer, None),
         E::Unavailable { .. } => (Code::ServerUnavailable, None),
     }

@@ -43,6 +43,7 @@ impl Gateway {
             servers: configs,
             tool_names: ToolNames::Auto,
             max_tool_name_length: 64,
+            cache: crate::store::Config::default(),
             tools_per_page: 100,
         };
         let connectors = fakes.iter().map(Fake::connector).collect();

@@ -84,6 +84,8 @@ fn of_upstream(error: &upstream::Error) -> (i64, &'static str, Option<std::time:
         E::Lost { .. } | E::Cut { .. } => (code::CONNECTION_CLOSED, "outcome_unknown", None),
         E::TimedOut { .. } => (code::REQUEST_TIMEOUT, "timed_out", None),
         E::Status { retry_after, .. } => (code::CONNECTION_CLOSED, "invalid_answer", *retry_after),
+        E::Backend { retry_after, .. } => (code::CONNECTION_CLOSED, "backend_error", *retry_after),
+        E::AuthFailed { .. } => (code::CONNECTION_CLOSED, "auth_failed", None),
         E::Malformed { .. } | E::TooLarge { .. } => (code::INTERNAL_ERROR, "invalid_answer", None),
         E::Unavailable { .. } => (code::CONNECTION_CLOSED, "server_unavailable", None),
     }

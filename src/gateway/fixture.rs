@@ -40,6 +40,7 @@ impl Scene {
             servers: vec![fake::config("s")],
             tool_names: ToolNames::Auto,
             max_tool_name_length: 64,
+            cache: crate::store::Config::default(),
             tools_per_page: 100,
         };
         let shutdown = Shutdown::new();

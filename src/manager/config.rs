@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::settings::{Fields, Setting};
+use crate::store;
 use crate::upstream;
 use crate::upstream::config::Defaults;
 
@@ -23,6 +24,8 @@ pub enum ToolNames {
 pub struct Config {
     /// The servers, in the order of the registry file.
     pub servers: Vec<upstream::Config>,
+    /// Where answers are kept that may be given again.
+    pub cache: store::Config,
     /// How tools are named.
     pub tool_names: ToolNames,
     /// The longest exposed name, in bytes.
@@ -40,6 +43,7 @@ impl Config {
             [("auto", ToolNames::Auto), ("prefixed", ToolNames::Prefixed), ("verbatim", ToolNames::Verbatim)];
         Self {
             servers: fields.part("mcp_servers", |all| servers(all, &defaults)).unwrap_or_default(),
+            cache: store::Config::default(),
             tool_names: fields.choice("tool_names", &names).unwrap_or_default(),
             max_tool_name_length: fields.integer("max_tool_name_length", 32..=128).unwrap_or(64),
             tools_per_page: fields.integer("tools_per_page", 1..=10_000).unwrap_or(1_000),

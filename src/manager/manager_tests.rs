@@ -12,6 +12,7 @@ fn manager(servers: &[(&str, &Fake)]) -> Arc<Manager> {
         servers: servers.iter().map(|(name, _)| fake::config(name)).collect(),
         tool_names: ToolNames::Auto,
         max_tool_name_length: 64,
+        cache: crate::store::Config::default(),
         tools_per_page: 100,
     };
     let connectors = servers.iter().map(|(_, fake)| fake.connector()).collect();

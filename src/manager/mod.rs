@@ -32,7 +32,8 @@ use crate::protocol::meta::Sender;
 use crate::protocol::splice::Terms;
 use crate::protocol::{Era, Raw};
 use crate::shutdown::Shutdown;
-use crate::upstream::{self, Call, Connector, Outlet, Owner, Received, Status, Upstream, transport};
+use crate::store::Store;
+use crate::upstream::{self, Call, Connector, Means, Outlet, Owner, Received, Status, Upstream, transport};
 
 use registry::{Published, Registry};
 
@@ -72,7 +73,8 @@ impl Manager {
     /// until `shutdown` begins.
     pub fn initialize(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
         let shutdown = shutdown.child();
-        let connect = |server: &upstream::Config| transport::connector(server, &shutdown);
+        let means = Means { shutdown: shutdown.clone(), store: Store::open(&config.cache) };
+        let connect = |server: &upstream::Config| transport::connector(server, &means);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::with_connectors(config, connectors, shutdown))
     }

@@ -3,6 +3,7 @@
 //! Invariant: a value of these types is valid; where it came from, the configuration file, is
 //! checked while it is read, so nobody below asks again.
 
+mod builtin;
 mod parse;
 mod transport;
 
@@ -124,6 +125,8 @@ impl fmt::Debug for Stdio {
 pub enum Builtin {
     /// Search over a folder of Markdown.
     Handbook(Handbook),
+    /// The tools of an R2R retrieval service.
+    R2r(Box<R2r>),
 }
 
 /// Options of the handbook.
@@ -133,6 +136,67 @@ pub struct Handbook {
     pub path: PathBuf,
     /// How many query results are remembered.
     pub cache_size: usize,
+}
+
+/// Options of the R2R server. `Debug` shows no URL: any part of one may be a secret.
+#[derive(Clone)]
+pub struct R2r {
+    /// Where R2R answers, without `/v3`.
+    pub url: Url,
+    /// Who we are there.
+    pub credentials: Credentials,
+    /// Names the default collection.
+    pub project: String,
+    /// Whether that is made when it is missing.
+    pub auto_create_collections: bool,
+    /// Where the collection of each project is remembered; none: below the user's state folder.
+    pub collection_mapping_file: Option<PathBuf>,
+    /// Only files below these folders are taken in.
+    pub ingest_roots: Vec<PathBuf>,
+    /// The largest file that is taken in, in bytes.
+    pub max_file_bytes: u64,
+    /// How long answers may be given again.
+    pub cache_ttl: CacheTtl,
+}
+
+impl fmt::Debug for R2r {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("R2r").field("project", &self.project).finish_non_exhaustive()
+    }
+}
+
+/// Who we are at R2R.
+#[derive(Debug, Clone)]
+pub enum Credentials {
+    /// Whoever R2R takes callers without credentials for.
+    None,
+    /// A key, which neither ends nor needs to be renewed.
+    ApiKey(SecretString),
+    /// An account, with which we log in.
+    Account {
+        /// Its name.
+        email: SecretString,
+        /// Its password.
+        password: SecretString,
+    },
+}
+
+/// How long answers of R2R may be given again; zero: not at all.
+#[derive(Debug, Clone, Copy)]
+pub struct CacheTtl {
+    /// Of searches.
+    pub search: Duration,
+    /// Of generated answers.
+    pub rag: Duration,
+    /// Of lists.
+    pub list: Duration,
+}
+
+impl Default for CacheTtl {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { search: seconds(300), rag: seconds(120), list: seconds(60) }
+    }
 }
 
 /// When a failed call is tried again.

@@ -65,6 +65,22 @@ pub enum Error {
         /// What `Retry-After` asked for.
         retry_after: Option<Duration>,
     },
+    /// The service behind a built-in server answered with an error.
+    #[error("{detail}")]
+    Backend {
+        /// The HTTP status of its answer.
+        status: u16,
+        /// What it said, for people: clipped, without what was sent.
+        detail: String,
+        /// What `Retry-After` asked for.
+        retry_after: Option<Duration>,
+    },
+    /// It refuses our credentials. Nothing is tried again until an operator does something about it.
+    #[error("the server refuses our credentials: {reason}")]
+    AuthFailed {
+        /// What was refused, in words.
+        reason: String,
+    },
     /// What came back is not a JSON-RPC answer.
     #[error("the answer is not a valid MCP message: {reason}")]
     Malformed {
@@ -105,17 +121,20 @@ impl Error {
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
             | Self::Leased { .. }
+            | Self::AuthFailed { .. }
             | Self::Unavailable { .. } => Delivery::Refused,
             Self::Connect { .. } | Self::NotSent { .. } => Delivery::NotSent,
             Self::Lost { .. } | Self::TimedOut { .. } => Delivery::Unknown,
-            Self::Cut { .. } | Self::Status { .. } | Self::Malformed { .. } | Self::TooLarge { .. } => {
-                Delivery::Answered
-            }
+            Self::Cut { .. }
+            | Self::Status { .. }
+            | Self::Backend { .. }
+            | Self::Malformed { .. }
+            | Self::TooLarge { .. } => Delivery::Answered,
         }
     }
 
     /// Whether it counts against the server: transport faults, timeouts, HTTP
-    /// 502/503/504 and malformed answers do; our own refusals and other statuses do not.
+    /// 502/503/504, errors of a service behind a built-in from 500 on and malformed answers do; our own refusals and other statuses do not.
     pub const fn trips_breaker(&self) -> bool {
         match self {
             Self::Connect { .. }
@@ -125,9 +144,12 @@ impl Error {
             | Self::TimedOut { .. }
             | Self::Malformed { .. } => true,
             Self::Status { status, .. } => matches!(status, 502..=504),
+            // A service that fails inside says so with 500; a refusal of what we asked is no fault.
+            Self::Backend { status, .. } => *status >= 500,
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
             | Self::Leased { .. }
+            | Self::AuthFailed { .. }
             | Self::TooLarge { .. }
             | Self::Unavailable { .. } => false,
         }

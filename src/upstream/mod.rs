@@ -56,6 +56,7 @@ pub use watches::{Subject, Watching};
 
 use crate::protocol::{Era, ErrorObject, Raw, Version};
 use crate::shutdown::Shutdown;
+use crate::store::Store;
 use breaker::Breaker;
 use bulkhead::{Bulkhead, Lane};
 use carrier::Carrier;
@@ -78,6 +79,15 @@ const HEALTH_LIMIT: Duration = Duration::from_secs(10);
 /// Bounds of the time one connect has, handshake included; between them it is the server's
 /// `timeout`, because the first start of a child process may install it.
 const CONNECT_LIMITS: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(2));
+
+/// What servers are given of the program they run in.
+#[derive(Clone)]
+pub struct Means {
+    /// The group of all their tasks.
+    pub shutdown: Shutdown,
+    /// The cache that all of them share.
+    pub store: Store,
+}
 
 /// One server and the way to it: pool, breaker, retries, bulkhead, and the task that keeps it up.
 pub struct Upstream {

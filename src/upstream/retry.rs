@@ -71,6 +71,7 @@ const fn after(error: &Error, kind: Kind) -> Next {
             Error::CircuitOpen { .. }
             | Error::Overloaded { .. }
             | Error::Leased { .. }
+            | Error::AuthFailed { .. }
             | Error::Unavailable { .. },
             Read | Repeatable | Unsafe,
         ) => Next::Answer,
@@ -82,7 +83,9 @@ const fn after(error: &Error, kind: Kind) -> Next {
         // It ran, and part of the answer is gone.
         (Error::Cut { .. }, Read) => Next::Again,
         (Error::Cut { .. }, Repeatable | Unsafe) => Next::Answer,
-        (Error::Status { status, retry_after }, kind) => after_status(*status, *retry_after, kind),
+        (Error::Status { status, retry_after } | Error::Backend { status, retry_after, .. }, kind) => {
+            after_status(*status, *retry_after, kind)
+        }
         // It answered; the same question gets the same answer.
         (Error::Malformed { .. } | Error::TooLarge { .. }, Read | Repeatable | Unsafe) => Next::Answer,
     }

@@ -142,6 +142,7 @@ async fn storm(transport: Transport, names_calls: bool) -> Counts {
         servers: vec![config(transport)],
         tool_names: ToolNames::Auto,
         max_tool_name_length: 64,
+        cache: switchyard::store::Config::default(),
         tools_per_page: 10,
     };
     let manager: Arc<Manager> = Manager::initialize(config, &shutdown).expect("a configuration");

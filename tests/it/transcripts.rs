@@ -178,6 +178,7 @@ fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Config {
         servers: names.map(server).collect(),
         tool_names: ToolNames::Auto,
         max_tool_name_length: 64,
+        cache: switchyard::store::Config::default(),
         tools_per_page: 2,
     }
 }

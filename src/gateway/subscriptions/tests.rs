@@ -21,6 +21,7 @@ pub(super) async fn gateway(servers: &[(&str, &Fake)]) -> Gateway {
         servers: servers.iter().map(|(name, _)| fake::config(name)).collect(),
         tool_names: ToolNames::Auto,
         max_tool_name_length: 64,
+        cache: crate::store::Config::default(),
         tools_per_page: 100,
     };
     let connectors = servers.iter().map(|(_, fake)| fake.connector()).collect();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use serde::Serialize;
+use serde_json::json;
 
 use super::Builtin;
 use crate::protocol::error::code;
@@ -17,9 +17,8 @@ use crate::protocol::{Era, ErrorObject, Raw, Reply, Version, method};
 use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet};
 use crate::upstream::error::Error;
 
-/// How long the tools may be kept: as long as the program runs, which nobody knows. They are part of
-/// it and the same for everybody.
-const TOOLS_TTL_MS: u64 = 3_600_000;
+/// How long lists may be kept: an hour, since who changes one says so.
+const LIST_TTL_MS: u64 = 3_600_000;
 
 /// Makes the server when it is first wanted, and again when that failed: a folder that is missing
 /// at start may be there later.
@@ -29,10 +28,10 @@ pub struct InProcess<F> {
 
 impl<F, B> InProcess<F>
 where
-    F: Fn() -> BoxFuture<'static, Result<B, Error>> + Send + Sync + 'static,
+    F: Fn(Events) -> BoxFuture<'static, Result<B, Error>> + Send + Sync + 'static,
     B: Builtin,
 {
-    /// A connector whose connections are servers made by `open`.
+    /// A connector whose connections are servers made by `open`, which report to the events they get.
     pub const fn new(open: F) -> Self {
         Self { open }
     }
@@ -40,15 +39,15 @@ where
 
 impl<F, B> Connector for InProcess<F>
 where
-    F: Fn() -> BoxFuture<'static, Result<B, Error>> + Send + Sync + 'static,
+    F: Fn(Events) -> BoxFuture<'static, Result<B, Error>> + Send + Sync + 'static,
     B: Builtin,
 {
     fn connect(
         &self,
-        _events: Events,
+        events: Events,
         _dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
-        let opening = (self.open)();
+        let opening = (self.open)(events);
         async move {
             let connection: Arc<dyn Connection> = Arc::new(Local::new(opening.await?));
             Ok(connection)
@@ -69,36 +68,42 @@ where
 struct Local<B> {
     builtin: B,
     peer: Peer,
-    tools: Raw,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ToolList {
-    tools: Vec<Raw>,
-    ttl_ms: u64,
-    cache_scope: &'static str,
+/// A list, all of it one page, the same for everybody.
+fn list(member: &'static str, items: &[Raw]) -> Raw {
+    Raw::object(&[
+        (member, &Raw::of(items)),
+        ("ttlMs", &Raw::of(&LIST_TTL_MS)),
+        ("cacheScope", &Raw::of("public")),
+    ])
 }
 
 impl<B: Builtin> Local<B> {
     fn new(builtin: B) -> Self {
-        let peer = Peer {
-            version: Version::NEWEST_MODERN,
-            info: builtin.info(),
-            capabilities: Raw::empty_object().with("tools", &Raw::empty_object()),
-            instructions: builtin.instructions(),
-        };
-        let list = ToolList { tools: builtin.tools(), ttl_ms: TOOLS_TTL_MS, cache_scope: "public" };
-        let tools = Raw::of(&list);
-        Self { builtin, peer, tools }
+        let changes = Raw::of(&json!({"listChanged": true}));
+        let mut capabilities = Raw::empty_object().with("tools", &changes);
+        if builtin.resources().is_some() {
+            capabilities = capabilities.with("resources", &changes);
+        }
+        let (info, instructions) = (builtin.info(), builtin.instructions());
+        let peer = Peer { version: Version::NEWEST_MODERN, info, capabilities, instructions };
+        Self { builtin, peer }
     }
 
     async fn answer(&self, call: &Call, outlet: &Outlet) -> Result<Reply, Error> {
         match call.method.as_str() {
             method::TOOLS_CALL => self.call(call.params.as_ref(), outlet).await,
-            method::TOOLS_LIST => Ok(Ok(self.tools.clone())),
+            method::TOOLS_LIST => Ok(Ok(list("tools", &self.builtin.tools()))),
             // Only asked whether it is alive; what it is, the floors above have from `peer`.
-            method::DISCOVER => Ok(Ok(Raw::empty_object())),
+            method::DISCOVER => self.builtin.health().await.map(|()| Ok(Raw::empty_object())),
+            method::RESOURCES_LIST if let Some(all) = self.builtin.resources() => {
+                Ok(Ok(list("resources", &all)))
+            }
+            method::RESOURCES_READ => match call.params.as_ref().and_then(|params| params.text("uri")) {
+                Some(uri) => self.builtin.read(&uri).await,
+                None => Ok(Err(ErrorObject::new(code::INVALID_PARAMS, "params.uri must be a string"))),
+            },
             other => {
                 Ok(Err(ErrorObject::new(code::METHOD_NOT_FOUND, &format!("there is no method {other}"))))
             }
@@ -125,7 +130,7 @@ impl<B: Builtin> Connection for Local<B> {
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {
-        std::future::pending().boxed()
+        self.builtin.closed()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -2,10 +2,11 @@
 //!
 //! [`Builtin`] is what one has to be; [`connector`] makes connections to it, so pool, breaker,
 //! catalog and naming treat it like a server across the network. A new built-in touches its own
-//! folder and the table in this file.
+//! folder, its options in `upstream/config` and the table in this file.
 
 mod connection;
 pub mod handbook;
+mod r2r;
 
 use std::sync::Arc;
 
@@ -14,28 +15,38 @@ use futures_util::future::BoxFuture;
 
 pub use connection::InProcess;
 
-use super::config;
 use super::connection::{Connector, Outlet};
 use super::error::Error;
-use crate::protocol::{Raw, Reply};
-use crate::shutdown::Shutdown;
+use super::{Means, config};
+use crate::protocol::error::code;
+use crate::protocol::{ErrorObject, Raw, Reply};
 
-/// How the built-in server of `config` is reached; its tasks run in `shutdown`.
-pub fn connector(config: &config::Builtin, shutdown: &Shutdown) -> Arc<dyn Connector> {
-    let shutdown = shutdown.clone();
+/// How the built-in server `name` of `config` is reached; its tasks run in the group of `means`.
+pub fn connector(name: &Arc<str>, config: &config::Builtin, means: &Means) -> Arc<dyn Connector> {
+    let (name, means) = (Arc::clone(name), means.clone());
     match config {
         config::Builtin::Handbook(options) => {
             let options = options.clone();
-            Arc::new(InProcess::new(move || {
-                let (options, shutdown) = (options.clone(), shutdown.clone());
-                async move { handbook::Handbook::open(&options, &shutdown).await }.boxed()
+            Arc::new(InProcess::new(move |_| {
+                let (options, means) = (options.clone(), means.clone());
+                async move { handbook::Handbook::open(&options, &means.shutdown).await }.boxed()
+            }))
+        }
+        config::Builtin::R2r(options) => {
+            let options = options.clone();
+            Arc::new(InProcess::new(move |events| {
+                let (name, options, means) = (Arc::clone(&name), options.clone(), means.clone());
+                async move { r2r::R2r::open(&name, &options, &means, events).await }.boxed()
             }))
         }
     }
 }
 
-/// One built-in server. The outer error of [`Builtin::call`] means that the service behind it
-/// failed (it trips the breaker); bad arguments and failed tools are a [`Reply`].
+/// One built-in server, running. It is made when it is first wanted, and again after it was `closed`;
+/// making it is its handshake: what it needs is reached and accepts us, or it fails.
+///
+/// An outer error means that the service behind it failed (it trips the breaker where
+/// [`Error::trips_breaker`] says so); bad arguments and failed tools are a [`Reply`].
 pub trait Builtin: Send + Sync + 'static {
     /// `{name, title, version}`.
     fn info(&self) -> Raw;
@@ -43,7 +54,8 @@ pub trait Builtin: Send + Sync + 'static {
     /// Advice to language models.
     fn instructions(&self) -> Option<String>;
 
-    /// Tool definitions, in a fixed order, each an element of `tools/list`.
+    /// Tool definitions as they are now, in a fixed order, each an element of `tools/list`. Who changes
+    /// them reports that as an event.
     fn tools(&self) -> Vec<Raw>;
 
     /// Runs the tool `name`; `arguments` is an object. An unknown name is a JSON-RPC error −32602.
@@ -53,4 +65,33 @@ pub trait Builtin: Send + Sync + 'static {
         arguments: Raw,
         outlet: &'a Outlet,
     ) -> BoxFuture<'a, Result<Reply, Error>>;
+
+    /// Resource definitions as they are now, each an element of `resources/list`; none when it offers no
+    /// resources.
+    fn resources(&self) -> Option<Vec<Raw>> {
+        None
+    }
+
+    /// The result of `resources/read` for `uri`. An unknown one is [`no_resource`].
+    fn read<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, Result<Reply, Error>> {
+        std::future::ready(Ok(Err(no_resource(uri)))).boxed()
+    }
+
+    /// Asks whether what it needs is there.
+    fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    /// Resolves when it is of no more use, with the reason; then it is dropped, and made again when it
+    /// is wanted.
+    fn closed(&self) -> BoxFuture<'_, String> {
+        std::future::pending().boxed()
+    }
+}
+
+/// There is no resource `uri`: −32602 with the URI (2026-07-28 `server/resources`); gateways make of it
+/// what older clients know.
+fn no_resource(uri: &str) -> ErrorObject {
+    ErrorObject::new(code::INVALID_PARAMS, "there is no such resource")
+        .with_data(&Raw::object(&[("uri", &Raw::of(uri))]))
 }

@@ -69,6 +69,7 @@ fn the_transport_follows_from_what_is_given() {
         Transport::Sse(_) => "sse",
         Transport::Stdio(_) => "stdio",
         Transport::Builtin(Builtin::Handbook(_)) => "handbook",
+        Transport::Builtin(Builtin::R2r(_)) => "r2r",
     };
     assert_eq!(word(good(json!({"url": "http://a"}))), "http");
     assert_eq!(word(good(json!({"url": "http://a", "transport": "sse"}))), "sse");
@@ -111,7 +112,7 @@ fn what_does_not_go_together_is_refused() {
     bad(json!({"builtin": "handbook"}), &["`transport` is missing (hint: add `transport: builtin`)"]);
     bad(
         json!({"transport": "builtin", "builtin": "handbok"}),
-        &["builtin: `handbok` is not one of `handbook` (hint: did you mean `handbook`?)"],
+        &["builtin: `handbok` is not one of `handbook`, `r2r` (hint: did you mean `handbook`?)"],
     );
 }
 

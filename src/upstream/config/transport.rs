@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::parse::Defaults;
-use super::{Builtin, Handbook, Http, Stdio, Transport};
+use super::{Builtin, Http, Stdio, Transport, builtin};
 use crate::secret::{redacted_reference, redacted_url};
 use crate::settings::{Fields, Setting};
 
@@ -45,7 +45,7 @@ impl Kind {
         match self {
             Self::Http | Self::Sse => matches!(field, "url" | "headers" | "auth"),
             Self::Stdio => matches!(field, "command" | "args" | "env" | "cwd"),
-            Self::Builtin => matches!(field, "builtin" | "handbook"),
+            Self::Builtin => builtin::takes(field),
         }
     }
 
@@ -55,13 +55,14 @@ impl Kind {
     }
 }
 
-const FIELDS: [&str; 9] = ["url", "headers", "auth", "command", "args", "env", "cwd", "builtin", "handbook"];
+const FIELDS: [&str; 10] =
+    ["url", "headers", "auth", "command", "args", "env", "cwd", "builtin", "handbook", "r2r"];
 
 /// The settings of [`FIELDS`] that are there.
-struct Given<'a>(Vec<(&'static str, Setting<'a>)>);
+pub(super) struct Given<'a>(Vec<(&'static str, Setting<'a>)>);
 
 impl<'a> Given<'a> {
-    fn get(&self, name: &str) -> Option<&Setting<'a>> {
+    pub(super) fn get(&self, name: &str) -> Option<&Setting<'a>> {
         self.0.iter().find(|(field, _)| *field == name).map(|(_, setting)| setting)
     }
 }
@@ -83,7 +84,7 @@ pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Optio
         Kind::Http => Transport::Http(http(&given, server)?),
         Kind::Sse => Transport::Sse(http(&given, server)?),
         Kind::Stdio => Transport::Stdio(stdio(&given, server, defaults)?),
-        Kind::Builtin => Transport::Builtin(builtin(&given, server, defaults)?),
+        Kind::Builtin => Transport::Builtin(builtin::from_fields(&given, server, defaults)?),
     };
     let target = target(&transport, &given);
     Some((transport, target))
@@ -99,6 +100,7 @@ fn target(transport: &Transport, given: &Given<'_>) -> String {
         },
         Transport::Stdio(_) => shown("command").to_owned(),
         Transport::Builtin(Builtin::Handbook(_)) => "handbook".to_owned(),
+        Transport::Builtin(Builtin::R2r(_)) => "r2r".to_owned(),
     }
 }
 
@@ -107,7 +109,7 @@ fn implied(given: &Given<'_>, server: &Setting<'_>) -> Option<Kind> {
     match (given.get("url"), given.get("command"), given.get("builtin")) {
         (Some(_), None, None) => Some(Kind::Http),
         (None, Some(_), None) => Some(Kind::Stdio),
-        (None, None, Some(_)) => {
+        (_, None, Some(_)) => {
             server.key_problem("`transport` is missing", Some("add `transport: builtin`".into()));
             None
         }
@@ -124,7 +126,7 @@ fn implied(given: &Given<'_>, server: &Setting<'_>) -> Option<Kind> {
     }
 }
 
-fn require<'g, 'a>(
+pub(super) fn require<'g, 'a>(
     given: &'g Given<'a>,
     name: &str,
     server: &Setting<'_>,
@@ -172,7 +174,7 @@ fn headers(setting: &Setting<'_>) -> Option<Vec<(HeaderName, SecretString)>> {
     Some(headers)
 }
 
-fn header_value(setting: &Setting<'_>) -> Option<SecretString> {
+pub(super) fn header_value(setting: &Setting<'_>) -> Option<SecretString> {
     let value = setting.secret()?;
     if HeaderValue::from_str(value.expose_secret()).is_err() {
         let hint = "it must be one line of ASCII characters";
@@ -211,11 +213,11 @@ fn referenced(given: &Given<'_>) -> Vec<SecretString> {
 }
 
 /// A text that can be handed to the system.
-fn passable(text: &str) -> Option<String> {
+pub(super) fn passable(text: &str) -> Option<String> {
     (!text.is_empty() && !text.contains('\0')).then(|| text.to_owned())
 }
 
-fn path(setting: &Setting<'_>, defaults: &Defaults) -> Option<std::path::PathBuf> {
+pub(super) fn path(setting: &Setting<'_>, defaults: &Defaults) -> Option<std::path::PathBuf> {
     setting.parsed("a path", passable).map(|path| defaults.resolve(&path))
 }
 
@@ -246,23 +248,4 @@ fn environment_value(setting: &Setting<'_>) -> Option<SecretString> {
         return None;
     }
     Some(value)
-}
-
-fn builtin(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Builtin> {
-    let options = given.get("handbook");
-    require(given, "builtin", server, "add `builtin: handbook`")?.choice(&[("handbook", ())])?;
-    let hint = "add `handbook: {path: docs}`, the folder of documents";
-    let Some(options) = options else {
-        server.key_problem("`handbook` is missing", Some(hint.into()));
-        return None;
-    };
-    Some(Builtin::Handbook(handbook(options, defaults)?))
-}
-
-fn handbook(setting: &Setting<'_>, defaults: &Defaults) -> Option<Handbook> {
-    let mut fields = setting.fields()?;
-    let path = fields.require("path", "add the folder of documents, such as `path: docs`");
-    let cache_size = fields.integer("cache_size", 0..=100_000).unwrap_or(100);
-    fields.finish();
-    Some(Handbook { path: self::path(&path?, defaults)?, cache_size })
 }

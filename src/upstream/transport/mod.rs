@@ -26,11 +26,10 @@ use bytes::Bytes;
 use serde_json::json;
 
 use crate::protocol::{Era, Notification, Raw, message, meta, method};
-use crate::shutdown::Shutdown;
-use crate::upstream::builtin;
 use crate::upstream::config::{Config, Transport};
 use crate::upstream::connection::{Call, Connector};
 use crate::upstream::error::Error;
+use crate::upstream::{Means, builtin};
 
 /// A call as a request of one server, in JSON: our id, `_meta` as its era wants it.
 fn compose(call: &Call, id: u64, era: Era) -> Bytes {
@@ -48,12 +47,13 @@ fn cancelled(id: u64) -> Notification {
 
 /// The way to the server that `config` describes. Nothing is contacted yet.
 ///
-/// `shutdown` is the group of all tasks of its connections: when its end is requested they close,
+/// `means.shutdown` is the group of all tasks of its connections: when its end is requested they close,
 /// and waiting for the group waits for the last child process. So end it after the calls are done.
-pub fn connector(config: &Config, shutdown: &Shutdown) -> Result<Arc<dyn Connector>, Error> {
+pub fn connector(config: &Config, means: &Means) -> Result<Arc<dyn Connector>, Error> {
+    let shutdown = &means.shutdown;
     Ok(match &config.transport {
         Transport::Stdio(stdio) => Arc::new(stdio::ToChild::new(config, stdio, shutdown)),
-        Transport::Builtin(options) => builtin::connector(options, shutdown),
+        Transport::Builtin(options) => builtin::connector(&config.name, options, means),
         Transport::Http(http) => Arc::new(streamable_http::ToUrl::new(config, http, shutdown)?),
         Transport::Sse(http) => Arc::new(sse::ToStream::new(config, http, shutdown)?),
     })

@@ -1,0 +1,54 @@
+//! The tools of an R2R retrieval service (REST API v3).
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::Builtin;
+use crate::protocol::error::code;
+use crate::protocol::{ErrorObject, Raw, Reply};
+use crate::upstream::connection::{Events, Outlet};
+use crate::upstream::error::Error;
+use crate::upstream::{Means, config};
+
+/// R2R as one of our own servers.
+pub(super) struct R2r {
+    name: Arc<str>,
+}
+
+impl R2r {
+    /// Logs in.
+    pub(super) async fn open(
+        name: &Arc<str>,
+        _config: &config::R2r,
+        _means: &Means,
+        _events: Events,
+    ) -> Result<Self, Error> {
+        Ok(Self { name: Arc::clone(name) })
+    }
+}
+
+impl Builtin for R2r {
+    fn info(&self) -> Raw {
+        Raw::of(&*self.name)
+    }
+
+    fn instructions(&self) -> Option<String> {
+        None
+    }
+
+    fn tools(&self) -> Vec<Raw> {
+        Vec::new()
+    }
+
+    fn call<'a>(
+        &'a self,
+        name: &'a str,
+        _arguments: Raw,
+        _outlet: &'a Outlet,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
+        let unknown = ErrorObject::new(code::INVALID_PARAMS, &format!("unknown tool {name:?}"));
+        std::future::ready(Ok(Err(unknown))).boxed()
+    }
+}

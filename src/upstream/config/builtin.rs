@@ -1,0 +1,144 @@
+//! A built-in server, read: which one, and its own options.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::parse::Defaults;
+use super::transport::{Given, header_value, passable, path, require};
+use super::{Builtin, CacheTtl, Credentials, Handbook, R2r};
+use crate::settings::{Fields, Setting};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Handbook,
+    R2r,
+}
+
+const KINDS: [(&str, Kind); 2] = [("handbook", Kind::Handbook), ("r2r", Kind::R2r)];
+
+/// What one kind takes beside `builtin`.
+const FIELDS: [(Kind, &[&str]); 2] = [(Kind::Handbook, &["handbook"]), (Kind::R2r, &["url", "r2r"])];
+
+/// All that any of them takes.
+pub(super) fn takes(field: &str) -> bool {
+    field == "builtin" || FIELDS.iter().any(|(_, fields)| fields.contains(&field))
+}
+
+/// Times that answers of R2R may be kept, in seconds; 0: not at all.
+const TTL: std::ops::RangeInclusive<f64> = 0.0..=86_400.0;
+/// The largest file that may be taken in, in bytes: 1 GiB.
+const MOST_FILE_BYTES: u64 = 1 << 30;
+/// The same when nothing is said: 30 MiB, which is what R2R takes of a PDF.
+const FILE_BYTES: u64 = 30 << 20;
+const LONGEST_PROJECT: usize = 128;
+
+/// Reads the options of the built-in that is asked for.
+pub(super) fn from_fields(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Builtin> {
+    let hint = "add `builtin: handbook` or `builtin: r2r`";
+    let kind = require(given, "builtin", server, hint)?.choice(&KINDS)?;
+    refuse_others(given, kind);
+    match kind {
+        Kind::Handbook => {
+            let hint = "add `handbook: {path: docs}`, the folder of documents";
+            Some(Builtin::Handbook(handbook(require(given, "handbook", server, hint)?, defaults)?))
+        }
+        Kind::R2r => {
+            let hint = "add `r2r: {project: my-app}`, which names its collection";
+            let options = require(given, "r2r", server, hint);
+            let url =
+                require(given, "url", server, "add the address of R2R, such as `url: http://localhost:7272`");
+            Some(Builtin::R2r(Box::new(r2r(options?, url?, defaults)?)))
+        }
+    }
+}
+
+fn refuse_others(given: &Given<'_>, kind: Kind) {
+    for (other, fields) in FIELDS.iter().filter(|(other, _)| *other != kind) {
+        for (field, setting) in fields.iter().filter_map(|field| Some((field, given.get(field)?))) {
+            let word = |kind| KINDS.iter().find(|(_, k)| *k == kind).map_or("", |(word, _)| *word);
+            let message = format!("`{field}` does not go with builtin `{}`", word(kind));
+            setting.key_problem(message, Some(format!("it belongs to builtin `{}`", word(*other))));
+        }
+    }
+}
+
+fn handbook(setting: &Setting<'_>, defaults: &Defaults) -> Option<Handbook> {
+    let mut fields = setting.fields()?;
+    let path = fields.require("path", "add the folder of documents, such as `path: docs`");
+    let cache_size = fields.integer("cache_size", 0..=100_000).unwrap_or(100);
+    fields.finish();
+    Some(Handbook { path: self::path(&path?, defaults)?, cache_size })
+}
+
+fn r2r(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) -> Option<R2r> {
+    let mut fields = setting.fields()?;
+    let credentials = credentials(&mut fields);
+    let project = fields.require("project", "add a name, such as `project: my-app`");
+    let auto_create_collections = fields.boolean("auto_create_collections").unwrap_or(true);
+    let mapping = fields.take("collection_mapping_file").map(|setting| from_home(&setting, defaults));
+    let roots = fields.take("ingest_roots").map(|setting| roots(&setting, defaults));
+    let max_file_bytes = fields.integer("ingest_max_bytes", 1..=MOST_FILE_BYTES).unwrap_or(FILE_BYTES);
+    let cache_ttl = fields.part("cache_ttl", cache_ttl).unwrap_or_default();
+    fields.finish();
+    let name = |text: &str| {
+        let fits = text.len() <= LONGEST_PROJECT && !text.contains(char::is_control);
+        (fits && !text.trim().is_empty()).then(|| text.trim().to_owned())
+    };
+    Some(R2r {
+        url: url.url()?,
+        credentials: credentials?,
+        project: project?.parsed("a name of at most 128 bytes", name)?,
+        auto_create_collections,
+        collection_mapping_file: mapping.flatten(),
+        ingest_roots: roots.unwrap_or_default(),
+        max_file_bytes,
+        cache_ttl,
+    })
+}
+
+/// An account, a key, or nothing: R2R may run without authentication.
+fn credentials(fields: &mut Fields<'_>) -> Option<Credentials> {
+    let (email, password, key) = (fields.take("email"), fields.take("password"), fields.take("api_key"));
+    match (email, password, key) {
+        (None, None, None) => Some(Credentials::None),
+        (None, None, Some(key)) => header_value(&key).map(Credentials::ApiKey),
+        (Some(email), Some(password), None) => {
+            Some(Credentials::Account { email: email.secret()?, password: password.secret()? })
+        }
+        (Some(one), None, None) | (None, Some(one), None) => {
+            one.key_problem("`email` and `password` go together", Some("add the other one".into()));
+            None
+        }
+        (_, _, Some(key)) => {
+            key.key_problem("`api_key` is given beside an account", Some("keep one of the two".into()));
+            None
+        }
+    }
+}
+
+fn cache_ttl(setting: &Setting<'_>) -> Option<CacheTtl> {
+    let mut fields = setting.fields()?;
+    let usual = CacheTtl::default();
+    let mut seconds = |name, usual: Duration| fields.seconds(name, TTL).unwrap_or(usual);
+    let (search, rag, list) =
+        (seconds("search", usual.search), seconds("rag", usual.rag), seconds("list", usual.list));
+    fields.finish();
+    Some(CacheTtl { search, rag, list })
+}
+
+fn roots(setting: &Setting<'_>, defaults: &Defaults) -> Vec<PathBuf> {
+    setting.list().unwrap_or_default().iter().filter_map(|root| from_home(root, defaults)).collect()
+}
+
+/// A path of which `~/` is the home folder.
+fn from_home(setting: &Setting<'_>, defaults: &Defaults) -> Option<PathBuf> {
+    let written = setting.parsed("a path", passable)?;
+    match (written.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(below), Some(home)) => Some(home.join(below)),
+        (Some(_), None) => {
+            setting.problem("there is no home folder", Some("write the whole path".into()));
+            None
+        }
+        (None, _) => Some(defaults.resolve(&written)),
+    }
+}
