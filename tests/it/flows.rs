@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::client::MODERN;
 use crate::support::scripted::{Act, Scripted, Tool};
-use crate::support::{Gateway, Registry};
+use crate::support::{Gateway, Registry, Running};
 
 /// A result of about `size` bytes that a typed gateway would change.
 fn result(size: usize) -> String {
@@ -16,6 +16,37 @@ fn result(size: usize) -> String {
 
 fn sizes() -> [(&'static str, String); 3] {
     [("a", result(64 << 10)), ("b", result(1 << 20)), ("c", result(10 << 20))]
+}
+
+/// A modern call of `tool` whose answer is not read yet.
+async fn open(gateway: &Running, tool: &str, params: &str) -> reqwest::Response {
+    let request = reqwest::Client::new()
+        .post(gateway.url("/mcp"))
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", MODERN)
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", tool)
+        .body(gateway.mcp().modern_body("tools/call", params));
+    request.send().await.expect("the head comes")
+}
+
+/// The answer, compared with `expected` while it arrives: nobody here holds all of it.
+async fn reads(mut response: reqwest::Response, expected: &str) {
+    let (mut head, mut rest) = (Vec::new(), expected.as_bytes());
+    while let Some(chunk) = response.chunk().await.expect("it comes whole") {
+        let mut chunk = &chunk[..];
+        if !head.ends_with(b"\"result\":") {
+            let end =
+                chunk.windows(9).position(|window| window == b"\"result\":").map_or(chunk.len(), |at| at + 9);
+            head.extend_from_slice(&chunk[..end]);
+            chunk = &chunk[end..];
+        }
+        let known = chunk.len().min(rest.len());
+        assert!(chunk[..known] == rest[..known], "{} bytes before its end it is another one", rest.len());
+        rest = &rest[known..];
+    }
+    assert!(rest.is_empty(), "{} bytes are missing", rest.len());
 }
 
 #[tokio::test]
@@ -56,18 +87,44 @@ async fn a_result_that_breaks_off_reaches_its_client_broken_and_others_go_on() {
     let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
     gateway.offers(&["a"]).await;
     let params = json!({"name": "a", "arguments": {"x": "y".repeat(200_000)}}).to_string();
-    let request = reqwest::Client::new()
-        .post(gateway.url("/mcp"))
-        .header("content-type", "application/json")
-        .header("accept", "application/json, text/event-stream")
-        .header("mcp-protocol-version", MODERN)
-        .header("mcp-method", "tools/call")
-        .header("mcp-name", "a")
-        .body(gateway.mcp().modern_body("tools/call", &params));
-    let response = request.send().await.expect("the head comes");
+    let response = open(&gateway, "a", &params).await;
     assert_eq!(response.status(), 200);
     assert!(response.bytes().await.is_err(), "half an answer must not pass for a whole one");
     let whole = gateway.mcp().modern_text("tools/call", &params).await;
     assert!(whole.result_text().contains("yyyy"), "the next call is another one");
     assert_eq!(server.runs("a"), 2, "nothing was tried again");
+}
+
+#[tokio::test]
+async fn who_does_not_read_costs_little_memory_and_nobody_else_anything() {
+    let big = result(48 << 20);
+    let server = Scripted::modern().tool(Tool::named("big").does(Act::Result(big.clone())));
+    let server = server.tool(Tool::named("small")).start();
+    let limits = "limits: {message_bytes: 100000000}";
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url()).with(limits)).start().await;
+    gateway.offers(&["big", "small"]).await;
+    gateway.mcp().call("small", json!({})).await;
+    let before = gateway.peak_memory();
+    let stuck = open(&gateway, "big", r#"{"name":"big"}"#).await;
+    for n in 0..50 {
+        assert_eq!(gateway.mcp().call("small", json!({"n": n})).await.text(), format!(r#"{{"n":{n}}}"#));
+    }
+    reads(stuck, &big).await;
+    let grown = gateway.peak_memory() - before;
+    assert!(grown < 4 << 20, "a result of 48 MiB took {grown} bytes");
+}
+
+#[tokio::test]
+async fn fifty_large_results_at_a_time_take_a_share_of_their_size() {
+    let big = result(4 << 20);
+    let server = Scripted::modern().tool(Tool::named("big").does(Act::Result(big.clone()))).start();
+    let limits = "limits: {concurrent_calls: 50}";
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url()).with(limits)).start().await;
+    gateway.offers(&["big"]).await;
+    let before = gateway.peak_memory();
+    let calls = (0..50).map(async |_| reads(open(&gateway, "big", r#"{"name":"big"}"#).await, &big).await);
+    futures_util::future::join_all(calls).await;
+    let grown = gateway.peak_memory() - before;
+    assert!(grown < 50 << 20, "results of 200 MiB took {grown} bytes");
+    assert_eq!(server.runs("big"), 50, "nothing was tried again");
 }

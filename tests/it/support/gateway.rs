@@ -166,6 +166,13 @@ impl Running {
         .await;
     }
 
+    /// The most memory it has held so far, in bytes (`VmHWM`).
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+    }
+
     /// The lines of its log so far, each one JSON.
     pub fn log(&self) -> Vec<Value> {
         let lines = self.process.errors();

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 pub use answer::Answer;
 pub use client::Client;
-pub use gateway::Gateway;
+pub use gateway::{Gateway, Running};
 pub use registry::Registry;
 
 /// How long a test waits for what should come at once; a test that gets here has failed.

@@ -63,7 +63,6 @@ impl Process {
     }
 
     /// Its process id.
-    #[allow(dead_code)] // `benches/system` asks for it
     pub fn id(&self) -> u32 {
         self.child.id()
     }
