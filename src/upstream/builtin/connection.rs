@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
-use super::Builtin;
+use super::{Builtin, Report};
 use crate::protocol::error::code;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Era, ErrorObject, Raw, Reply, Version, method};
@@ -93,7 +93,9 @@ impl<B: Builtin> Local<B> {
 
     async fn answer(&self, call: &Call, outlet: &Outlet) -> Result<Reply, Error> {
         match call.method.as_str() {
-            method::TOOLS_CALL => self.call(call.params.as_ref(), outlet).await,
+            method::TOOLS_CALL => {
+                self.call(call.params.as_ref(), &Report::new(outlet, call.wants_progress)).await
+            }
             method::TOOLS_LIST => Ok(Ok(list("tools", &self.builtin.tools()))),
             // Only asked whether it is alive; what it is, the floors above have from `peer`.
             method::DISCOVER => self.builtin.health().await.map(|()| Ok(Raw::empty_object())),
@@ -110,13 +112,13 @@ impl<B: Builtin> Local<B> {
         }
     }
 
-    async fn call(&self, params: Option<&Raw>, outlet: &Outlet) -> Result<Reply, Error> {
+    async fn call(&self, params: Option<&Raw>, report: &Report) -> Result<Reply, Error> {
         let name: Option<String> = params.and_then(|params| params.get_as("name"));
         let Some(name) = name else {
             return Ok(Err(ErrorObject::new(code::INVALID_PARAMS, "params.name must be a string")));
         };
         let arguments = params.and_then(|params| params.get("arguments")).unwrap_or_else(Raw::empty_object);
-        self.builtin.call(&name, arguments, outlet).await
+        self.builtin.call(&name, arguments, report).await
     }
 }
 

@@ -4,9 +4,18 @@
 //! catalog and naming treat it like a server across the network. A new built-in touches its own
 //! folder, its options in `upstream/config` and the table in this file.
 
+mod answer;
 mod connection;
 pub mod handbook;
+#[cfg(test)]
+mod hostile;
 mod r2r;
+mod refusal;
+mod report;
+mod schema;
+mod shape;
+mod strict;
+mod tool;
 
 use std::sync::Arc;
 
@@ -14,8 +23,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 pub use connection::InProcess;
+pub use report::Report;
 
-use super::connection::{Connector, Outlet};
+use super::connection::Connector;
 use super::error::Error;
 use super::{Means, config};
 use crate::protocol::error::code;
@@ -58,12 +68,12 @@ pub trait Builtin: Send + Sync + 'static {
     /// them reports that as an event.
     fn tools(&self) -> Vec<Raw>;
 
-    /// Runs the tool `name`; `arguments` is an object. An unknown name is a JSON-RPC error −32602.
+    /// Runs the tool `name`; `arguments` is an object. An unknown name is [`no_tool`].
     fn call<'a>(
         &'a self,
         name: &'a str,
         arguments: Raw,
-        outlet: &'a Outlet,
+        report: &'a Report,
     ) -> BoxFuture<'a, Result<Reply, Error>>;
 
     /// Resource definitions as they are now, each an element of `resources/list`; none when it offers no
@@ -87,6 +97,11 @@ pub trait Builtin: Send + Sync + 'static {
     fn closed(&self) -> BoxFuture<'_, String> {
         std::future::pending().boxed()
     }
+}
+
+/// There is no tool `name`: −32602.
+fn no_tool(name: &str) -> ErrorObject {
+    ErrorObject::new(code::INVALID_PARAMS, &format!("unknown tool {name:?}"))
 }
 
 /// There is no resource `uri`: −32602 with the URI (2026-07-28 `server/resources`); gateways make of it

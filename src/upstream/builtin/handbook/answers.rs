@@ -11,9 +11,9 @@ use super::arguments::Search;
 use super::corpus::Snapshot;
 use super::document::{Document, folder_of_index};
 use super::index::Match;
-use super::refusal::Refusal;
 use super::{excerpt, lookup, query};
 use crate::protocol::Raw;
+use crate::upstream::builtin::refusal::Refusal;
 
 /// Documents listed as recently changed, at most.
 const MOST_UPDATES: usize = 100;

@@ -10,9 +10,8 @@ use super::Handbook;
 use super::follow;
 use crate::protocol::{Raw, Reply};
 use crate::shutdown::Shutdown;
-use crate::upstream::builtin::Builtin;
+use crate::upstream::builtin::{Builtin, Report};
 use crate::upstream::config;
-use crate::upstream::connection::Outlet;
 use crate::upstream::error::Error;
 
 /// A handbook over a folder of its own.
@@ -83,7 +82,7 @@ pub(super) async fn open(path: &Path, cache_size: usize) -> Result<Handbook, Err
 }
 
 pub(super) async fn reply(handbook: &Handbook, tool: &str, arguments: &Value) -> Result<Reply, Error> {
-    handbook.call(tool, Raw::of(arguments), &Outlet::none()).await
+    handbook.call(tool, Raw::of(arguments), &Report::none()).await
 }
 
 pub(super) async fn call(handbook: &Handbook, tool: &str, arguments: &Value) -> Value {

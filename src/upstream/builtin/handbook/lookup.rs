@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use super::corpus::Snapshot;
 use super::document::{Document, folder_of_index, without_ending};
-use super::refusal::Refusal;
+use crate::upstream::builtin::refusal::Refusal;
 
 /// Longest name that is looked at, in bytes, its anchor included.
 const LONGEST: usize = 1_024;
 /// Names shown where one has to be chosen.
 const SHOWN: usize = 10;
+/// What to do when no name is like it.
+const ELSEWHERE: &str = "Call list_handbook_topics or search_handbook to find it.";
 
 /// A document, or one section of it.
 pub(super) struct Found {
@@ -130,12 +132,20 @@ fn no_document(snapshot: &Snapshot, path: &str, page: &str) -> Refusal {
         .valid("a path from list_handbook_topics or from the metadata of a search hit");
     let Some(folder) = folder(snapshot, page) else {
         let nearest = nearest(page, snapshot.documents.values().map(|document| document.path.clone()));
-        return refusal.because("There is no such document.").suggest_names("Did you mean", &nearest);
+        return refusal.because("There is no such document.").suggest_names(
+            "Did you mean",
+            &nearest,
+            ELSEWHERE,
+        );
     };
     let prefix = format!("{folder}/");
     let inside = snapshot.documents.values().filter(|document| document.path.starts_with(&prefix));
     let names: Vec<String> = inside.map(|document| document.path.clone()).take(SHOWN).collect();
-    refusal.because("This is a folder without a page of its own.").suggest_names("Ask for one of", &names)
+    refusal.because("This is a folder without a page of its own.").suggest_names(
+        "Ask for one of",
+        &names,
+        ELSEWHERE,
+    )
 }
 
 fn no_section(document: &Document, path: &str, anchor: &str) -> Refusal {
@@ -144,7 +154,7 @@ fn no_section(document: &Document, path: &str, anchor: &str) -> Refusal {
     Refusal::new("not_found", "path", &path)
         .because(&format!("The document {:?} has no such section.", document.path))
         .valid("the path of the document, or one of its sections behind a #")
-        .suggest_names("Did you mean", &nearest)
+        .suggest_names("Did you mean", &nearest, ELSEWHERE)
 }
 
 fn no_scope(snapshot: &Snapshot, name: &str) -> Refusal {
@@ -155,7 +165,7 @@ fn no_scope(snapshot: &Snapshot, name: &str) -> Refusal {
     Refusal::new("not_found", "section", &name)
         .because("There is no such folder, document or section.")
         .valid(&format!("a path from list_handbook_topics, among them {}", names.join(", ")))
-        .suggest_names("Leave section out to search everything, or did you mean", &nearest)
+        .suggest_names("Leave section out to search everything, or did you mean", &nearest, ELSEWHERE)
 }
 
 fn top(path: &str) -> String {

@@ -5,7 +5,7 @@
 //! comes before the first snapshot waits for it. Reading and searching run on threads that may
 //! block, a few at a time.
 //!
-//! Bad arguments are an answer of the tool (`isError`, see `refusal`); an unknown tool is a
+//! Bad arguments are an answer of the tool (`isError`, see `builtin/refusal`); an unknown tool is a
 //! JSON-RPC error.
 //!
 //! Not here: resources; vectors beside the words.
@@ -24,7 +24,6 @@ mod lookup;
 mod markdown;
 mod neighbours;
 mod query;
-mod refusal;
 mod tools;
 mod topics;
 mod words;
@@ -43,13 +42,13 @@ use self::corpus::Snapshot;
 use self::folder::Folder;
 use self::follow::Phase;
 pub use self::follow::Progress;
-use self::refusal::Refusal;
-use super::Builtin;
+use super::answer::{refused, result};
+use super::tool::Tool;
+use super::{Builtin, Report, no_tool};
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::shutdown::Shutdown;
 use crate::upstream::config;
-use crate::upstream::connection::Outlet;
 use crate::upstream::error::Error;
 
 /// Calls that work at the same time; others wait, each for milliseconds.
@@ -60,7 +59,7 @@ pub struct Handbook {
     phase: watch::Receiver<Phase>,
     cache: Cache,
     work: Arc<Semaphore>,
-    tools: Vec<Raw>,
+    tools: Vec<Tool>,
     tasks: Shutdown,
 }
 
@@ -175,20 +174,22 @@ impl Builtin for Handbook {
     }
 
     fn tools(&self) -> Vec<Raw> {
-        self.tools.clone()
+        self.tools.iter().map(|tool| tool.definition().clone()).collect()
     }
 
     fn call<'a>(
         &'a self,
         name: &'a str,
         arguments: Raw,
-        _outlet: &'a Outlet,
+        _report: &'a Report,
     ) -> BoxFuture<'a, Result<Reply, Error>> {
         Box::pin(async move {
-            match Request::read(name, &arguments) {
-                Some(Ok(request)) => self.answer(request).await,
-                Some(Err(refusal)) => Ok(Ok(refused(&refusal))),
-                None => Ok(Err(ErrorObject::new(code::INVALID_PARAMS, &format!("unknown tool {name:?}")))),
+            let Some(tool) = self.tools.iter().find(|tool| tool.name() == name) else {
+                return Ok(Err(no_tool(name)));
+            };
+            match Request::read(tool, &arguments) {
+                Ok(request) => self.answer(request).await,
+                Err(refusal) => Ok(Ok(refused(&refusal))),
             }
         })
     }
@@ -226,34 +227,6 @@ const INSTRUCTIONS: &str = "A handbook of Markdown documents. Answer questions a
     from it, not from memory: call search_handbook with the question in plain words, and \
     get_handbook_section with a path from a hit when its text is cut off. list_handbook_topics shows \
     what there is.";
-
-/// A tool's answer, members in this order.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ToolResult<'a> {
-    content: [Text<'a>; 1],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    structured_content: Option<&'a Raw>,
-    is_error: bool,
-}
-
-#[derive(Serialize)]
-struct Text<'a> {
-    r#type: &'static str,
-    text: &'a str,
-}
-
-fn result(answer: &Raw) -> Raw {
-    let content = [Text { r#type: "text", text: answer.as_str() }];
-    Raw::of(&ToolResult { content, structured_content: Some(answer), is_error: false })
-}
-
-/// No `structuredContent`: it would have to fit the tool's output schema.
-fn refused(refusal: &Refusal) -> Raw {
-    let answer = refusal.raw();
-    let content = [Text { r#type: "text", text: answer.as_str() }];
-    Raw::of(&ToolResult { content, structured_content: None, is_error: true })
-}
 
 fn internal(error: &dyn std::error::Error) -> ErrorObject {
     tracing::error!(%error, "the handbook could not answer");

@@ -3,37 +3,31 @@
 use serde_json::{Value, json};
 
 use super::arguments::{DEFAULT_DAYS, DEFAULT_RESULTS, MOST_DAYS, MOST_RESULTS};
-use crate::protocol::Raw;
+use crate::upstream::builtin::shape::NOT_BLANK;
+use crate::upstream::builtin::tool::{About, Effect, Tool};
 
 /// All tools, in the order they are listed.
-pub(super) fn definitions() -> Vec<Raw> {
-    [ping(), search(), section(), topics(), updates()].iter().map(Raw::of).collect()
+pub(super) fn definitions() -> Vec<Tool> {
+    vec![ping(), search(), section(), topics(), updates()]
 }
 
 /// Nothing is changed, the same question has the same answer until the documents change, and
 /// nothing but the folder is asked.
-fn tool(name: &str, title: &str, description: &str, input: &Value, output: &Value) -> Value {
-    json!({
-        "name": name,
-        "title": title,
-        "description": description,
-        "inputSchema": input,
-        "outputSchema": output,
-        "annotations": {
-            "title": title,
-            "readOnlyHint": true,
-            "destructiveHint": false,
-            "idempotentHint": true,
-            "openWorldHint": false,
-        },
-    })
+fn tool(
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    input: &Value,
+    output: &Value,
+) -> Tool {
+    Tool::with_schemas(&About { name, title, description, effect: Effect::Reads }, input, output)
 }
 
 fn object(properties: &Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-fn ping() -> Value {
+fn ping() -> Tool {
     let output = object(
         &json!({
             "status": {"type": "string", "const": "ok"},
@@ -44,12 +38,14 @@ fn ping() -> Value {
     tool("ping", "Ping", "Check that the handbook server answers.", &object(&json!({}), &[]), &output)
 }
 
-fn search() -> Value {
+fn search() -> Tool {
     let input = object(
         &json!({
             "query": {
                 "type": "string",
                 "minLength": 1,
+                "pattern": NOT_BLANK,
+                "examples": ["how do I add a server"],
                 "description": "A question or keywords in plain language. Exact names such as \
                     retry_attempts are found too. There is no query syntax.",
             },
@@ -93,12 +89,14 @@ fn search() -> Value {
     tool("search_handbook", "Search the handbook", description, &input, &output)
 }
 
-fn section() -> Value {
+fn section() -> Tool {
     let input = object(
         &json!({
             "path": {
                 "type": "string",
                 "minLength": 1,
+                "pattern": NOT_BLANK,
+                "examples": ["engineering/onboarding"],
                 "description": "A document, such as engineering/onboarding, or one of its sections, \
                     such as engineering/onboarding#first-week.",
             },
@@ -119,7 +117,7 @@ fn section() -> Value {
     tool("get_handbook_section", "Get a handbook section", description, &input, &output)
 }
 
-fn topics() -> Value {
+fn topics() -> Tool {
     let topic = json!({
         "type": "object",
         "properties": {
@@ -147,7 +145,7 @@ fn topics() -> Value {
     tool("list_handbook_topics", "List handbook topics", description, &object(&json!({}), &[]), &output)
 }
 
-fn updates() -> Value {
+fn updates() -> Tool {
     let input = object(
         &json!({
             "days": {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::Builtin;
-use crate::protocol::error::code;
-use crate::protocol::{ErrorObject, Raw, Reply};
-use crate::upstream::connection::{Events, Outlet};
+use super::{Builtin, Report, no_tool};
+use crate::protocol::{Raw, Reply};
+use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
 use crate::upstream::{Means, config};
 
@@ -46,9 +45,8 @@ impl Builtin for R2r {
         &'a self,
         name: &'a str,
         _arguments: Raw,
-        _outlet: &'a Outlet,
+        _report: &'a Report,
     ) -> BoxFuture<'a, Result<Reply, Error>> {
-        let unknown = ErrorObject::new(code::INVALID_PARAMS, &format!("unknown tool {name:?}"));
-        std::future::ready(Ok(Err(unknown))).boxed()
+        std::future::ready(Ok(Err(no_tool(name)))).boxed()
     }
 }

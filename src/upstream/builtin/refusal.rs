@@ -16,7 +16,7 @@ pub(super) struct Refusal(Box<Members>);
 
 #[derive(Debug, Clone, Serialize)]
 struct Members {
-    /// `invalid_argument`, `invalid_path` or `not_found`.
+    /// `invalid_argument`, or what a tool calls it: `invalid_path`, `not_found`.
     error: &'static str,
     message: String,
     field: String,
@@ -52,13 +52,18 @@ impl Refusal {
         self
     }
 
-    /// Says which names to try, or where to find some.
-    pub(super) fn suggest_names(self, lead: &str, names: &[String]) -> Self {
+    /// Says which names to try, or `otherwise` where to find some.
+    pub(super) fn suggest_names(self, lead: &str, names: &[String], otherwise: &str) -> Self {
         if names.is_empty() {
-            return self.suggest("Call list_handbook_topics or search_handbook to find it.");
+            return self.suggest(otherwise);
         }
         let text = format!("{lead} {}?", names.join(", "));
         self.suggest(&text)
+    }
+
+    /// The argument it is about.
+    pub(super) fn field(&self) -> &str {
+        &self.0.field
     }
 
     /// As the content of a tool's answer.
@@ -68,10 +73,12 @@ impl Refusal {
 }
 
 fn shown(value: Raw) -> Raw {
-    if value.bytes().len() <= SHOWN {
+    // A number that is beyond all readers would make the whole answer unreadable.
+    if value.bytes().len() <= SHOWN && value.read::<serde_json::Value>().is_ok() {
         return value;
     }
     let text = value.as_str();
     let cut = text.floor_char_boundary(SHOWN);
-    Raw::of(&format!("{}…", &text[..cut]))
+    let end = if cut < text.len() { "…" } else { "" };
+    Raw::of(&format!("{}{end}", &text[..cut]))
 }

@@ -1,0 +1,67 @@
+//! What a tool may tell its caller while it runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+use crate::protocol::{Method, Notification, Raw, method};
+use crate::upstream::connection::Outlet;
+
+/// The way to whoever made a call. Clones lead to the same caller; one that is used when the call is
+/// over is not heard.
+#[derive(Debug, Clone)]
+pub struct Report {
+    outlet: Outlet,
+    wants_progress: bool,
+    /// Progress grows with every message (2026-07-28 `basic/utilities/progress`).
+    step: Arc<AtomicU64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Progress<'a> {
+    /// Whoever passes it on puts the client's own token here.
+    progress_token: u64,
+    progress: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<f64>,
+    message: &'a str,
+}
+
+impl Report {
+    /// The way through `outlet`, to somebody who asked for progress or did not.
+    pub fn new(outlet: &Outlet, wants_progress: bool) -> Self {
+        Self { outlet: outlet.clone(), wants_progress, step: Arc::default() }
+    }
+
+    /// To nobody.
+    pub fn none() -> Self {
+        Self::new(&Outlet::none(), false)
+    }
+
+    /// Whether progress is worth making.
+    pub const fn wants_progress(&self) -> bool {
+        self.wants_progress
+    }
+
+    /// Says that the work went on, when there is no telling how much is left.
+    pub fn step(&self, message: &str) {
+        let step = self.step.fetch_add(1, Ordering::Relaxed) + 1;
+        #[allow(clippy::cast_precision_loss)] // a number of messages
+        self.offer(step as f64, None, message);
+    }
+
+    /// Says how much of the whole (1.0) is done. Whoever calls it lets it grow.
+    pub fn share(&self, done: f64, message: &str) {
+        self.offer(done, Some(1.0), message);
+    }
+
+    fn offer(&self, progress: f64, total: Option<f64>, message: &str) {
+        if self.wants_progress {
+            let params = Raw::of(&Progress { progress_token: 0, progress, total, message });
+            let method = Method::constant(method::PROGRESS);
+            self.outlet.offer(Notification { method, params: Some(params) });
+        }
+    }
+}
