@@ -12,6 +12,7 @@ mod hostile;
 mod r2r;
 mod refusal;
 mod report;
+mod rest;
 mod schema;
 mod shape;
 mod strict;

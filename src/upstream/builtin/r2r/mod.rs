@@ -1,5 +1,11 @@
 //! The tools of an R2R retrieval service (REST API v3).
 
+#[allow(dead_code)] // what the tools use, and they come next
+mod client;
+#[allow(dead_code)] // the same
+mod session;
+mod token;
+
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -10,21 +16,23 @@ use crate::protocol::{Raw, Reply};
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
 use crate::upstream::{Means, config};
+use client::Client;
 
 /// R2R as one of our own servers.
 pub(super) struct R2r {
     name: Arc<str>,
+    client: Client,
 }
 
 impl R2r {
     /// Logs in.
     pub(super) async fn open(
         name: &Arc<str>,
-        _config: &config::R2r,
-        _means: &Means,
+        config: &config::R2r,
+        means: &Means,
         _events: Events,
     ) -> Result<Self, Error> {
-        Ok(Self { name: Arc::clone(name) })
+        Ok(Self { name: Arc::clone(name), client: Client::open(config, means).await? })
     }
 }
 
@@ -48,5 +56,13 @@ impl Builtin for R2r {
         _report: &'a Report,
     ) -> BoxFuture<'a, Result<Reply, Error>> {
         std::future::ready(Ok(Err(no_tool(name)))).boxed()
+    }
+
+    fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
+        self.client.health().boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        self.client.refused()
     }
 }

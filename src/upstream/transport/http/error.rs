@@ -19,7 +19,7 @@ pub(super) fn unanswered(error: &hyper::Error) -> Error {
 }
 
 /// Why, in words: the causes from the outside in, each once.
-pub(super) fn reason(error: &(dyn StdError + 'static)) -> String {
+pub(in crate::upstream) fn reason(error: &(dyn StdError + 'static)) -> String {
     let mut reason = String::new();
     for cause in iter::successors(Some(error), |error| (*error).source()).map(ToString::to_string) {
         if cause.is_empty() || reason.contains(&cause) {
@@ -39,7 +39,7 @@ pub(in super::super) fn status_error(status: StatusCode, headers: &HeaderMap) ->
 }
 
 /// RFC 9110, 10.2.3: seconds or a date.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(in crate::upstream) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));

@@ -38,6 +38,7 @@ pub(in crate::upstream) use self::body::Body;
 use self::body::Line;
 use self::connect::Dialer;
 pub(super) use self::error::{is_media_type, status_error};
+pub(in crate::upstream) use self::error::{reason, retry_after};
 use self::idle::Idle;
 use crate::shutdown::Shutdown;
 use crate::upstream::config::Http;

@@ -1,0 +1,129 @@
+//! R2R's REST API, as the tools use it: calls below `/v3`, made as whoever we are there.
+//!
+//! Invariants: a call whose token R2R refuses is made once more with a new one, and never a third
+//! time; nothing else is repeated here. What R2R answers with an error is [`Error::Backend`].
+//!
+//! Not here: how we log in (`session`), and what the answers mean.
+
+use std::sync::Arc;
+
+use futures_util::Stream;
+use futures_util::future::BoxFuture;
+use http::Method;
+use reqwest::multipart::Form;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
+
+use super::session::Session;
+use crate::upstream::builtin::rest::{Answer, Request, Rest};
+use crate::upstream::error::Error;
+use crate::upstream::{Means, config};
+use crate::wire::sse::Event;
+
+/// The version of the API, first in every path.
+pub(super) const VERSION: &str = "v3";
+
+/// The body of R2R's answers.
+#[derive(Debug, Deserialize)]
+pub(super) struct Results<T> {
+    /// What was asked for.
+    pub(super) results: T,
+    /// How many there are beyond this page; only lists have it.
+    #[serde(default)]
+    pub(super) total_entries: Option<u64>,
+}
+
+/// One R2R service and who we are there. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Client {
+    rest: Rest,
+    session: Arc<Session>,
+}
+
+impl Client {
+    /// Logs in, or finds out whether the key, or nobody, is accepted. [`Error::AuthFailed`] when R2R
+    /// refuses us.
+    pub(super) async fn open(options: &config::R2r, means: &Means) -> Result<Self, Error> {
+        let rest = Rest::new(&options.url)?;
+        let session = Session::open(rest.clone(), options.credentials.clone(), &means.shutdown).await?;
+        Ok(Self { rest, session })
+    }
+
+    /// Reads what is at `path`, a segment each, with `query` behind it.
+    pub(super) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<T, Error> {
+        self.made(|| Ok(self.request(Method::GET, path)?.query(query))).await?.json().await
+    }
+
+    /// Sends `body` as JSON.
+    pub(super) async fn post<B: Serialize + Sync + ?Sized, T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &B,
+    ) -> Result<T, Error> {
+        self.made(|| Ok(self.request(Method::POST, path)?.json(body))).await?.json().await
+    }
+
+    /// Removes what is at `path`.
+    pub(super) async fn delete<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Error> {
+        self.made(|| self.request(Method::DELETE, path)).await?.json().await
+    }
+
+    /// Sends a form with files; `form` makes it, and once more if our token had to be renewed.
+    pub(super) async fn upload<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        form: impl Fn() -> Result<Form, Error> + Sync,
+    ) -> Result<T, Error> {
+        self.made(|| Ok(self.request(Method::POST, path)?.multipart(form()?))).await?.json().await
+    }
+
+    /// Sends `body` and gives the events of the answer. The stream just ends when R2R gives up: whether
+    /// it was complete, its last event says.
+    pub(super) async fn events<B: Serialize + Sync + ?Sized>(
+        &self,
+        path: &[&str],
+        body: &B,
+    ) -> Result<impl Stream<Item = Result<Event, Error>> + Send + use<B>, Error> {
+        let answer = self.made(|| Ok(self.request(Method::POST, path)?.json(body))).await?;
+        Ok(answer.events())
+    }
+
+    /// Whether R2R runs and still takes us.
+    pub(super) async fn health(&self) -> Result<(), Error> {
+        self.session.pass().await?;
+        let _: IgnoredAny = self.request(Method::GET, &["health"])?.send().await?.json().await?;
+        Ok(())
+    }
+
+    /// Resolves when R2R has refused our credentials, with the reason. From then on every call fails.
+    pub(super) fn refused(&self) -> BoxFuture<'_, String> {
+        Box::pin(self.session.refused())
+    }
+
+    fn request(&self, method: Method, path: &[&str]) -> Result<Request, Error> {
+        let path: Vec<&str> = std::iter::once(VERSION).chain(path.iter().copied()).collect();
+        self.rest.request(method, &path)
+    }
+
+    /// Makes a request as whoever we are, a second time if our token was refused.
+    async fn made(&self, request: impl Fn() -> Result<Request, Error>) -> Result<Answer, Error> {
+        let pass = self.session.pass().await?;
+        match pass.on(request()?).send().await {
+            Err(error) if is_of_our_token(&error) => {
+                let pass = self.session.renewed(&pass, error).await?;
+                pass.on(request()?).send().await
+            }
+            answered => answered,
+        }
+    }
+}
+
+/// R2R says 401 of our token, and of its own at the provider of its models, which a new one of ours
+/// would not mend.
+fn is_of_our_token(error: &Error) -> bool {
+    matches!(error, Error::Backend { status: 401, detail, .. } if !detail.starts_with("Authentication error"))
+}

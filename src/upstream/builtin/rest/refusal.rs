@@ -1,0 +1,67 @@
+//! An answer that says failure, as an error for people.
+//!
+//! Invariants: of the body only what the service says itself is shown, never a member that repeats
+//! what was sent (`input` of a validation error); no secret of the request, should the text have it;
+//! one short line. A body that is not JSON is not shown: it may be anything.
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::whole;
+use crate::protocol::foreign;
+use crate::secret::{ExposeSecret, SecretString};
+use crate::upstream::error::Error;
+use crate::upstream::transport::retry_after;
+
+/// Bytes of such an answer that are read.
+const MOST_BYTES: usize = 64 << 10;
+/// Problems of one validation error that are shown.
+const MOST_PROBLEMS: usize = 5;
+
+/// The error that `response` is. `secrets` were sent with the request.
+pub(super) async fn of(response: reqwest::Response, secrets: &[SecretString]) -> Error {
+    let status = response.status();
+    let retry_after = retry_after(response.headers());
+    let said = whole(response, MOST_BYTES).await.ok().and_then(|body| said(&body));
+    let detail = said.map_or_else(|| of_status(status), |text| foreign::shown(&without(text, secrets)));
+    Error::Backend { status: status.as_u16(), detail, retry_after }
+}
+
+fn of_status(status: StatusCode) -> String {
+    match status.canonical_reason() {
+        Some(reason) => format!("HTTP {} {reason}", status.as_u16()),
+        None => format!("HTTP {}", status.as_u16()),
+    }
+}
+
+/// What the usual shapes of errors say: `{message}`, `{detail: text}`, `{detail: {message}}`,
+/// `{detail: [{loc, msg}]}`, `{error: {message}}`, `{error: text}`.
+fn said(body: &[u8]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let nested = |value: &Value| text(value).or_else(|| text(value.get("message")?));
+    let said = (body.get("message").and_then(text))
+        .or_else(|| body.get("detail").and_then(nested))
+        .or_else(|| body.get("detail")?.as_array().map(|problems| invalid(problems)))
+        .or_else(|| body.get("error").and_then(nested))?;
+    (!said.trim().is_empty()).then_some(said)
+}
+
+/// Where each problem is and what it is.
+fn invalid(problems: &[Value]) -> String {
+    let place = |problem: &Value| {
+        let parts = problem.get("loc").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let parts = parts.iter().map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
+        parts.collect::<Vec<_>>().join(".")
+    };
+    let one = |problem: &Value| {
+        let what = problem.get("msg").and_then(Value::as_str).unwrap_or("invalid");
+        format!("{}: {what}", place(problem))
+    };
+    problems.iter().take(MOST_PROBLEMS).map(one).collect::<Vec<_>>().join("; ")
+}
+
+fn without(text: String, secrets: &[SecretString]) -> String {
+    let shown = secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty());
+    shown.fold(text, |text, secret| text.replace(secret, "…"))
+}
