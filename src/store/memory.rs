@@ -1,55 +1,223 @@
 //! Answers in memory, bounded in bytes, each with a time of its own.
+//!
+//! The library keeps the bound and frees what is over. What may be given out is judged here: by the clock
+//! that tests can pause, and by what was forgotten. The library's own `invalidate_entries_if` now and then
+//! gives out what it was told to drop.
 
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
 use moka::Expiry;
-use moka::sync::Cache;
+use moka::sync::Cache as Moka;
+use tokio::time::Instant;
 
+use super::cache::{Cache, Found, MAX_VALUE, Stamp};
 use super::{Group, Key};
 
 /// Bytes of keys and answers when nothing is said: 64 MiB.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
+/// Groups that are known to have been forgotten. When there are more, everything is.
+const REMEMBERED: usize = 10_000;
+/// What an entry costs beside its bytes, about.
+const OVERHEAD: usize = 256;
 
 #[derive(Clone)]
 struct Kept {
     value: Bytes,
     ttl: Duration,
+    until: Instant,
+    /// How many groups had been forgotten when it began to be made.
+    since: u64,
 }
 
 struct OwnTime;
 
 impl Expiry<Key, Kept> for OwnTime {
-    fn expire_after_create(&self, _: &Key, kept: &Kept, _: Instant) -> Option<Duration> {
+    fn expire_after_create(&self, _: &Key, kept: &Kept, _: std::time::Instant) -> Option<Duration> {
         Some(kept.ttl)
     }
 
-    fn expire_after_update(&self, _: &Key, kept: &Kept, _: Instant, _: Option<Duration>) -> Option<Duration> {
+    fn expire_after_update(
+        &self,
+        _: &Key,
+        kept: &Kept,
+        _: std::time::Instant,
+        _: Option<Duration>,
+    ) -> Option<Duration> {
         Some(kept.ttl)
     }
 }
 
-pub(super) struct Memory(Cache<Key, Kept>);
+pub(super) struct Memory {
+    kept: Moka<Key, Kept>,
+    max_bytes: u64,
+    forgotten: Mutex<Forgotten>,
+}
+
+#[derive(Default)]
+struct Forgotten {
+    /// How many groups in all.
+    count: u64,
+    /// Which of them each was, last.
+    groups: HashMap<Box<str>, u64>,
+    /// What began before this is not known to be good.
+    floor: u64,
+}
+
+impl Forgotten {
+    /// True when there are too many, and everything is forgotten with it.
+    fn add(&mut self, group: &Group) -> bool {
+        self.count += 1;
+        self.groups.insert(group.prefix().into(), self.count);
+        let too_many = self.groups.len() > REMEMBERED;
+        if too_many {
+            self.groups.clear();
+            self.floor = self.count;
+        }
+        too_many
+    }
+
+    /// Whether `key` is in none of the groups that were forgotten after the first `since`.
+    fn spares(&self, key: &Key, since: u64) -> bool {
+        let spared = |group| self.groups.get(group).is_none_or(|at| *at <= since);
+        self.floor <= since && key.groups().all(spared)
+    }
+}
 
 impl Memory {
     pub(super) fn new(max_bytes: u64) -> Self {
-        let weight =
-            |key: &Key, kept: &Kept| u32::try_from(key.as_str().len() + kept.value.len()).unwrap_or(u32::MAX);
-        let cache = Cache::builder().max_capacity(max_bytes).weigher(weight).expire_after(OwnTime);
-        Self(cache.support_invalidation_closures().build())
+        let weight = |key: &Key, kept: &Kept| u32::try_from(weight(key, &kept.value)).unwrap_or(u32::MAX);
+        let kept = Moka::builder().max_capacity(max_bytes).weigher(weight).expire_after(OwnTime);
+        Self { kept: kept.build(), max_bytes, forgotten: Mutex::default() }
     }
 
-    pub(super) fn get(&self, key: &Key) -> Option<Bytes> {
-        self.0.get(key).map(|kept| kept.value)
+    fn forgotten(&self) -> MutexGuard<'_, Forgotten> {
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn put(&self, key: &Key, value: Bytes, ttl: Duration) {
-        self.0.insert(key.clone(), Kept { value, ttl });
+    fn look(&self, key: &Key) -> Found {
+        let kept = self.kept.get(key);
+        let forgotten = self.forgotten();
+        let good = |kept: &Kept| Instant::now() < kept.until && forgotten.spares(key, kept.since);
+        let value = kept.filter(good).map(|kept| kept.value);
+        Found { value, stamp: Some(Stamp::Count(forgotten.count)), is_fault: false }
     }
 
-    pub(super) fn forget(&self, group: &Group) {
-        let prefix = group.prefix().to_owned();
-        // Fails only where closures are not supported, and they are.
-        let _ = self.0.invalidate_entries_if(move |key, _| key.as_str().starts_with(&prefix));
+    fn keep(&self, key: &Key, value: Bytes, ttl: Duration, stamp: &Stamp) {
+        let (&Stamp::Count(since), Some(until)) = (stamp, Instant::now().checked_add(ttl)) else { return };
+        // The library lets one in that is too large, and throws it out a little later.
+        if value.len() > MAX_VALUE || weight(key, &value) as u64 > self.max_bytes {
+            return;
+        }
+        // Another may have been put meanwhile that is newer.
+        if self.forgotten().spares(key, since) {
+            self.kept.insert(key.clone(), Kept { value, ttl, until, since });
+        }
+    }
+
+    fn drop_all(&self, group: &Group) {
+        if self.forgotten().add(group) {
+            self.kept.invalidate_all();
+        }
+    }
+}
+
+fn weight(key: &Key, value: &Bytes) -> usize {
+    key.as_str().len() + value.len() + OVERHEAD
+}
+
+impl Cache for Memory {
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Found> {
+        ready(self.look(key)).boxed()
+    }
+
+    fn put<'a>(&'a self, key: &'a Key, value: Bytes, ttl: Duration, stamp: Stamp) -> BoxFuture<'a, bool> {
+        self.keep(key, value, ttl, &stamp);
+        ready(true).boxed()
+    }
+
+    fn forget<'a>(&'a self, group: &'a Group) -> BoxFuture<'a, bool> {
+        self.drop_all(group);
+        ready(true).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_mins(1);
+
+    fn key(group: &Group, at: usize) -> Key {
+        Key::new(group, &at)
+    }
+
+    fn put(memory: &Memory, key: &Key, value: &[u8]) {
+        let stamp = memory.look(key).stamp.expect("memory always has one");
+        memory.keep(key, Bytes::copy_from_slice(value), TTL, &stamp);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_entry_is_given_until_its_time_is_over() {
+        let (memory, group) = (Memory::new(MAX_BYTES), Group::new(&["g"]));
+        let key = key(&group, 1);
+        put(&memory, &key, b"x");
+        tokio::time::advance(TTL.saturating_sub(Duration::from_millis(1))).await;
+        assert_eq!(memory.look(&key).value.as_deref(), Some(&b"x"[..]));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(memory.look(&key).value, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_have_a_bound_and_what_is_larger_is_not_kept() {
+        let (memory, group) = (Memory::new(10_000), Group::new(&["g"]));
+        put(&memory, &key(&group, 0), &[0; 10_000]);
+        assert_eq!(memory.look(&key(&group, 0)).value, None, "never there, not even for a moment");
+        for at in 0..100 {
+            put(&memory, &key(&group, at), &[0; 1_000]);
+        }
+        memory.kept.run_pending_tasks();
+        assert!(memory.kept.weighted_size() <= 10_000, "{}", memory.kept.weighted_size());
+        assert!(memory.kept.entry_count() > 0);
+
+        let roomy = Memory::new(MAX_BYTES);
+        put(&roomy, &key(&group, 0), &vec![0; MAX_VALUE + 1]);
+        assert_eq!(roomy.look(&key(&group, 0)).value, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_begun_before_its_group_was_forgotten_is_not_kept() {
+        let memory = Memory::new(MAX_BYTES);
+        let (ours, theirs) = (Group::new(&["g", "a"]), Group::new(&["g", "b"]));
+        let stamps = [&ours, &theirs].map(|group| memory.look(&key(group, 1)).stamp.expect("one"));
+        memory.drop_all(&ours);
+        for (group, stamp) in [&ours, &theirs].into_iter().zip(&stamps) {
+            memory.keep(&key(group, 1), Bytes::from_static(b"x"), TTL, stamp);
+        }
+        assert_eq!(memory.look(&key(&ours, 1)).value, None);
+        assert!(memory.look(&key(&theirs, 1)).value.is_some());
+        put(&memory, &key(&ours, 1), b"new");
+        assert!(memory.look(&key(&ours, 1)).value.is_some(), "what is begun afterwards is kept");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_too_many_groups_were_forgotten_everything_is() {
+        let (memory, group) = (Memory::new(MAX_BYTES), Group::new(&["g"]));
+        put(&memory, &key(&group, 1), b"x");
+        let early = memory.look(&key(&group, 2)).stamp.expect("one");
+        for at in 0..2 * REMEMBERED {
+            memory.drop_all(&Group::new(&["h", &(at % REMEMBERED).to_string()]));
+        }
+        assert!(memory.look(&key(&group, 1)).value.is_some(), "the same ones again are not more");
+        memory.drop_all(&Group::new(&["h", "one more"]));
+        memory.keep(&key(&group, 2), Bytes::from_static(b"x"), TTL, &early);
+        assert!((1..=2).all(|at| memory.look(&key(&group, at)).value.is_none()));
+        assert!(memory.forgotten().groups.is_empty());
+        put(&memory, &key(&group, 1), b"x");
+        assert!(memory.look(&key(&group, 1)).value.is_some());
     }
 }

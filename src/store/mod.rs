@@ -1,21 +1,31 @@
 //! What was worked out once and may be given again: bytes under a key, for a time.
 //!
 //! Invariants: a fault of the cache is logged and never fails whoever asks, who then works it out;
-//! callers who want the same at the same time wait for one who works it out; nothing here grows
-//! without a bound.
+//! callers who want the same at the same time wait for one who works it out; what was forgotten is not
+//! given out again, and what was being made meanwhile is not kept; nothing here grows without a bound.
 //!
 //! Not here: what may be cached, and for whom. The key says it all: whoever makes one puts into it
 //! everything that changes the answer.
 
+mod cache;
+mod counts;
+mod flight;
 mod key;
 mod memory;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use counts::Counts;
 pub use key::{Group, Key};
+
+use cache::{Cache, Found, MAX_TTL, Stamp};
+use counts::Counters;
+use flight::{Flights, Landed, Turn};
+use memory::Memory;
 
 /// Where answers are kept.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +36,13 @@ pub struct Config {
 
 /// The cache of the whole program. Cheap to clone.
 #[derive(Clone)]
-pub struct Store(Arc<memory::Memory>);
+pub struct Store(Arc<Parts>);
+
+struct Parts {
+    cache: Box<dyn Cache>,
+    flights: Flights,
+    counters: Counters,
+}
 
 /// What was wanted, and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,29 +53,175 @@ pub struct Fetched {
     pub cached: bool,
 }
 
+/// An answer that was worked out, and what may be done with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// The answer.
+    pub value: Bytes,
+    /// For whom it is.
+    pub keep: Keep,
+}
+
+/// For whom an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// For whoever asks with the same own key, for so long.
+    Own(Duration),
+    /// For whoever asks with the same common key, for so long.
+    Common(Duration),
+    /// For whoever worked it out, and nobody else.
+    Not,
+}
+
+/// Where an answer is looked for: under its own key, then under one that it may share with others.
+#[derive(Debug, Clone, Copy)]
+pub struct Places<'a> {
+    /// The one under which equal wishes at the same time are one.
+    pub own: &'a Key,
+    /// The other.
+    pub common: Option<&'a Key>,
+}
+
 impl Store {
     /// An empty one.
     pub fn open(config: &Config) -> Self {
-        Self(Arc::new(memory::Memory::new(config.max_bytes.unwrap_or(memory::MAX_BYTES))))
+        Self::with(Box::new(Memory::new(config.max_bytes.unwrap_or(memory::MAX_BYTES))))
     }
 
-    /// What is kept under `key`, or what `make` makes of it, which is then kept for `ttl`.
-    pub async fn fetch<E: Send>(
+    fn with(cache: Box<dyn Cache>) -> Self {
+        Self(Arc::new(Parts { cache, flights: Flights::default(), counters: Counters::default() }))
+    }
+
+    /// What is kept under `key`, or what `make` makes of it, which is then kept for `ttl`, at most a day.
+    ///
+    /// Of callers who want the same key at once one works it out and the others wait for it; when that
+    /// one is dropped, another takes over. An error goes to all who waited, and is not kept. With a `ttl`
+    /// of zero nothing is kept and nobody waits for another.
+    pub async fn fetch<E: Clone + Send + Sync + 'static>(
         &self,
         key: &Key,
         ttl: Duration,
         make: impl Future<Output = Result<Bytes, E>> + Send,
     ) -> Result<Fetched, E> {
-        if let Some(value) = self.0.get(key) {
-            return Ok(Fetched { value, cached: true });
+        if ttl.is_zero() {
+            return make.await.map(|value| Fetched { value, cached: false });
         }
-        let value = make.await?;
-        self.0.put(key, value.clone(), ttl);
-        Ok(Fetched { value, cached: false })
+        let make = async { make.await.map(|value| Made { value, keep: Keep::Own(ttl) }) };
+        self.fetch_made(Places { own: key, common: None }, make).await
     }
 
-    /// Drops everything of `group`.
+    /// The same where only the answer says for whom it is. One that is not kept is given to nobody who
+    /// waited for it: they work it out themselves, all at once.
+    pub async fn fetch_made<E: Clone + Send + Sync + 'static>(
+        &self,
+        places: Places<'_>,
+        make: impl Future<Output = Result<Made, E>> + Send,
+    ) -> Result<Fetched, E> {
+        let Some(seat) = self.0.flights.board(places.own) else {
+            self.0.counters.count(places.own, |counts| counts.misses += 1);
+            return made(make.await);
+        };
+        let turn = seat.turn().await;
+        if let Turn::Over(landed) = &turn {
+            let shared = landed.shared();
+            let is_hit = matches!(landed, Landed::Cached(_));
+            self.0.count(places.own, is_hit);
+            return match shared {
+                Some(shared) => shared,
+                None => made(make.await),
+            };
+        }
+        let (own, common) = self.0.look(places).await;
+        let found = [&own, &common].into_iter().find_map(|found| found.value.clone());
+        self.0.count(places.own, found.is_some());
+        if let Some(value) = found {
+            seat.land(Landed::Cached(value.clone()));
+            return Ok(Fetched { value, cached: true });
+        }
+        let result = make.await;
+        // Before it is put anywhere: nobody waits for that but us.
+        seat.land(landed(&result));
+        if let Ok(made) = &result {
+            self.0.put(places, made, own.stamp, common.stamp).await;
+        }
+        made(result)
+    }
+
+    /// Drops everything of `group`. What is being made of it meanwhile goes to those who asked for it
+    /// before, and is not kept. When this has returned or was dropped, nothing older is given out.
     pub async fn forget(&self, group: &Group) {
-        self.0.forget(group);
+        let detach = Detach { flights: &self.0.flights, group };
+        if !self.0.cache.forget(group).await {
+            let area = group.prefix().split(':').next().unwrap_or_default();
+            self.0.counters.of(area, |counts| counts.faults += 1);
+        }
+        drop(detach);
+    }
+
+    /// What was counted since the start, per area: the first step of the groups.
+    pub fn counts(&self) -> BTreeMap<String, Counts> {
+        self.0.counters.all()
     }
 }
+
+impl Parts {
+    fn count(&self, key: &Key, is_hit: bool) {
+        self.counters.count(key, |counts| if is_hit { counts.hits += 1 } else { counts.misses += 1 });
+    }
+
+    async fn look(&self, places: Places<'_>) -> (Found, Found) {
+        let own = self.get(places.own).await;
+        match places.common {
+            Some(common) if own.value.is_none() => (own, self.get(common).await),
+            _ => (own, Found::default()),
+        }
+    }
+
+    async fn get(&self, key: &Key) -> Found {
+        let found = self.cache.get(key).await;
+        if found.is_fault {
+            self.counters.count(key, |counts| counts.faults += 1);
+        }
+        found
+    }
+
+    async fn put(&self, places: Places<'_>, made: &Made, own: Option<Stamp>, common: Option<Stamp>) {
+        let (key, ttl, stamp) = match made.keep {
+            Keep::Own(ttl) => (Some(places.own), ttl, own),
+            Keep::Common(ttl) => (places.common, ttl, common),
+            Keep::Not => return,
+        };
+        let (Some(key), Some(stamp), false) = (key, stamp, ttl.is_zero()) else { return };
+        if !self.cache.put(key, made.value.clone(), ttl.min(MAX_TTL), stamp).await {
+            self.counters.count(key, |counts| counts.faults += 1);
+        }
+    }
+}
+
+fn made<E>(result: Result<Made, E>) -> Result<Fetched, E> {
+    result.map(|made| Fetched { value: made.value, cached: false })
+}
+
+fn landed<E: Clone + Send + Sync + 'static>(result: &Result<Made, E>) -> Landed {
+    match result {
+        Ok(Made { keep: Keep::Not, .. }) => Landed::Alone,
+        Ok(Made { value, .. }) => Landed::Value(value.clone()),
+        Err(error) => Landed::Failed(Arc::new(error.clone())),
+    }
+}
+
+/// Also when whoever forgets is dropped.
+struct Detach<'a> {
+    flights: &'a Flights,
+    group: &'a Group,
+}
+
+impl Drop for Detach<'_> {
+    fn drop(&mut self) {
+        self.flights.detach(self.group);
+    }
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;
