@@ -1,3 +1,5 @@
+//! Properties of the cache that hold for any kind of it.
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -69,6 +69,11 @@ impl Link {
     pub(super) async fn settle(&mut self) -> bool {
         poll_fn(|context| {
             self.work(context);
+            if !self.is_ready() {
+                // Written and flushed in one go it may ask for its next request only when it is
+                // polled again, and nothing more would wake us.
+                self.work(context);
+            }
             if !self.is_open() || self.is_ready() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
