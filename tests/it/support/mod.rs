@@ -8,6 +8,7 @@
 //! - [`child`] the same for a server on standard input and output;
 //! - [`asker`] and [`asking`] a server that asks its client before it answers;
 //! - [`rmcp_peer`] the Rust SDK as independent client and server;
+//! - [`r2r`] R2R, from recordings;
 //! - [`peers`] programs of other makers, where `scripts/peers` installed them.
 
 pub mod answer;
@@ -18,6 +19,8 @@ pub mod client;
 pub mod gateway;
 pub mod peers;
 pub mod process;
+#[allow(dead_code)] // unit tests use it too, each some of it
+pub mod r2r;
 pub mod registry;
 pub mod rmcp_peer;
 pub mod scripted;

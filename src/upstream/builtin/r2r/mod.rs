@@ -6,6 +6,13 @@ mod client;
 mod session;
 mod token;
 
+#[cfg(test)]
+mod client_tests;
+#[cfg(test)]
+#[allow(dead_code, unreachable_pub)] // the integration tests use it too, each some of it
+#[path = "../../../../tests/it/support/r2r/mod.rs"]
+mod double;
+
 use std::sync::Arc;
 
 use futures_util::FutureExt;

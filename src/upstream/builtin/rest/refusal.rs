@@ -8,13 +8,14 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::whole;
-use crate::protocol::foreign;
 use crate::secret::{ExposeSecret, SecretString};
 use crate::upstream::error::Error;
 use crate::upstream::transport::retry_after;
 
 /// Bytes of such an answer that are read.
 const MOST_BYTES: usize = 64 << 10;
+/// Characters of what it says that are shown.
+const LONGEST: usize = 300;
 /// Problems of one validation error that are shown.
 const MOST_PROBLEMS: usize = 5;
 
@@ -23,7 +24,7 @@ pub(super) async fn of(response: reqwest::Response, secrets: &[SecretString]) ->
     let status = response.status();
     let retry_after = retry_after(response.headers());
     let said = whole(response, MOST_BYTES).await.ok().and_then(|body| said(&body));
-    let detail = said.map_or_else(|| of_status(status), |text| foreign::shown(&without(text, secrets)));
+    let detail = said.map_or_else(|| of_status(status), |text| line(&without(text, secrets)));
     Error::Backend { status: status.as_u16(), detail, retry_after }
 }
 
@@ -64,4 +65,15 @@ fn invalid(problems: &[Value]) -> String {
 fn without(text: String, secrets: &[SecretString]) -> String {
     let shown = secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty());
     shown.fold(text, |text, secret| text.replace(secret, "…"))
+}
+
+/// `text` as one short line without control characters. Quotes stay: it is shown to people.
+fn line(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let whole = words.collect::<Vec<_>>().join(" ");
+    let mut line: String = whole.chars().take(LONGEST).collect();
+    if line.len() < whole.len() {
+        line.push('…');
+    }
+    line
 }

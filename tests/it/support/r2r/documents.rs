@@ -1,0 +1,212 @@
+//! Documents and collections.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::multipart::{self, Part};
+use super::record;
+use super::routes::{Asked, Reply};
+use super::state::{Collection, Document, State};
+
+/// Extensions that R2R takes; there are more.
+const KINDS: [&str; 10] = ["md", "txt", "json", "csv", "html", "py", "ts", "js", "css", "pdf"];
+/// Bytes of one Markdown file.
+const MOST_BYTES: usize = 2_000_000;
+
+pub(super) fn create(state: &mut State, asked: &Asked) -> Reply {
+    let parts = multipart::parts(asked.header("content-type").unwrap_or_default(), &asked.body);
+    let part = |name: &str| parts.iter().find(|part| part.name == name);
+    let text = |name: &str| part(name).map(|part| &*part.text);
+    let metadata = match text("metadata").map(serde_json::from_str::<Value>) {
+        Some(Ok(metadata @ Value::Object(_))) => metadata,
+        Some(_) => return Reply::recorded("document-create-bad-metadata"),
+        None => json!({}),
+    };
+    if !matches!(text("ingestion_mode"), None | Some("hi-res" | "ocr" | "fast" | "custom")) {
+        return Reply::recorded("document-create-bad-mode");
+    }
+    let (name, body) = match (part("file"), text("raw_text"), text("chunks")) {
+        (Some(Part { file: Some(name), text, .. }), None, None) => (name.clone(), text.clone()),
+        (None, Some(text), None) => ("N/A.txt".into(), text.to_owned()),
+        (None, None, Some(chunks)) => {
+            let chunks: Vec<String> = serde_json::from_str(chunks).unwrap_or_default();
+            ("chunks.txt".into(), chunks.join("\n\n"))
+        }
+        _ => return Reply::recorded("document-create-nothing"),
+    };
+    let title = metadata["title"].as_str().map_or(&*name, |title| title).to_owned();
+    if let Some(refusal) = unfit(&title, &body) {
+        return refusal;
+    }
+    let id = text("id").map_or_else(|| id_of(&name, &body), str::to_owned);
+    if state.documents.iter().any(|document| document.id == id && document.status() != "failed") {
+        let (status, answer) = record::answer("document-create-again");
+        return Reply::of(status, &with_id(answer, &id));
+    }
+    let collections = wanted(text("collection_ids"), &metadata);
+    let title = title.rsplit('/').next().unwrap_or(&title).to_owned();
+    let document = state.add_document(id.clone(), &title, body, metadata);
+    document.collections = collections;
+    if document.status() == "failed" {
+        return Reply::recorded("document-create-embedding-down");
+    }
+    let (status, mut answer) = record::answer("document-create");
+    answer["results"]["document_id"] = json!(id);
+    Reply::of(status, &answer)
+}
+
+/// The refusal of a file that is of no known kind or too large.
+fn unfit(title: &str, body: &str) -> Option<Reply> {
+    let extension = title.rsplit('.').next().unwrap_or_default().to_lowercase();
+    if !KINDS.contains(&&*extension) {
+        let message = format!("'{extension}' is not a valid DocumentType.");
+        return Some(Reply::of(415, &json!({"message": message, "error_type": "R2RException"})));
+    }
+    (body.len() > MOST_BYTES).then(|| Reply::recorded("document-create-too-large"))
+}
+
+/// R2R makes the id from the name of a file, and from the text where there is no file.
+fn id_of(name: &str, body: &str) -> String {
+    let of = if name == "N/A.txt" || name == "chunks.txt" { body } else { name };
+    Uuid::new_v5(&Uuid::NAMESPACE_DNS, of.as_bytes()).to_string()
+}
+
+fn with_id(mut answer: Value, id: &str) -> Value {
+    let message = answer["message"].as_str().unwrap_or_default();
+    let rest = message.split_once(" already").map_or("", |(_, rest)| rest);
+    answer["message"] = json!(format!("Document {id} already{rest}"));
+    answer
+}
+
+/// The collections of the form, and those of the metadata.
+fn wanted(form: Option<&str>, metadata: &Value) -> Vec<String> {
+    let form: Vec<String> = form.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let named = metadata["collection_ids"].as_array().cloned().unwrap_or_default();
+    let named = named.iter().filter_map(|id| id.as_str().map(str::to_owned));
+    let mut all: Vec<String> = form.into_iter().chain(named).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// The newest first.
+fn newest<'a>(documents: impl DoubleEndedIterator<Item = &'a Document>) -> Vec<Value> {
+    documents.rev().map(Document::shown).collect()
+}
+
+pub(super) fn list(state: &State, asked: &Asked) -> Reply {
+    let ids = asked.parameters("ids");
+    let asked_for = |document: &&Document| ids.is_empty() || ids.contains(&document.id);
+    asked.page(&newest(state.documents.iter().filter(asked_for)))
+}
+
+pub(super) fn one(state: &mut State, id: &str) -> Reply {
+    if Uuid::parse_str(id).is_err() {
+        return Reply::recorded("document-retrieve-bad-uuid");
+    }
+    let Some(document) = state.document(id) else { return Reply::recorded("document-retrieve-missing") };
+    let shown = document.shown();
+    document.go_on();
+    Reply::results(&shown)
+}
+
+pub(super) fn delete(state: &mut State, id: &str) -> Reply {
+    let before = state.documents.len();
+    state.documents.retain(|document| document.id != id);
+    let is_gone = state.documents.len() < before;
+    Reply::recorded(if is_gone { "document-delete" } else { "document-delete-again" })
+}
+
+pub(super) fn collections(state: &State, asked: &Asked) -> Reply {
+    let ours = state.collections.iter().rev().filter(|collection| collection.is_ours);
+    let shown: Vec<Value> = ours.map(|collection| counted(state, collection)).collect();
+    asked.page(&shown)
+}
+
+fn counted(state: &State, collection: &Collection) -> Value {
+    let mut shown = collection.shown.clone();
+    let inside = state.documents.iter().filter(|document| document.is_in(&collection.id));
+    shown["document_count"] = json!(inside.count());
+    shown["user_count"] = json!(1);
+    shown
+}
+
+pub(super) fn create_collection(state: &mut State, body: &Value) -> Reply {
+    let Some(name) = body["name"].as_str() else { return Reply::recorded("search-missing-query") };
+    let is_taken = |one: &Collection| one.is_ours && one.shown["name"] == name;
+    if state.collections.iter().any(is_taken) {
+        return Reply::recorded("collection-create-duplicate");
+    }
+    Reply::results(&state.add_collection(name, body["description"].as_str()))
+}
+
+pub(super) fn collection_named(state: &State, name: &str) -> Reply {
+    let found = state.collections.iter().find(|one| one.is_ours && one.shown["name"] == name);
+    found.map_or_else(
+        || Reply::recorded("collection-by-name-missing"),
+        |collection| Reply::results(&counted(state, collection)),
+    )
+}
+
+/// The refusal of a collection that is not there or not ours.
+fn closed(state: &State, id: &str) -> Option<Reply> {
+    match state.collection(id) {
+        Some(collection) if collection.is_ours => None,
+        Some(_) => Some(Reply::recorded("foreign-collection-documents")),
+        None => Some(Reply::recorded("collection-retrieve-missing")),
+    }
+}
+
+pub(super) fn collection(state: &State, id: &str) -> Reply {
+    if let Some(refusal) = closed(state, id) {
+        return refusal;
+    }
+    Reply::results(&state.collection(id).map(|collection| counted(state, collection)).unwrap_or_default())
+}
+
+pub(super) fn delete_collection(state: &mut State, id: &str) -> Reply {
+    if let Some(refusal) = closed(state, id) {
+        return refusal;
+    }
+    state.collections.retain(|collection| collection.id != id);
+    Reply::recorded("document-delete")
+}
+
+pub(super) fn of_collection(state: &State, id: &str, asked: &Asked) -> Reply {
+    if let Some(refusal) = closed(state, id) {
+        return refusal;
+    }
+    let inside: Vec<&Document> = state.documents.iter().filter(|document| document.is_in(id)).collect();
+    let mut shown = newest(inside.into_iter());
+    for document in &mut shown {
+        // This list shows this collection only, and counts no tokens.
+        document["collection_ids"] = json!([id]);
+        document["total_tokens"] = Value::Null;
+    }
+    asked.page(&shown)
+}
+
+pub(super) fn assign(state: &mut State, id: &str, document: &str) -> Reply {
+    if let Some(refusal) = closed(state, id) {
+        return refusal;
+    }
+    let Some(document) = state.document(document) else {
+        return Reply::recorded("collection-add-document-missing");
+    };
+    if document.is_in(id) {
+        return Reply::recorded("collection-add-document-again");
+    }
+    document.collections.push(id.to_owned());
+    Reply::recorded("collection-add-document")
+}
+
+pub(super) fn remove(state: &mut State, id: &str, document: &str) -> Reply {
+    if let Some(refusal) = closed(state, id) {
+        return refusal;
+    }
+    let Some(document) = state.document(document).filter(|document| document.is_in(id)) else {
+        return Reply::recorded("collection-add-document-missing");
+    };
+    document.collections.retain(|other| other != id);
+    Reply::recorded("collection-remove-document")
+}

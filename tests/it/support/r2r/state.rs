@@ -1,0 +1,217 @@
+//! What it knows: collections, documents, and what it was told to do.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::record;
+use super::routes::Asked;
+use super::users::Users;
+
+/// Requests that are kept.
+const MOST_SEEN: usize = 10_000;
+/// What a document goes through, in order.
+const STEPS: [&str; 6] = ["pending", "parsing", "chunking", "embedding", "storing", "success"];
+
+/// How a request ends that was told to fail.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// With this status: R2R's own 4xx and 500, a proxy's from 502 on.
+    Status(u16),
+    /// With 429, and `Retry-After` in seconds.
+    RateLimited(Option<u64>),
+    /// As in this recording.
+    Recorded(&'static str),
+    /// It does not.
+    Hang,
+}
+
+/// One request, as it came.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Its method.
+    pub method: String,
+    /// Its path, as it was sent.
+    pub path: String,
+    /// What stood behind the question mark.
+    pub query: String,
+    /// All of its headers but the host.
+    pub headers: Vec<(String, String)>,
+    /// Its body, as text.
+    pub body: String,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub users: Users,
+    pub collections: Vec<Collection>,
+    pub documents: Vec<Document>,
+    pub is_queued: bool,
+    pub failure: Option<String>,
+    pub faults: Vec<(String, usize, Fault)>,
+    pub delays: Vec<(String, Duration)>,
+    pub counts: BTreeMap<String, usize>,
+    pub seen: Vec<Seen>,
+    clock: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Collection {
+    pub id: String,
+    pub is_ours: bool,
+    pub shown: Value,
+}
+
+#[derive(Debug)]
+pub(super) struct Document {
+    pub id: String,
+    pub text: String,
+    pub metadata: Value,
+    /// Where it will be, or is, once it was taken in.
+    pub collections: Vec<String>,
+    pub step: usize,
+    pub failure: Option<String>,
+    base: Value,
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        Self {
+            users: Users::new(),
+            collections: Vec::new(),
+            documents: Vec::new(),
+            is_queued: false,
+            failure: None,
+            faults: Vec::new(),
+            delays: Vec::new(),
+            counts: BTreeMap::new(),
+            seen: Vec::new(),
+            clock: 0,
+        }
+    }
+
+    pub(super) fn note(&mut self, asked: &Asked) {
+        *self.counts.entry(asked.route()).or_default() += 1;
+        if self.seen.len() < MOST_SEEN {
+            self.seen.push(asked.seen());
+        }
+    }
+
+    pub(super) fn pause(&self, path: &str) -> Duration {
+        let fitting = self.delays.iter().find(|(part, _)| path.contains(part));
+        fitting.map_or(Duration::ZERO, |(_, pause)| *pause)
+    }
+
+    pub(super) fn fault(&mut self, path: &str) -> Option<Fault> {
+        let fitting = self.faults.iter_mut().find(|(part, times, _)| *times > 0 && path.contains(&**part));
+        fitting.map(|(_, times, fault)| {
+            *times -= 1;
+            fault.clone()
+        })
+    }
+
+    /// A moment after all others.
+    fn now(&mut self) -> String {
+        self.clock += 1;
+        format!(
+            "2026-11-20T{:02}:{:02}:{:02}.000001Z",
+            self.clock / 3600 % 24,
+            self.clock / 60 % 60,
+            self.clock % 60
+        )
+    }
+
+    pub(super) fn add_collection(&mut self, name: &str, description: Option<&str>) -> Value {
+        let id = Uuid::new_v4().to_string();
+        let (now, mut shown) = (self.now(), record::results("collection-create"));
+        for (member, value) in [
+            ("id", json!(id)),
+            ("name", json!(name)),
+            ("description", json!(description)),
+            ("created_at", json!(now)),
+            ("updated_at", json!(now)),
+        ] {
+            shown[member] = value;
+        }
+        self.collections.push(Collection { id, is_ours: true, shown: shown.clone() });
+        shown
+    }
+
+    pub(super) fn foreign_collection(&mut self, name: &str) -> String {
+        self.add_collection(name, None);
+        let added = self.collections.last_mut().expect("it was added");
+        added.is_ours = false;
+        added.shown["owner_id"] = json!(Uuid::new_v4().to_string());
+        added.id.clone()
+    }
+
+    pub(super) fn collection(&self, id: &str) -> Option<&Collection> {
+        self.collections.iter().find(|collection| collection.id == id)
+    }
+
+    pub(super) fn document(&mut self, id: &str) -> Option<&mut Document> {
+        self.documents.iter_mut().find(|document| document.id == id)
+    }
+
+    /// Takes a document in, or begins to.
+    pub(super) fn add_document(
+        &mut self,
+        id: String,
+        title: &str,
+        text: String,
+        metadata: Value,
+    ) -> &mut Document {
+        let now = self.now();
+        let mut base = record::results("document-retrieve");
+        let kind = title.rsplit_once('.').map_or("txt", |(_, extension)| extension);
+        for (member, value) in [
+            ("id", json!(id)),
+            ("title", json!(title)),
+            ("document_type", json!(kind)),
+            ("size_in_bytes", json!(text.len())),
+            ("created_at", json!(now)),
+            ("updated_at", json!(now)),
+        ] {
+            base[member] = value;
+        }
+        let failure = self.failure.clone();
+        let step = if self.is_queued { 0 } else { STEPS.len() - 1 };
+        self.documents.retain(|document| document.id != id);
+        self.documents.push(Document { id, text, metadata, collections: Vec::new(), step, failure, base });
+        self.documents.last_mut().expect("it was added")
+    }
+}
+
+impl Document {
+    pub(super) fn status(&self) -> &'static str {
+        match self.failure {
+            Some(_) if self.step > 1 => "failed",
+            _ => STEPS[self.step.min(STEPS.len() - 1)],
+        }
+    }
+
+    pub(super) fn is_in(&self, collection: &str) -> bool {
+        self.status() == "success" && self.collections.iter().any(|id| id == collection)
+    }
+
+    pub(super) fn go_on(&mut self) {
+        self.step = (self.step + 1).min(STEPS.len() - 1);
+    }
+
+    /// As R2R shows it: in no collection until it was taken in.
+    pub(super) fn shown(&self) -> Value {
+        let mut shown = self.base.clone();
+        let mut metadata = self.metadata.clone();
+        metadata["version"] = json!("v0");
+        if let ("failed", Some(reason)) = (self.status(), &self.failure) {
+            metadata["failure"] = json!(reason);
+        }
+        shown["metadata"] = metadata;
+        shown["ingestion_status"] = json!(self.status());
+        let there: &[String] = if self.status() == "success" { &self.collections } else { &[] };
+        shown["collection_ids"] = json!(there);
+        shown
+    }
+}
