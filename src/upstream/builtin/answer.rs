@@ -7,7 +7,7 @@ use crate::protocol::{Raw, Reply};
 use crate::upstream::error::Error;
 
 /// Why a tool has no answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Failure {
     /// What was asked can not be done: the caller may do better.
     Refused(Refusal),

@@ -93,9 +93,7 @@ impl<B: Builtin> Local<B> {
 
     async fn answer(&self, call: &Call, outlet: &Outlet) -> Result<Reply, Error> {
         match call.method.as_str() {
-            method::TOOLS_CALL => {
-                self.call(call.params.as_ref(), &Report::new(outlet, call.wants_progress)).await
-            }
+            method::TOOLS_CALL => self.call(call.params.as_ref(), &Report::of(call, outlet)).await,
             method::TOOLS_LIST => Ok(Ok(list("tools", &self.builtin.tools()))),
             // Only asked whether it is alive; what it is, the floors above have from `peer`.
             method::DISCOVER => self.builtin.health().await.map(|()| Ok(Raw::empty_object())),
@@ -103,7 +101,7 @@ impl<B: Builtin> Local<B> {
                 Ok(Ok(list("resources", &all)))
             }
             method::RESOURCES_READ => match call.params.as_ref().and_then(|params| params.text("uri")) {
-                Some(uri) => self.builtin.read(&uri).await,
+                Some(uri) => self.builtin.read(&uri, &Report::of(call, outlet)).await,
                 None => Ok(Err(ErrorObject::new(code::INVALID_PARAMS, "params.uri must be a string"))),
             },
             other => {

@@ -86,7 +86,7 @@ fn value(schema: &Value, depth: u32) -> BoxedStrategy<Value> {
 }
 
 /// Something like a filter of a search, and worse.
-fn filters() -> BoxedStrategy<Value> {
+pub(super) fn filters() -> BoxedStrategy<Value> {
     let keys = [
         "$eq",
         "$ne",

@@ -84,7 +84,7 @@ pub trait Builtin: Send + Sync + 'static {
     }
 
     /// The result of `resources/read` for `uri`. An unknown one is [`no_resource`].
-    fn read<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, Result<Reply, Error>> {
+    fn read<'a>(&'a self, uri: &'a str, _report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
         std::future::ready(Ok(Err(no_resource(uri)))).boxed()
     }
 

@@ -1,4 +1,4 @@
-//! What a tool may tell its caller while it runs.
+//! What a tool may tell its caller while it runs, and may know of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 
 use crate::protocol::{Method, Notification, Raw, method};
-use crate::upstream::connection::Outlet;
+use crate::upstream::connection::{Call, Outlet};
+use crate::upstream::home::Home;
 
 /// The way to whoever made a call. Clones lead to the same caller; one that is used when the call is
 /// over is not heard.
@@ -14,6 +15,7 @@ use crate::upstream::connection::Outlet;
 pub struct Report {
     outlet: Outlet,
     wants_progress: bool,
+    home: Option<Home>,
     /// Progress grows with every message (2026-07-28 `basic/utilities/progress`).
     step: Arc<AtomicU64>,
 }
@@ -32,7 +34,12 @@ struct Progress<'a> {
 impl Report {
     /// The way through `outlet`, to somebody who asked for progress or did not.
     pub fn new(outlet: &Outlet, wants_progress: bool) -> Self {
-        Self { outlet: outlet.clone(), wants_progress, step: Arc::default() }
+        Self { outlet: outlet.clone(), wants_progress, home: None, step: Arc::default() }
+    }
+
+    /// The way to whoever made `call`, through `outlet`.
+    pub(super) fn of(call: &Call, outlet: &Outlet) -> Self {
+        Self { home: call.home.clone(), ..Self::new(outlet, call.wants_progress) }
     }
 
     /// To nobody.
@@ -43,6 +50,11 @@ impl Report {
     /// Whether progress is worth making.
     pub const fn wants_progress(&self) -> bool {
         self.wants_progress
+    }
+
+    /// Whose it is: what is kept for one client is kept under this. None: a program without sessions.
+    pub const fn home(&self) -> Option<&Home> {
+        self.home.as_ref()
     }
 
     /// Says that the work went on, when there is no telling how much is left.

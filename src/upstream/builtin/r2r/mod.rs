@@ -1,9 +1,28 @@
-//! The tools of an R2R retrieval service (REST API v3).
+//! The tools of an R2R retrieval service (REST API v3) as a server of ours.
+//!
+//! One file per tool: its arguments and answer as types, from which its definition is made, and what is
+//! asked of R2R for it. `desk` is what they share: the client, the project's collection, the answers that
+//! are kept.
+//!
+//! Not here: how R2R is spoken to (`client`, `session`), which file goes where (`ingest`).
 
-#[allow(dead_code)] // what the tools use, and they come next
+mod answers;
 mod client;
-#[allow(dead_code)] // the same
+mod collections;
+mod desk;
+mod documents;
+mod filters;
+mod history;
+mod id;
+mod mapping;
+mod model;
+mod project;
+mod rag;
+mod resources;
+mod search;
 mod session;
+mod telling;
+mod titles;
 mod token;
 
 #[cfg(test)]
@@ -17,59 +36,120 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use serde::Serialize;
 
+use self::desk::Desk;
+use super::answer::{Failure, reply};
+use super::tool::Tool;
 use super::{Builtin, Report, no_tool};
 use crate::protocol::{Raw, Reply};
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
 use crate::upstream::{Means, config};
-use client::Client;
 
 /// R2R as one of our own servers.
 pub(super) struct R2r {
-    name: Arc<str>,
-    client: Client,
+    desk: Arc<Desk>,
+    tools: Vec<Tool>,
 }
 
 impl R2r {
     /// Logs in.
     pub(super) async fn open(
         name: &Arc<str>,
-        config: &config::R2r,
+        options: &config::R2r,
         means: &Means,
         _events: Events,
     ) -> Result<Self, Error> {
-        Ok(Self { name: Arc::clone(name), client: Client::open(config, means).await? })
+        let desk = Arc::new(Desk::open(name, options, means).await?);
+        Ok(Self { desk, tools: tools() })
+    }
+
+    async fn run(&self, tool: &Tool, arguments: &Raw, report: &Report) -> Result<Raw, Failure> {
+        let desk = &*self.desk;
+        match tool.name() {
+            "r2r_search" => {
+                let input: search::Input = tool.read(arguments)?;
+                desk.history.note(report.home(), tool.name(), &input.query);
+                search::search(desk, input).await
+            }
+            "r2r_rag_query" => {
+                let input: rag::Input = tool.read(arguments)?;
+                desk.history.note(report.home(), tool.name(), &input.question);
+                rag::ask(desk, input, report).await
+            }
+            "r2r_list_documents" => documents::list(desk, tool.read(arguments)?).await,
+            "r2r_monitor_task" => documents::monitor(desk, tool.read(arguments)?).await,
+            _ => collections::list(desk, tool.read(arguments)?).await,
+        }
     }
 }
 
+/// All tools, in the order they are listed.
+fn tools() -> Vec<Tool> {
+    vec![
+        Tool::new::<search::Input, search::Output>(&search::ABOUT),
+        Tool::new::<rag::Input, rag::Output>(&rag::ABOUT),
+        Tool::new::<documents::ListInput, documents::ListOutput>(&documents::ABOUT_LIST),
+        Tool::new::<documents::MonitorInput, documents::MonitorOutput>(&documents::ABOUT_MONITOR),
+        Tool::new::<collections::Input, collections::Output>(&collections::ABOUT),
+    ]
+}
+
+#[derive(Serialize)]
+struct Implementation {
+    name: &'static str,
+    title: &'static str,
+    version: &'static str,
+}
+
+const OWN: Implementation = Implementation { name: "r2r", title: "R2R", version: env!("CARGO_PKG_VERSION") };
+
+const INSTRUCTIONS: &str = "Documents of a project, kept in R2R. r2r_search finds passages and \
+    r2r_rag_query answers a question from them; both use the project's own collection unless another \
+    one is named. r2r_ingest_document takes a file in, r2r_monitor_task follows that.";
+
 impl Builtin for R2r {
     fn info(&self) -> Raw {
-        Raw::of(&*self.name)
+        Raw::of(&OWN)
     }
 
     fn instructions(&self) -> Option<String> {
-        None
+        Some(INSTRUCTIONS.to_owned())
     }
 
     fn tools(&self) -> Vec<Raw> {
-        Vec::new()
+        self.tools.iter().map(|tool| tool.definition().clone()).collect()
     }
 
     fn call<'a>(
         &'a self,
         name: &'a str,
-        _arguments: Raw,
-        _report: &'a Report,
+        arguments: Raw,
+        report: &'a Report,
     ) -> BoxFuture<'a, Result<Reply, Error>> {
-        std::future::ready(Ok(Err(no_tool(name)))).boxed()
+        async move {
+            match self.tools.iter().find(|tool| tool.name() == name) {
+                Some(tool) => reply(self.run(tool, &arguments, report).await),
+                None => Ok(Err(no_tool(name))),
+            }
+        }
+        .boxed()
+    }
+
+    fn resources(&self) -> Option<Vec<Raw>> {
+        Some(resources::definitions())
+    }
+
+    fn read<'a>(&'a self, uri: &'a str, report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
+        resources::read(&self.desk, uri, report).boxed()
     }
 
     fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
-        self.client.health().boxed()
+        self.desk.client.health().boxed()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {
-        self.client.refused()
+        self.desk.client.refused()
     }
 }

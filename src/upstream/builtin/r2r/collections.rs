@@ -1,0 +1,85 @@
+//! `r2r_list_collections`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::answers::Fresh;
+use super::client::Results;
+use super::desk::Desk;
+use super::id::Id;
+use super::model;
+use crate::protocol::Raw;
+use crate::upstream::builtin::answer::Failure;
+use crate::upstream::builtin::tool::{About, Effect};
+
+pub(super) const ABOUT: About = About {
+    name: "r2r_list_collections",
+    title: "List collections",
+    description: "List the collections of documents in R2R with their ids, for collection_id of the other \
+        tools.",
+    effect: Effect::Reads,
+};
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+pub(super) struct Input {
+    /// How many to leave out before the first one that is shown.
+    #[serde(default)]
+    offset: u64,
+    /// How many at most.
+    #[serde(default = "twenty")]
+    #[schemars(range(min = 1, max = 100))]
+    limit: u32,
+}
+
+const fn twenty() -> u32 {
+    20
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Output {
+    collections: Vec<Listed>,
+    /// How many there are.
+    total: u64,
+    /// Whether this is an answer of shortly before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(required)]
+    cached: Option<bool>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Listed {
+    collection_id: Id,
+    name: String,
+    description: Option<String>,
+    /// As R2R counts them, which may be a little off; r2r_list_documents has the true number.
+    document_count: u64,
+    user_count: u64,
+}
+
+/// The answer of `r2r_list_collections`.
+pub(super) async fn list(desk: &Desk, input: Input) -> Result<Raw, Failure> {
+    let inputs = (ABOUT.name, &input);
+    let make = async { ask(desk, &input).await.map(Fresh::lasting) };
+    desk.answers.fetch(desk.options.cache_ttl.list, None, &inputs, make).await
+}
+
+async fn ask(desk: &Desk, input: &Input) -> Result<Output, Failure> {
+    let (offset, limit) = (input.offset.to_string(), input.limit.to_string());
+    let query = [("offset", offset.as_str()), ("limit", &limit)];
+    let page: Results<Vec<model::Collection>> = desk.client.get(&["collections"], &query).await?;
+    let collections: Vec<_> = page.results.into_iter().map(Listed::of).collect();
+    let total = page.total_entries.unwrap_or(input.offset + collections.len() as u64);
+    Ok(Output { collections, total, cached: None })
+}
+
+impl Listed {
+    fn of(collection: model::Collection) -> Self {
+        Self {
+            collection_id: collection.id,
+            name: collection.name,
+            description: collection.description,
+            document_count: collection.document_count,
+            user_count: collection.user_count,
+        }
+    }
+}

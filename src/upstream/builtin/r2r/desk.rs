@@ -1,0 +1,49 @@
+//! What all tools of one R2R server share.
+
+use std::sync::Arc;
+
+use super::answers::{self, Answers};
+use super::client::Client;
+use super::history::History;
+use super::project::Project;
+use super::titles::Titles;
+use crate::upstream::error::Error;
+use crate::upstream::{Means, config};
+
+/// One R2R server, its project and what was learnt of both.
+pub(super) struct Desk {
+    /// The name of the server.
+    pub name: Arc<str>,
+    /// The way to R2R.
+    pub client: Client,
+    /// How it was configured.
+    pub options: config::R2r,
+    /// Which R2R it is and who we are there, as a hash.
+    pub identity: Arc<str>,
+    /// The default collection.
+    pub project: Project,
+    /// Answers that may be given again.
+    pub answers: Answers,
+    /// Titles of documents.
+    pub titles: Titles,
+    /// What was searched for lately.
+    pub history: History,
+}
+
+impl Desk {
+    /// Logs in, and reads what was remembered.
+    pub(super) async fn open(name: &Arc<str>, options: &config::R2r, means: &Means) -> Result<Self, Error> {
+        let client = Client::open(options, means).await?;
+        let identity = answers::identity(options);
+        Ok(Self {
+            name: Arc::clone(name),
+            project: Project::open(&client, options, &identity).await?,
+            answers: Answers::new(&means.store, name, &identity),
+            titles: Titles::new(&client),
+            history: History::default(),
+            options: options.clone(),
+            identity,
+            client,
+        })
+    }
+}

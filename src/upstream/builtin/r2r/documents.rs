@@ -1,0 +1,303 @@
+//! `r2r_list_documents` and `r2r_monitor_task`.
+//!
+//! R2R lists a collection's documents only when they were taken in, and lists no documents by their
+//! status: those that are under way or failed are found by looking through all documents of the
+//! account, newest first, up to a bound that the answer tells.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::answers::Fresh;
+use super::client::Results;
+use super::desk::Desk;
+use super::id::Id;
+use super::model::{Document, Stage};
+use crate::protocol::Raw;
+use crate::upstream::builtin::answer::Failure;
+use crate::upstream::builtin::refusal::Refusal;
+use crate::upstream::builtin::tool::{About, Effect};
+use crate::upstream::error::Error;
+
+/// Documents of one page, and pages that are looked through at most.
+const PAGE: usize = 500;
+const PAGES: usize = 6;
+
+pub(super) const ABOUT_LIST: About = About {
+    name: "r2r_list_documents",
+    title: "List documents",
+    description: "List the documents of a collection in R2R. With status_filter all it lists those that can \
+        be searched; pending shows those that are being taken in, and failed those that could not be. \
+        Without collection_id it lists the project's own collection.",
+    effect: Effect::Reads,
+};
+
+pub(super) const ABOUT_MONITOR: About = About {
+    name: "r2r_monitor_task",
+    title: "Follow an ingestion",
+    description: "See how far R2R is with a document that r2r_ingest_document sent: its status, its progress \
+        from 0 to 1, and why it failed if it did.",
+    effect: Effect::Reads,
+};
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+pub(super) struct ListInput {
+    /// The collection, as r2r_list_collections gives it. Left out: the project's own.
+    collection_id: Option<Id>,
+    /// How many to leave out before the first one that is shown.
+    #[serde(default)]
+    offset: u64,
+    /// How many at most.
+    #[serde(default = "fifty")]
+    #[schemars(range(min = 1, max = 100))]
+    limit: u32,
+    /// Which ones.
+    #[serde(default)]
+    status_filter: Filter,
+}
+
+const fn fifty() -> u32 {
+    50
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Filter {
+    Pending,
+    Success,
+    Failed,
+    #[default]
+    All,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ListOutput {
+    documents: Vec<Listed>,
+    /// How many there are; with a status_filter other than all, how many were found.
+    total: u64,
+    offset: u64,
+    limit: u32,
+    /// Whether this is an answer of shortly before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(required)]
+    cached: Option<bool>,
+    /// How many documents were looked through for the status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scanned: Option<usize>,
+    /// There are more documents than were looked through: total may be too small.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incomplete: Option<bool>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Listed {
+    document_id: Id,
+    title: String,
+    /// success, failed, or how far R2R is.
+    ingestion_status: String,
+    created_at: Option<String>,
+    size_bytes: u64,
+}
+
+impl Listed {
+    fn of(document: Document) -> Self {
+        Self {
+            document_id: document.id,
+            title: document.title.unwrap_or_default(),
+            ingestion_status: document.ingestion_status,
+            created_at: document.created_at,
+            size_bytes: document.size_in_bytes.unwrap_or(0),
+        }
+    }
+}
+
+/// The answer of `r2r_list_documents`.
+pub(super) async fn list(desk: &Desk, input: ListInput) -> Result<Raw, Failure> {
+    match listed(desk, &input).await {
+        // The project's collection went away just now: it is looked for anew, once.
+        Err(Gone::Collection(id)) if input.collection_id.is_none() => {
+            desk.project.forget(id);
+            listed(desk, &input).await.map_err(Gone::failure)
+        }
+        other => other.map_err(Gone::failure),
+    }
+}
+
+enum Gone {
+    Collection(Id),
+    Other(Failure),
+}
+
+impl Gone {
+    fn failure(self) -> Failure {
+        match self {
+            Self::Collection(id) => no_collection(id).into(),
+            Self::Other(failure) => failure,
+        }
+    }
+}
+
+async fn listed(desk: &Desk, input: &ListInput) -> Result<Raw, Gone> {
+    let collection = desk.project.or_own(input.collection_id).await.map_err(Gone::Other)?;
+    let inputs = (ABOUT_LIST.name, input.offset, input.limit, input.status_filter);
+    let make = async {
+        match input.status_filter {
+            Filter::All => page(desk, input, collection).await,
+            filter => looked_through(desk, input, collection, filter).await,
+        }
+    };
+    let answer = desk.answers.fetch(desk.options.cache_ttl.list, Some(collection), &inputs, make).await;
+    answer.map_err(|failure| match failure {
+        Failure::Failed(Error::Backend { status: 403 | 404, .. }) => Gone::Collection(collection),
+        failure => Gone::Other(failure),
+    })
+}
+
+async fn page(desk: &Desk, input: &ListInput, collection: Id) -> Result<Fresh<ListOutput>, Failure> {
+    let (offset, limit) = (input.offset.to_string(), input.limit.to_string());
+    let (id, query) = (collection.to_string(), [("offset", offset.as_str()), ("limit", &limit)]);
+    let page: Results<Vec<Document>> = desk.client.get(&["collections", &id, "documents"], &query).await?;
+    let is_settled = page.results.iter().all(|document| document.stage() != Stage::Pending);
+    let documents: Vec<_> = page.results.into_iter().map(Listed::of).collect();
+    let total = page.total_entries.unwrap_or(input.offset + documents.len() as u64);
+    let output = ListOutput {
+        documents,
+        total,
+        offset: input.offset,
+        limit: input.limit,
+        cached: None,
+        scanned: None,
+        incomplete: None,
+    };
+    Ok(if is_settled { Fresh::lasting(output) } else { Fresh::passing(output) })
+}
+
+async fn looked_through(
+    desk: &Desk,
+    input: &ListInput,
+    collection: Id,
+    filter: Filter,
+) -> Result<Fresh<ListOutput>, Failure> {
+    let wanted = match filter {
+        Filter::Pending => Stage::Pending,
+        Filter::Success | Filter::All => Stage::Success,
+        Filter::Failed => Stage::Failed,
+    };
+    // A collection that is not there has no documents, but that is no answer.
+    let id = collection.to_string();
+    let _: Results<Value> = desk.client.get(&["collections", &id], &[]).await?;
+    let scan = scan(desk, collection).await?;
+    let fits = |document: &Document| document.stage() == wanted;
+    let found: Vec<_> = scan.documents.into_iter().filter(fits).collect();
+    let offset = usize::try_from(input.offset).unwrap_or(usize::MAX);
+    let output = ListOutput {
+        total: found.len() as u64,
+        documents: found.into_iter().skip(offset).take(input.limit as usize).map(Listed::of).collect(),
+        offset: input.offset,
+        limit: input.limit,
+        cached: None,
+        scanned: Some(scan.scanned),
+        incomplete: Some(!scan.is_complete),
+    };
+    // What is under way is another in a moment.
+    Ok(if wanted == Stage::Pending { Fresh::passing(output) } else { Fresh::lasting(output) })
+}
+
+/// Documents of a collection, whatever their status.
+pub(super) struct Scan {
+    pub documents: Vec<Document>,
+    /// How many of the account's documents were looked at.
+    pub scanned: usize,
+    /// Whether those were all.
+    pub is_complete: bool,
+}
+
+/// Looks through the documents of the account, newest first, for those of `collection`.
+pub(super) async fn scan(desk: &Desk, collection: Id) -> Result<Scan, Error> {
+    let mut scan = Scan { documents: Vec::new(), scanned: 0, is_complete: false };
+    for page in 0..PAGES {
+        let (offset, limit) = ((page * PAGE).to_string(), PAGE.to_string());
+        let query = [("offset", offset.as_str()), ("limit", &limit)];
+        let found: Results<Vec<Document>> = desk.client.get(&["documents"], &query).await?;
+        let count = found.results.len();
+        scan.scanned += count;
+        scan.documents.extend(found.results.into_iter().filter(|document| document.belongs_to(collection)));
+        let total = found.total_entries.and_then(|total| usize::try_from(total).ok());
+        if count < PAGE || total.is_some_and(|total| scan.scanned >= total) {
+            scan.is_complete = true;
+            break;
+        }
+    }
+    Ok(scan)
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct MonitorInput {
+    /// The document, as r2r_ingest_document or r2r_list_documents gives it.
+    document_id: Id,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct MonitorOutput {
+    document_id: Id,
+    /// pending, parsing, extracting, chunking, embedding, augmenting, storing, enriching, success or failed.
+    ingestion_status: String,
+    /// Of the graph, which R2R makes only when it is told to; it says nothing about searching.
+    extraction_status: String,
+    title: String,
+    /// From 0 to 1; 1 when it can be searched.
+    progress: f64,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+}
+
+/// The answer of `r2r_monitor_task`. Never kept: it is asked because it changes.
+pub(super) async fn monitor(desk: &Desk, input: MonitorInput) -> Result<Raw, Failure> {
+    let id = input.document_id.to_string();
+    let found: Result<Results<Document>, Error> = desk.client.get(&["documents", &id], &[]).await;
+    let document = match found {
+        Ok(found) => found.results,
+        Err(Error::Backend { status: 403 | 404, .. }) => return Err(no_document(&id).into()),
+        Err(error) => return Err(error.into()),
+    };
+    let failure = document.metadata.get("failure").and_then(Value::as_str);
+    let failure = failure.filter(|_| document.stage() == Stage::Failed);
+    Ok(Raw::of(&MonitorOutput {
+        document_id: document.id,
+        progress: progress(&document.ingestion_status),
+        failure: failure.map(|text| text[..text.floor_char_boundary(500)].to_owned()),
+        ingestion_status: document.ingestion_status,
+        extraction_status: document.extraction_status,
+        title: document.title.unwrap_or_default(),
+    }))
+}
+
+/// How much of the way to being searchable is done. R2R tells steps, not shares.
+pub(super) fn progress(status: &str) -> f64 {
+    match status {
+        "parsing" => 0.1,
+        "extracting" => 0.2,
+        "chunking" => 0.3,
+        "embedding" => 0.5,
+        "augmenting" => 0.7,
+        "storing" => 0.8,
+        "enriching" => 0.9,
+        "success" => 1.0,
+        _ => 0.0,
+    }
+}
+
+fn no_collection(id: Id) -> Refusal {
+    Refusal::new("not_found", "collection_id", &id)
+        .because("There is no such collection, or it is not ours to read.")
+        .valid("the id of a collection that is there")
+        .suggest("Take one from r2r_list_collections, or leave it out for the project's own.")
+}
+
+fn no_document(id: &str) -> Refusal {
+    Refusal::new("not_found", "document_id", id)
+        .because("There is no such document, or it is not ours to read.")
+        .valid("the id of a document that is there")
+        .suggest("Take one from r2r_list_documents, or from the answer of r2r_ingest_document.")
+}

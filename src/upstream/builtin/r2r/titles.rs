@@ -1,0 +1,64 @@
+//! The titles of documents: chunks hold one only where the uploader gave it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use moka::sync::Cache;
+
+use super::client::{Client, Results};
+use super::id::Id;
+use super::model::{Chunk, Document};
+
+/// Titles that are remembered, and for how long.
+const MOST: u64 = 10_000;
+const TRUSTED: Duration = Duration::from_mins(10);
+
+/// Titles, remembered.
+pub(super) struct Titles {
+    client: Client,
+    known: Cache<Id, String>,
+}
+
+impl Titles {
+    /// None yet.
+    pub(super) fn new(client: &Client) -> Self {
+        let known = Cache::builder().max_capacity(MOST).time_to_live(TRUSTED).build();
+        Self { client: client.clone(), known }
+    }
+
+    /// The titles of the documents of `chunks`, as far as they can be had: an answer without a name is
+    /// better than none.
+    pub(super) async fn of(&self, chunks: &[Chunk]) -> BTreeMap<Id, String> {
+        let mut titles = BTreeMap::new();
+        let mut missing = Vec::new();
+        for chunk in chunks {
+            let known = chunk.title().map(str::to_owned).or_else(|| self.known.get(&chunk.document_id));
+            match known {
+                Some(title) => {
+                    titles.insert(chunk.document_id, title);
+                }
+                None if missing.contains(&chunk.document_id) => {}
+                None => missing.push(chunk.document_id),
+            }
+        }
+        if !missing.is_empty() {
+            titles.extend(self.ask(&missing).await);
+        }
+        titles
+    }
+
+    async fn ask(&self, documents: &[Id]) -> Vec<(Id, String)> {
+        let ids: Vec<String> = documents.iter().map(Id::to_string).collect();
+        let mut query: Vec<(&str, &str)> = ids.iter().map(|id| ("ids", id.as_str())).collect();
+        query.push(("limit", "100"));
+        let found: Result<Results<Vec<Document>>, _> = self.client.get(&["documents"], &query).await;
+        let found = found.map(|found| found.results).unwrap_or_else(|error| {
+            tracing::debug!(%error, "titles of documents are not known");
+            Vec::new()
+        });
+        let titled = |document: Document| Some((document.id, document.title?));
+        let titles: Vec<_> = found.into_iter().filter_map(titled).collect();
+        titles.iter().for_each(|(id, title)| self.known.insert(*id, title.clone()));
+        titles
+    }
+}
