@@ -38,9 +38,10 @@ pub fn connector(name: &Arc<str>, config: &config::Builtin, means: &Means) -> Ar
     match config {
         config::Builtin::Handbook(options) => {
             let options = options.clone();
-            Arc::new(InProcess::new(move |_| {
-                let (options, means) = (options.clone(), means.clone());
-                async move { handbook::Handbook::open(&options, &means.shutdown).await }.boxed()
+            Arc::new(InProcess::new(move |events| {
+                let (name, options, means) = (Arc::clone(&name), options.clone(), means.clone());
+                async move { handbook::Handbook::open(&name, &options, &means.shutdown, events).await }
+                    .boxed()
             }))
         }
         config::Builtin::R2r(options) => {

@@ -178,7 +178,7 @@ pub(super) fn updates(snapshot: &Snapshot, days: u32, now: SystemTime) -> Raw {
 }
 
 /// RFC 3339, in UTC and whole seconds.
-fn shown(time: SystemTime) -> String {
+pub(super) fn shown(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let time = i64::try_from(seconds).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
     time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use super::document::{Document, Origin};
 use super::folder::{Folder, Stamp, View};
 use super::index::{Changes, SearchIndex, State};
+use super::resources::Naming;
+use crate::protocol::Raw;
 use crate::telemetry::untrusted;
 
 /// Sections at most, over all documents.
@@ -25,6 +27,8 @@ pub(super) struct Snapshot {
     pub by_serial: HashMap<u64, Arc<Document>>,
     /// The index.
     pub state: State,
+    /// The documents as elements of `resources/list`.
+    pub resources: Vec<Raw>,
     /// Sections in it.
     pub sections: usize,
     /// Files that are not among the documents, though their names say they should.
@@ -54,6 +58,7 @@ pub(super) trait Watcher {
 /// The documents and their index, owned by the task that keeps them up to date.
 pub(super) struct Corpus {
     folder: Folder,
+    naming: Naming,
     index: SearchIndex,
     /// Files as they were when they were read, those that were no text included.
     seen: BTreeMap<String, Stamp>,
@@ -68,9 +73,10 @@ pub(super) struct Corpus {
 
 impl Corpus {
     /// Nothing yet; `generation` is the last one that was given out.
-    pub(super) fn new(folder: Folder, generation: u64) -> Result<Self, Error> {
+    pub(super) fn new(folder: Folder, naming: Naming, generation: u64) -> Result<Self, Error> {
         Ok(Self {
             folder,
+            naming,
             index: SearchIndex::new()?,
             seen: BTreeMap::new(),
             documents: BTreeMap::new(),
@@ -159,6 +165,7 @@ impl Corpus {
             by_serial: by_serial.collect(),
             documents: self.documents.clone(),
             state: self.index.state(),
+            resources: self.naming.list(&self.documents),
             sections: self.sections,
             left_out: self.unlisted + self.seen.len() - self.documents.len(),
         }

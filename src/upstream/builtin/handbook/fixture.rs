@@ -12,6 +12,7 @@ use crate::protocol::{Raw, Reply};
 use crate::shutdown::Shutdown;
 use crate::upstream::builtin::{Builtin, Report};
 use crate::upstream::config;
+use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
 
 /// A handbook over a folder of its own.
@@ -78,7 +79,7 @@ pub(super) fn write(folder: &Path, name: &str, text: &str) {
 
 pub(super) async fn open(path: &Path, cache_size: usize) -> Result<Handbook, Error> {
     let config = config::Handbook { path: path.to_owned(), cache_size };
-    Handbook::open(&config, &Shutdown::new()).await
+    Handbook::open("docs", &config, &Shutdown::new(), Events::channel().0).await
 }
 
 pub(super) async fn reply(handbook: &Handbook, tool: &str, arguments: &Value) -> Result<Reply, Error> {

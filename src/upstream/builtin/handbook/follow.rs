@@ -17,7 +17,11 @@ use tokio::time::{Instant, sleep};
 
 use super::corpus::{Corpus, Error, Snapshot, Watcher};
 use super::folder::Folder;
+use super::resources::Naming;
+use crate::protocol::Raw;
+use crate::protocol::feature::List;
 use crate::shutdown::Shutdown;
+use crate::upstream::connection::{Event, Events};
 
 /// Pause between two walks.
 pub(super) const PAUSE: Duration = Duration::from_secs(2);
@@ -72,6 +76,14 @@ impl Phase {
         }
     }
 
+    /// The documents as resources; none before they were read.
+    pub(super) fn resources(&self) -> &[Raw] {
+        match self {
+            Self::Ready(snapshot) => &snapshot.resources,
+            Self::Reading(_) | Self::Failed(_) => &[],
+        }
+    }
+
     fn generation(&self) -> u64 {
         match self {
             Self::Ready(snapshot) => snapshot.generation,
@@ -80,16 +92,26 @@ impl Phase {
     }
 }
 
+/// Whose documents are followed, and who is told of a change.
+pub(super) struct Followed {
+    /// Where they are.
+    pub folder: Folder,
+    /// How they are called as resources.
+    pub naming: Naming,
+    /// Gets to know that the list of resources changed: once for all changes that one walk finds.
+    pub events: Events,
+}
+
 /// Begins to follow the folder, until `tasks` end.
-pub(super) fn start(folder: Folder, tasks: &Shutdown) -> watch::Receiver<Phase> {
+pub(super) fn start(followed: Followed, tasks: &Shutdown) -> watch::Receiver<Phase> {
     let (sender, receiver) = watch::channel(Phase::Reading(Progress::Reading { done: 0, total: 0 }));
-    let follower = Follower { folder, phase: Arc::new(sender), tasks: tasks.clone(), last_error: None };
+    let follower = Follower { followed, phase: Arc::new(sender), tasks: tasks.clone(), last_error: None };
     tasks.spawn(follower.run());
     receiver
 }
 
 struct Follower {
-    folder: Folder,
+    followed: Followed,
     phase: Arc<watch::Sender<Phase>>,
     tasks: Shutdown,
     /// Told once, not with every walk.
@@ -113,13 +135,14 @@ impl Follower {
     /// Brings the documents up to date; without a corpus, from the beginning. The corpus comes
     /// back unless it is of no more use.
     async fn refresh(&mut self, corpus: Option<Corpus>) -> Option<Corpus> {
-        let (folder, watcher) = (self.folder.clone(), self.watcher());
+        let (folder, naming) = (self.followed.folder.clone(), self.followed.naming.clone());
+        let watcher = self.watcher();
         let generation = self.phase.borrow().generation();
         let started = Instant::now();
         let work = tokio::task::spawn_blocking(move || {
             let mut corpus = match corpus {
                 Some(corpus) => corpus,
-                None => Corpus::new(folder, generation)?,
+                None => Corpus::new(folder, naming, generation)?,
             };
             let outcome = corpus.refresh(&watcher);
             // A folder that can not be read leaves the corpus as it was.
@@ -156,7 +179,11 @@ impl Follower {
             milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             "the handbook is up to date"
         );
+        let listed_the_same = self.phase.borrow().resources() == snapshot.resources;
         self.phase.send_replace(Phase::Ready(Arc::new(snapshot)));
+        if !listed_the_same {
+            self.followed.events.report(Event::Changed(List::Resources));
+        }
     }
 
     fn fail(&mut self, reason: String) {

@@ -8,7 +8,7 @@
 //! Bad arguments are an answer of the tool (`isError`, see `builtin/refusal`); an unknown tool is a
 //! JSON-RPC error.
 //!
-//! Not here: resources; vectors beside the words.
+//! Not here: vectors beside the words.
 
 mod answers;
 mod arguments;
@@ -24,6 +24,7 @@ mod lookup;
 mod markdown;
 mod neighbours;
 mod query;
+mod resources;
 mod tools;
 mod topics;
 mod words;
@@ -40,15 +41,17 @@ use self::arguments::Request;
 use self::cache::Cache;
 use self::corpus::Snapshot;
 use self::folder::Folder;
-use self::follow::Phase;
 pub use self::follow::Progress;
+use self::follow::{Followed, Phase};
+use self::resources::Naming;
 use super::answer::{refused, result};
 use super::tool::Tool;
-use super::{Builtin, Report, no_tool};
+use super::{Builtin, Report, no_resource, no_tool};
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::shutdown::Shutdown;
 use crate::upstream::config;
+use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
 
 /// Calls that work at the same time; others wait, each for milliseconds.
@@ -57,6 +60,7 @@ const AT_A_TIME: usize = 4;
 /// The handbook server. Dropping it ends the task that follows the folder.
 pub struct Handbook {
     phase: watch::Receiver<Phase>,
+    naming: Naming,
     cache: Cache,
     work: Arc<Semaphore>,
     tools: Vec<Tool>,
@@ -75,19 +79,27 @@ pub struct Figures {
 }
 
 impl Handbook {
-    /// Opens the folder and begins to read it in the background, in a task of `shutdown`.
+    /// Opens the folder for the server `name` and begins to read it in the background, in a task of
+    /// `shutdown`; changes of its list of resources are reported to `events`.
     ///
     /// The error is [`Error::Connect`] and names the folder when it can not be opened.
-    pub async fn open(config: &config::Handbook, shutdown: &Shutdown) -> Result<Self, Error> {
+    pub async fn open(
+        name: &str,
+        config: &config::Handbook,
+        shutdown: &Shutdown,
+        events: Events,
+    ) -> Result<Self, Error> {
         let folder = Folder::new(&config.path);
         let probed = folder.clone();
         let opened = tokio::task::spawn_blocking(move || probed.open().map(drop)).await;
         let opened = opened.unwrap_or_else(|_| Err("opening the handbook folder failed".to_owned()));
         opened.map_err(|reason| Error::Connect { reason })?;
         let tasks = shutdown.child();
-        let phase = follow::start(folder, &tasks);
+        let naming = Naming::of(name);
+        let phase = follow::start(Followed { folder, naming: naming.clone(), events }, &tasks);
         Ok(Self {
             phase,
+            naming,
             cache: Cache::new(config.cache_size),
             work: Arc::new(Semaphore::new(AT_A_TIME)),
             tools: tools::definitions(),
@@ -127,6 +139,19 @@ impl Handbook {
             self.cache.put(generation, asked, answer.clone());
         }
         Ok(reply)
+    }
+
+    /// The text of a document. A megabyte of it takes a millisecond, so it is done on a thread that may block.
+    async fn text(&self, uri: &str) -> Result<Reply, Error> {
+        let snapshot = self.snapshot().await?;
+        let Some(document) = self.naming.find(&snapshot.documents, uri).cloned() else {
+            return Ok(Err(no_resource(uri)));
+        };
+        let uri = uri.to_owned();
+        let Some(text) = on_a_thread(&self.work, move || resources::contents(&uri, &document)).await else {
+            return Err(Error::Unavailable { state: "shutting down" });
+        };
+        Ok(text.map_err(|error| internal(&error)))
     }
 
     /// Answers on a thread that may block. Who stops waiting lets it finish: it takes milliseconds.
@@ -175,6 +200,14 @@ impl Builtin for Handbook {
 
     fn tools(&self) -> Vec<Raw> {
         self.tools.iter().map(|tool| tool.definition().clone()).collect()
+    }
+
+    fn resources(&self) -> Option<Vec<Raw>> {
+        Some(self.phase.borrow().resources().to_vec())
+    }
+
+    fn read<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, Result<Reply, Error>> {
+        Box::pin(self.text(uri))
     }
 
     fn call<'a>(
@@ -241,6 +274,8 @@ mod docs_tests;
 mod fixture;
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod resource_tests;
 #[cfg(test)]
 mod scale_tests;
 #[cfg(test)]
