@@ -10,6 +10,7 @@ use tantivy::time::format_description::well_known::Rfc3339;
 use super::arguments::Search;
 use super::corpus::Snapshot;
 use super::document::{Document, folder_of_index};
+use super::history::Modified;
 use super::index::Match;
 use super::{excerpt, lookup, query};
 use crate::protocol::Raw;
@@ -75,13 +76,13 @@ struct Place {
 }
 
 impl Place {
-    fn of(document: &Document, section: usize) -> Self {
+    fn of(snapshot: &Snapshot, document: &Document, section: usize) -> Self {
         Self {
             file_path: document.file_path.clone(),
             path: document.section_path(section),
             section: document.trail(section).join(" > "),
             title: document.title.clone(),
-            modified: shown(document.modified),
+            modified: shown(snapshot.modified(document).at),
         }
     }
 }
@@ -96,7 +97,7 @@ pub(super) fn search(snapshot: &Snapshot, asked: &Search) -> Result<Raw, Failure
     };
     let hit = |(found, document): (Match, &Arc<Document>)| {
         let (content, truncated) = excerpt::excerpt(document, found.section, &words);
-        let place = Place::of(document, found.section);
+        let place = Place::of(snapshot, document, found.section);
         Hit { content, metadata: HitMetadata { place, score: rounded(found.score), truncated } }
     };
     let hits: Vec<Hit> = ranked(snapshot, matches).take(asked.n_results).map(hit).collect();
@@ -151,7 +152,7 @@ pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Raw, Failure> {
         section: document.sections[at].heading.clone(),
     };
     let subsections = document.children(section).map(below).collect();
-    let metadata = WholeMetadata { place: Place::of(&document, section), subsections };
+    let metadata = WholeMetadata { place: Place::of(snapshot, &document, section), subsections };
     Ok(Raw::of(&Whole { content: document.whole_text(section), metadata }))
 }
 
@@ -161,18 +162,29 @@ struct Recent {
     since: String,
     count: usize,
     truncated: bool,
-    updates: Vec<Place>,
+    updates: Vec<Update>,
+}
+
+#[derive(Serialize)]
+struct Update {
+    #[serde(flatten)]
+    place: Place,
+    /// `commit` or `file`.
+    dated_by: &'static str,
 }
 
 /// The answer of `get_recent_updates`.
 pub(super) fn updates(snapshot: &Snapshot, days: u32, now: SystemTime) -> Raw {
     let since = now - Duration::from_secs(u64::from(days) * 24 * 60 * 60);
-    let mut recent: Vec<&Arc<Document>> =
-        snapshot.documents.values().filter(|document| document.modified >= since).collect();
+    let dated = snapshot.documents.values().map(|document| (snapshot.modified(document), document));
+    let mut recent: Vec<_> = dated.filter(|(modified, _)| modified.at >= since).collect();
     // Equal times keep the order of the paths.
-    recent.sort_by_key(|document| std::cmp::Reverse(document.modified));
-    let updates: Vec<Place> =
-        recent.iter().take(MOST_UPDATES).map(|document| Place::of(document, 0)).collect();
+    recent.sort_by_key(|(modified, _)| std::cmp::Reverse(modified.at));
+    let update = |(modified, document): &(Modified, &Arc<Document>)| Update {
+        place: Place::of(snapshot, document, 0),
+        dated_by: if modified.is_committed { "commit" } else { "file" },
+    };
+    let updates: Vec<Update> = recent.iter().take(MOST_UPDATES).map(update).collect();
     let (count, truncated) = (updates.len(), recent.len() > updates.len());
     Raw::of(&Recent { days, since: shown(since), count, truncated, updates })
 }

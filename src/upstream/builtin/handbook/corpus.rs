@@ -8,7 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::document::{Document, Origin};
-use super::folder::{Folder, Stamp, View};
+use super::folder::{Folder, Stamp, Text, View};
+use super::git_log::Blob;
+use super::history::{Dates, Modified, Repository};
 use super::index::{Changes, SearchIndex, State};
 use super::resources::Naming;
 use crate::protocol::Raw;
@@ -27,12 +29,22 @@ pub(super) struct Snapshot {
     pub by_serial: HashMap<u64, Arc<Document>>,
     /// The index.
     pub state: State,
+    /// What the history says of them; `None` until it was asked.
+    pub dates: Option<Arc<Dates>>,
     /// The documents as elements of `resources/list`.
     pub resources: Vec<Raw>,
     /// Sections in it.
     pub sections: usize,
     /// Files that are not among the documents, though their names say they should.
     pub left_out: usize,
+}
+
+impl Snapshot {
+    /// When `document` was changed.
+    pub(super) fn modified(&self, document: &Document) -> Modified {
+        let by_file = Modified { at: document.modified, is_committed: false };
+        self.dates.as_ref().map_or(by_file, |dates| dates.of(document))
+    }
 }
 
 /// Why the documents could not be brought up to date.
@@ -63,6 +75,10 @@ pub(super) struct Corpus {
     /// Files as they were when they were read, those that were no text included.
     seen: BTreeMap<String, Stamp>,
     documents: BTreeMap<String, Arc<Document>>,
+    repository: Option<Repository>,
+    dates: Option<Arc<Dates>>,
+    /// Whether the history may say something else by now.
+    is_dated: bool,
     sections: usize,
     /// Files the walk left out.
     unlisted: usize,
@@ -80,6 +96,9 @@ impl Corpus {
             index: SearchIndex::new()?,
             seen: BTreeMap::new(),
             documents: BTreeMap::new(),
+            repository: None,
+            dates: None,
+            is_dated: false,
             sections: 0,
             unlisted: 0,
             next_serial: 1,
@@ -92,13 +111,14 @@ impl Corpus {
     /// of no more use.
     pub(super) fn refresh(&mut self, watcher: &dyn Watcher) -> Result<Option<Snapshot>, Error> {
         let view = self.folder.look().map_err(Error::Folder)?;
+        let is_redated = self.look_around();
         let files = &view.listing.files;
         let gone: Vec<String> = self.seen.keys().filter(|path| !files.contains_key(*path)).cloned().collect();
         let changed: Vec<(&String, &Stamp)> =
             files.iter().filter(|(path, stamp)| self.seen.get(*path) != Some(*stamp)).collect();
         let same = gone.is_empty() && changed.is_empty() && self.unlisted == view.listing.left_out;
         if same && self.is_published {
-            return Ok(None);
+            return Ok(is_redated.then(|| self.publish()));
         }
         let edit = self.index.change()?;
         for path in gone.iter().chain(changed.iter().map(|(path, _)| *path)) {
@@ -111,8 +131,40 @@ impl Corpus {
             self.take(&edit, &view, path, stamp)?;
         }
         edit.commit()?;
+        self.is_dated = false;
         self.unlisted = view.listing.left_out;
         Ok(Some(self.publish()))
+    }
+
+    /// Looks for another state of the history. True when the dates are others at once.
+    fn look_around(&mut self) -> bool {
+        let repository = Repository::around(self.folder.root());
+        if repository != self.repository {
+            self.repository = repository;
+            self.is_dated = false;
+        }
+        let is_none = self.dates.as_ref().is_some_and(|dates| **dates == Dates::default());
+        let without = self.repository.is_none() && !is_none;
+        if without {
+            self.dates = Some(Arc::default());
+        }
+        without
+    }
+
+    /// The documents of which the history is to be asked, if it is time to.
+    pub(super) fn undated(&self) -> Option<HashMap<String, Blob>> {
+        let all = || self.documents.iter().map(|(path, document)| (path.clone(), document.blob)).collect();
+        (self.repository.is_some() && !self.is_dated).then(all)
+    }
+
+    /// Takes what the history said; `None` when that is nothing new.
+    pub(super) fn date(&mut self, dates: Dates) -> Option<Snapshot> {
+        self.is_dated = true;
+        if self.dates.as_deref() == Some(&dates) {
+            return None;
+        }
+        self.dates = Some(Arc::new(dates));
+        Some(self.publish())
     }
 
     fn forget(&mut self, changes: &Changes, path: &str) {
@@ -124,8 +176,8 @@ impl Corpus {
     }
 
     fn take(&mut self, changes: &Changes, view: &View, path: &str, stamp: &Stamp) -> Result<(), Error> {
-        let source = match view.read(path, stamp) {
-            Ok(source) => source,
+        let text = match view.read(path, stamp) {
+            Ok(text) => text,
             Err(error) => {
                 // It is looked at again with the next walk.
                 tracing::debug!(path = %untrusted(path), %error, "a document of the handbook can not be read");
@@ -133,7 +185,7 @@ impl Corpus {
             }
         };
         self.seen.insert(path.to_owned(), *stamp);
-        let Some((document, bodies)) = source.and_then(|source| self.parse(path, stamp, source)) else {
+        let Some((document, bodies)) = text.and_then(|text| self.parse(path, stamp, text)) else {
             return Ok(());
         };
         if self.sections + bodies.len() <= MAX_SECTIONS {
@@ -145,11 +197,11 @@ impl Corpus {
     }
 
     /// A text the Markdown parser fails on costs one document, not the handbook.
-    fn parse(&mut self, path: &str, stamp: &Stamp, source: String) -> Option<(Document, Vec<String>)> {
-        let origin =
-            Origin { serial: self.next_serial, file_path: path.to_owned(), modified: stamp.modified };
+    fn parse(&mut self, path: &str, stamp: &Stamp, text: Text) -> Option<(Document, Vec<String>)> {
+        let (serial, file_path, modified) = (self.next_serial, path.to_owned(), stamp.modified);
+        let origin = Origin { serial, file_path, modified, blob: text.blob };
         self.next_serial += 1;
-        let parsed = catch_unwind(AssertUnwindSafe(|| Document::parse(origin, source)));
+        let parsed = catch_unwind(AssertUnwindSafe(|| Document::parse(origin, text.source)));
         if parsed.is_err() {
             tracing::error!(path = %untrusted(path), "a document of the handbook can not be parsed");
         }
@@ -160,15 +212,18 @@ impl Corpus {
         self.is_published = true;
         self.generation += 1;
         let by_serial = self.documents.values().map(|document| (document.serial, Arc::clone(document)));
-        Snapshot {
+        let mut snapshot = Snapshot {
             generation: self.generation,
             by_serial: by_serial.collect(),
             documents: self.documents.clone(),
             state: self.index.state(),
-            resources: self.naming.list(&self.documents),
+            dates: self.dates.clone(),
+            resources: Vec::new(),
             sections: self.sections,
             left_out: self.unlisted + self.seen.len() - self.documents.len(),
-        }
+        };
+        snapshot.resources = self.naming.list(&snapshot);
+        snapshot
     }
 }
 

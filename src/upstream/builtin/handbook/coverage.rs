@@ -64,6 +64,7 @@ mod tests {
 
     use super::*;
     use crate::upstream::builtin::handbook::document::{Document, Origin};
+    use crate::upstream::builtin::handbook::git_log::Blob;
     use crate::upstream::builtin::handbook::index::SearchIndex;
     use crate::upstream::builtin::handbook::query::Asked;
 
@@ -75,7 +76,8 @@ mod tests {
             [(1, "gate gate gate gate"), (2, "open the gate slowly now"), (3, "x"), (4, "y")]
         {
             let modified = std::time::SystemTime::UNIX_EPOCH;
-            let origin = Origin { serial, file_path: format!("{serial}.md"), modified };
+            let blob = Blob::of(text.as_bytes());
+            let origin = Origin { serial, file_path: format!("{serial}.md"), modified, blob };
             let (document, bodies) = Document::parse(origin, text.to_owned());
             edit.add(&document, &bodies).expect("added");
         }

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::time::SystemTime;
 
+use super::git_log::Blob;
 use super::markdown::{self, Part};
 
 /// A document in the index.
@@ -21,6 +22,8 @@ pub(super) struct Document {
     pub title: String,
     /// Last change of the file.
     pub modified: SystemTime,
+    /// What git calls its content.
+    pub blob: Blob,
     /// Markdown as it stands in the file.
     pub source: String,
     /// At least one.
@@ -50,6 +53,8 @@ pub(super) struct Origin {
     pub file_path: String,
     /// Last change of the file.
     pub modified: SystemTime,
+    /// What git calls its content.
+    pub blob: Blob,
 }
 
 impl Document {
@@ -62,8 +67,8 @@ impl Document {
         let title = outline.title.or(heading).unwrap_or_else(|| title_from_path(&path));
         let sections = sections(&outline.sections, &title, source.len());
         let bodies = outline.sections.into_iter().map(|part| part.body).collect();
-        let Origin { serial, file_path, modified } = origin;
-        (Self { serial, file_path, path, title, modified, source, sections }, bodies)
+        let Origin { serial, file_path, modified, blob } = origin;
+        (Self { serial, file_path, path, title, modified, blob, source, sections }, bodies)
     }
 
     /// What to ask for to get section `index`: the first one is the whole document.
@@ -174,7 +179,8 @@ mod tests {
 
     fn document(file_path: &str, source: &str) -> Document {
         let modified = SystemTime::UNIX_EPOCH;
-        let origin = Origin { serial: 1, file_path: file_path.to_owned(), modified };
+        let blob = Blob::of(source.as_bytes());
+        let origin = Origin { serial: 1, file_path: file_path.to_owned(), modified, blob };
         Document::parse(origin, source.to_owned()).0
     }
 

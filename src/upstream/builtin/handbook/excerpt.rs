@@ -69,9 +69,11 @@ mod tests {
 
     use super::*;
     use crate::upstream::builtin::handbook::document::Origin;
+    use crate::upstream::builtin::handbook::git_log::Blob;
 
     fn document(source: &str) -> Document {
-        let origin = Origin { serial: 1, file_path: "a.md".to_owned(), modified: SystemTime::UNIX_EPOCH };
+        let (modified, blob) = (SystemTime::UNIX_EPOCH, Blob::of(source.as_bytes()));
+        let origin = Origin { serial: 1, file_path: "a.md".to_owned(), modified, blob };
         Document::parse(origin, source.to_owned()).0
     }
 

@@ -15,6 +15,8 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirEntry, File, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
+use super::git_log::Blob;
+
 /// Largest file that is read, in bytes.
 pub(super) const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// All files together, in bytes.
@@ -72,6 +74,15 @@ pub(super) struct Folder {
     root: PathBuf,
 }
 
+/// The text of a file.
+#[derive(Debug)]
+pub(super) struct Text {
+    /// Without a byte order mark, and with replacement characters for what is not UTF-8.
+    pub source: String,
+    /// What git calls the bytes.
+    pub blob: Blob,
+}
+
 /// One look at the folder.
 pub(super) struct View {
     root: Dir,
@@ -100,15 +111,19 @@ impl Folder {
         Ok(View { root, listing })
     }
 
+    /// Where it is.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     fn shown(&self) -> String {
         format!("{:?}", self.root.display().to_string())
     }
 }
 
 impl View {
-    /// The text of a listed file, bytes that are not UTF-8 replaced. `None` when it is not text.
-    /// An error when it is not the file that was listed any more.
-    pub(super) fn read(&self, path: &str, stamp: &Stamp) -> io::Result<Option<String>> {
+    /// The text of a listed file. `None` when it is not text. An error when it is not the file that was listed any more.
+    pub(super) fn read(&self, path: &str, stamp: &Stamp) -> io::Result<Option<Text>> {
         let file = open(&self.root, OsStr::new(path), OFlags::NONBLOCK)?;
         let metadata = file.metadata()?;
         let same = (metadata.dev(), metadata.ino()) == (stamp.device, stamp.inode);
@@ -117,7 +132,7 @@ impl View {
         }
         let mut bytes = Vec::new();
         file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
-        Ok(text_of(&bytes))
+        Ok(text_of(&bytes).map(|source| Text { source, blob: Blob::of(&bytes) }))
     }
 }
 

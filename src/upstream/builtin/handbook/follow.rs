@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use super::corpus::{Corpus, Error, Snapshot, Watcher};
 use super::folder::Folder;
+use super::history::{self, Dates};
 use super::resources::Naming;
 use crate::protocol::Raw;
 use crate::protocol::feature::List;
@@ -105,7 +106,15 @@ pub(super) struct Followed {
 /// Begins to follow the folder, until `tasks` end.
 pub(super) fn start(followed: Followed, tasks: &Shutdown) -> watch::Receiver<Phase> {
     let (sender, receiver) = watch::channel(Phase::Reading(Progress::Reading { done: 0, total: 0 }));
-    let follower = Follower { followed, phase: Arc::new(sender), tasks: tasks.clone(), last_error: None };
+    let follower = Follower {
+        followed,
+        phase: Arc::new(sender),
+        tasks: tasks.clone(),
+        last_error: None,
+        last_refusal: None,
+        next_dating: Instant::now(),
+        told: Vec::new(),
+    };
     tasks.spawn(follower.run());
     receiver
 }
@@ -116,6 +125,12 @@ struct Follower {
     tasks: Shutdown,
     /// Told once, not with every walk.
     last_error: Option<String>,
+    /// Why git could not be asked, told once too.
+    last_refusal: Option<String>,
+    /// When git may be asked again: it takes at most a fiftieth of the time.
+    next_dating: Instant,
+    /// The resources that clients know of.
+    told: Vec<Raw>,
 }
 
 impl Follower {
@@ -125,6 +140,9 @@ impl Follower {
             let started = Instant::now();
             corpus = self.refresh(corpus).await;
             let pause = (started.elapsed() * PAUSE_PER_WALK).clamp(PAUSE, LONGEST_PAUSE);
+            if let Some(undated) = corpus.take() {
+                corpus = self.date(undated).await;
+            }
             tokio::select! {
                 () = self.tasks.requested() => {}
                 () = sleep(pause) => {}
@@ -169,6 +187,39 @@ impl Follower {
         }
     }
 
+    /// Asks the history when the documents were changed, where that may have an answer, and not too often.
+    async fn date(&mut self, mut corpus: Corpus) -> Option<Corpus> {
+        let due = Instant::now() >= self.next_dating;
+        let Some(wanted) = corpus.undated().filter(|_| due) else { return Some(corpus) };
+        let started = Instant::now();
+        let asked = tokio::select! {
+            asked = history::read(self.followed.folder.root(), wanted) => asked,
+            () = self.tasks.requested() => return None,
+        };
+        self.next_dating = Instant::now() + started.elapsed() * PAUSE_PER_WALK;
+        let dates = asked.unwrap_or_else(|reason| {
+            if self.last_refusal.as_ref() != Some(&reason) {
+                tracing::warn!(
+                    reason,
+                    "git can not be asked when documents changed: the times of files count"
+                );
+            }
+            self.last_refusal = Some(reason);
+            Dates::default()
+        });
+        let work = tokio::task::spawn_blocking(move || (corpus.date(dates), corpus));
+        match work.await {
+            Ok((snapshot, corpus)) => {
+                snapshot.into_iter().for_each(|snapshot| self.show(snapshot));
+                Some(corpus)
+            }
+            Err(error) => {
+                self.fail(format!("dating the documents failed: {error}"));
+                None
+            }
+        }
+    }
+
     fn publish(&mut self, snapshot: Option<Snapshot>, took: Duration) {
         self.last_error = None;
         let Some(snapshot) = snapshot else { return };
@@ -179,9 +230,17 @@ impl Follower {
             milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             "the handbook is up to date"
         );
-        let listed_the_same = self.phase.borrow().resources() == snapshot.resources;
-        self.phase.send_replace(Phase::Ready(Arc::new(snapshot)));
-        if !listed_the_same {
+        self.show(snapshot);
+    }
+
+    /// Documents are searched at once, and told of as resources when their dates are known: they are new
+    /// once, and not a second time for a date.
+    fn show(&mut self, snapshot: Snapshot) {
+        let snapshot = Arc::new(snapshot);
+        self.phase.send_replace(Phase::Ready(Arc::clone(&snapshot)));
+        let is_news = snapshot.dates.is_some() && self.told != snapshot.resources;
+        if is_news {
+            self.told.clone_from(&snapshot.resources);
             self.followed.events.report(Event::Changed(List::Resources));
         }
     }

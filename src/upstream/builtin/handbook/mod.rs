@@ -19,6 +19,8 @@ mod document;
 mod excerpt;
 mod folder;
 mod follow;
+mod git_log;
+mod history;
 mod index;
 mod lookup;
 mod markdown;
@@ -113,10 +115,15 @@ impl Handbook {
         Figures { progress: self.phase.borrow().progress(), cache_hits, cache_misses }
     }
 
-    /// The documents, once they were read.
-    async fn snapshot(&self) -> Result<Arc<Snapshot>, Error> {
+    /// The documents, once they were read, and if `dated` once it is known when they were changed.
+    async fn snapshot(&self, dated: bool) -> Result<Arc<Snapshot>, Error> {
         let mut phase = self.phase.clone();
-        let known = phase.wait_for(|phase| !matches!(phase, Phase::Reading(_))).await;
+        let is_known = |phase: &Phase| match phase {
+            Phase::Reading(_) => false,
+            Phase::Ready(snapshot) => !dated || snapshot.dates.is_some(),
+            Phase::Failed(_) => true,
+        };
+        let known = phase.wait_for(is_known).await;
         match known.as_deref() {
             Ok(Phase::Ready(snapshot)) => Ok(Arc::clone(snapshot)),
             Ok(Phase::Failed(reason)) => Err(Error::Connect { reason: reason.clone() }),
@@ -127,7 +134,8 @@ impl Handbook {
     async fn answer(&self, request: Request) -> Result<Reply, Error> {
         let snapshot = match request {
             Request::Ping => return Ok(Ok(result(&Raw::of(&PONG)))),
-            _ => self.snapshot().await?,
+            Request::Updates { .. } => self.snapshot(true).await?,
+            _ => self.snapshot(false).await?,
         };
         let generation = snapshot.generation;
         let asked = if let Request::Search(asked) = &request { Some(asked.clone()) } else { None };
@@ -143,7 +151,7 @@ impl Handbook {
 
     /// The text of a document. A megabyte of it takes a millisecond, so it is done on a thread that may block.
     async fn text(&self, uri: &str) -> Result<Reply, Error> {
-        let snapshot = self.snapshot().await?;
+        let snapshot = self.snapshot(false).await?;
         let Some(document) = self.naming.find(&snapshot.documents, uri).cloned() else {
             return Ok(Err(no_resource(uri)));
         };
@@ -206,7 +214,7 @@ impl Builtin for Handbook {
         Some(self.phase.borrow().resources().to_vec())
     }
 
-    fn read<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, Result<Reply, Error>> {
+    fn read<'a>(&'a self, uri: &'a str, _report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
         Box::pin(self.text(uri))
     }
 
@@ -272,6 +280,8 @@ mod change_tests;
 mod docs_tests;
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod history_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]

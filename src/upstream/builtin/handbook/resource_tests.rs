@@ -12,7 +12,7 @@ use crate::protocol::feature::List;
 use crate::upstream::connection::Event;
 
 async fn read(handbook: &Handbook, uri: &str) -> Result<Value, Value> {
-    let reply = handbook.read(uri).await.expect("reached");
+    let reply = handbook.read(uri, &Report::none()).await.expect("reached");
     reply.map(|result| result.read().expect("JSON")).map_err(|error| error.raw().read().expect("JSON"))
 }
 

@@ -6,11 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::Serialize;
 
 use super::answers::shown;
+use super::corpus::Snapshot;
 use super::document::Document;
 use crate::protocol::Raw;
 
@@ -65,8 +67,9 @@ impl Naming {
     }
 
     /// The elements of the list, in the order of their paths.
-    pub(super) fn list(&self, documents: &BTreeMap<String, Arc<Document>>) -> Vec<Raw> {
-        documents.values().take(MOST).map(|document| self.definition(document)).collect()
+    pub(super) fn list(&self, snapshot: &Snapshot) -> Vec<Raw> {
+        let definition = |document: &Arc<Document>| self.definition(document, snapshot.modified(document).at);
+        snapshot.documents.values().take(MOST).map(definition).collect()
     }
 
     /// The document that `uri` names.
@@ -79,14 +82,14 @@ impl Naming {
         documents.get(&*path)
     }
 
-    fn definition(&self, document: &Document) -> Raw {
+    fn definition(&self, document: &Document, modified: SystemTime) -> Raw {
         Raw::of(&Definition {
             uri: format!("{}{}", self.prefix, utf8_percent_encode(&document.file_path, PLAIN)),
             name: &document.file_path,
             title: &document.title,
             mime_type: MIME_TYPE,
             size: document.source.len(),
-            annotations: Annotations { last_modified: shown(document.modified) },
+            annotations: Annotations { last_modified: shown(modified) },
         })
     }
 }

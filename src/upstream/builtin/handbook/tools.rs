@@ -158,14 +158,17 @@ fn updates() -> Tool {
         }),
         &[],
     );
-    let required = ["file_path", "path", "section", "title", "modified"];
+    let mut update = place();
+    update["dated_by"] = json!({"type": "string", "enum": ["commit", "file"], "description": "Whether \
+        modified is the time of the last commit that changed it, or that of the file, where there is no commit."});
+    let required = ["file_path", "path", "section", "title", "modified", "dated_by"];
     let output = object(
         &json!({
             "days": {"type": "integer"},
             "since": {"type": "string", "description": "RFC 3339."},
             "count": {"type": "integer", "minimum": 0},
             "truncated": {"type": "boolean", "description": "More documents were changed."},
-            "updates": {"type": "array", "items": object(&place(), &required), "description": "Newest first."},
+            "updates": {"type": "array", "items": object(&update, &required), "description": "Newest first."},
         }),
         &["days", "since", "count", "truncated", "updates"],
     );
@@ -179,6 +182,6 @@ fn place() -> Value {
         "path": {"type": "string", "description": "What get_handbook_section takes."},
         "section": {"type": "string", "description": "The headings that lead to it."},
         "title": {"type": "string", "description": "Title of the document."},
-        "modified": {"type": "string", "description": "When the file was changed, RFC 3339."},
+        "modified": {"type": "string", "description": "When it was changed, RFC 3339."},
     })
 }

@@ -1,0 +1,186 @@
+//! What `git log -z --raw` says: which commit made a file what it is.
+//!
+//! The commit that counts is the newest one that gave the file the very content it has now: a file that
+//! was changed since has none, and neither a merge nor a revert in between misleads.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::digest;
+
+/// Longest piece of the output: a path, or a commit with its first change.
+const LONGEST: usize = 64 * 1024;
+/// What stands before the time of a commit.
+const MARK: u8 = 1;
+/// How git is asked to show a commit: the mark, then its time in seconds since 1970.
+pub(super) const FORMAT: &str = "--format=format:%x01%ct";
+
+/// A content as git knows it: its digests in repositories of both kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Blob {
+    sha1: [u8; 20],
+    sha256: [u8; 32],
+}
+
+impl Blob {
+    /// What git calls these bytes.
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        let (mut sha1, mut sha256) = ([0; 20], [0; 32]);
+        sha1.copy_from_slice(&digest_of(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes));
+        sha256.copy_from_slice(&digest_of(&digest::SHA256, bytes));
+        Self { sha1, sha256 }
+    }
+
+    fn is_called(&self, name: &[u8]) -> bool {
+        let own: &[u8] = if name.len() == 2 * self.sha1.len() { &self.sha1 } else { &self.sha256 };
+        let digits = own.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        name.iter().copied().eq(digits.map(|digit| b"0123456789abcdef"[usize::from(digit)]))
+    }
+}
+
+fn digest_of(algorithm: &'static digest::Algorithm, bytes: &[u8]) -> Vec<u8> {
+    let mut digest = digest::Context::new(algorithm);
+    digest.update(format!("blob {}\0", bytes.len()).as_bytes());
+    digest.update(bytes);
+    digest.finish().as_ref().to_vec()
+}
+
+/// A file, and the time of the commit that made it what it is.
+pub(super) type Found = HashMap<String, (Blob, SystemTime)>;
+
+/// Reads the output piece by piece, newest commit first.
+pub(super) struct LogReader {
+    wanted: HashMap<String, Blob>,
+    found: Found,
+    piece: Vec<u8>,
+    /// Of the commit whose changes are read.
+    time: Option<SystemTime>,
+    oldest: Option<SystemTime>,
+    /// The content that the file has whose path comes next.
+    content: Option<Vec<u8>>,
+}
+
+impl LogReader {
+    /// Looks for the commits of these files.
+    pub(super) fn new(wanted: HashMap<String, Blob>) -> Self {
+        Self { wanted, found: HashMap::new(), piece: Vec::new(), time: None, oldest: None, content: None }
+    }
+
+    /// Reads on. False when there is nothing left to look for.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> bool {
+        for &byte in bytes {
+            match byte {
+                0 => self.end_of_piece(),
+                // What is cut off is no path of ours.
+                _ if self.piece.len() < LONGEST => self.piece.push(byte),
+                _ => {}
+            }
+        }
+        !self.wanted.is_empty()
+    }
+
+    /// What was found, and the time of the oldest commit that was read. A piece that was cut off counts for
+    /// nothing.
+    pub(super) fn finish(self) -> (Found, Option<SystemTime>) {
+        (self.found, self.oldest)
+    }
+
+    fn end_of_piece(&mut self) {
+        let piece = std::mem::take(&mut self.piece);
+        if let Some(content) = self.content.take() {
+            return self.changed(&piece, &content);
+        }
+        let mut change = piece.as_slice();
+        if let [MARK, rest @ ..] = change {
+            let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+            self.commit(&rest[..end]);
+            change = rest.get(end + 1..).unwrap_or_default();
+        }
+        // `:MODE MODE BLOB BLOB STATUS`, and of a merge one mode and one blob more for each parent.
+        if change.starts_with(b":") {
+            self.content = change.rsplit(|byte| *byte == b' ').nth(1).map(<[u8]>::to_vec);
+        }
+    }
+
+    fn commit(&mut self, seconds: &[u8]) {
+        let seconds = std::str::from_utf8(seconds).ok().and_then(|text| text.trim().parse().ok());
+        self.time = seconds.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
+        self.oldest = match (self.oldest, self.time) {
+            (Some(oldest), Some(time)) => Some(oldest.min(time)),
+            (oldest, time) => oldest.or(time),
+        };
+    }
+
+    fn changed(&mut self, path: &[u8], content: &[u8]) {
+        let (Ok(path), Some(time)) = (std::str::from_utf8(path), self.time) else { return };
+        if self.wanted.get(path).is_some_and(|blob| blob.is_called(content))
+            && let Some((path, blob)) = self.wanted.remove_entry(path)
+        {
+            self.found.insert(path, (blob, time));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OLD: &str = "0000000000000000000000000000000000000000";
+    /// What `git hash-object` says of `a\n`, in both kinds of repository.
+    const A: &str = "78981922613b2afb6025042ff6bd878ac1994e85";
+
+    fn wanted(files: &[(&str, &str)]) -> HashMap<String, Blob> {
+        files.iter().map(|(path, text)| ((*path).to_owned(), Blob::of(text.as_bytes()))).collect()
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn contents_are_called_what_git_calls_them() {
+        let blob = Blob::of(b"a\n");
+        assert!(blob.is_called(A.as_bytes()));
+        assert!(blob.is_called(b"f8625e43f9e04f24291f77cdbe4c71b3c2a3b0003f60419b3ed06a058d766c8b"));
+        assert!(!blob.is_called(OLD.as_bytes()) && !blob.is_called(b""));
+    }
+
+    #[test]
+    fn the_newest_commit_counts_that_made_the_file_what_it_is() {
+        let log = format!(
+            "\x01400\n:100644 000000 {A} {OLD} D\0gone.md\0\0\
+             \x01300\n:100644 100644 {A} 1111111111111111111111111111111111111111 M\0edited.md\0\
+             ::100644 100644 100644 {OLD} {OLD} {A} MM\0sub/merged ü.md\0\0\
+             \x01200\n:000000 100644 {OLD} {A} A\0a.md\0:000000 100644 {OLD} {A} A\0other.txt\0\0\
+             \x01100\n:000000 100644 {OLD} {A} A\0a.md\0:000000 100644 {OLD} {A} A\0edited.md\0"
+        );
+        let files = [("a.md", "a\n"), ("sub/merged ü.md", "a\n"), ("edited.md", "b\n"), ("new.md", "a\n")];
+        for size in [1, 7, log.len()] {
+            let mut reader = LogReader::new(wanted(&files));
+            assert!(log.as_bytes().chunks(size).all(|part| reader.take(part)), "two are never found");
+            let (found, oldest) = reader.finish();
+            assert_eq!(oldest, Some(at(100)));
+            let times: HashMap<&str, SystemTime> =
+                found.iter().map(|(path, (_, time))| (path.as_str(), *time)).collect();
+            assert_eq!(times, HashMap::from([("a.md", at(200)), ("sub/merged ü.md", at(300))]));
+        }
+    }
+
+    #[test]
+    fn it_stops_when_all_are_found() {
+        let mut reader = LogReader::new(wanted(&[("a.md", "a\n")]));
+        assert!(reader.take(format!("\x017\n:000000 100644 {OLD} {A} A\0a.m").as_bytes()));
+        assert!(!reader.take(b"d\0"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_output_is_too_odd(log in proptest::collection::vec(prop_oneof![Just(0_u8), Just(1), Just(b':'), Just(b'\n'), any::<u8>()], 0..300)) {
+            let mut reader = LogReader::new(wanted(&[("a.md", "a\n")]));
+            prop_assert!(reader.take(&log));
+            prop_assert!(reader.finish().0.is_empty());
+        }
+    }
+}
