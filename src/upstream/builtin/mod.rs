@@ -13,6 +13,8 @@ mod r2r;
 mod refusal;
 mod report;
 mod rest;
+#[cfg(test)]
+mod sample;
 mod schema;
 mod shape;
 mod strict;
