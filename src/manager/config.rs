@@ -43,7 +43,7 @@ impl Config {
             [("auto", ToolNames::Auto), ("prefixed", ToolNames::Prefixed), ("verbatim", ToolNames::Verbatim)];
         Self {
             servers: fields.part("mcp_servers", |all| servers(all, &defaults)).unwrap_or_default(),
-            cache: store::Config::default(),
+            cache: fields.part("cache", store::Config::from_settings).unwrap_or_default(),
             tool_names: fields.choice("tool_names", &names).unwrap_or_default(),
             max_tool_name_length: fields.integer("max_tool_name_length", 32..=128).unwrap_or(64),
             tools_per_page: fields.integer("tools_per_page", 1..=10_000).unwrap_or(1_000),

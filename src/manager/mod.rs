@@ -73,7 +73,9 @@ impl Manager {
     /// until `shutdown` begins.
     pub fn initialize(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
         let shutdown = shutdown.child();
-        let means = Means { shutdown: shutdown.clone(), store: Store::open(&config.cache) };
+        let store = Store::open(&config.cache);
+        shutdown.spawn_until_end(store.clone().tend());
+        let means = Means { shutdown: shutdown.clone(), store };
         let connect = |server: &upstream::Config| transport::connector(server, &means);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::with_connectors(config, connectors, shutdown))

@@ -125,15 +125,21 @@ impl<'a> Setting<'a> {
 
     /// The URL of an HTTP service.
     pub fn url(&self) -> Option<Url> {
+        let hint = "write it as `http://host:port/path`";
+        self.url_that("an http or https URL", hint, |url| matches!(url.scheme(), "http" | "https"))
+    }
+
+    /// A URL with a host that `is_one` of what is `expected`, which completes "is not …".
+    pub fn url_that(&self, expected: &str, hint: &str, is_one: impl FnOnce(&Url) -> bool) -> Option<Url> {
         let parsed = Url::parse(self.text()?).ok();
-        let found = parsed.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let found = parsed.filter(|url| url.has_host() && is_one(url));
         if found.is_none() {
             // A user and a query may be credentials.
             let may_be_secret = self.written().is_some_and(|text| text.contains(['@', '?']));
             let quoted = if may_be_secret { "this".into() } else { self.quoted() };
             let shown = if may_be_secret { Shown::Keys } else { Shown::Value };
-            let hint = Some("write it as `http://host:port/path`".into());
-            self.report(self.node.mark, format!("{quoted} is not an http or https URL"), hint, shown);
+            let message = format!("{quoted} is not {expected}");
+            self.report(self.node.mark, message, Some(hint.into()), shown);
         }
         found
     }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::{Group, Key};
@@ -20,6 +21,8 @@ pub(super) const MAX_TTL: Duration = Duration::from_hours(24);
 pub(super) enum Stamp {
     /// So many groups had been forgotten.
     Count(u64),
+    /// The epochs of the groups that the key is in.
+    Epochs(Bytes),
 }
 
 /// What a look under a key brings.
@@ -43,4 +46,14 @@ pub(super) trait Cache: Send + Sync {
     /// Drops everything of `group`. From the moment the future is done or dropped, nothing of it is
     /// given out here, whatever became of the place; false when the place failed.
     fn forget<'a>(&'a self, group: &'a Group) -> BoxFuture<'a, bool>;
+
+    /// Whether it can be asked now.
+    fn is_there(&self) -> bool {
+        true
+    }
+
+    /// What has to be done beside the calls, as long as the program runs.
+    fn tend(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
 }

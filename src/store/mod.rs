@@ -8,10 +8,12 @@
 //! everything that changes the answer.
 
 mod cache;
+mod config;
 mod counts;
 mod flight;
 mod key;
 mod memory;
+mod redis;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,20 +21,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use config::Config;
 pub use counts::Counts;
 pub use key::{Group, Key};
+pub use redis::{Address, Options};
 
 use cache::{Cache, Found, MAX_TTL, Stamp};
 use counts::Counters;
 use flight::{Flights, Landed, Turn};
 use memory::Memory;
-
-/// Where answers are kept.
-#[derive(Debug, Clone, Default)]
-pub struct Config {
-    /// Bytes of answers kept in memory, at most.
-    pub max_bytes: Option<u64>,
-}
+use redis::Redis;
 
 /// The cache of the whole program. Cheap to clone.
 #[derive(Clone)]
@@ -83,9 +81,18 @@ pub struct Places<'a> {
 }
 
 impl Store {
-    /// An empty one.
+    /// The one that `config` says. Whoever opens it has [`Store::tend`] run.
     pub fn open(config: &Config) -> Self {
-        Self::with(Box::new(Memory::new(config.max_bytes.unwrap_or(memory::MAX_BYTES))))
+        match config {
+            Config::Memory { max_bytes } => Self::with(Box::new(Memory::new(*max_bytes))),
+            Config::Redis(options) => Self::with(Box::new(Redis::new(options))),
+        }
+    }
+
+    /// Does what has to be done beside the calls, such as coming back to a Redis that was away; until
+    /// then, Redis is not used. Runs as long as the program, at most.
+    pub async fn tend(self) {
+        self.0.cache.tend().await;
     }
 
     fn with(cache: Box<dyn Cache>) -> Self {
@@ -156,6 +163,16 @@ impl Store {
             self.0.counters.of(area, |counts| counts.faults += 1);
         }
         drop(detach);
+    }
+
+    /// Counts a look into a cache that somebody in `area` keeps for itself.
+    pub fn note(&self, area: &str, is_hit: bool) {
+        self.0.counters.of(area, |counts| if is_hit { counts.hits += 1 } else { counts.misses += 1 });
+    }
+
+    /// Whether answers can be kept now: false while a Redis is away.
+    pub fn is_there(&self) -> bool {
+        self.0.cache.is_there()
     }
 
     /// What was counted since the start, per area: the first step of the groups.

@@ -13,6 +13,7 @@ mod fidelity;
 mod flows;
 mod orphans;
 mod peers;
+mod redis;
 mod rest;
 mod sdk;
 mod serving;

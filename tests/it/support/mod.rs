@@ -7,6 +7,7 @@
 //! - [`scripted`] servers that answer, stream, fail, hang and cut as scripted, and keep the record;
 //! - [`child`] the same for a server on standard input and output;
 //! - [`asker`] and [`asking`] a server that asks its client before it answers;
+//! - [`redis`] a real Redis, and a slow way to it;
 //! - [`rmcp_peer`] the Rust SDK as independent client and server;
 //! - [`r2r`] R2R, from recordings;
 //! - [`peers`] programs of other makers, where `scripts/peers` installed them.
@@ -21,6 +22,7 @@ pub mod peers;
 pub mod process;
 #[allow(dead_code)] // unit tests use it too, each some of it
 pub mod r2r;
+pub mod redis;
 pub mod registry;
 pub mod rmcp_peer;
 pub mod scripted;

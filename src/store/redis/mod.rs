@@ -1,0 +1,328 @@
+//! Answers in Redis or Valkey, shared by every gateway that uses the same one.
+//!
+//! ```text
+//!            connected, asked, and told what was forgotten meanwhile
+//!   away ────────────────────────────────────────────────────────────▶ there
+//!     ▲                                                                  │
+//!     └── three faults in a row, the connection gone, a `forget` it did not take
+//! ```
+//!
+//! Invariants:
+//! - Redis is a help: a command has a limit, nobody waits for a connection, and while it is away nothing
+//!   is asked of it and nothing is kept, so answers are worked out.
+//! - A group has an epoch in Redis, a random word; a value carries the epochs of all the groups that its
+//!   key is in, as they were when it began to be made, and is good only while they are the same. So what
+//!   was forgotten is not given out by anybody, even where a write comes late or a delete did not happen.
+//! - A `forget` that Redis did not take keeps it away from this process until it did.
+//! - An epoch word is never used twice, and an epoch that Redis lost is replaced by a new word.
+//!
+//! Not here: the library (`wire`), coming back and clearing up (`tend`).
+
+mod tend;
+mod wire;
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+pub use wire::Address;
+
+use super::cache::{Cache, Found, MAX_TTL, MAX_VALUE, Stamp};
+use super::{Group, Key};
+use wire::{Fault, Link};
+
+/// Faults in a row after which Redis is left alone.
+const FAULTS: u32 = 3;
+/// Groups that wait to be forgotten there. When there are more, everything is.
+const MOST_PENDING: usize = 256;
+/// Groups that wait to be cleared up. The values of more go when their time is over.
+const MOST_SWEEPS: usize = 1_024;
+/// How long an epoch stands: longer than any value.
+const EPOCH_TTL: Duration = MAX_TTL.saturating_mul(2);
+/// Bytes of an epoch.
+const EPOCH: usize = 16;
+
+/// What the operator says of Redis.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where it is.
+    pub address: Address,
+    /// What every name there begins with.
+    pub prefix: String,
+    /// The limit of one command.
+    pub command_timeout: Duration,
+}
+
+pub(super) struct Redis {
+    options: Options,
+    state: Mutex<State>,
+    /// There is something to do for `tend`.
+    work: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// None: away.
+    link: Option<(u64, Link)>,
+    /// How many links there were.
+    links: u64,
+    /// In a row.
+    faults: u32,
+    /// To be told before it is used again.
+    pending: Vec<Group>,
+    sweeps: VecDeque<Group>,
+    /// Whether it was said in the log that it is away.
+    is_told: bool,
+}
+
+impl State {
+    fn leave(&mut self, reason: &dyn std::fmt::Display) {
+        self.link = None;
+        if !std::mem::replace(&mut self.is_told, true) {
+            tracing::warn!(%reason, "redis is away; answers are worked out and not kept meanwhile");
+        }
+    }
+
+    fn owe(&mut self, group: &Group) {
+        if self.pending.contains(group) {
+            return;
+        }
+        if self.pending.len() >= MOST_PENDING {
+            self.pending.clear();
+            return self.pending.push(Group::new(&[]));
+        }
+        self.pending.push(group.clone());
+    }
+}
+
+impl Redis {
+    pub(super) fn new(options: &Options) -> Self {
+        Self { options: options.clone(), state: Mutex::default(), work: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn link(&self) -> Option<(u64, Link)> {
+        self.state().link.clone()
+    }
+
+    fn value_name(&self, key: &str) -> String {
+        format!("{}v:{key}", self.options.prefix)
+    }
+
+    fn epoch_name(&self, group: &str) -> String {
+        format!("{}e:{group}", self.options.prefix)
+    }
+
+    /// What a command on link `id` came to.
+    fn heard<T>(&self, id: u64, result: Result<T, Fault>) -> Option<T> {
+        let mut state = self.state();
+        let is_current = state.link.as_ref().is_some_and(|(current, _)| *current == id);
+        match result {
+            Ok(value) => {
+                if is_current {
+                    state.faults = 0;
+                }
+                Some(value)
+            }
+            Err(fault) => {
+                tracing::debug!(%fault, "redis failed to do something");
+                if is_current {
+                    state.faults += 1;
+                    if state.faults >= FAULTS || matches!(fault, Fault::Gone(_)) {
+                        state.leave(&fault);
+                        self.work.notify_one();
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    async fn look(&self, link: &Link, key: &Key) -> Result<Found, Fault> {
+        let mut names: Vec<String> = key.groups().map(|group| self.epoch_name(group)).collect();
+        names.push(self.value_name(key.as_str()));
+        let mut found = link.get(&names).await?;
+        let value = found.pop().flatten();
+        names.pop();
+        if let Some(epochs) = joined(&found) {
+            let value = value.filter(|value| value.starts_with(&epochs));
+            let value = value.map(|value| value.slice(epochs.len()..));
+            return Ok(Found { value, stamp: Some(Stamp::Epochs(epochs)), is_fault: false });
+        }
+        // Some of the groups have no epoch yet, or none any more: so nothing in them is good.
+        let found = link.ensure(&names, &new_epoch(), EPOCH_TTL).await?;
+        Ok(Found { value: None, stamp: joined(&found).map(Stamp::Epochs), is_fault: false })
+    }
+
+    async fn keep(
+        &self,
+        key: &Key,
+        value: &Bytes,
+        ttl: Duration,
+        epochs: &Bytes,
+    ) -> Option<Result<(), (u64, Fault)>> {
+        let (id, link) = self.link().filter(|_| value.len() <= MAX_VALUE)?;
+        let mut whole = BytesMut::with_capacity(epochs.len() + value.len());
+        whole.extend_from_slice(epochs);
+        whole.extend_from_slice(value);
+        let done = link.set(&self.value_name(key.as_str()), &whole, ttl).await;
+        Some(done.map_err(|fault| (id, fault)))
+    }
+
+    /// Gives `group` a new epoch, so that nothing in it is good any more.
+    async fn renew(&self, link: &Link, group: &Group) -> Result<(), Fault> {
+        link.set(&self.epoch_name(group.prefix()), &new_epoch(), EPOCH_TTL).await
+    }
+
+    fn sweep_later(&self, group: &Group) {
+        let mut state = self.state();
+        if state.sweeps.len() < MOST_SWEEPS && !state.sweeps.contains(group) {
+            state.sweeps.push_back(group.clone());
+        }
+        self.work.notify_one();
+    }
+}
+
+/// The epochs one after the other, if all are there.
+fn joined(epochs: &[Option<Bytes>]) -> Option<Bytes> {
+    let mut all = BytesMut::with_capacity(epochs.len() * EPOCH);
+    for epoch in epochs {
+        all.extend_from_slice(epoch.as_ref().filter(|epoch| epoch.len() == EPOCH)?);
+    }
+    Some(all.freeze())
+}
+
+fn new_epoch() -> [u8; EPOCH] {
+    Uuid::new_v4().into_bytes()
+}
+
+impl Cache for Redis {
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Found> {
+        async move {
+            let Some((id, link)) = self.link() else { return Found::default() };
+            let found = self.look(&link, key).await;
+            self.heard(id, found).unwrap_or(Found { is_fault: true, ..Found::default() })
+        }
+        .boxed()
+    }
+
+    fn put<'a>(&'a self, key: &'a Key, value: Bytes, ttl: Duration, stamp: Stamp) -> BoxFuture<'a, bool> {
+        async move {
+            let Stamp::Epochs(epochs) = stamp else { return true };
+            match self.keep(key, &value, ttl, &epochs).await {
+                Some(Err((id, fault))) => self.heard(id, Err::<(), _>(fault)).is_some(),
+                _ => true,
+            }
+        }
+        .boxed()
+    }
+
+    fn forget<'a>(&'a self, group: &'a Group) -> BoxFuture<'a, bool> {
+        let owed = Owed { redis: self, group, is_paid: false };
+        async move {
+            let Some((id, link)) = self.link() else { return true };
+            let renewed = self.renew(&link, group).await;
+            if renewed.is_ok() {
+                owed.paid();
+            }
+            let done = self.heard(id, renewed).is_some();
+            if done {
+                self.sweep_later(group);
+            }
+            done
+        }
+        .boxed()
+    }
+
+    fn is_there(&self) -> bool {
+        self.state().link.is_some()
+    }
+
+    fn tend(&self) -> BoxFuture<'_, ()> {
+        self.tend_for_ever().boxed()
+    }
+}
+
+/// A group that Redis has yet to forget. When it did not, or nobody waited for it, Redis is away until
+/// it has.
+struct Owed<'a> {
+    redis: &'a Redis,
+    group: &'a Group,
+    is_paid: bool,
+}
+
+impl Owed<'_> {
+    fn paid(mut self) {
+        self.is_paid = true;
+    }
+}
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        if self.is_paid {
+            return;
+        }
+        let mut state = self.redis.state();
+        state.owe(self.group);
+        if state.link.is_some() {
+            state.leave(&"it did not take that answers are out of date");
+        }
+        self.redis.work.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn redis() -> Redis {
+        let address = Address::parse("redis://:s3cret@localhost:1/0").expect("an address");
+        let options = Options { address, prefix: "t:".into(), command_timeout: Duration::from_millis(100) };
+        assert!(!format!("{options:?}").contains("s3cret"));
+        Redis::new(&options)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_forgotten_while_it_is_away_is_owed_to_it_and_there_is_a_bound() {
+        let redis = redis();
+        for _ in 0..2 {
+            assert!(redis.forget(&Group::new(&["a"])).await, "nobody failed");
+        }
+        assert_eq!(redis.state().pending, [Group::new(&["a"])]);
+        drop(redis.forget(&Group::new(&["dropped before it was asked"])));
+        assert_eq!(redis.state().pending.len(), 2);
+        for at in 0..MOST_PENDING {
+            redis.forget(&Group::new(&["b", &at.to_string()])).await;
+        }
+        let owed = redis.state().pending.clone();
+        let key = Key::new(&Group::new(&["anything"]), &1);
+        assert!(owed[0].contains(&key), "more than can be remembered: everything");
+        assert!(owed.len() < MOST_PENDING);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_it_is_away_there_is_nothing_and_nothing_is_kept() {
+        let (redis, key) = (redis(), Key::new(&Group::new(&["a"]), &1));
+        let found = redis.get(&key).await;
+        assert!(found.value.is_none() && found.stamp.is_none() && !found.is_fault);
+        assert!(redis.put(&key, Bytes::new(), MAX_TTL, Stamp::Epochs(Bytes::new())).await);
+    }
+
+    #[test]
+    fn epochs_are_whole_or_none() {
+        let epoch = |byte: u8, length: usize| Some(Bytes::from(vec![byte; length]));
+        let whole = joined(&[epoch(1, EPOCH), epoch(2, EPOCH)]).expect("both");
+        assert_eq!((whole.len(), whole[0], whole[EPOCH]), (2 * EPOCH, 1, 2));
+        assert_eq!(joined(&[epoch(1, EPOCH), None]), None);
+        assert_eq!(joined(&[epoch(1, EPOCH - 1), epoch(2, EPOCH + 1)]), None, "moved into each other");
+    }
+}

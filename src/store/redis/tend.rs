@@ -1,0 +1,104 @@
+//! What is done for Redis beside the calls: coming back to it, and clearing up.
+//!
+//! Invariants: one attempt at a time, with growing pauses; Redis is used again only when it answered and
+//! was told of everything that was forgotten while it was away. Clearing up only frees space, since what
+//! was forgotten is not good any more: it goes in steps, spares what is good, and gives up on a fault.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::wire::{Fault, Link};
+use super::{EPOCH, Redis};
+use crate::store::Group;
+
+/// Between two attempts to come back, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// Names looked at in one step.
+const STEP: usize = 500;
+/// Steps for one group.
+const STEPS: usize = 10_000;
+
+impl Redis {
+    pub(super) async fn tend_for_ever(&self) {
+        let (first, most) = PAUSE;
+        let mut pause = first;
+        loop {
+            let Some((id, link)) = self.link() else {
+                if let Err(fault) = self.come_back().await {
+                    self.away(&fault);
+                    sleep(pause.mul_f64(rand::random_range(0.5..=1.0))).await;
+                    pause = most.min(pause * 2);
+                } else {
+                    pause = first;
+                }
+                continue;
+            };
+            let Some(group) = self.next_sweep() else {
+                self.work.notified().await;
+                continue;
+            };
+            let swept = self.sweep(&link, &group).await;
+            self.heard(id, swept);
+        }
+    }
+
+    fn away(&self, fault: &Fault) {
+        self.state().leave(fault);
+    }
+
+    fn next_sweep(&self) -> Option<Group> {
+        self.state().sweeps.pop_front()
+    }
+
+    /// Connects, tells what is owed, and lets everybody use the link.
+    async fn come_back(&self) -> Result<(), Fault> {
+        let link = Link::open(&self.options.address, self.options.command_timeout).await?;
+        while let Some(group) = self.owed_or_open(&link) {
+            self.renew(&link, &group).await?;
+            self.paid(&group);
+        }
+        tracing::info!("redis is there");
+        Ok(())
+    }
+
+    /// One group that is owed; where none is, everybody may use `link` from now on.
+    fn owed_or_open(&self, link: &Link) -> Option<Group> {
+        let mut state = self.state();
+        if let Some(group) = state.pending.first() {
+            return Some(group.clone());
+        }
+        state.links += 1;
+        state.link = Some((state.links, link.clone()));
+        (state.faults, state.is_told) = (0, false);
+        None
+    }
+
+    fn paid(&self, group: &Group) {
+        self.state().pending.retain(|owed| owed != group);
+        self.sweep_later(group);
+    }
+
+    /// Removes the values of `group` that are no good any more.
+    async fn sweep(&self, link: &Link, group: &Group) -> Result<(), Fault> {
+        let epoch = link.get(&[self.epoch_name(group.prefix())]).await?.pop().flatten();
+        let Some(epoch) = epoch else { return Ok(()) };
+        let level = group.prefix().matches(':').count() * EPOCH;
+        let (prefix, mut cursor) = (self.value_name(group.prefix()), 0);
+        for _ in 0..STEPS {
+            let (next, mut names) = link.scan(cursor, &prefix, STEP).await?;
+            let epochs = link.parts(&names, level, level + EPOCH - 1).await?;
+            let mut stale = epochs.iter().map(|found| *found != epoch);
+            names.retain(|_| stale.next().unwrap_or(false));
+            if !names.is_empty() {
+                link.unlink(&names).await?;
+            }
+            cursor = next;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+        tracing::debug!("there is too much in redis to clear up all of it");
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! R28: with a cache in Redis nothing fails and nothing out of date is given out, whether Redis is
+//! killed, paused or slow. Needs `redis-server`; each test starts its own.
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use switchyard::config::Config;
+use switchyard::shutdown::Shutdown;
+use switchyard::store::{Fetched, Group, Key, Store};
+
+use crate::support::eventually;
+use crate::support::redis::{Redis, SlowWay};
+
+const TTL: Duration = Duration::from_mins(10);
+/// A call that does more than wait for a few commands has failed.
+const SOON: Duration = Duration::from_secs(2);
+
+/// The cache of one gateway.
+struct Gateway {
+    store: Store,
+    shutdown: Shutdown,
+}
+
+impl Gateway {
+    /// One whose cache is at `url`, and there.
+    async fn at(url: &str) -> Self {
+        let yaml = format!("cache: {{type: redis, url: \"{url}\", command_timeout: 0.1}}\n");
+        let config = Config::parse(Path::new("c.yaml"), yaml.as_bytes(), &|name| std::env::var(name));
+        let config = config.unwrap_or_else(|error| panic!("{error}"));
+        let (store, shutdown) = (Store::open(&config.manager.cache), Shutdown::new());
+        shutdown.spawn_until_end(store.clone().tend());
+        let gateway = Self { store, shutdown };
+        gateway.uses_it().await;
+        gateway
+    }
+
+    async fn uses_it(&self) {
+        eventually("redis is used", async || self.store.is_there().then_some(())).await;
+    }
+
+    /// Asks for answer `at`, which would be `text` if it were worked out now.
+    async fn ask(&self, at: u32, text: &str) -> Fetched {
+        let key = Key::new(&group(), &at);
+        let make = async { Ok::<_, Infallible>(Bytes::copy_from_slice(text.as_bytes())) };
+        let asking = self.store.fetch(&key, TTL, make);
+        tokio::time::timeout(SOON, asking).await.expect("nobody waits for redis").expect("no call fails")
+    }
+
+    /// The same for many at a time; how many were not there.
+    async fn ask_many(&self, text: &str) -> usize {
+        let all = join_all((0..64).map(|at| self.ask(at, text))).await;
+        assert!(all.iter().all(|fetched| fetched.value == text), "something else was given out");
+        all.iter().filter(|fetched| !fetched.cached).count()
+    }
+
+    async fn forget(&self) {
+        let group = group();
+        tokio::time::timeout(SOON, self.store.forget(&group)).await.expect("nobody waits for redis");
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.shutdown.begin();
+    }
+}
+
+fn group() -> Group {
+    Group::new(&["tests", "a"])
+}
+
+fn fetched(text: &'static str, cached: bool) -> Fetched {
+    Fetched { value: Bytes::from_static(text.as_bytes()), cached }
+}
+
+#[tokio::test]
+async fn what_one_gateway_worked_out_the_other_has_and_forgets() {
+    let redis = Redis::start().await;
+    let (one, other) = (Gateway::at(&redis.url()).await, Gateway::at(&redis.url()).await);
+    assert_eq!(one.ask(1, "old").await, fetched("old", false));
+    assert_eq!(other.ask(1, "new").await, fetched("old", true));
+    other.forget().await;
+    assert_eq!(one.ask(1, "new").await, fetched("new", false));
+    assert_eq!(other.ask(1, "newer").await, fetched("new", true));
+    let counts = other.store.counts()["tests"];
+    assert_eq!((counts.hits, counts.misses, counts.faults), (2, 0, 0));
+}
+
+#[tokio::test]
+async fn what_is_being_made_here_while_another_gateway_forgets_is_not_kept() {
+    let redis = Redis::start().await;
+    let (one, other) = (Gateway::at(&redis.url()).await, Gateway::at(&redis.url()).await);
+    let key = Key::new(&group(), &1);
+    let make = async {
+        other.forget().await;
+        Ok::<_, Infallible>(Bytes::from_static(b"old"))
+    };
+    assert_eq!(one.store.fetch(&key, TTL, make).await, Ok(fetched("old", false)));
+    assert_eq!(one.ask(1, "new").await, fetched("new", false));
+    assert_eq!(other.ask(1, "newer").await, fetched("new", true));
+}
+
+#[tokio::test]
+async fn when_redis_is_killed_and_comes_back_no_call_fails() {
+    let redis = Redis::start().await;
+    let gateway = Gateway::at(&redis.url()).await;
+    assert_eq!(gateway.ask_many("old").await, 64);
+    assert_eq!(gateway.ask_many("old").await, 0);
+    let port = redis.kill();
+    for text in ["new", "newer"] {
+        assert_eq!(gateway.ask_many(text).await, 64, "they are worked out");
+    }
+    assert!(!gateway.store.is_there());
+    gateway.forget().await;
+    let _redis = Redis::start_on(port).await;
+    gateway.uses_it().await;
+    assert_eq!(gateway.ask_many("newest").await, 64);
+    assert_eq!(gateway.ask_many("newest").await, 0);
+}
+
+#[tokio::test]
+async fn what_is_forgotten_while_redis_is_paused_is_never_given_out_again() {
+    let redis = Redis::start().await;
+    let gateway = Gateway::at(&redis.url()).await;
+    assert_eq!(gateway.ask_many("old").await, 64);
+    redis.pause();
+    gateway.forget().await; // within the limit of a command
+    assert_eq!(gateway.ask_many("new").await, 64, "they are worked out, at once");
+    redis.resume();
+    gateway.uses_it().await;
+    // Every one of the old answers is still in Redis, and its time is not over.
+    assert_eq!(gateway.ask_many("new").await, 64, "none of the old ones is given out");
+    assert_eq!(gateway.ask_many("new").await, 0);
+}
+
+#[tokio::test]
+async fn when_redis_is_paused_without_anybody_forgetting_no_call_fails_either() {
+    let redis = Redis::start().await;
+    let gateway = Gateway::at(&redis.url()).await;
+    assert_eq!(gateway.ask_many("same").await, 64);
+    redis.pause();
+    for _ in 0..3 {
+        assert_eq!(gateway.ask_many("same").await, 64);
+    }
+    assert!(!gateway.store.is_there(), "it is left alone");
+    redis.resume();
+    gateway.uses_it().await;
+    assert_eq!(gateway.ask_many("same").await, 0, "what it has is good");
+    assert!(gateway.store.counts()["tests"].faults >= 3);
+}
+
+#[tokio::test]
+async fn when_redis_is_slow_no_call_fails_and_nothing_old_is_given_out() {
+    let redis = Redis::start().await;
+    let way = SlowWay::to(&redis);
+    let gateway = Gateway::at(&way.url()).await;
+    assert_eq!(gateway.ask_many("old").await, 64);
+    way.take(Duration::from_millis(400));
+    assert_eq!(gateway.ask_many("old").await, 64);
+    gateway.forget().await;
+    assert_eq!(gateway.ask_many("new").await, 64);
+    way.take(Duration::ZERO);
+    gateway.uses_it().await;
+    assert_eq!(gateway.ask_many("new").await, 64, "none of the old ones is given out");
+    assert_eq!(gateway.ask_many("new").await, 0);
+}
+
+#[tokio::test]
+async fn who_stops_waiting_for_a_forget_has_forgotten_nonetheless() {
+    let redis = Redis::start().await;
+    let gateway = Gateway::at(&redis.url()).await;
+    assert_eq!(gateway.ask(1, "old").await, fetched("old", false));
+    redis.pause();
+    {
+        let group = group();
+        let mut forgetting = Box::pin(gateway.store.forget(&group));
+        assert!(futures_util::poll!(&mut forgetting).is_pending());
+    }
+    assert_eq!(gateway.ask(1, "new").await, fetched("new", false));
+    redis.resume();
+    gateway.uses_it().await;
+    assert_eq!(gateway.ask(1, "newer").await, fetched("newer", false));
+}
+
+#[tokio::test]
+async fn of_five_thousand_keys_those_of_a_group_are_removed_and_the_others_stay() {
+    let redis = Redis::start().await;
+    let gateway = Gateway::at(&redis.url()).await;
+    let key = |at: u32| Key::new(&Group::new(&["tests", if at < 5_000 { "a" } else { "ab" }]), &at);
+    for begin in (0..5_100).step_by(100) {
+        let puts = (begin..begin + 100).map(|at| {
+            let make = async { Ok::<_, Infallible>(Bytes::from_static(b"x")) };
+            let store = &gateway.store;
+            async move { store.fetch(&key(at), TTL, make).await }
+        });
+        join_all(puts).await;
+    }
+    let before = redis.names().await;
+    assert!(before >= 5_100, "{before}");
+    gateway.forget().await;
+    // What is put while Redis is cleared up is spared.
+    assert_eq!(gateway.ask(9, "new").await, fetched("new", false));
+    let left = before - 5_000 + 1;
+    eventually("they are removed", async || (redis.names().await == left).then_some(())).await;
+    assert_eq!(gateway.ask(9, "newer").await, fetched("new", true));
+    let other = gateway.store.fetch(&key(5_050), TTL, async { Ok::<_, Infallible>(Bytes::new()) }).await;
+    assert_eq!(other, Ok(fetched("x", true)));
+}

@@ -1,0 +1,169 @@
+//! A real Redis, started by the test on a port of its own, and a way to it that can be slow.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::process::Process;
+use super::{Background, eventually, listen};
+
+/// A Redis that ends with its test and writes no file.
+#[derive(Debug)]
+pub struct Redis {
+    process: Process,
+    port: u16,
+    _folder: tempfile::TempDir,
+}
+
+impl Redis {
+    /// One that answers.
+    pub async fn start() -> Self {
+        let free = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = free.local_addr().expect("an address").port();
+        drop(free);
+        Self::start_on(port).await
+    }
+
+    /// The same on `port`, where one has been before.
+    pub async fn start_on(port: u16) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let there = Command::new("redis-server").arg("--version").output().is_ok();
+        assert!(there, "`redis-server` is missing: install the Debian package redis-server");
+        let mut command = Command::new("redis-server");
+        let port_text = port.to_string();
+        command.args([
+            "--port",
+            &port_text,
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--dir",
+        ]);
+        command.arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
+        let redis = Self { process: Process::start(command), port, _folder: folder };
+        eventually("redis answers", async || redis.ask(&["PING"]).await.filter(|answer| answer == "+PONG"))
+            .await;
+        redis
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The first line that it answers.
+    pub async fn ask(&self, words: &[&str]) -> Option<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.ok()?;
+        let mut text = format!("*{}\r\n", words.len());
+        for word in words {
+            text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        stream.write_all(text.as_bytes()).await.ok()?;
+        let mut answer = vec![0; 4096];
+        let length = stream.read(&mut answer).await.ok()?;
+        let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+        answer.lines().next().map(str::to_owned)
+    }
+
+    /// How many names it has.
+    pub async fn names(&self) -> usize {
+        let answer = self.ask(&["DBSIZE"]).await.expect("it answers");
+        answer.trim_start_matches(':').parse().expect("a number")
+    }
+
+    /// It takes what is sent and answers nothing, until [`Redis::resume`].
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// See [`Redis::pause`].
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// It is gone at once, with all it knew; where it was.
+    pub fn kill(self) -> u16 {
+        self.signal(Signal::KILL);
+        self.port
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.process.id()).expect("an id");
+        kill_process(Pid::from_raw(id).expect("an id"), signal).expect("it is ours");
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // Who is paused does not end. It may have ended already.
+        let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        let _ = id.map(|id| kill_process(id, Signal::CONT));
+    }
+}
+
+/// A way to a Redis on which answers take their time.
+#[derive(Debug)]
+pub struct SlowWay {
+    address: SocketAddr,
+    delay: Arc<AtomicU64>,
+    _running: Background,
+}
+
+impl SlowWay {
+    /// One to `redis`, which is not slow yet.
+    pub fn to(redis: &Redis) -> Self {
+        let listener = listen((Ipv4Addr::LOCALHOST, 0).into());
+        let address = listener.local_addr().expect("an address");
+        let (delay, port) = (Arc::new(AtomicU64::new(0)), redis.port);
+        let there = Arc::clone(&delay);
+        let running = Background::run(move || async move {
+            let listener = TcpListener::from_std(listener).expect("a listener");
+            let mut all = JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                let delay = Arc::clone(&there);
+                all.spawn(async move { carry(client, port, &delay).await });
+            }
+        });
+        Self { address, delay, _running: running }
+    }
+
+    /// The address of this end.
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    /// From now on each piece of an answer takes so long.
+    pub fn take(&self, delay: Duration) {
+        self.delay.store(u64::try_from(delay.as_millis()).expect("not that long"), Ordering::SeqCst);
+    }
+}
+
+async fn carry(client: TcpStream, port: u16, delay: &AtomicU64) {
+    let Ok(redis) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return };
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_redis, mut to_redis) = redis.into_split();
+    let back = async {
+        let mut piece = vec![0; 1 << 16];
+        loop {
+            let length = from_redis.read(&mut piece).await.unwrap_or(0);
+            tokio::time::sleep(Duration::from_millis(delay.load(Ordering::SeqCst))).await;
+            if length == 0 || to_client.write_all(&piece[..length]).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = back => {}
+        _ = tokio::io::copy(&mut from_client, &mut to_redis) => {}
+    }
+}
