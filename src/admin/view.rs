@@ -54,6 +54,9 @@ pub(super) enum ServerState {
     Ready,
     /// The last connect, discovery or health check failed; it is tried again.
     Failed,
+    /// It refuses our credentials, for the reason in `last_error`; it is left alone until an operator
+    /// connects it again.
+    AuthFailed,
     /// Disconnected by an operator.
     Disconnected,
     /// Disabled in the registry.
@@ -66,6 +69,7 @@ impl From<status::State> for ServerState {
             status::State::Connecting => Self::Connecting,
             status::State::Ready => Self::Ready,
             status::State::Failed => Self::Failed,
+            status::State::AuthFailed => Self::AuthFailed,
             status::State::Disconnected => Self::Disconnected,
             status::State::Disabled => Self::Disabled,
         }

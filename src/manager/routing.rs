@@ -201,6 +201,9 @@ fn trouble(status: &Status) -> upstream::Error {
         (State::Disabled | State::Disconnected, _) => {
             upstream::Error::Unavailable { state: status.state.as_str() }
         }
+        (State::AuthFailed, _) => {
+            upstream::Error::AuthFailed { reason: status.last_error.clone().unwrap_or_default() }
+        }
         (_, Some(retry_in)) => upstream::Error::CircuitOpen { retry_in },
         (State::Connecting | State::Ready | State::Failed, None) => {
             let reason = status.last_error.clone().unwrap_or_else(|| "it has not answered yet".into());

@@ -181,6 +181,8 @@ impl Upstream {
                     }
                     return Ok(output);
                 }
+                // It will be so for whoever tries again.
+                Err(error @ Error::AuthFailed { .. }) => return Err(error),
                 // A retry that we refuse ourselves says less than the failure before it.
                 Err(error) if error.delivery() == Delivery::Refused => return Err(failed.unwrap_or(error)),
                 Err(error) => error,

@@ -12,6 +12,8 @@ use tokio::time::Instant;
 /// connect │    └──────────┐    ┌── disconnect ──┘
 ///         │    disconnect ▼    ▼
 ///         └────────────── ( off )
+///
+///   down, up ── our credentials are refused ──► ( parked ) ── connect ──► down
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -21,4 +23,10 @@ pub(super) enum Phase {
     Up { since: Instant },
     /// Disconnected by an operator.
     Off,
+    /// It refuses our credentials, which trying again would not change: an operator has to.
+    Parked,
 }
+
+#[cfg(test)]
+#[path = "phase_tests.rs"]
+mod tests;

@@ -80,7 +80,7 @@ pub(super) struct Occupancy {
 /// ```
 struct State {
     /// Why nobody gets a connection, if so.
-    shut: Option<&'static str>,
+    shut: Option<Error>,
     base: Key,
     groups: Vec<Group>,
     homes: Homes,
@@ -229,6 +229,11 @@ impl Pool {
         }
         match &opened {
             Ok(live) => self.arrived(state, live),
+            // Before anybody else asks: whoever is refused must not be tried again and again.
+            Err(refused @ Error::AuthFailed { .. }) => {
+                state.shut.get_or_insert(refused.clone());
+                self.publish(state, None);
+            }
             // It may be another server by the time it is there again.
             Err(_) if state.groups.iter().all(|group| group.live.is_empty()) => self.connector.forget(),
             Err(_) => {}
@@ -317,9 +322,9 @@ impl Pool {
         tasks.wait(CLOSE_LIMIT + Duration::from_secs(1)).await;
     }
 
-    /// Lets nobody in any more, and says why: `disabled` or `disconnected`.
-    pub(super) fn shut(&self, why: &'static str) {
-        self.lock().shut = Some(why);
+    /// Lets nobody in any more, because the server is in `state`: `disabled` or `disconnected`.
+    pub(super) fn shut(&self, state: &'static str) {
+        self.lock().shut = Some(Error::Unavailable { state });
     }
 
     /// Lets callers in again, and connects at once if need be: an operator wants it.
@@ -343,10 +348,12 @@ impl Pool {
         state.find(state.base)?.stamina.held_until()
     }
 
-    /// [`Error::Unavailable`] while it is shut.
+    /// [`Error::Unavailable`] while it is shut, [`Error::AuthFailed`] when the server refused us.
     pub(super) fn check_open(&self) -> Result<(), Error> {
-        let state = if self.shutdown.is_begun() { Some(SHUTTING_DOWN) } else { self.lock().shut };
-        state.map_or(Ok(()), |state| Err(Error::Unavailable { state }))
+        if self.shutdown.is_begun() {
+            return Err(Error::Unavailable { state: SHUTTING_DOWN });
+        }
+        self.lock().shut.clone().map_or(Ok(()), Err)
     }
 
     /// Who is there in the base dialect, now and from now on.

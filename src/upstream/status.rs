@@ -23,6 +23,8 @@ pub enum State {
     Ready,
     /// The last connect, discovery or health check failed; it is tried again.
     Failed,
+    /// It refuses our credentials; it is left alone until an operator connects it again.
+    AuthFailed,
     /// Disconnected by an operator.
     Disconnected,
     /// Disabled in the registry.
@@ -36,6 +38,7 @@ impl State {
             Self::Connecting => "connecting",
             Self::Ready => "ready",
             Self::Failed => "failed",
+            Self::AuthFailed => "auth_failed",
             Self::Disconnected => "disconnected",
             Self::Disabled => "disabled",
         }

@@ -132,7 +132,7 @@ impl Supervisor {
     }
 
     async fn next(&mut self) -> Happened {
-        let may_act = self.task.is_none() && self.phase != Phase::Off;
+        let may_act = self.task.is_none() && !matches!(self.phase, Phase::Off | Phase::Parked);
         tokio::select! {
             biased;
             () = self.upstream.group.requested() => Happened::End,
@@ -158,7 +158,7 @@ impl Supervisor {
                 let upstream = Arc::clone(&self.upstream);
                 self.task = Some(Box::pin(async move { Done::Checked(upstream.health_check().await) }));
             }
-            Phase::Off => {}
+            Phase::Off | Phase::Parked => {}
         }
     }
 
@@ -224,10 +224,24 @@ impl Supervisor {
     }
 
     async fn stayed_down(&mut self, error: Error) {
+        if let Error::AuthFailed { reason } = &error {
+            return self.park(reason).await;
+        }
         tracing::warn!(server = %self.upstream.config.name, %error, "server is not ready");
         self.go_down(Some(&error));
         self.publish(Change::State(State::Failed)).await;
         self.tell_waiting(&Err(error));
+    }
+
+    /// Leaves it alone: the pool has let nobody in since it was refused.
+    async fn park(&mut self, reason: &str) {
+        tracing::error!(server = %self.upstream.config.name, reason, "server refuses our credentials and is left alone");
+        self.task = None;
+        self.phase = Phase::Parked;
+        self.upstream.facts.failed(reason.to_owned());
+        self.upstream.pool.close_all().await;
+        self.publish(Change::State(State::AuthFailed)).await;
+        self.tell_waiting(&Err(Error::AuthFailed { reason: reason.to_owned() }));
     }
 
     async fn is_well(&mut self) {
@@ -261,6 +275,11 @@ impl Supervisor {
     async fn look_who_is_there(&mut self) {
         let there = self.occupancy.borrow_and_update().clone();
         match self.phase {
+            Phase::Down | Phase::Up { .. }
+                if let Err(Error::AuthFailed { reason }) = self.upstream.pool.check_open() =>
+            {
+                self.park(&reason).await;
+            }
             Phase::Up { .. } if there.live == 0 => {
                 let reason = there.lost.as_deref().unwrap_or("its last connection closed");
                 tracing::warn!(server = %self.upstream.config.name, reason, "server went away");
@@ -275,7 +294,7 @@ impl Supervisor {
             Phase::Down if there.live > 0 && there.arrivals > self.arrival && self.task.is_none() => {
                 self.due = Instant::now();
             }
-            Phase::Up { .. } | Phase::Down | Phase::Off => {}
+            Phase::Up { .. } | Phase::Down | Phase::Off | Phase::Parked => {}
         }
     }
 
