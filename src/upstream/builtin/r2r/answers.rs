@@ -54,7 +54,7 @@ impl Answers {
         Self { store: store.clone(), server: Arc::clone(name), identity: Arc::clone(identity) }
     }
 
-    /// The answer that depends on `collection` (none: on all of them) and `inputs`, with `cached` in it:
+    /// The answer that depends on `collection` (none: on all of them) and `inputs`, with `cached` as it is:
     /// one that was kept, or what `make` makes, which is kept for `ttl`.
     pub(super) async fn fetch<T: Serialize>(
         &self,

@@ -41,9 +41,7 @@ pub(super) struct Output {
     /// How many there are.
     total: u64,
     /// Whether this is an answer of shortly before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(required)]
-    cached: Option<bool>,
+    cached: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -69,7 +67,7 @@ async fn ask(desk: &Desk, input: &Input) -> Result<Output, Failure> {
     let page: Results<Vec<model::Collection>> = desk.client.get(&["collections"], &query).await?;
     let collections: Vec<_> = page.results.into_iter().map(Listed::of).collect();
     let total = page.total_entries.unwrap_or(input.offset + collections.len() as u64);
-    Ok(Output { collections, total, cached: None })
+    Ok(Output { collections, total, cached: false })
 }
 
 impl Listed {

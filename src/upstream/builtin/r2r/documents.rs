@@ -78,9 +78,7 @@ pub(super) struct ListOutput {
     offset: u64,
     limit: u32,
     /// Whether this is an answer of shortly before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(required)]
-    cached: Option<bool>,
+    cached: bool,
     /// How many documents were looked through for the status.
     #[serde(skip_serializing_if = "Option::is_none")]
     scanned: Option<usize>,
@@ -165,7 +163,7 @@ async fn page(desk: &Desk, input: &ListInput, collection: Id) -> Result<Fresh<Li
         total,
         offset: input.offset,
         limit: input.limit,
-        cached: None,
+        cached: false,
         scanned: None,
         incomplete: None,
     };
@@ -195,7 +193,7 @@ async fn looked_through(
         documents: found.into_iter().skip(offset).take(input.limit as usize).map(Listed::of).collect(),
         offset: input.offset,
         limit: input.limit,
-        cached: None,
+        cached: false,
         scanned: Some(scan.scanned),
         incomplete: Some(!scan.is_complete),
     };

@@ -31,6 +31,14 @@ mod client_tests;
 #[allow(dead_code, unreachable_pub)] // the integration tests use it too, each some of it
 #[path = "../../../../tests/it/support/r2r/mod.rs"]
 mod double;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod project_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tools_tests;
 
 use std::sync::Arc;
 

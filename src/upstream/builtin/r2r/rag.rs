@@ -83,9 +83,7 @@ pub(super) struct Output {
     /// The model that wrote it, as its provider says; null where nobody said.
     model_used: Option<String>,
     /// Whether this is an answer of shortly before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(required)]
-    cached: Option<bool>,
+    cached: bool,
     /// The answer broke off: the model reached max_tokens or failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[serde(default)]
@@ -178,7 +176,7 @@ async fn output(desk: &Desk, input: &Input, told: Told) -> Output {
         answer: if is_grounded { told.answer } else { NOTHING_FOUND.to_owned() },
         sources: chunks.into_iter().map(|chunk| source(&chunk, &titles)).collect(),
         model_used: told.model.filter(|_| is_grounded),
-        cached: None,
+        cached: false,
         incomplete: is_grounded && !told.is_complete,
     }
 }

@@ -69,9 +69,7 @@ pub(super) struct Output {
     results: Vec<Passage>,
     count: usize,
     /// Whether this is an answer of shortly before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(required)]
-    cached: Option<bool>,
+    cached: bool,
     /// How it was searched. Scores of different modes can not be compared.
     search_mode: Mode,
 }
@@ -115,7 +113,7 @@ async fn ask(desk: &Desk, input: &Input, collection: Id) -> Result<Output, Failu
     let chunks = own(found.results.chunk_search_results, collection, input.limit as usize);
     let titles = desk.titles.of(&chunks).await;
     let results: Vec<_> = chunks.into_iter().map(|chunk| passage(chunk, &titles)).collect();
-    Ok(Output { count: results.len(), results, cached: None, search_mode: input.search_mode })
+    Ok(Output { count: results.len(), results, cached: false, search_mode: input.search_mode })
 }
 
 fn passage(chunk: Chunk, titles: &BTreeMap<Id, String>) -> Passage {
