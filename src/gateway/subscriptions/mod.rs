@@ -108,6 +108,8 @@ fn tagged(notice: Notification, id: &RequestId) -> Notification {
 }
 
 #[cfg(test)]
+mod builtin_tests;
+#[cfg(test)]
 mod subscribed_tests;
 #[cfg(test)]
 mod tests;

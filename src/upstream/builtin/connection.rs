@@ -13,12 +13,15 @@ use serde_json::json;
 use super::{Builtin, Report};
 use crate::protocol::error::code;
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{Era, ErrorObject, Raw, Reply, Version, method};
+use crate::protocol::{Era, ErrorObject, Notification, Raw, Reply, Version, method};
 use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet};
 use crate::upstream::error::Error;
 
 /// How long lists may be kept: an hour, since who changes one says so.
 const LIST_TTL_MS: u64 = 3_600_000;
+
+/// Resources to be told of, in a `subscriptions/listen`.
+const RESOURCES: &str = "resourceSubscriptions";
 
 /// Makes the server when it is first wanted, and again when that failed: a folder that is missing
 /// at start may be there later.
@@ -84,6 +87,7 @@ impl<B: Builtin> Local<B> {
         let changes = Raw::of(&json!({"listChanged": true}));
         let mut capabilities = Raw::empty_object().with("tools", &changes);
         if builtin.resources().is_some() {
+            let changes = Raw::of(&json!({"listChanged": true, "subscribe": true}));
             capabilities = capabilities.with("resources", &changes);
         }
         let (info, instructions) = (builtin.info(), builtin.instructions());
@@ -104,10 +108,26 @@ impl<B: Builtin> Local<B> {
                 Some(uri) => self.builtin.read(&uri, &Report::of(call, outlet)).await,
                 None => Ok(Err(ErrorObject::new(code::INVALID_PARAMS, "params.uri must be a string"))),
             },
+            method::SUBSCRIPTIONS_LISTEN => self.listen(call.params.as_ref(), outlet).await,
             other => {
                 Ok(Err(ErrorObject::new(code::METHOD_NOT_FOUND, &format!("there is no method {other}"))))
             }
         }
+    }
+
+    /// Acknowledges what can be told of and stays open. What there is to tell comes as events.
+    async fn listen(&self, params: Option<&Raw>, outlet: &Outlet) -> Result<Reply, Error> {
+        let asked = params.and_then(|params| params.get("notifications")).unwrap_or_else(Raw::empty_object);
+        let known = self.builtin.resources().unwrap_or_default();
+        let known: Vec<String> = known.iter().filter_map(|resource| resource.get_as("uri")).collect();
+        let mut wanted: Vec<String> = asked.get_as(RESOURCES).unwrap_or_default();
+        wanted.retain(|uri| known.contains(uri));
+        let wanted = (!wanted.is_empty()).then(|| Raw::of(&wanted));
+        // No built-in has tasks.
+        let honoured = asked.edit(&[(RESOURCES, wanted.as_ref()), ("taskIds", None)]);
+        let params = Some(Raw::object(&[("notifications", &honoured)]));
+        outlet.deliver(Notification { method: method::SUBSCRIPTIONS_ACKNOWLEDGED.into(), params }).await;
+        std::future::pending().await
     }
 
     async fn call(&self, params: Option<&Raw>, report: &Report) -> Result<Reply, Error> {

@@ -14,6 +14,7 @@ mod documents;
 mod filters;
 mod history;
 mod id;
+mod ingest;
 mod mapping;
 mod model;
 mod project;
@@ -47,6 +48,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 
 use self::desk::Desk;
+use self::ingest::Ingest;
 use super::answer::{Failure, reply};
 use super::tool::Tool;
 use super::{Builtin, Report, no_tool};
@@ -58,6 +60,7 @@ use crate::upstream::{Means, config};
 /// R2R as one of our own servers.
 pub(super) struct R2r {
     desk: Arc<Desk>,
+    ingest: Ingest,
     tools: Vec<Tool>,
 }
 
@@ -67,10 +70,36 @@ impl R2r {
         name: &Arc<str>,
         options: &config::R2r,
         means: &Means,
-        _events: Events,
+        events: Events,
     ) -> Result<Self, Error> {
         let desk = Arc::new(Desk::open(name, options, means).await?);
-        Ok(Self { desk, tools: tools() })
+        let journal = desk.project.mapping().map(|mapping| ingest::journal_beside(mapping.path(), name));
+        let ingest = Ingest::open(
+            desk.client.clone(),
+            ingest::Opening {
+                options,
+                journal: journal.unwrap_or_default(),
+                answers: desk.answers.clone(),
+                events,
+                shutdown: &means.shutdown,
+            },
+        );
+        Ok(Self { desk, ingest, tools: tools() })
+    }
+
+    async fn take_in(&self, input: ingest::Arguments, report: &Report) -> Result<Raw, Failure> {
+        let project = &self.desk.project;
+        let collection = project.or_own(input.collection_id).await?;
+        let is_own = match input.collection_id {
+            Some(_) => matches!(project.peek().await, Ok(Some(own)) if own == collection),
+            None => true,
+        };
+        let target = ingest::Target {
+            collection,
+            is_known: input.collection_id.is_none(),
+            resource: is_own.then_some(resources::CONTEXT),
+        };
+        self.ingest.ingest(input, target, report).await.map(|answer| Raw::of(&answer))
     }
 
     async fn run(&self, tool: &Tool, arguments: &Raw, report: &Report) -> Result<Raw, Failure> {
@@ -86,6 +115,7 @@ impl R2r {
                 desk.history.note(report.home(), tool.name(), &input.question);
                 rag::ask(desk, input, report).await
             }
+            "r2r_ingest_document" => self.take_in(tool.read(arguments)?, report).await,
             "r2r_list_documents" => documents::list(desk, tool.read(arguments)?).await,
             "r2r_monitor_task" => documents::monitor(desk, tool.read(arguments)?).await,
             _ => collections::list(desk, tool.read(arguments)?).await,
@@ -98,6 +128,7 @@ fn tools() -> Vec<Tool> {
     vec![
         Tool::new::<search::Input, search::Output>(&search::ABOUT),
         Tool::new::<rag::Input, rag::Output>(&rag::ABOUT),
+        Tool::new::<ingest::Arguments, ingest::Ingested>(&ingest::ABOUT),
         Tool::new::<documents::ListInput, documents::ListOutput>(&documents::ABOUT_LIST),
         Tool::new::<documents::MonitorInput, documents::MonitorOutput>(&documents::ABOUT_MONITOR),
         Tool::new::<collections::Input, collections::Output>(&collections::ABOUT),

@@ -1,0 +1,336 @@
+//! One document, from its file to its place in a collection.
+//!
+//! ```text
+//!  look ── there, the same ──────────────────────────────► join ──► done
+//!   │  ├── there, another, or failed: remove ──┐            ▲
+//!   │  └── being worked on ──► follow ─► look  │            │
+//!   └── not there ───────────────────────────► send ──► follow ── failed: the reason
+//!                                                └── outcome unknown: look
+//! ```
+//!
+//! Invariants: what may have been done is never done again before it was looked whether it was;
+//! nothing old is removed before the new file was read to its end. Between `remove` and `send`
+//! the document is missing: the service has no way to replace one. If `send` is refused then, the
+//! old one is gone, and the failure says so.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::form::Sheet;
+use super::remote::{Document, Remote, Stage};
+use super::source::{Faults, Source};
+use crate::upstream::builtin::answer::Failure;
+use crate::upstream::builtin::refusal::Refusal;
+use crate::upstream::error::Error;
+
+/// First pause before something is asked again, and between two looks at a document.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Longest pause between two looks, and before a request is made again.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How often a document is sent whose sending ended without an answer.
+const SENDINGS: u32 = 3;
+/// How often a caller who waits has a request made that did not get through.
+const TRIES: u32 = 3;
+/// Seconds after which a document that is still being worked on counts as left behind: the service
+/// was stopped in the middle of it, and never goes on by itself.
+const ABANDONED: i64 = 3600;
+
+/// How far a document is.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    /// Of the whole, which is 1.
+    pub(super) share: f64,
+    pub(super) message: String,
+    pub(super) outcome: Option<Outcome>,
+}
+
+pub(super) type Outcome = Result<Done, Failure>;
+
+/// What became of a document that is in its collection now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Done {
+    /// It was there, made of the same file.
+    Unchanged,
+    /// It is new, or another than before.
+    Ingested,
+}
+
+/// One document and all that is needed to bring it in.
+pub(super) struct Job<'a> {
+    pub(super) remote: &'a dyn Remote,
+    pub(super) path: &'a str,
+    pub(super) source: Source,
+    pub(super) sheet: Sheet,
+    pub(super) steps: &'a watch::Sender<Step>,
+    /// Somebody waits for it and is to hear early of a service that is away. Else it is waited for.
+    pub(super) is_awaited: bool,
+    /// Somebody wants to know how far it is.
+    pub(super) is_watched: bool,
+}
+
+impl Job<'_> {
+    /// Brings it in. Dropped anywhere, it can be begun again.
+    pub(super) async fn run(&self) -> Outcome {
+        let (mut has_removed, mut last) = (false, None);
+        for sending in 0..=SENDINGS {
+            match self.look(sending == 0).await? {
+                Some(there) if there.stage() == Stage::Success && self.sheet.is_same(&there.metadata) => {
+                    self.join(&there).await?;
+                    return Ok(if sending == 0 { Done::Unchanged } else { Done::Ingested });
+                }
+                Some(there) if there.stage() == Stage::Failed && sending > 0 => {
+                    return Err(failed(there.reason(), has_removed));
+                }
+                _ if sending == SENDINGS => break,
+                Some(there) => {
+                    self.step(0.04, "removing the earlier version");
+                    self.insist(|| self.remote.remove(self.sheet.id)).await?;
+                    has_removed |= there.stage() == Stage::Success;
+                }
+                None => {}
+            }
+            last = self.send(sending, has_removed).await?;
+        }
+        // Sent as often as may be, and what is there is nothing or somebody else's.
+        Err(last.map_or_else(
+            || failed("it is not there although it was taken", has_removed),
+            |error| lost(error, has_removed),
+        ))
+    }
+
+    /// What is there, when nobody works on it any more. What was there before we sent anything may have
+    /// been left behind.
+    async fn look(&self, is_first: bool) -> Result<Option<Document>, Failure> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let document = self.insist(|| self.remote.document(self.sheet.id)).await?;
+            match &document {
+                Some(there) if there.stage() == Stage::Working && !(is_first && there.age() > ABANDONED) => {
+                    self.worked(there);
+                }
+                _ => return Ok(document),
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_LOOK);
+        }
+    }
+
+    /// Sends it. With an error, it is not known what became of that, and who calls looks.
+    async fn send(&self, sending: u32, has_removed: bool) -> Result<Option<Error>, Failure> {
+        self.step(0.05, "uploading");
+        let mut tries = 0;
+        loop {
+            let error = match self.sent(has_removed).await? {
+                Ok(()) => return Ok(None),
+                Err(error) => error,
+            };
+            tracing::debug!(document = %self.sheet.id, sending, %error, "a document was not taken at once");
+            match what_next(&error) {
+                // It may be there, or in the making.
+                Next::Look => {
+                    sleep(pause(sending, &error)).await;
+                    return Ok(Some(error));
+                }
+                Next::Again if !self.is_awaited || tries + 1 < TRIES => sleep(pause(tries, &error)).await,
+                _ => return Err(lost(error, has_removed)),
+            }
+            tries += 1;
+        }
+    }
+
+    /// Sends it once, and waits until the service answers or is seen to have ended.
+    async fn sent(&self, has_removed: bool) -> Result<Result<(), Error>, Failure> {
+        let (faults, sent) = (Faults::default(), Arc::new(AtomicU64::new(0)));
+        let form = || {
+            let sent = Arc::clone(&sent);
+            let sent = Box::new(move |bytes| sent.store(bytes, Ordering::Relaxed));
+            self.sheet.form(&self.source, &faults, sent)
+        };
+        let answer = tokio::select! {
+            answer = self.remote.create(Box::new(form)) => answer,
+            () = self.watch(&sent) => Ok(()),
+        };
+        match faults.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(fault) => Err(Failure::Refused(refusal(self.path, &with_loss(&fault.words(), has_removed)))),
+            None => Ok(answer),
+        }
+    }
+
+    /// Puts it where it belongs, if it is not there.
+    async fn join(&self, document: &Document) -> Result<(), Failure> {
+        let (collection, id) = (self.sheet.collection, self.sheet.id);
+        if !document.collection_ids.contains(&collection.to_string()) {
+            self.step(0.97, "joining its collection");
+            self.insist(|| self.remote.join(collection, id)).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks until there is an answer: reading, removing and joining may be repeated.
+    async fn insist<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        ask: impl Fn() -> F,
+    ) -> Result<T, Failure> {
+        let mut tries = 0;
+        loop {
+            match ask().await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if self.is_awaited && tries + 1 >= TRIES => return Err(error.into()),
+                Err(error) => match what_next(&error) {
+                    Next::Stop => return Err(error.into()),
+                    Next::Again | Next::Look => sleep(pause(tries, &error)).await,
+                },
+            }
+            tries += 1;
+        }
+    }
+
+    /// Tells how far the service is while it does not answer. Ends some time after it is seen to have
+    /// ended, should its answer have been lost.
+    async fn watch(&self, sent: &AtomicU64) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            sleep(pause).await;
+            let sent = sent.load(Ordering::Relaxed);
+            if sent < self.source.len {
+                #[allow(clippy::cast_precision_loss)] // a share to show
+                let share = sent as f64 / self.source.len as f64;
+                self.step(0.05 + 0.45 * share, "uploading");
+                continue;
+            }
+            pause = (pause * 2).min(if self.is_watched { LONGEST_LOOK } else { LONGEST_PAUSE });
+            match self.remote.document(self.sheet.id).await {
+                Ok(Some(there)) if there.stage() == Stage::Working => self.worked(&there),
+                Ok(Some(_)) => return sleep(LONGEST_LOOK).await,
+                _ => {}
+            }
+        }
+    }
+
+    fn worked(&self, document: &Document) {
+        let share = match document.ingestion_status.as_str() {
+            "pending" => 0.5,
+            "parsing" => 0.55,
+            "extracting" => 0.6,
+            "chunking" => 0.65,
+            "embedding" => 0.75,
+            "augmenting" => 0.85,
+            "storing" => 0.9,
+            _ => 0.95,
+        };
+        self.step(share, &document.ingestion_status);
+    }
+
+    fn step(&self, share: f64, message: &str) {
+        self.steps.send_if_modified(|step| {
+            // It never goes back, whatever has to be done again.
+            let goes_on = share > step.share;
+            if goes_on {
+                (step.share, step.message) = (share, message.to_owned());
+            }
+            goes_on
+        });
+    }
+}
+
+fn failed(reason: &str, has_removed: bool) -> Failure {
+    let detail = with_loss(&format!("the document could not be ingested: {reason}"), has_removed);
+    // What it was given can not be ingested; the service itself is well.
+    Failure::Failed(Error::Backend { status: 422, detail, retry_after: None })
+}
+
+/// The file can not be read as it is.
+pub(super) fn refusal(path: &str, because: &str) -> Refusal {
+    Refusal::new("invalid_path", "file_path", path)
+        .because(because)
+        .valid("a readable file that nobody writes to at the moment")
+        .suggest("Ingest it again when it is complete.")
+}
+
+/// What to do about an error.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// Nothing: it would be the same again.
+    Stop,
+    /// The same again: it was not done.
+    Again,
+    /// Look whether it was done.
+    Look,
+}
+
+fn what_next(error: &Error) -> Next {
+    match error {
+        // The service is away, or asks for patience.
+        Error::Connect { .. } | Error::NotSent { .. } => Next::Again,
+        Error::Backend { status: 429 | 503, .. } | Error::Status { status: 429 | 503, .. } => Next::Again,
+        // 409: the same is there already, or is being worked on.
+        Error::Backend { status: 408 | 409, .. } => Next::Look,
+        Error::Backend { status, .. } | Error::Status { status, .. } if *status < 500 => Next::Stop,
+        Error::AuthFailed { .. } | Error::Unavailable { .. } => Next::Stop,
+        _ => Next::Look,
+    }
+}
+
+/// Up to what the service asks for, but never long; else twice as long each time.
+fn pause(tries: u32, error: &Error) -> Duration {
+    let asked = match error {
+        Error::Backend { retry_after, .. } | Error::Status { retry_after, .. } => *retry_after,
+        _ => None,
+    };
+    let own = FIRST_PAUSE * 2_u32.saturating_pow(tries.min(16));
+    let own = own.mul_f64(rand::random_range(0.5..1.0));
+    asked.unwrap_or(own).clamp(FIRST_PAUSE / 2, LONGEST_PAUSE)
+}
+
+fn with_loss(words: &str, has_removed: bool) -> String {
+    let loss = if has_removed { " (the earlier version was removed before)" } else { "" };
+    format!("{words}{loss}")
+}
+
+/// `error`, saying that the earlier version is gone.
+fn lost(error: Error, has_removed: bool) -> Failure {
+    Failure::Failed(match error {
+        Error::Backend { status, detail, retry_after } => {
+            Error::Backend { status, detail: with_loss(&detail, has_removed), retry_after }
+        }
+        other => other,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_been_done_is_looked_for_and_what_is_refused_is_not_repeated() {
+        let status = |status| Error::Backend { status, detail: String::new(), retry_after: None };
+        for refused in [400, 401, 403, 404, 413, 415, 422] {
+            assert_eq!(what_next(&status(refused)), Next::Stop, "{refused}");
+        }
+        for again in [429, 503] {
+            assert_eq!(what_next(&status(again)), Next::Again, "{again}");
+        }
+        for unknown in [408, 409, 500, 502, 504] {
+            assert_eq!(what_next(&status(unknown)), Next::Look, "{unknown}");
+        }
+        let reason = String::new;
+        assert_eq!(what_next(&Error::Connect { reason: reason() }), Next::Again);
+        for lost in [Error::Lost { reason: reason() }, Error::Cut { reason: reason() }] {
+            assert_eq!(what_next(&lost), Next::Look);
+        }
+    }
+
+    #[test]
+    fn pauses_grow_and_end_at_half_a_minute_whatever_is_asked_for() {
+        let away = Error::Connect { reason: String::new() };
+        assert!(pause(0, &away) <= FIRST_PAUSE && pause(100, &away) <= LONGEST_PAUSE);
+        let retry_after = Some(Duration::from_secs(9999));
+        let patient = Error::Backend { status: 429, detail: String::new(), retry_after };
+        assert_eq!(pause(0, &patient), LONGEST_PAUSE);
+    }
+}

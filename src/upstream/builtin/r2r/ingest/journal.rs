@@ -1,0 +1,232 @@
+//! The documents under way, on disk: what a gateway that starts again goes on with.
+//!
+//! Invariants: the file is replaced as a whole and readable by its owner only; who adds a document
+//! has it on disk when that returns; one gateway at a time works with a file, which a lock beside it
+//! says. Without the file (it can not be written, another gateway has it) documents are ingested all
+//! the same, and only a restart loses those under way; that is logged once.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use super::Mode;
+use crate::upstream::builtin::r2r::id::Id;
+
+/// Bytes of the file that are read: more than all entries that may be there.
+const MOST_BYTES: u64 = 16 << 20;
+/// How often it is looked whether the one who has the file has gone.
+const LOCK_PAUSE: Duration = Duration::from_millis(250);
+/// How often at most: a former life of this server ends within that time.
+const LOCK_TRIES: usize = 40;
+
+/// One document under way: what has to be done, not how far it is, which the service knows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// What was promised.
+    pub(super) document: Id,
+    /// The file, as it was named.
+    pub(super) path: String,
+    pub(super) collection: Id,
+    pub(super) mode: Mode,
+    pub(super) metadata: Map<String, Value>,
+    /// The resource that changes when it is over.
+    pub(super) resource: Option<String>,
+}
+
+/// The file. Clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct Journal(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    state: Mutex<State>,
+    /// What is on disk; whoever writes holds it.
+    written: tokio::sync::Mutex<u64>,
+    /// Ours as long as it is open.
+    lock: Mutex<Option<File>>,
+    complained: AtomicBool,
+    /// Whether it was tried to take possession of it.
+    tried: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: Vec<(u64, Entry)>,
+    last: u64,
+    /// Counts changes.
+    version: u64,
+}
+
+/// The journal of the server `name`, in the folder of the file `mapping`.
+pub(in super::super) fn beside(mapping: &Path, name: &str) -> PathBuf {
+    mapping.with_file_name(format!("r2r_ingest_{}.json", utf8_percent_encode(name, NON_ALPHANUMERIC)))
+}
+
+impl Journal {
+    /// The one at `path`, which is not looked at yet.
+    pub(super) fn new(path: PathBuf) -> Self {
+        let (state, lock) = <(Mutex<State>, Mutex<Option<File>>)>::default();
+        let (written, complained) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
+        Self(Arc::new(Inner { path, state, written, lock, complained, tried: watch::Sender::new(false) }))
+    }
+
+    /// Takes possession of the file; what a former life left in it, which is under way again.
+    pub(super) async fn take_over(&self) -> Vec<(u64, Entry)> {
+        for _ in 0..LOCK_TRIES {
+            let locked = self.locked().await;
+            self.0.tried.send_replace(true);
+            match locked {
+                Ok(Some(left)) => return self.adopt(left).await,
+                Ok(None) => tokio::time::sleep(LOCK_PAUSE).await,
+                Err(error) => {
+                    self.complain(&error);
+                    return Vec::new();
+                }
+            }
+        }
+        self.complain(&io::Error::other("another gateway uses it"));
+        Vec::new()
+    }
+
+    /// Notes a document; the number to strike it out by.
+    pub(super) async fn add(&self, entry: Entry) -> u64 {
+        let number = self.state().add(entry);
+        // Right after the start; it never closes as long as we have it.
+        let _ = self.0.tried.subscribe().wait_for(|tried| *tried).await;
+        self.save().await;
+        number
+    }
+
+    /// Strikes a document out.
+    pub(super) async fn strike(&self, number: u64) {
+        {
+            let mut state = self.state();
+            state.entries.retain(|(other, _)| *other != number);
+            state.version += 1;
+        }
+        self.save().await;
+    }
+
+    /// The entries in the file, if it is ours now.
+    async fn locked(&self) -> io::Result<Option<Vec<Entry>>> {
+        let inner = Arc::clone(&self.0);
+        let locked = spawn_blocking(move || {
+            let Some(lock) = lock(&inner.path)? else { return Ok(None) };
+            *inner.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
+            Ok(Some(read(&inner.path)))
+        });
+        locked.await.map_err(io::Error::other)?
+    }
+
+    async fn adopt(&self, left: Vec<Entry>) -> Vec<(u64, Entry)> {
+        let adopted = {
+            let mut state = self.state();
+            left.into_iter().map(|entry| (state.add(entry.clone()), entry)).collect()
+        };
+        self.save().await;
+        adopted
+    }
+
+    /// Writes what is to be written; one writes for all who wait.
+    async fn save(&self) {
+        let mine = self.state().version;
+        let mut written = self.0.written.lock().await;
+        if *written >= mine || self.0.lock.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return;
+        }
+        let (version, text) = {
+            let state = self.state();
+            let entries: Vec<&Entry> = state.entries.iter().map(|(_, entry)| entry).collect();
+            (state.version, serde_json::to_vec_pretty(&entries).unwrap_or_default())
+        };
+        let path = self.0.path.clone();
+        let saved = spawn_blocking(move || write(&path, &text)).await;
+        match saved.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(()) => *written = version,
+            Err(error) => self.complain(&error),
+        }
+    }
+
+    fn complain(&self, error: &io::Error) {
+        if !self.0.complained.swap(true, Ordering::Relaxed) {
+            let file = self.0.path.display().to_string();
+            tracing::warn!(
+                file,
+                %error,
+                "the journal of documents under way can not be used; a restart forgets those under way"
+            );
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn add(&mut self, entry: Entry) -> u64 {
+        self.last += 1;
+        self.version += 1;
+        self.entries.push((self.last, entry));
+        self.last
+    }
+}
+
+/// Locks the file `path` for us; none when somebody else has.
+fn lock(path: &Path) -> io::Result<Option<File>> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let file = create(&path.with_extension("lock"), false)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// What the file says; nothing when it says nothing that we know, and then it is kept aside.
+fn read(path: &Path) -> Vec<Entry> {
+    let mut text = Vec::new();
+    let opened = File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut text));
+    let entries = match opened {
+        Ok(_) => serde_json::from_slice(&text).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    };
+    entries.unwrap_or_else(|error| {
+        let aside = path.with_extension("unreadable");
+        let kept = fs::rename(path, &aside).is_ok();
+        tracing::warn!(%error, kept, file = %aside.display(), "the journal of documents under way is unreadable");
+        Vec::new()
+    })
+}
+
+/// Replaces the file.
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut file = create(&beside, true)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(beside, path)
+}
+
+fn create(path: &Path, truncate: bool) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(truncate).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+#[path = "journal_tests.rs"]
+mod tests;

@@ -1,0 +1,176 @@
+//! `r2r_ingest_document`: a file of this machine becomes a document of R2R, in its collection.
+//!
+//! Every document is a task of its own, which goes on when its caller has left, and again when the
+//! gateway was stopped meanwhile. Invariants: a caller who is answered `pending` is answered before
+//! anything is sent, with the id that the document will have; one file is worked on by one task at a
+//! time; at most [`UPLOADS`] are sent at a time and at most [`MOST_JOBS`] wait.
+//!
+//! Not here: which collection is the project's own, and how R2R is called.
+
+mod about;
+mod form;
+mod job;
+mod journal;
+mod remote;
+mod roots;
+mod source;
+mod tasks;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lru::LruCache;
+use tokio::sync::{OnceCell, Semaphore, watch};
+
+use crate::shutdown::Shutdown;
+use crate::upstream::builtin::Report;
+use crate::upstream::builtin::answer::Failure;
+use crate::upstream::builtin::r2r::answers::Answers;
+use crate::upstream::builtin::r2r::client::Client;
+use crate::upstream::builtin::r2r::id::Id;
+use crate::upstream::config;
+use crate::upstream::connection::Events;
+use crate::upstream::error::Error;
+pub(super) use about::{ABOUT, Arguments, Ingested};
+use about::{Mode, Status};
+use job::{Outcome, Step};
+pub(super) use journal::beside as journal_beside;
+use journal::{Entry, Journal};
+use remote::Remote;
+use roots::Roots;
+use tasks::{MOST_COLLECTIONS, Task, Tasks};
+
+/// Documents that are sent at a time.
+const UPLOADS: usize = 4;
+/// Documents under way, those that wait among them.
+const MOST_JOBS: usize = 256;
+/// When it is worth trying again after that.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+
+/// Where a document is to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) collection: Id,
+    /// Whether it was there a moment ago.
+    pub(super) is_known: bool,
+    /// The URI of the resource that is another one when the document has ended.
+    pub(super) resource: Option<&'a str>,
+}
+
+/// What ingesting needs.
+pub(super) struct Opening<'a> {
+    pub(super) options: &'a config::R2r,
+    /// Where documents under way are noted: [`journal_beside`].
+    pub(super) journal: PathBuf,
+    /// What is kept of the tools that find documents.
+    pub(super) answers: Answers,
+    pub(super) events: Events,
+    pub(super) shutdown: &'a Shutdown,
+}
+
+/// Ingests documents. Dropping it stops its tasks; what they had begun is gone on with by the next one
+/// that opens the same journal.
+pub(super) struct Ingest(Arc<Tasks>, Shutdown);
+
+impl Ingest {
+    /// Ingests through `client`, and goes on with what a former life left.
+    pub(super) fn open(client: Client, opening: Opening<'_>) -> Self {
+        Self::over(client, opening)
+    }
+
+    fn over(remote: impl Remote, opening: Opening<'_>) -> Self {
+        let shutdown = opening.shutdown.child();
+        let options = opening.options;
+        let inner = Arc::new(Tasks {
+            remote: Box::new(remote),
+            roots: Arc::new(Roots::new(&options.ingest_roots, options.max_file_bytes)),
+            journal: Journal::new(opening.journal),
+            answers: opening.answers,
+            who: OnceCell::new(),
+            events: opening.events,
+            seats: Arc::new(Semaphore::new(MOST_JOBS)),
+            uploads: Semaphore::new(UPLOADS),
+            turns: Mutex::default(),
+            collections: Mutex::new(LruCache::new(MOST_COLLECTIONS)),
+        });
+        shutdown.spawn_until_end(Arc::clone(&inner).resume(shutdown.clone()));
+        Self(inner, shutdown)
+    }
+
+    /// Runs the tool.
+    pub(super) async fn ingest(
+        &self,
+        arguments: Arguments,
+        target: Target<'_>,
+        report: &Report,
+    ) -> Result<Ingested, Failure> {
+        let Arguments { file_path, metadata, ingestion_mode, run_async, .. } = arguments;
+        let metadata = form::metadata(metadata)?;
+        let source = self.0.source(&file_path).await?;
+        let collection = target.collection;
+        if !target.is_known {
+            self.0.check(collection).await?;
+        }
+        let document = Id(form::id(self.0.who().await?, collection.0, &source.name));
+        let entry = Entry {
+            document,
+            path: file_path,
+            collection,
+            mode: ingestion_mode,
+            metadata,
+            resource: target.resource.map(str::to_owned),
+        };
+        let file_name = source.name.rsplit('/').next().unwrap_or_default().to_owned();
+        let answer =
+            |status| Ingested { document_id: document, status, file_name, collection_id: collection };
+        let seat = Arc::clone(&self.0.seats).try_acquire_owned();
+        let seat = seat.map_err(|_| Error::Overloaded { retry_in: TRY_AGAIN })?;
+        let number = self.0.journal.add(entry.clone()).await;
+        let (steps, step) = watch::channel(Step { share: 0.0, message: "queued".into(), outcome: None });
+        let is_watched = !run_async && report.wants_progress();
+        let task = Task {
+            entry,
+            number,
+            source: Some(source),
+            is_awaited: !run_async,
+            is_watched,
+            steps,
+            _seat: seat,
+        };
+        self.1.spawn_until_end(Arc::clone(&self.0).bring(task));
+        if run_async {
+            return Ok(answer(Status::Pending));
+        }
+        ended(step, report).await.map(|_| answer(Status::Success))
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        self.1.begin();
+    }
+}
+
+/// What became of a document; meanwhile whoever waits hears how far it is.
+async fn ended(mut step: watch::Receiver<Step>, report: &Report) -> Outcome {
+    loop {
+        {
+            let step = step.borrow_and_update();
+            if let Some(outcome) = &step.outcome {
+                return outcome.clone();
+            }
+            report.share(step.share, &step.message);
+        }
+        if step.changed().await.is_err() {
+            return Err(Failure::Failed(Error::Unavailable { state: "shutting down" }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod socket_tests;
+#[cfg(test)]
+mod tests;
