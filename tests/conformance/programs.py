@@ -51,6 +51,13 @@ class Program:
         line: str = self.wait_until("says something", lambda: "\n" in (text := self.log.read_text()) and text)
         return line.splitlines()[0]
 
+    def pid(self) -> int:
+        return self._process.pid
+
+    def signal(self, number: int) -> None:
+        """Sent while it runs; afterwards its pid may be another program's."""
+        self._process.send_signal(number)
+
     def __enter__(self) -> Program:
         return self
 
