@@ -145,9 +145,12 @@ class Sdk:
         """A resource of JSON."""
         return self._ask({"op": "read", "uri": uri})["value"]
 
-    def call(self, tool: str, arguments: dict[str, Any], timeout: float | None = None) -> Outcome:
+    def call(
+        self, tool: str, arguments: dict[str, Any], timeout: float | None = None, *, listens: bool = False
+    ) -> Outcome:
+        """A call; who `listens` is told of its progress, which then stands in `said`."""
         began = time.monotonic()
-        answer = self._ask({"op": "call", "tool": tool, "arguments": arguments})
+        answer = self._ask({"op": "call", "tool": tool, "arguments": arguments, "listens": listens})
         took, said = time.monotonic() - began, answer.get("said", [])
         if "error" in answer:
             return Outcome(False, took, code=str(answer.get("code", "error")), text=answer["error"], said=said)

@@ -22,7 +22,8 @@ async def call(client: Client, asked: dict[str, Any]) -> dict[str, Any]:
         said.append(f"{done}/{total} {message or ''}".strip())
 
     try:
-        result = await client.call_tool(asked["tool"], asked["arguments"], progress_callback=progress)
+        heard = {"progress_callback": progress} if asked["listens"] else {}
+        result = await client.call_tool(asked["tool"], asked["arguments"], **heard)
     except MCPError as error:
         return {"error": f"{error.error.message} {error.error.data}", "code": error.error.code, "said": said}
     text = "\n".join(block.text for block in result.content if block.type == "text")
