@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::fixture::*;
 use super::*;
 
@@ -70,5 +72,56 @@ async fn fifty_searches_at_once_are_all_answered_while_documents_change() {
             assert_eq!(paths.first().map(String::as_str), Some("people/holidays#request-leave"));
         }
         fixture.walked().await;
+    }
+}
+
+const LANTERNS: usize = 30;
+/// One for each edition; so different that none is taken for another misspelled.
+const ANIMALS: [&str; 7] = ["armadillo", "buffalo", "cheetah", "dolphin", "elephant", "flamingo", "gazelle"];
+
+/// Puts a file in its place as editors do: whole.
+fn replace(fixture: &Fixture, name: &str, text: &str) {
+    fixture.write("half-written.tmp", text);
+    let folder = fixture.folder.path();
+    fs::rename(folder.join("half-written.tmp"), folder.join(name)).expect("moved");
+}
+
+fn write_edition(fixture: &Fixture, animal: &str) {
+    for number in 0..LANTERNS {
+        let text = format!("# Lantern {number}\n\nThe lantern of the {animal}.\n");
+        replace(fixture, &format!("{number}.md"), &text);
+    }
+}
+
+/// Whatever is found stands in what is shown, and nothing is missing.
+async fn sees_one_state(fixture: &Fixture, animals: &[&str]) {
+    let arguments = json!({"query": "lantern", "n_results": 20});
+    let answer = fixture.ask("search_handbook", arguments).await;
+    assert_eq!(answer["count"], 20, "all of them have it at any time");
+    for animal in animals {
+        let answer = fixture.ask("search_handbook", json!({"query": animal})).await;
+        for hit in answer["hits"].as_array().expect("hits") {
+            let shown = hit["content"].as_str().expect("text");
+            assert!(shown.contains(animal), "{animal}: {shown}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_search_during_changes_sees_one_whole_state() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let handbook = open(folder.path(), 0).await.expect("it opens");
+    let fixture = Fixture { folder, handbook };
+    write_edition(&fixture, ANIMALS[0]);
+    fixture.walked().await;
+    let mut phase = fixture.handbook.phase.clone();
+    for animals in ANIMALS.windows(2) {
+        phase.mark_unchanged();
+        write_edition(&fixture, animals[1]);
+        while !phase.has_changed().expect("it goes on") {
+            tokio::time::sleep(follow::PAUSE / 16).await;
+            futures_util::future::join_all((0..8).map(|_| sees_one_state(&fixture, animals))).await;
+        }
+        sees_one_state(&fixture, &animals[1..]).await;
     }
 }
