@@ -5,6 +5,7 @@
 //! folder, its options in `upstream/config` and the table in this file.
 
 mod answer;
+pub mod chunk;
 mod connection;
 pub mod handbook;
 #[cfg(test)]
