@@ -118,8 +118,9 @@ pub(super) struct Collection {
     pub description: Option<String>,
     #[serde(default)]
     pub updated_at: Option<String>,
+    /// Not to be trusted: it drifts, below zero too.
     #[serde(default, deserialize_with = "or_default")]
-    pub document_count: u64,
+    pub document_count: i64,
     #[serde(default, deserialize_with = "or_default")]
     pub user_count: u64,
 }
