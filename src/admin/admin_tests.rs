@@ -191,6 +191,7 @@ async fn every_route_lets_in_whom_its_row_names() {
         (Method::GET, "/health", "", None),
         (Method::GET, "/health/live", "", None),
         (Method::GET, "/health/ready", "", None),
+        (Method::GET, "/metrics", "", Some(Role::Reader)),
     ];
     let described = described().into_openapi().paths.paths.len();
     assert_eq!(rows.len(), described, "every described route has a row");
@@ -204,6 +205,26 @@ async fn every_route_lets_in_whom_its_row_names() {
             };
             assert_eq!(answered.status, wanted, "{method} {path} as {role:?}: {}", answered.text());
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_counted_is_told_to_prometheus() {
+    let gateway = three().await;
+    gateway.call(r#"{"server":"docs","tool":"ping"}"#).await;
+    gateway.manager.store().note("handbook", true);
+    let answered = gateway.get("/metrics").await;
+    for line in [
+        "switchyard_server_calls_total{server=\"docs\"} 1",
+        "switchyard_server_calls_total{server=\"away\"} 0",
+        "switchyard_server_healthy{server=\"docs\"} 1",
+        "switchyard_server_healthy{server=\"away\"} 0",
+        "switchyard_server_state{server=\"off\",state=\"disabled\"} 1",
+        "switchyard_server_tools{server=\"docs\"} 2",
+        "switchyard_cache_hits_total{area=\"handbook\"} 1",
+        "switchyard_cache_available 1",
+    ] {
+        assert!(answered.text().lines().any(|found| found == line), "{line} is not in\n{}", answered.text());
     }
 }
 

@@ -19,7 +19,7 @@ use super::openapi::CallProblems;
 use super::problem::{Code, Problem};
 use super::{Api, authorised, json, view};
 use crate::auth::{Action, Principal};
-use crate::manager::Manager;
+use crate::manager::{Manager, Scope};
 use crate::telemetry::RequestId;
 
 /// Run a tool
@@ -55,11 +55,12 @@ use crate::telemetry::RequestId;
 pub(super) async fn call(
     State(Api { manager, options }): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(principal): Extension<Principal>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
     let body = received(body, options.max_body).await?;
-    answer(&manager, &headers, &body, id).await
+    answer(&manager, &principal, (&headers, &body), id).await
 }
 
 /// The same for who has found this route already.
@@ -67,7 +68,7 @@ pub async fn direct(api: Api, posted: Posted) -> Response {
     let Posted { headers, body, principal, id } = posted;
     let answered = async {
         let answered = match authorised(principal.as_ref(), Action::Call) {
-            Ok(()) => answer(&api.manager, &headers, &body, id).await,
+            Ok(principal) => answer(&api.manager, principal, (&headers, &body), id).await,
             Err(problem) => Err(problem),
         };
         answered.into_response()
@@ -90,15 +91,13 @@ pub struct Posted {
 
 async fn answer(
     manager: &Manager,
-    headers: &HeaderMap,
-    body: &Bytes,
+    principal: &Principal,
+    (headers, body): (&HeaderMap, &Bytes),
     id: RequestId,
 ) -> Result<Response, Problem> {
     let CallRequest { server, tool, arguments, timeout } = body::read(headers, body)?;
-    let called = match &server {
-        Some(server) => manager.call_tool(server, &tool, &arguments, timeout).await,
-        None => manager.route_tool(&tool, &arguments, timeout).await,
-    }?;
+    let scope = server.map_or(Scope::All, |server| Scope::Server(server.into()));
+    let called = manager.call_for(principal.id(), &scope, &tool, &arguments, timeout).await?;
     let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
     Ok(json(&Answer::of(&called, &tool, id)?))
 }

@@ -103,6 +103,10 @@ impl Gateway {
         let content = response["content"].as_object().expect("content");
         let media_type = answered.header("content-type");
         let schema = &content.get(media_type).unwrap_or_else(|| panic!("{status} as {media_type}"))["schema"];
+        if !media_type.contains("json") {
+            assert_eq!(schema["type"], "string");
+            return;
+        }
         if let Err(wrong) = fits(&self.document, schema, &answered.json()) {
             panic!("{} {status}: {wrong}\n{}", operation["operationId"], answered.text());
         }

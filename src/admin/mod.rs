@@ -15,6 +15,7 @@ mod error;
 #[cfg(test)]
 mod fixture;
 mod health;
+mod metrics;
 mod openapi;
 mod problem;
 mod servers;
@@ -76,9 +77,9 @@ impl Api {
     }
 }
 
-/// The REST API, the health routes, `/openapi.json` and `/docs`.
+/// The REST API, the health routes, `/metrics`, `/openapi.json` and `/docs`.
 ///
-/// The routes under [`PREFIX`] need a [`Principal`] among the extensions of the request, which
+/// The routes under [`PREFIX`] and `/metrics` need a [`Principal`] among the extensions of the request, which
 /// whoever authenticates puts there; without one they answer 401. The others are open: they tell
 /// nothing of any server unless a principal is there. A `telemetry::RequestId` among the extensions
 /// becomes the id of the request, else it gets a new one.
@@ -111,6 +112,7 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(health::summary))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
+        .routes(only(Action::List, routes!(metrics::metrics)))
 }
 
 /// The same route for those who may do `action`. What the path does not have stays 405.
@@ -120,15 +122,15 @@ fn only(action: Action, route: UtoipaMethodRouter<Api>) -> UtoipaMethodRouter<Ap
 
 async fn authorise(State(action): State<Action>, request: Request, next: Next) -> Response {
     match authorised(request.extensions().get(), action) {
-        Ok(()) => next.run(request).await,
+        Ok(_) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }
 
-/// Whether `principal` may do `action`.
-fn authorised(principal: Option<&Principal>, action: Action) -> Result<(), Problem> {
+/// The principal, if it may do `action`.
+fn authorised(principal: Option<&Principal>, action: Action) -> Result<&Principal, Problem> {
     match principal {
-        Some(principal) if principal.may(action) => Ok(()),
+        Some(principal) if principal.may(action) => Ok(principal),
         Some(principal) => {
             let detail = format!("the role {} may not do this", principal.role());
             Err(Problem::new(Code::Forbidden, detail))

@@ -89,6 +89,7 @@ impl Caller {
         Invocation {
             wants_progress: meta::has_progress_token(params),
             home: Some(self.home.clone()),
+            principal: Some(self.principal.id().clone()),
             ..Invocation::begin(self.sender(), self.version.era(), self.owner)
         }
     }

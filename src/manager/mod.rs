@@ -9,6 +9,7 @@ pub mod catalog;
 pub mod config;
 mod error;
 pub mod naming;
+mod recall;
 mod registry;
 mod routing;
 mod snapshot;
@@ -35,6 +36,7 @@ use crate::shutdown::Shutdown;
 use crate::store::Store;
 use crate::upstream::{self, Call, Connector, Means, Outlet, Owner, Received, Status, Upstream, transport};
 
+use recall::Recall;
 use registry::{Published, Registry};
 
 /// How long after the start anybody waits for servers that are connecting for the first time. Who
@@ -65,6 +67,7 @@ pub struct Manager {
     published: Published,
     started: Instant,
     shutdown: Shutdown,
+    store: Store,
 }
 
 impl Manager {
@@ -74,11 +77,10 @@ impl Manager {
     pub fn initialize(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
         let shutdown = shutdown.child();
         let store = Store::open(&config.cache);
-        shutdown.spawn_until_end(store.clone().tend());
-        let means = Means { shutdown: shutdown.clone(), store };
+        let means = Means { shutdown: shutdown.clone(), store: store.clone() };
         let connect = |server: &upstream::Config| transport::connector(server, &means);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self::with_connectors(config, connectors, shutdown))
+        Ok(Self::with_store(config, connectors, shutdown, store))
     }
 
     /// The same with connectors of the caller's choice, one per server of `config`, in its order.
@@ -87,6 +89,17 @@ impl Manager {
         connectors: Vec<Arc<dyn Connector>>,
         shutdown: Shutdown,
     ) -> Arc<Self> {
+        let store = Store::open(&config.cache);
+        Self::with_store(config, connectors, shutdown, store)
+    }
+
+    fn with_store(
+        config: Config,
+        connectors: Vec<Arc<dyn Connector>>,
+        shutdown: Shutdown,
+        store: Store,
+    ) -> Arc<Self> {
+        shutdown.spawn_until_end(store.clone().tend());
         let (sender, updates) = mpsc::channel(UPDATES);
         let start = |(server, connector): (&upstream::Config, _)| {
             Upstream::start(server.clone(), connector, sender.clone(), &shutdown)
@@ -94,7 +107,7 @@ impl Manager {
         let upstreams = config.servers.iter().zip(connectors).map(start).collect();
         let (registry, published) = Registry::new(Arc::new(config), Snapshot::new(upstreams));
         shutdown.spawn_until_end(registry.run(updates));
-        Arc::new(Self { published, started: Instant::now(), shutdown })
+        Arc::new(Self { published, started: Instant::now(), shutdown, store })
     }
 
     /// Ends every connection and child process; returns when none is left, at most after `limit`.
@@ -125,6 +138,11 @@ impl Manager {
         self.published.told.subscribe()
     }
 
+    /// Where answers are kept that may be given again.
+    pub const fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Every server, in the order of the registry file.
     pub fn list_servers(&self) -> Vec<ServerStatus> {
         self.snapshot().servers().iter().map(server_status).collect()
@@ -149,7 +167,7 @@ impl Manager {
         arguments: &Raw,
         timeout: Option<Duration>,
     ) -> Result<Called, Error> {
-        self.invoke(&Scope::Server(server.into()), tool, arguments, timeout).await
+        self.invoke(&Scope::Server(server.into()), (tool, arguments), timeout, None).await
     }
 
     /// Calls a tool by its discovered name, wherever it lives. `arguments` is an object.
@@ -159,7 +177,20 @@ impl Manager {
         arguments: &Raw,
         timeout: Option<Duration>,
     ) -> Result<Called, Error> {
-        self.invoke(&Scope::All, tool, arguments, timeout).await
+        self.invoke(&Scope::All, (tool, arguments), timeout, None).await
+    }
+
+    /// Calls a tool for `principal`, of the server `scope` or wherever it lives: what was answered to the
+    /// same principal before may be answered again, where its server is configured so.
+    pub async fn call_for(
+        &self,
+        principal: &Arc<str>,
+        scope: &Scope,
+        tool: &str,
+        arguments: &Raw,
+        timeout: Option<Duration>,
+    ) -> Result<Called, Error> {
+        self.invoke(scope, (tool, arguments), timeout, Some(principal)).await
     }
 
     /// On behalf of a program that is not an MCP client and hears nothing of what the tool says
@@ -167,12 +198,12 @@ impl Manager {
     async fn invoke(
         &self,
         scope: &Scope,
-        tool: &str,
-        arguments: &Raw,
+        (tool, arguments): (&str, &Raw),
         timeout: Option<Duration>,
+        principal: Option<&Arc<str>>,
     ) -> Result<Called, Error> {
-        let invocation =
-            Invocation { timeout, ..Invocation::begin(Sender::gateway(), Era::Modern, Owner::new()) };
+        let begun = Invocation::begin(Sender::gateway(), Era::Modern, Owner::new());
+        let invocation = Invocation { timeout, principal: principal.cloned(), ..begun };
         let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
         let target = self.tool_target(scope, tool, &params, timeout).await?;
         self.perform(&target, &invocation, &Outlet::none()).await
@@ -199,7 +230,12 @@ impl Manager {
         outlet: &Outlet,
     ) -> Result<Called<Received>, Error> {
         let snapshot = self.snapshot();
-        let upstream = &snapshot.server(&target.server)?.upstream;
+        let server = snapshot.server(&target.server)?;
+        if let Some(recall) = Recall::of(server, target, invocation) {
+            // Boxed: it is large, and seldom needed.
+            return Box::pin(self.recall(&recall, outlet)).await;
+        }
+        let upstream = &server.upstream;
         let deadline = invocation.begun + invocation.timeout.unwrap_or(upstream.config().timeout);
         let call = Call { terms, ..target.call(invocation) };
         let (reply, version) = upstream

@@ -144,6 +144,8 @@ pub struct Invocation {
     pub owner: Owner,
     /// Where the private connections of that client belong.
     pub home: Option<Home>,
+    /// Who is answered: what one is told is not told another. None: nothing is kept of it.
+    pub principal: Option<Arc<str>>,
     /// When its time began.
     pub begun: Instant,
 }
@@ -151,7 +153,8 @@ pub struct Invocation {
 impl Invocation {
     /// One that begins now, without progress and with the server's own timeout.
     pub fn begin(sender: Sender, era: Era, owner: Owner) -> Self {
-        Self { sender, era, wants_progress: false, timeout: None, owner, home: None, begun: Instant::now() }
+        let begun = Instant::now();
+        Self { sender, era, wants_progress: false, timeout: None, owner, home: None, principal: None, begun }
     }
 }
 

@@ -23,7 +23,7 @@ pub enum Config {
         max_bytes: u64,
     },
     /// In Redis or Valkey.
-    Redis(Options),
+    Redis(Box<Options>),
 }
 
 impl Default for Config {
@@ -81,11 +81,11 @@ fn of_redis(fields: &mut Fields<'_>) -> Option<Config> {
     let url = fields.require("url", "add the address of Redis, such as `url: redis://localhost:6379`");
     let prefix = fields.parsed("prefix", "1 to 64 letters, digits, `:`, `.`, `_` or `-`", prefix);
     let command_timeout = fields.seconds("command_timeout", TIMEOUT);
-    Some(Config::Redis(Options {
+    Some(Config::Redis(Box::new(Options {
         address: address(&url?)?,
         prefix: prefix.unwrap_or_else(|| "switchyard:".into()),
         command_timeout: command_timeout.unwrap_or(Duration::from_millis(100)),
-    }))
+    })))
 }
 
 fn address(setting: &Setting<'_>) -> Option<Address> {

@@ -1,4 +1,4 @@
-//! Logs: one line per fact on stderr, and the two types every line about a client needs.
+//! Logs: one line per fact on stderr, and the two types every line about a client needs; and the metrics.
 //!
 //! Invariants: nothing is written to stdout, which belongs to MCP over stdio; in JSON every line is
 //! exactly one object, panics included; what a client or a server wrote stands in a log only as
@@ -13,6 +13,7 @@ use std::panic::PanicHookInfo;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
+pub mod metrics;
 mod request_id;
 
 pub use request_id::RequestId;

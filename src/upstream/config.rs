@@ -241,6 +241,8 @@ pub struct Tools {
     pub deny: Vec<String>,
     /// Name at the server → name to expose.
     pub rename: BTreeMap<String, String>,
+    /// How long answers of those that only read may be given again; none: not at all.
+    pub cache_ttl: Option<Duration>,
 }
 
 #[cfg(test)]

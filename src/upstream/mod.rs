@@ -271,6 +271,11 @@ impl Upstream {
         self.group.wait(pool::CLOSE_LIMIT).await;
     }
 
+    /// Whether it takes calls: not when it is disabled or disconnected.
+    pub fn check_open(&self) -> Result<(), Error> {
+        self.pool.check_open()
+    }
+
     /// Closes the breaker now.
     pub fn reset_breaker(&self) {
         self.breaker.reset();

@@ -8,7 +8,7 @@
 //! Not here: which call a message belongs to (`transport`), how a client is asked (`downstream`).
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -101,6 +101,7 @@ struct Open {
     sender: mpsc::Sender<Said>,
     dropped: AtomicU64,
     waiting: Arc<AtomicUsize>,
+    asked: AtomicBool,
     pauses: Pauses,
 }
 
@@ -143,6 +144,7 @@ impl Outlet {
         let open = Open {
             sender,
             dropped: AtomicU64::new(0),
+            asked: AtomicBool::new(false),
             waiting: Arc::clone(&waiting),
             pauses: Pauses::default(),
         };
@@ -225,6 +227,12 @@ impl Outlet {
         }
     }
 
+    /// Whether the server asked anything during the call, or may have: then what it answers may come of
+    /// what it was told.
+    pub fn was_asked(&self) -> bool {
+        self.0.as_ref().is_some_and(|open| open.asked.load(Ordering::Acquire))
+    }
+
     /// How many notifications found no room.
     pub fn dropped(&self) -> u64 {
         self.0.as_ref().map_or(0, |open| open.dropped.load(Ordering::Relaxed))
@@ -281,6 +289,7 @@ struct Pause(Arc<Open>);
 
 impl Pause {
     fn begin(open: &Arc<Open>) -> Option<Self> {
+        open.asked.store(true, Ordering::Release);
         let mut paused = open.pauses.lock();
         if paused.questions >= MAX_QUESTIONS {
             return None;

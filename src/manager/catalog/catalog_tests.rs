@@ -34,6 +34,7 @@ fn the_operator_chooses_and_renames_tools_and_only_those() {
         allow: Some(vec!["a".into(), "b".into(), "c".into()]),
         deny: vec!["b".into()],
         rename: [("a".to_owned(), "alpha".to_owned())].into(),
+        ..Tools::default()
     };
     let names = &["a", "b", "c", "d"];
     let catalog = chosen(&[("s", Has { tools: names, prompts: names, ..Has::default() })], &choice);

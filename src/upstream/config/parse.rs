@@ -61,7 +61,7 @@ impl Config {
         let limits = fields.part("limits", |limits| self::limits(limits, defaults));
         let words = [Sharing::Shared, Sharing::PerSession].map(|sharing| (sharing.as_str(), sharing));
         let sharing = fields.choice("sharing", &words).unwrap_or_default();
-        let tools = fields.part("tools", tools).unwrap_or_default();
+        let tools = fields.part("tools", |setting| tools(setting, sharing)).unwrap_or_default();
         fields.finish();
         let (transport, target) = transport?; // all else is read before: its problems count too
         Some(Self {
@@ -130,13 +130,14 @@ fn limits(setting: &Setting<'_>, defaults: &Defaults) -> Option<Limits> {
     Some(limits)
 }
 
-fn tools(setting: &Setting<'_>) -> Option<Tools> {
+fn tools(setting: &Setting<'_>, sharing: Sharing) -> Option<Tools> {
     let mut fields = setting.fields()?;
     let allow = fields.list_of_text("allow");
     let deny = fields.part("deny", |deny| denied(deny, allow.as_deref())).unwrap_or_default();
     let rename = fields.take("rename");
+    let cache_ttl = fields.part("cache", |cache| cache_ttl(cache, sharing));
     fields.finish();
-    let mut tools = Tools { allow, deny, ..Tools::default() };
+    let mut tools = Tools { allow, deny, cache_ttl, ..Tools::default() };
     let Some(rename) = rename else { return Some(tools) };
     for (from, setting) in rename.entries()? {
         let Some(to) = setting.parsed("a name for a tool", tool_name) else { continue };
@@ -146,6 +147,17 @@ fn tools(setting: &Setting<'_>) -> Option<Tools> {
         tools.rename.insert(from.to_owned(), to);
     }
     Some(tools)
+}
+
+fn cache_ttl(setting: &Setting<'_>, sharing: Sharing) -> Option<Duration> {
+    if sharing == Sharing::PerSession {
+        let hint = "what a server answers there belongs to one session; remove one of the two";
+        setting.key_problem("`cache` does not go with `sharing: per_session`", Some(hint.into()));
+    }
+    let mut fields = setting.fields()?;
+    let ttl = fields.require("ttl", "add how many seconds, such as `ttl: 60`");
+    fields.finish();
+    ttl?.seconds(PAUSE)
 }
 
 /// The names in `deny`; one that is also allowed can not be meant.
