@@ -20,4 +20,5 @@ mod serving;
 mod streams;
 mod support;
 mod support_tests;
+mod tool_cache;
 mod transcripts;
