@@ -17,7 +17,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
-use super::problem::{Code, PROBLEM_JSON, Problem, clipped};
+use super::problem::{Code, ErrorType, PROBLEM_JSON, Problem, clipped};
 use crate::manager;
 use crate::telemetry::{RequestId, untrusted};
 use crate::upstream;
@@ -26,8 +26,8 @@ use crate::upstream;
 impl From<manager::Error> for Problem {
     fn from(error: manager::Error) -> Self {
         use manager::Error as E;
-        let detail = error.to_string();
-        match error {
+        let (detail, verdict) = (error.to_string(), error.verdict());
+        let problem = match error {
             E::ServerNotFound { server, available, nearest } => {
                 Self::new(Code::ServerNotFound, detail).with(|document| {
                     document.server = Some(clipped(server));
@@ -54,12 +54,18 @@ impl From<manager::Error> for Problem {
                 Self::new(code, detail).with(|document| {
                     (document.server, document.tool) = (Some(server.to_string()), tool);
                     document.retry_after_seconds = retry_after;
-                    if let upstream::Error::Status { status, .. } = source {
+                    if let upstream::Error::Status { status, .. } | upstream::Error::Backend { status, .. } =
+                        source
+                    {
                         document.server_status = Some(status);
                     }
                 })
             }
-        }
+        };
+        problem.with(|document| {
+            document.error_type = Some(ErrorType(verdict.word));
+            document.retryable = Some(verdict.is_retryable);
+        })
     }
 }
 
@@ -73,8 +79,8 @@ const fn of_upstream(error: &upstream::Error) -> (Code, Option<Duration>) {
         E::Lost { .. } | E::Cut { .. } => (Code::OutcomeUnknown, None),
         E::TimedOut { .. } => (Code::TimedOut, None),
         E::Status { retry_after, .. } => (Code::InvalidAnswer, *retry_after),
-        E::Backend { retry_after, .. } => (Code::InvalidAnswer, *retry_after),
-        E::AuthFailed { .. } => (Code::ServerUnavailable, None),
+        E::Backend { retry_after, .. } => (Code::BackendError, *retry_after),
+        E::AuthFailed { .. } => (Code::AuthFailed, None),
         E::Malformed { .. } | E::TooLarge { .. } => (Code::InvalidAnswer, None),
         E::Unavailable { .. } => (Code::ServerUnavailable, None),
     }

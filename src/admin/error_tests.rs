@@ -53,6 +53,14 @@ async fn each_failure_of_a_server_has_its_status_and_code() {
             "18446744073709551615",
         ),
         (U::Status { status: 401, retry_after: None }, 502, "invalid_answer", ""),
+        (
+            U::Backend { status: 429, detail: reason(), retry_after: Some(soon) },
+            502,
+            "backend_error",
+            "3",
+        ),
+        (U::Backend { status: 404, detail: reason(), retry_after: None }, 502, "backend_error", ""),
+        (U::AuthFailed { reason: reason() }, 503, "auth_failed", ""),
         (U::Malformed { reason: reason() }, 502, "invalid_answer", ""),
         (U::TooLarge { limit: 5 }, 502, "invalid_answer", ""),
         (U::Unavailable { state: "disabled" }, 503, "server_unavailable", ""),
@@ -64,7 +72,7 @@ async fn each_failure_of_a_server_has_its_status_and_code() {
         assert_eq!((&document["server"], &document["tool"]), (&json!("docs"), &json!("find")));
         assert_eq!(document["detail"], text);
         assert_eq!(document["retry_after_seconds"].is_f64(), !retry_after.is_empty());
-        assert_eq!(document["server_status"].is_u64(), matches!(error, U::Status { .. }));
+        assert_eq!(document["server_status"].is_u64(), matches!(error, U::Status { .. } | U::Backend { .. }));
     }
 }
 
@@ -80,6 +88,8 @@ fn mcp_clients_are_told_the_same_codes() {
         upstream(U::Cut { reason: reason() }),
         upstream(U::TimedOut { after: Duration::ZERO }),
         upstream(U::Status { status: 500, retry_after: None }),
+        upstream(U::Backend { status: 500, detail: reason(), retry_after: None }),
+        upstream(U::AuthFailed { reason: reason() }),
         upstream(U::Malformed { reason: reason() }),
         upstream(U::TooLarge { limit: 5 }),
         upstream(U::Unavailable { state: "disabled" }),
@@ -87,9 +97,12 @@ fn mcp_clients_are_told_the_same_codes() {
         E::name_not_found(Named::Tool, "x", None, std::iter::empty()),
         E::Ambiguous { kind: Named::Tool, name: "x".into(), candidates: Vec::new() },
     ] {
-        let object = crate::gateway::error::object(&error);
-        let told: String = object.data().and_then(|data| data.get_as("code")).expect("a code");
-        assert_eq!(Problem::from(error).code().to_string(), told);
+        let object = crate::gateway::error::object(&error, crate::protocol::Era::Modern);
+        let data = object.data().expect("facts");
+        let document = serde_json::from_slice::<Value>(&Problem::from(error).print(RequestId::new())).expect("JSON");
+        for (there, here) in [("code", "code"), ("type", "error_type"), ("retryable", "retryable")] {
+            assert_eq!(data.get_as::<Value>(there).as_ref(), Some(&document[here]), "{there}");
+        }
     }
 }
 

@@ -125,6 +125,8 @@ const UPSTREAM: &[Code] = &[
     Code::ConnectionFailed,
     Code::OutcomeUnknown,
     Code::InvalidAnswer,
+    Code::BackendError,
+    Code::AuthFailed,
     Code::CircuitOpen,
     Code::ServerUnavailable,
     Code::TimedOut,

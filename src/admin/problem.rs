@@ -12,6 +12,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
+use crate::manager::Word;
 use crate::protocol::{ErrorObject, Raw};
 use crate::telemetry::RequestId;
 
@@ -64,6 +65,10 @@ pub(super) enum Code {
     OutcomeUnknown,
     /// What the server answered is not an MCP answer.
     InvalidAnswer,
+    /// The service behind the server answered with an error; `server_status` is its status.
+    BackendError,
+    /// The server refuses the gateway's credentials. Nothing is sent until an operator connects it again.
+    AuthFailed,
     /// The server failed too often and is left alone for a while.
     CircuitOpen,
     /// The server is disabled or disconnected, or the gateway is shutting down.
@@ -91,8 +96,11 @@ impl Code {
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Overloaded => StatusCode::TOO_MANY_REQUESTS,
-            Self::ConnectionFailed | Self::OutcomeUnknown | Self::InvalidAnswer => StatusCode::BAD_GATEWAY,
-            Self::CircuitOpen | Self::ServerUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ConnectionFailed
+            | Self::OutcomeUnknown
+            | Self::InvalidAnswer
+            | Self::BackendError => StatusCode::BAD_GATEWAY,
+            Self::CircuitOpen | Self::AuthFailed | Self::ServerUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -121,6 +129,8 @@ impl Code {
             Self::ConnectionFailed => "The server could not be reached",
             Self::OutcomeUnknown => "The connection was lost during the call",
             Self::InvalidAnswer => "The server's answer is not valid",
+            Self::BackendError => "The service behind the server answered with an error",
+            Self::AuthFailed => "The server refuses the gateway's credentials",
             Self::CircuitOpen => "The server's circuit breaker is open",
             Self::ServerUnavailable => "The server is not available",
             Self::TimedOut => "The server did not answer in time",
@@ -130,7 +140,7 @@ impl Code {
 
     /// Whether the document may say when it is worth trying again.
     pub(super) const fn may_be_temporary(self) -> bool {
-        matches!(self, Self::Overloaded | Self::CircuitOpen | Self::InvalidAnswer)
+        matches!(self, Self::Overloaded | Self::CircuitOpen | Self::InvalidAnswer | Self::BackendError)
     }
 
     /// What the reader can do about it, where that does not depend on the case.
@@ -150,6 +160,9 @@ impl Code {
             }
             Self::OutcomeUnknown => "the tool may have run: find out before calling it again",
             Self::InvalidAnswer => "check that the server speaks MCP at its configured address",
+            Self::AuthFailed => {
+                "mend the credentials and restart, or POST /api/v1/mcp/servers/{name}/reconnect once the server accepts them"
+            }
             Self::CircuitOpen => {
                 "wait for the next probe, or POST /api/v1/mcp/circuit-breakers/{server}/reset once the server is well"
             }
@@ -203,6 +216,14 @@ pub(super) struct Document {
     /// Names that are not ambiguous.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) candidates: Vec<String>,
+    /// What it is for a program that calls tools; MCP clients find the same word in `data.type`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(super) error_type: Option<ErrorType>,
+    /// Whether the same call can succeed when it is made again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(super) retryable: Option<bool>,
     /// Seconds until it is worth trying again.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "in_seconds")]
     #[schema(value_type = f64, minimum = 0)]
@@ -223,6 +244,11 @@ pub(super) struct Document {
     #[schema(nullable = false)]
     pub(super) server_status: Option<u16>,
 }
+
+/// The word for a kind of failure, the same for MCP clients and here.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[schema(value_type = String, examples("service_unavailable"))]
+pub(super) struct ErrorType(pub(super) Word);
 
 /// What is wrong with one member of a body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -253,6 +279,8 @@ impl Problem {
             available: Vec::new(),
             nearest: Vec::new(),
             candidates: Vec::new(),
+            error_type: None,
+            retryable: None,
             retry_after_seconds: None,
             suggestion: code.suggestion().map(str::to_owned),
             errors: Vec::new(),

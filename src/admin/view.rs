@@ -44,9 +44,9 @@ impl From<&Transport> for TransportName {
 
 /// Whether a server can be used. `connecting`: being connected, or asked what it offers. `ready`:
 /// connected, and its tools are known. `failed`: the last connect, discovery or health check failed;
-/// it is tried again. `disconnected`: by an operator. `disabled`: in the registry.
+/// it is tried again. `auth_failed`: it refuses our credentials and is left alone. `disconnected`: by an operator. `disabled`: in the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub(super) enum ServerState {
     /// Being connected, or asked what it offers.
     Connecting,

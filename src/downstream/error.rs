@@ -3,14 +3,22 @@
 //! One match. Source: the transports page of each revision. Not here: what a method answers
 //! (`gateway::error`), refusals at the door (`guard`).
 
+use std::time::Duration;
+
 use axum::body::Body;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
-use crate::manager;
+use crate::gateway::error::limited;
+use crate::manager::{self, Word};
 use crate::protocol::error::code;
-use crate::protocol::{self, ErrorObject, Message, ParseError, RequestId, Version};
+use crate::protocol::{self, Era, ErrorObject, Message, ParseError, RequestId, Version};
+
+/// When it is worth asking for a session again.
+const SESSION_RETRY_IN: Duration = Duration::from_secs(5);
+/// When it is worth making another request.
+const REQUEST_RETRY_IN: Duration = Duration::from_secs(1);
 
 /// Why a request is not answered by its method.
 #[derive(Debug, thiserror::Error)]
@@ -118,8 +126,15 @@ impl Refusal {
             Self::HeaderMismatch(_) => code::HEADER_MISMATCH,
             Self::Meta(_) => code::INVALID_PARAMS,
             Self::UnsupportedVersion { .. } => code::UNSUPPORTED_PROTOCOL_VERSION,
-            Self::TooManySessions | Self::TooManyRequests => code::CONNECTION_CLOSED,
-            Self::Server(error) => return crate::gateway::error::object(error),
+            // Only clients of older revisions have sessions.
+            Self::TooManySessions => {
+                let word = Word::ConnectionLimitExceeded;
+                return limited("too_many_sessions", word, &self.to_string(), SESSION_RETRY_IN);
+            }
+            Self::TooManyRequests => {
+                return limited("too_many_requests", Word::RateLimited, &self.to_string(), REQUEST_RETRY_IN);
+            }
+            Self::Server(error) => return crate::gateway::error::object(error, Era::Legacy),
             _ => code::INVALID_REQUEST,
         };
         let object = ErrorObject::new(number, &self.to_string());
@@ -140,8 +155,8 @@ impl Refusal {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         match self {
             Self::Method { allow } => headers.insert(ALLOW, HeaderValue::from_static(allow)),
-            Self::TooManySessions => headers.insert(RETRY_AFTER, HeaderValue::from_static("5")),
-            Self::TooManyRequests => headers.insert(RETRY_AFTER, HeaderValue::from_static("1")),
+            Self::TooManySessions => headers.insert(RETRY_AFTER, SESSION_RETRY_IN.as_secs().into()),
+            Self::TooManyRequests => headers.insert(RETRY_AFTER, REQUEST_RETRY_IN.as_secs().into()),
             _ => None,
         };
         response

@@ -25,7 +25,7 @@ use super::questions::{Asked, End, Questions};
 use super::sessions::Running;
 use crate::gateway::{self, Caller, Gateway, era};
 use crate::protocol::error::code;
-use crate::protocol::{ErrorObject, Message, Raw, Request, RequestId, Response, meta};
+use crate::protocol::{Era, ErrorObject, Message, Raw, Request, RequestId, Response, meta};
 use crate::shutdown::Shutdown;
 use crate::upstream::{Flow, Inlet, Outlet, Received, Said};
 
@@ -193,7 +193,7 @@ impl Exchange {
                     match self.finish(flows) {
                         Ok(step) => return step,
                         // Here, so that nothing is lost when nobody waits for it any more.
-                        Err(flow) => self.answer = Answer::Pending(collected(flow).boxed()),
+                        Err(flow) => self.answer = Answer::Pending(collected(flow, self.caller.version.era()).boxed()),
                     }
                 }
             }
@@ -237,8 +237,8 @@ impl Exchange {
     }
 }
 
-async fn collected(flow: Box<Flow>) -> Option<Received> {
-    Some(Received::Whole(gateway::whole(Received::Flowing(flow)).await))
+async fn collected(flow: Box<Flow>, era: Era) -> Option<Received> {
+    Some(Received::Whole(gateway::whole(Received::Flowing(flow), era).await))
 }
 
 /// Resolves when one of the questions is withdrawn, with what its client is told.

@@ -70,7 +70,7 @@ pub(super) async fn receive(
         Err(failure) => Err(failure),
     };
     Received::Whole(match done {
-        Err(failure) => Err(error::object(&failure)),
+        Err(failure) => Err(error::object(&failure, caller.version.era())),
         Ok(done) if caller.version.is_modern() => finished(gateway, caller, target.method, done),
         Ok(done) => Box::pin(rounds::answer(gateway, caller, request, Some(done), outlet)).await,
     })
@@ -95,7 +95,7 @@ pub(super) async fn answer(
         return Box::pin(bridged::answer(gateway, caller, (target, invocation), outlet)).await;
     }
     let done = manager.perform(&target, &invocation, outlet).await;
-    let done = done.map_err(|failure| error::object(&failure))?;
+    let done = done.map_err(|failure| error::object(&failure, caller.version.era()))?;
     finished(gateway, caller, target.method, done)
 }
 

@@ -113,7 +113,7 @@ impl Place<'_> {
 
     /// What a call that is over means for the client.
     fn ended(&self, ended: Result<Called, Error>, lacking: &Raw) -> Reply {
-        let done = ended.map_err(|failure| error::object(&failure))?;
+        let done = ended.map_err(|failure| error::object(&failure, self.caller.version.era()))?;
         let follows = tasks::has_extension(&self.caller.sender().capabilities);
         if let Some(task) = tasks::created(self.gateway, self.caller, &done, follows) {
             return Ok(task);

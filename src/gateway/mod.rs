@@ -38,7 +38,7 @@ use crate::auth::Sealer;
 use crate::manager::{self, Manager};
 use crate::protocol::error::code;
 use crate::protocol::feature::{Kind, Lists};
-use crate::protocol::{ErrorObject, Raw, Reply, Request, method};
+use crate::protocol::{Era, ErrorObject, Raw, Reply, Request, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::{Outlet, Received};
 
@@ -130,7 +130,7 @@ impl Gateway {
 
     /// Answers one request. Dropping the future cancels it at its server.
     pub async fn handle(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
-        whole(self.receive(caller, request, outlet).await).await
+        whole(self.receive(caller, request, outlet).await, caller.version.era()).await
     }
 
     /// The same, but a large result that nobody here would look at is given while it arrives.
@@ -156,7 +156,10 @@ impl Gateway {
             Row::Discover => Ok(lifecycle::discover(&self.manager, caller)),
             Row::Ping => Ok(Raw::empty_object()),
             Row::List(kind) => lists::list(&self.manager, caller, kind, params).await,
-            Row::CallTool => whole(tools::call(self, caller, params, outlet).await?).await,
+            Row::CallTool => {
+                let received = tools::call(self, caller, params, outlet).await?;
+                whole(received, caller.version.era()).await
+            }
             Row::GetPrompt => prompts::get(self, caller, params, outlet).await,
             Row::ReadResource => resources::read(self, caller, params, outlet).await,
             Row::Complete => completion::complete(self, caller, params, outlet).await,
@@ -185,15 +188,15 @@ impl Gateway {
     }
 }
 
-/// All of an answer, waited for.
-pub async fn whole(received: Received) -> Reply {
+/// All of an answer to a client of `era`, waited for.
+pub async fn whole(received: Received, era: Era) -> Reply {
     let flow = match received {
         Received::Whole(reply) => return reply,
         Received::Flowing(flow) => flow,
     };
     let server = flow.server().unwrap_or_default();
     let result = flow.whole().await;
-    result.map_err(|source| error::object(&manager::Error::Upstream { server, tool: None, source }))
+    result.map_err(|source| error::object(&manager::Error::Upstream { server, tool: None, source }, era))
 }
 
 fn row(name: &str, caller: &Caller) -> Option<Row> {

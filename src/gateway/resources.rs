@@ -82,7 +82,7 @@ fn is_missing(error: &ErrorObject) -> bool {
 pub(super) fn refused(caller: &Caller, failure: &Error) -> ErrorObject {
     match failure {
         Error::ResourceNotFound { uri } => era::no_resource(caller, uri),
-        other => error::object(other),
+        other => error::object(other, caller.version.era()),
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
         let refused = answered(&scene, &legacy("{}"), "resources/read", r#"{"uri":"a://é"}"#).await;
         assert_eq!(
             text(&refused),
-            r#"{"code":-32002,"message":"there is no resource \"a://é\"","data":{"code":"resource_not_found","uri":"a://é"}}"#
+            r#"{"code":-32002,"message":"there is no resource \"a://é\"","data":{"code":"resource_not_found","uri":"a://é","type":"not_found","detail":"there is no resource \"a://é\"","retryable":false}}"#
         );
         assert_eq!(scene.server.executed("resources/read"), 0);
     }

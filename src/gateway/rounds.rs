@@ -49,7 +49,7 @@ pub(super) async fn answer(
             done
         } else {
             let done = gateway.manager.perform(&target, &invocation, outlet).await;
-            done.map_err(|failure| error::object(&failure))?
+            done.map_err(|failure| error::object(&failure, caller.version.era()))?
         };
         done.reply = done.reply.map(|result| as_announced(&target, done.version, result));
         if tasks::is_required(&done.reply) && !tasks::has_extension(&invocation.sender.capabilities) {

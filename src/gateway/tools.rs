@@ -24,7 +24,7 @@ pub(super) async fn call(
     wanted::arguments(params)?;
     let invocation = caller.invocation(params);
     let target = gateway.manager.tool_target(&caller.scope, &name, params, None).await;
-    let target = target.map_err(|error| error::object(&error))?;
+    let target = target.map_err(|error| error::object(&error, caller.version.era()))?;
     let server = Arc::clone(&target.server);
     match asking::receive(gateway, caller, (target, invocation), outlet).await {
         Received::Whole(reply) => Ok(Received::Whole(reply.map(|result| {

@@ -14,6 +14,7 @@ mod registry;
 mod routing;
 mod snapshot;
 mod target;
+mod verdict;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub use registry::Told;
 pub use routing::Reference;
 pub use snapshot::{Revisions, Scope, Server, Snapshot};
 pub use target::{Called, Invocation, Target};
+pub use verdict::{Verdict, Word};
 
 use crate::protocol::feature::Kind;
 use crate::protocol::meta::Sender;

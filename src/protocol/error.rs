@@ -24,10 +24,11 @@ pub mod code {
     pub const INVALID_PARAMS: i64 = -32602;
     /// The gateway failed.
     pub const INTERNAL_ERROR: i64 = -32603;
-    /// A server could not be reached or its answer was lost. Grandfathered range, widely used.
+    /// A server could not be reached or its answer was lost; the first of our own codes towards legacy
+    /// clients. Grandfathered range, widely used.
     pub const CONNECTION_CLOSED: i64 = -32000;
-    /// No answer within the deadline. Grandfathered range, as the SDKs use it.
-    pub const REQUEST_TIMEOUT: i64 = -32001;
+    /// The first of our own codes towards modern clients: the protocol keeps −32000…−32099 to itself.
+    pub const OURS_MODERN: i64 = -31000;
     /// Up to 2025-11-25: there is no such resource. Since then `INVALID_PARAMS`.
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// 2025-11-25: somebody has to visit the pages in `data.elicitations` first.

@@ -83,9 +83,8 @@ const fn after(error: &Error, kind: Kind) -> Next {
         // It ran, and part of the answer is gone.
         (Error::Cut { .. }, Read) => Next::Again,
         (Error::Cut { .. }, Repeatable | Unsafe) => Next::Answer,
-        (Error::Status { status, retry_after } | Error::Backend { status, retry_after, .. }, kind) => {
-            after_status(*status, *retry_after, kind)
-        }
+        (Error::Status { status, retry_after }, kind) => after_status(*status, *retry_after, kind),
+        (Error::Backend { status, retry_after, .. }, kind) => after_backend(*status, *retry_after, kind),
         // It answered; the same question gets the same answer.
         (Error::Malformed { .. } | Error::TooLarge { .. }, Read | Repeatable | Unsafe) => Next::Answer,
     }
@@ -99,6 +98,15 @@ const fn after_status(status: u16, retry_after: Option<Duration>, kind: Kind) ->
         // A proxy reports for its server what we else see ourselves: lost, or silent.
         (502..=504, _, Kind::Read | Kind::Repeatable) => Next::Again,
         _ => Next::Answer,
+    }
+}
+
+/// The same for the service behind a built-in server, whose 429 is a refusal also where it names no
+/// time, and whose 500 may be a model that failed once.
+const fn after_backend(status: u16, retry_after: Option<Duration>, kind: Kind) -> Next {
+    match (status, retry_after, kind) {
+        (429, None, Kind::Read | Kind::Repeatable) | (500, _, Kind::Read | Kind::Repeatable) => Next::Again,
+        _ => after_status(status, retry_after, kind),
     }
 }
 

@@ -30,6 +30,7 @@ fn row(error: &Error, expected: [bool; 3]) {
 fn refused_by_ourselves_is_the_answer() {
     row(&Error::CircuitOpen { retry_in: SECOND }, [false; 3]);
     row(&Error::Overloaded { retry_in: SECOND }, [false; 3]);
+    row(&Error::AuthFailed { reason: text() }, [false; 3]);
     row(&Error::Unavailable { state: "disabled" }, [false; 3]);
 }
 
@@ -69,6 +70,26 @@ fn a_server_that_says_when_is_asked_then() {
 fn a_proxy_that_lost_its_server_counts_as_lost() {
     for code in [502, 503, 504] {
         row(&status(code, None), [true, true, false]);
+    }
+}
+
+#[test]
+fn the_service_behind_a_built_in_is_asked_again_where_that_is_harmless() {
+    let backend = |status, retry_after: Option<u64>| Error::Backend {
+        status,
+        detail: text(),
+        retry_after: retry_after.map(Duration::from_secs),
+    };
+    for code in [429, 503] {
+        row(&backend(code, Some(2)), [true; 3]);
+        assert_eq!(after(&backend(code, Some(2)), Kind::Unsafe), Next::Pace(Duration::from_secs(2)));
+    }
+    for code in [429, 500, 502, 503, 504] {
+        row(&backend(code, None), [true, true, false]);
+    }
+    for code in [400, 401, 403, 404, 409, 413, 415, 422, 501] {
+        row(&backend(code, None), [false; 3]);
+        row(&backend(code, Some(1)), [false; 3]);
     }
 }
 

@@ -15,10 +15,10 @@ use tokio::time::timeout;
 use super::board::{Subscription, Topic};
 use super::mailbox::{MAX_SUBSCRIPTIONS, Mailbox};
 use crate::gateway::{Caller, Gateway, error};
-use crate::manager::Scope;
 use crate::manager::catalog::Place;
+use crate::manager::{self, Scope};
 use crate::protocol::error::code;
-use crate::protocol::{ErrorObject, Raw, Reply};
+use crate::protocol::{Era, ErrorObject, Raw, Reply};
 use crate::upstream::Subject;
 
 /// Resources of one `subscriptions/listen` that are asked for at a time.
@@ -77,7 +77,9 @@ impl Gateway {
         mailbox: &Arc<Mailbox>,
         uri: &str,
     ) -> Result<(Raw, Subscription), ErrorObject> {
-        let places = self.manager.places(scope, uri, None).await.map_err(|error| error::object(&error))?;
+        // Only legacy clients are told; modern ones are just not told of it.
+        let told = |error: &manager::Error| error::object(error, Era::Legacy);
+        let places = self.manager.places(scope, uri, None).await.map_err(|error| told(&error))?;
         let mut refusal = None;
         for Place { server, uri: there } in places {
             let there: Arc<str> = there.into();
@@ -86,7 +88,7 @@ impl Gateway {
             match self.manager.watch(&server, Subject::Resource(there)).await {
                 Ok(Ok((answer, watching))) => return Ok((answer, subscription.kept_by(watching))),
                 Ok(Err(error)) => refusal = refusal.or(Some(error)),
-                Err(error) => refusal = refusal.or(Some(error::object(&error))),
+                Err(error) => refusal = refusal.or(Some(told(&error))),
             }
         }
         Err(refusal.unwrap_or_else(|| ErrorObject::new(code::INVALID_PARAMS, "no server has resources")))

@@ -96,7 +96,7 @@ impl Asking<'_> {
     async fn perform(&self, name: &'static str) -> Result<Called, ErrorObject> {
         let target = target(self.found, name, self.params.clone());
         let done = self.gateway.manager.perform(&target, &invocation(self.caller), &Outlet::none()).await;
-        done.map_err(|failure| error::object(&failure))
+        done.map_err(|failure| error::object(&failure, self.caller.version.era()))
     }
 
     async fn get_modern(&self) -> Reply {
@@ -168,7 +168,7 @@ impl Asking<'_> {
         let manager = &self.gateway.manager;
         let ids = self.gateway.task_ids.of(&self.caller.principal, &self.found.server);
         let done = relay::perform(manager, (&target, &invocation), outlet, ids).await;
-        let done = done.map_err(|failure| error::object(&failure))?;
+        let done = done.map_err(|failure| error::object(&failure, self.caller.version.era()))?;
         match done.reply {
             Err(refusal) if done.version.is_modern() && refusal.code() == code::METHOD_NOT_FOUND => {
                 waiting::outcome(self.gateway, self.caller, self.found, outlet).await

@@ -84,7 +84,7 @@ pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, o
 
 async fn perform(gateway: &Gateway, caller: &Caller, target: &Target) -> Reply {
     let done = gateway.manager.perform(target, &invocation(caller), &Outlet::none()).await;
-    done.map_err(|failure| error::object(&failure))?.reply
+    done.map_err(|failure| error::object(&failure, caller.version.era()))?.reply
 }
 
 /// Makes a call of a modern client at a legacy server, as a task where the tool is only to be had so.

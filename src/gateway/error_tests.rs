@@ -1,0 +1,72 @@
+//! The numbers and words of our own failures, in both eras.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::upstream::Error as U;
+
+fn told(source: U, era: Era) -> (i64, Value) {
+    let error = Error::Upstream { server: "docs".into(), tool: Some("find".into()), source };
+    let object = object(&error, era);
+    (object.code(), value(&object))
+}
+
+fn value(object: &ErrorObject) -> Value {
+    let data = object.data().expect("data");
+    serde_json::from_slice(data.bytes()).expect("JSON")
+}
+
+fn backend(status: u16) -> U {
+    U::Backend { status, detail: "it said no".into(), retry_after: Some(Duration::from_secs(2)) }
+}
+
+#[test]
+fn each_failure_has_a_number_and_a_word_in_both_eras() {
+    let (reason, retry_in) = (|| "it broke".to_owned(), Duration::from_millis(1500));
+    for (source, case, word, retryable, retry_after) in [
+        (U::Connect { reason: reason() }, 0, "service_unavailable", true, json!(null)),
+        (U::NotSent { reason: reason() }, 0, "service_unavailable", true, json!(null)),
+        (U::Lost { reason: reason() }, 0, "service_unavailable", false, json!(null)),
+        (U::Cut { reason: reason() }, 0, "service_unavailable", false, json!(null)),
+        (U::Unavailable { state: "disabled" }, 0, "service_unavailable", false, json!(null)),
+        (backend(400), 1, "invalid_params", false, json!(null)),
+        (backend(404), 1, "not_found", false, json!(null)),
+        (backend(500), 1, "service_unavailable", false, json!(null)),
+        (backend(503), 1, "service_unavailable", true, json!(2.0)),
+        (U::Status { status: 401, retry_after: None }, 1, "authentication_error", false, json!(null)),
+        (U::AuthFailed { reason: reason() }, 2, "authentication_error", false, json!(null)),
+        (U::CircuitOpen { retry_in }, 3, "circuit_open", true, json!(1.5)),
+        (backend(429), 4, "rate_limited", true, json!(2.0)),
+        (U::Overloaded { retry_in }, 4, "rate_limited", true, json!(1.5)),
+        (U::Leased { retry_in }, 4, "rate_limited", true, json!(1.5)),
+        (U::TimedOut { after: retry_in }, 5, "timeout", false, json!(null)),
+    ] {
+        let detail = source.to_string();
+        for (era, first) in [(Era::Legacy, -32000), (Era::Modern, -31000)] {
+            let (number, data) = told(source.clone(), era);
+            assert_eq!(number, first - case, "{source:?}");
+            assert_eq!((&data["type"], &data["detail"]), (&json!(word), &json!(detail)), "{source:?}");
+            assert_eq!((&data["retryable"], &data["retry_after"]), (&json!(retryable), &retry_after));
+            assert_eq!((&data["server"], &data["tool"]), (&json!("docs"), &json!("find")));
+        }
+    }
+}
+
+#[test]
+fn standard_codes_are_the_same_in_both_eras_and_have_words_too() {
+    for era in [Era::Legacy, Era::Modern] {
+        let (number, data) = told(U::TooLarge { limit: 5 }, era);
+        assert_eq!((number, &data["code"]), (code::INTERNAL_ERROR, &json!("invalid_answer")));
+        let missing = object(&Error::server_not_found("x", std::iter::empty()), era);
+        assert_eq!((missing.code(), &value(&missing)["type"]), (code::INVALID_PARAMS, &json!("not_found")));
+    }
+    for (object, number, word) in [
+        (forbidden("call tools"), code::INVALID_REQUEST, "authentication_error"),
+        (no_resource(code::RESOURCE_NOT_FOUND, "a://b"), -32002, "not_found"),
+        (invalid_answer("odd"), code::INTERNAL_ERROR, "service_unavailable"),
+    ] {
+        let data = value(&object);
+        assert_eq!((object.code(), &data["type"], &data["retryable"]), (number, &json!(word), &json!(false)));
+        assert_eq!(data["detail"], object.message());
+    }
+}
