@@ -53,12 +53,7 @@ async fn each_failure_of_a_server_has_its_status_and_code() {
             "18446744073709551615",
         ),
         (U::Status { status: 401, retry_after: None }, 502, "invalid_answer", ""),
-        (
-            U::Backend { status: 429, detail: reason(), retry_after: Some(soon) },
-            502,
-            "backend_error",
-            "3",
-        ),
+        (U::Backend { status: 429, detail: reason(), retry_after: Some(soon) }, 502, "backend_error", "3"),
         (U::Backend { status: 404, detail: reason(), retry_after: None }, 502, "backend_error", ""),
         (U::AuthFailed { reason: reason() }, 503, "auth_failed", ""),
         (U::Malformed { reason: reason() }, 502, "invalid_answer", ""),
@@ -99,7 +94,8 @@ fn mcp_clients_are_told_the_same_codes() {
     ] {
         let object = crate::gateway::error::object(&error, crate::protocol::Era::Modern);
         let data = object.data().expect("facts");
-        let document = serde_json::from_slice::<Value>(&Problem::from(error).print(RequestId::new())).expect("JSON");
+        let document =
+            serde_json::from_slice::<Value>(&Problem::from(error).print(RequestId::new())).expect("JSON");
         for (there, here) in [("code", "code"), ("type", "error_type"), ("retryable", "retryable")] {
             assert_eq!(data.get_as::<Value>(there).as_ref(), Some(&document[here]), "{there}");
         }

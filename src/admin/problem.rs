@@ -96,10 +96,9 @@ impl Code {
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Overloaded => StatusCode::TOO_MANY_REQUESTS,
-            Self::ConnectionFailed
-            | Self::OutcomeUnknown
-            | Self::InvalidAnswer
-            | Self::BackendError => StatusCode::BAD_GATEWAY,
+            Self::ConnectionFailed | Self::OutcomeUnknown | Self::InvalidAnswer | Self::BackendError => {
+                StatusCode::BAD_GATEWAY
+            }
             Self::CircuitOpen | Self::AuthFailed | Self::ServerUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,

@@ -193,7 +193,9 @@ impl Exchange {
                     match self.finish(flows) {
                         Ok(step) => return step,
                         // Here, so that nothing is lost when nobody waits for it any more.
-                        Err(flow) => self.answer = Answer::Pending(collected(flow, self.caller.version.era()).boxed()),
+                        Err(flow) => {
+                            self.answer = Answer::Pending(collected(flow, self.caller.version.era()).boxed())
+                        }
                     }
                 }
             }

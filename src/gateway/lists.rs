@@ -24,7 +24,8 @@ const AFTER: &str = "after:";
 pub(super) async fn list(manager: &Manager, caller: &Caller, kind: Kind, params: Option<&Raw>) -> Reply {
     manager.settled_at_start(&caller.scope, PATIENCE).await;
     let snapshot = manager.snapshot();
-    let catalog = snapshot.catalog(&caller.scope).map_err(|error| error::object(&error, caller.version.era()))?;
+    let catalog =
+        snapshot.catalog(&caller.scope).map_err(|error| error::object(&error, caller.version.era()))?;
     let listing = catalog.listing(kind);
     let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());
     let after = cursor.as_ref().map(read_cursor).transpose()?;

@@ -121,11 +121,8 @@ mod tests {
             (503, Word::ServiceUnavailable, true),
             (504, Word::ServiceUnavailable, true),
         ] {
-            let verdict = of_upstream(&upstream::Error::Backend {
-                status,
-                detail: String::new(),
-                retry_after: soon,
-            });
+            let verdict =
+                of_upstream(&upstream::Error::Backend { status, detail: String::new(), retry_after: soon });
             assert_eq!((verdict.word, verdict.is_retryable), (word, is_retryable), "{status}");
             assert_eq!(verdict.retry_after, soon.filter(|_| is_retryable), "{status}");
         }

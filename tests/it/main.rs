@@ -13,6 +13,7 @@ mod fidelity;
 mod flows;
 mod orphans;
 mod peers;
+mod r2r;
 mod redis;
 mod rest;
 mod sdk;
