@@ -33,17 +33,17 @@ impl Builtin for Bell {
         Vec::new()
     }
 
-    fn call<'a>(
-        &'a self,
-        _: &'a str,
-        _: Raw,
-        _: &'a Report,
-    ) -> BoxFuture<'a, std::result::Result<Reply, Error>> {
+    fn call<'a>(&'a self, _: &'a str, _: Raw, _: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
         std::future::ready(Ok(Ok(Raw::empty_object()))).boxed()
     }
 
     fn resources(&self) -> Option<Vec<Raw>> {
-        Some(vec![raw(&json!({"uri": URI, "name": "context"}))])
+        let resource = |uri| raw(&json!({"uri": uri, "name": "context"}));
+        Some(vec![resource(URI), resource("x://none")])
+    }
+
+    fn told_resources(&self) -> &[&str] {
+        &[URI]
     }
 }
 
@@ -74,7 +74,7 @@ async fn gateway() -> (Gateway, impl Fn()) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_legacy_session_that_subscribed_hears_of_it_and_another_one_does_not() {
+async fn a_legacy_session_that_subscribed_hears_of_it_and_another_does_not() {
     let (gateway, ring) = gateway().await;
     let (caller, other) = (session(&gateway, Scope::All).await, session(&gateway, Scope::All).await);
     let subscribed = ask(&gateway, &caller, method::RESOURCES_SUBSCRIBE, json!({ "uri": URI })).await;

@@ -87,7 +87,8 @@ impl<B: Builtin> Local<B> {
         let changes = Raw::of(&json!({"listChanged": true}));
         let mut capabilities = Raw::empty_object().with("tools", &changes);
         if builtin.resources().is_some() {
-            let changes = Raw::of(&json!({"listChanged": true, "subscribe": true}));
+            let can_tell = !builtin.told_resources().is_empty();
+            let changes = Raw::of(&json!({"listChanged": true, "subscribe": can_tell}));
             capabilities = capabilities.with("resources", &changes);
         }
         let (info, instructions) = (builtin.info(), builtin.instructions());
@@ -118,10 +119,8 @@ impl<B: Builtin> Local<B> {
     /// Acknowledges what can be told of and stays open. What there is to tell comes as events.
     async fn listen(&self, params: Option<&Raw>, outlet: &Outlet) -> Result<Reply, Error> {
         let asked = params.and_then(|params| params.get("notifications")).unwrap_or_else(Raw::empty_object);
-        let known = self.builtin.resources().unwrap_or_default();
-        let known: Vec<String> = known.iter().filter_map(|resource| resource.get_as("uri")).collect();
         let mut wanted: Vec<String> = asked.get_as(RESOURCES).unwrap_or_default();
-        wanted.retain(|uri| known.contains(uri));
+        wanted.retain(|uri| self.builtin.told_resources().contains(&uri.as_str()));
         let wanted = (!wanted.is_empty()).then(|| Raw::of(&wanted));
         // No built-in has tasks.
         let honoured = asked.edit(&[(RESOURCES, wanted.as_ref()), ("taskIds", None)]);

@@ -87,6 +87,11 @@ pub trait Builtin: Send + Sync + 'static {
         None
     }
 
+    /// The URIs of the resources whose changes it reports, as `notifications/resources/updated`.
+    fn told_resources(&self) -> &[&str] {
+        &[]
+    }
+
     /// The result of `resources/read` for `uri`. An unknown one is [`no_resource`].
     fn read<'a>(&'a self, uri: &'a str, _report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
         std::future::ready(Ok(Err(no_resource(uri)))).boxed()

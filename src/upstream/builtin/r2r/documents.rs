@@ -12,6 +12,7 @@ use super::answers::Fresh;
 use super::client::Results;
 use super::desk::Desk;
 use super::id::Id;
+use super::ingest::UnderWay;
 use super::model::{Document, Stage};
 use crate::protocol::Raw;
 use crate::upstream::builtin::answer::Failure;
@@ -232,7 +233,7 @@ pub(super) async fn scan(desk: &Desk, collection: Id) -> Result<Scan, Error> {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct MonitorInput {
     /// The document, as r2r_ingest_document or r2r_list_documents gives it.
-    document_id: Id,
+    pub document_id: Id,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -251,14 +252,31 @@ pub(super) struct MonitorOutput {
 }
 
 /// The answer of `r2r_monitor_task`. Never kept: it is asked because it changes.
-pub(super) async fn monitor(desk: &Desk, input: MonitorInput) -> Result<Raw, Failure> {
+/// `ours`: we have promised it and are not done yet, so what R2R has may be what it is to replace.
+pub(super) async fn monitor(
+    desk: &Desk,
+    input: MonitorInput,
+    ours: Option<UnderWay>,
+) -> Result<Raw, Failure> {
     let id = input.document_id.to_string();
     let found: Result<Results<Document>, Error> = desk.client.get(&["documents", &id], &[]).await;
-    let document = match found {
-        Ok(found) => found.results,
-        Err(Error::Backend { status: 403 | 404, .. }) => return Err(no_document(&id).into()),
-        Err(error) => return Err(error.into()),
+    let is_ours = ours.is_some();
+    let mut document = match (found, ours) {
+        (Ok(found), Some(ours)) if !ours.is_of(&found.results.metadata) => {
+            return Ok(promised(input.document_id, ours));
+        }
+        (Ok(found), _) => found.results,
+        (Err(Error::Backend { status: 404, .. }), Some(ours)) => {
+            return Ok(promised(input.document_id, ours));
+        }
+        (Err(Error::Backend { status: 403 | 404, .. }), None) => return Err(no_document(&id).into()),
+        (Err(error), _) => return Err(error.into()),
     };
+    if is_ours && document.stage() == Stage::Success {
+        // Its place in the collection and the answers that were kept are seen to next: who searches now
+        // may still get an old one.
+        "storing".clone_into(&mut document.ingestion_status);
+    }
     let failure = document.metadata.get("failure").and_then(Value::as_str);
     let failure = failure.filter(|_| document.stage() == Stage::Failed);
     Ok(Raw::of(&MonitorOutput {
@@ -269,6 +287,19 @@ pub(super) async fn monitor(desk: &Desk, input: MonitorInput) -> Result<Raw, Fai
         extraction_status: document.extraction_status,
         title: document.title.unwrap_or_default(),
     }))
+}
+
+/// A document that R2R has not got yet.
+fn promised(id: Id, ours: UnderWay) -> Raw {
+    let pending = || "pending".to_owned();
+    Raw::of(&MonitorOutput {
+        document_id: id,
+        progress: 0.0,
+        failure: None,
+        ingestion_status: pending(),
+        extraction_status: pending(),
+        title: ours.file_name,
+    })
 }
 
 /// How much of the way to being searchable is done. R2R tells steps, not shares.

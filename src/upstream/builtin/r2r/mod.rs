@@ -37,6 +37,8 @@ mod fixture;
 #[cfg(test)]
 mod project_tests;
 #[cfg(test)]
+mod taking_in_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tools_tests;
@@ -117,7 +119,12 @@ impl R2r {
             }
             "r2r_ingest_document" => self.take_in(tool.read(arguments)?, report).await,
             "r2r_list_documents" => documents::list(desk, tool.read(arguments)?).await,
-            "r2r_monitor_task" => documents::monitor(desk, tool.read(arguments)?).await,
+            "r2r_monitor_task" => {
+                let input: documents::MonitorInput = tool.read(arguments)?;
+                // Before R2R is asked: it may be done in between.
+                let ours = self.ingest.under_way(input.document_id);
+                documents::monitor(desk, input, ours).await
+            }
             _ => collections::list(desk, tool.read(arguments)?).await,
         }
     }
@@ -178,6 +185,10 @@ impl Builtin for R2r {
 
     fn resources(&self) -> Option<Vec<Raw>> {
         Some(resources::definitions())
+    }
+
+    fn told_resources(&self) -> &[&str] {
+        &[resources::CONTEXT]
     }
 
     fn read<'a>(&'a self, uri: &'a str, report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {

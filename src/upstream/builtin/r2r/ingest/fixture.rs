@@ -59,6 +59,8 @@ pub(super) struct World {
     /// Errors of looks.
     pub(super) look_errors: VecDeque<Error>,
     pub(super) joins_hang: bool,
+    /// A member of the metadata that it does not keep.
+    pub(super) forgets: Option<String>,
     /// Sendings at this moment, and the most there were.
     pub(super) at_once: (usize, usize),
     pub(super) sending_time: Duration,
@@ -104,7 +106,10 @@ impl Fake {
             rest.split_once("\r\n\r\n").expect("a body").1.split("\r\n--").next().expect("an end").to_owned()
         };
         let id = Uuid::parse_str(&part("id")).expect("an id");
-        let metadata: Value = serde_json::from_str(&part("metadata")).expect("JSON");
+        let mut metadata: Value = serde_json::from_str(&part("metadata")).expect("JSON");
+        if let Some(member) = &self.world().forgets {
+            metadata[member] = json!(null);
+        }
         assert_eq!(part("collection_ids"), json!([COLLECTION]).to_string());
         let sending = {
             let mut world = self.world();

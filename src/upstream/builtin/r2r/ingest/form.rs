@@ -22,6 +22,10 @@ const LONGEST_TITLE: usize = 256;
 /// What R2R decides the type of a file by (`DocumentType` of 3.6.6); it refuses every other.
 const TYPES: &str = " bmp csv css doc docx eml epub gif heic htm html jpeg jpg js json md mp3 msg odt org \
                      p7s pdf png ppt pptx py rst rtf svg tiff ts tsv txt xls xlsx ";
+/// What the time of sending stands under.
+pub(super) const INGESTED_AT: &str = "ingested_at";
+/// What the SHA-256 of a document stands under.
+const DIGEST: &str = "content_sha256";
 /// What R2R and we say about a document.
 const OURS: [&str; 13] = [
     "id",
@@ -33,9 +37,9 @@ const OURS: [&str; 13] = [
     "version",
     "failure",
     "ingested_by",
-    "ingested_at",
+    INGESTED_AT,
     "ingestion_mode",
-    "content_sha256",
+    DIGEST,
     "source_path",
 ];
 /// What ids of documents are made in.
@@ -122,7 +126,7 @@ impl Sheet {
         }
         let ours = [
             ("source_path", json!(name)),
-            ("content_sha256", json!(digest)),
+            (DIGEST, json!(digest)),
             ("ingestion_mode", json!(mode.word())),
             // Beside the field of the form: versions of R2R read the one or the other.
             ("collection_ids", json!([collection.to_string()])),
@@ -136,13 +140,20 @@ impl Sheet {
         self.lasting.iter().all(|(name, value)| there.get(name) == Some(value))
     }
 
+    /// Whether its bytes are the same. After a sending of ours that is enough: the service may spell
+    /// what it was told about a document in its own way, such as a number.
+    pub(super) fn is_same_content(&self, there: &Map<String, Value>) -> bool {
+        let digest = |members: &Map<String, Value>| members.get(DIGEST).cloned();
+        digest(there).is_some() && digest(there) == digest(&self.lasting)
+    }
+
     /// The form with `source` as its file.
     pub(super) fn form(&self, source: &Source, faults: &Faults, sent: Sent) -> Result<Form, Error> {
         let mut metadata = self.lasting.clone();
         metadata.insert("ingested_by".to_owned(), json!("switchyard"));
         let now = OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default();
-        metadata.insert("ingested_at".to_owned(), json!(now));
-        let digest = self.lasting.get("content_sha256").and_then(Value::as_str).unwrap_or_default();
+        metadata.insert(INGESTED_AT.to_owned(), json!(now));
+        let digest = self.lasting.get(DIGEST).and_then(Value::as_str).unwrap_or_default();
         let body = Body::wrap_stream(source.pieces(digest, faults, sent));
         let file = Part::stream_with_length(body, source.len)
             .file_name(self.file_name.clone())

@@ -79,7 +79,7 @@ impl Job<'_> {
         let (mut has_removed, mut last) = (false, None);
         for sending in 0..=SENDINGS {
             match self.look(sending == 0).await? {
-                Some(there) if there.stage() == Stage::Success && self.sheet.is_same(&there.metadata) => {
+                Some(there) if self.is_done(&there, sending) => {
                     self.join(&there).await?;
                     return Ok(if sending == 0 { Done::Unchanged } else { Done::Ingested });
                 }
@@ -101,6 +101,13 @@ impl Job<'_> {
             || failed("it is not there although it was taken", has_removed),
             |error| lost(error, has_removed),
         ))
+    }
+
+    /// Whether it is there, as it is to be.
+    fn is_done(&self, there: &Document, sending: u32) -> bool {
+        let is_same = self.sheet.is_same(&there.metadata)
+            || (sending > 0 && self.sheet.is_same_content(&there.metadata));
+        there.stage() == Stage::Success && is_same
     }
 
     /// What is there, when nobody works on it any more. What was there before we sent anything may have
@@ -266,12 +273,16 @@ enum Next {
 fn what_next(error: &Error) -> Next {
     match error {
         // The service is away, or asks for patience.
-        Error::Connect { .. } | Error::NotSent { .. } => Next::Again,
-        Error::Backend { status: 429 | 503, .. } | Error::Status { status: 429 | 503, .. } => Next::Again,
+        Error::Connect { .. }
+        | Error::NotSent { .. }
+        | Error::Backend { status: 429 | 503, .. }
+        | Error::Status { status: 429 | 503, .. } => Next::Again,
         // 409: the same is there already, or is being worked on.
         Error::Backend { status: 408 | 409, .. } => Next::Look,
-        Error::Backend { status, .. } | Error::Status { status, .. } if *status < 500 => Next::Stop,
-        Error::AuthFailed { .. } | Error::Unavailable { .. } => Next::Stop,
+        Error::Backend { status: ..500, .. }
+        | Error::Status { status: ..500, .. }
+        | Error::AuthFailed { .. }
+        | Error::Unavailable { .. } => Next::Stop,
         _ => Next::Look,
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use time::OffsetDateTime;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -62,10 +63,17 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
-    entries: Vec<(u64, Entry)>,
+    entries: Vec<Noted>,
     last: u64,
     /// Counts changes.
     version: u64,
+}
+
+#[derive(Debug)]
+struct Noted {
+    number: u64,
+    since: OffsetDateTime,
+    entry: Entry,
 }
 
 /// The journal of the server `name`, in the folder of the file `mapping`.
@@ -108,11 +116,18 @@ impl Journal {
         number
     }
 
+    /// The file and the time of the latest wish for `document`, while it is under way.
+    pub(super) fn noted(&self, document: Id) -> Option<(String, OffsetDateTime)> {
+        let state = self.state();
+        let latest = state.entries.iter().rev().find(|noted| noted.entry.document == document)?;
+        Some((latest.entry.path.clone(), latest.since))
+    }
+
     /// Strikes a document out.
     pub(super) async fn strike(&self, number: u64) {
         {
             let mut state = self.state();
-            state.entries.retain(|(other, _)| *other != number);
+            state.entries.retain(|noted| noted.number != number);
             state.version += 1;
         }
         self.save().await;
@@ -147,7 +162,7 @@ impl Journal {
         }
         let (version, text) = {
             let state = self.state();
-            let entries: Vec<&Entry> = state.entries.iter().map(|(_, entry)| entry).collect();
+            let entries: Vec<&Entry> = state.entries.iter().map(|noted| &noted.entry).collect();
             (state.version, serde_json::to_vec_pretty(&entries).unwrap_or_default())
         };
         let path = self.0.path.clone();
@@ -179,7 +194,8 @@ impl State {
     fn add(&mut self, entry: Entry) -> u64 {
         self.last += 1;
         self.version += 1;
-        self.entries.push((self.last, entry));
+        let since = OffsetDateTime::now_utc();
+        self.entries.push(Noted { number: self.last, since, entry });
         self.last
     }
 }

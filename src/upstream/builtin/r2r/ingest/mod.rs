@@ -21,6 +21,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lru::LruCache;
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::sync::{OnceCell, Semaphore, watch};
 
 use crate::shutdown::Shutdown;
@@ -143,6 +146,28 @@ impl Ingest {
             return Ok(answer(Status::Pending));
         }
         ended(step, report).await.map(|_| answer(Status::Success))
+    }
+
+    /// Whether `document` is one that we have promised and not yet brought in.
+    pub(super) fn under_way(&self, document: Id) -> Option<UnderWay> {
+        let (path, since) = self.0.journal.noted(document)?;
+        Some(UnderWay { file_name: path.rsplit('/').next().unwrap_or_default().to_owned(), since })
+    }
+}
+
+/// A document that was promised and is not done with.
+#[derive(Debug, Clone)]
+pub(super) struct UnderWay {
+    /// The name of its file.
+    pub(super) file_name: String,
+    since: OffsetDateTime,
+}
+
+impl UnderWay {
+    /// Whether a document with `metadata` is what was promised, and not what it is to replace.
+    pub(super) fn is_of(&self, metadata: &Map<String, Value>) -> bool {
+        let at = metadata.get(form::INGESTED_AT).and_then(Value::as_str);
+        at.and_then(|at| OffsetDateTime::parse(at, &Rfc3339).ok()).is_some_and(|at| at >= self.since)
     }
 }
 

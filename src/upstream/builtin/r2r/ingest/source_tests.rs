@@ -41,7 +41,7 @@ async fn sent(source: &Source, digest: &str) -> Result<Vec<Bytes>, (usize, Fault
 
 #[tokio::test]
 async fn a_file_comes_in_pieces_and_none_is_large() {
-    let bytes: Vec<u8> = (0..3 * PIECE + 7).map(|n| (n % 251) as u8).collect();
+    let bytes: Vec<u8> = (0..3 * PIECE + 7).map(|n| u8::try_from(n % 251).expect("small")).collect();
     let (_dir, source) = written(&bytes);
     let digest = source.digest().await.expect("readable");
     assert_eq!(digest, hexadecimal(Sha256::new_with_prefix(&bytes)));
@@ -52,8 +52,8 @@ async fn a_file_comes_in_pieces_and_none_is_large() {
 
 #[tokio::test]
 async fn a_file_that_changes_is_never_sent_whole() {
-    let long = vec![b'x'; usize::try_from(2 * PIECE).expect("small") + 9];
     type Change = fn(&Path);
+    let long = vec![b'x'; usize::try_from(2 * PIECE).expect("small") + 9];
     let changes: [Change; 4] = [
         |path| File::options().write(true).open(path).expect("open").set_len(PIECE + 1).expect("cut"),
         |path| File::options().append(true).open(path).expect("open").write_all(b"y").expect("longer"),

@@ -31,7 +31,7 @@ const JOB_LIMIT: Duration = Duration::from_hours(2);
 /// How long a collection that was there is taken to be there still.
 const COLLECTION_TTL: Duration = Duration::from_mins(1);
 /// Collections that are remembered.
-pub(super) const MOST_COLLECTIONS: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
+pub(super) const MOST_COLLECTIONS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
 /// All that the tasks share.
 pub(super) struct Tasks {

@@ -39,8 +39,13 @@ async fn a_pending_answer_comes_before_anything_is_sent_and_its_id_is_true() {
     let id = place.begin(&ingest, "a.md").await;
     assert_eq!(place.fake.log(), ["collection"]);
     assert!(place.journal().contains("a.md"), "it is noted before it is promised");
+    let (document, old) =
+        (serde_json::from_value(json!(id)).expect("an id"), json!({"ingested_at": "2020-01-01T00:00:00Z"}));
+    let under_way = ingest.under_way(document).expect("under way");
+    assert!(under_way.file_name == "a.md" && !under_way.is_of(old.as_object().expect("an object")));
     place.settled(&ingest).await;
     let there = place.fake.document(&id).expect("there");
+    assert!(under_way.is_of(&there.metadata) && ingest.under_way(document).is_none());
     assert_eq!(there.ingestion_status, "success");
     assert_eq!(place.fake.log(), ["send one"]);
     assert_eq!(place.told(), [RESOURCE]);
@@ -74,6 +79,16 @@ async fn the_same_file_again_is_nothing_and_a_changed_one_takes_its_place() {
     ok(place.call_with(&ingest, "a.md", &rest).await);
     assert_eq!(place.fake.log(), [""; 0]);
     assert_eq!(place.fake.world().documents.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_spells_what_it_is_told_in_its_own_way_is_not_sent_to_again_and_again() {
+    let place = Place::new();
+    let ingest = place.open();
+    place.fake.world().forgets = Some("tag".into());
+    let rest = json!({"run_async": false, "metadata": {"tag": "x"}});
+    ok(place.call_with(&ingest, "a.md", &rest).await);
+    assert_eq!(place.fake.log(), ["collection", "send one"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -323,7 +338,7 @@ async fn refused_credentials_leave_what_was_promised_to_the_next_life() {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(Duration::from_secs(60), done).await.expect("it goes on");
+    timeout(Duration::from_mins(1), done).await.expect("it goes on");
     place.settled(&next).await;
     assert_eq!(place.fake.world().documents.len(), 1);
 }
