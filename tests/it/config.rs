@@ -138,7 +138,7 @@ fn blocks(document: &str, kind: &str) -> Vec<String> {
 #[test]
 fn the_reference_tells_the_truth() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
-    let document = std::fs::read_to_string(path).expect("readable");
+    let document = std::fs::read_to_string(&path).expect("readable");
     let bad = std::fs::read_to_string(folder("bad").join("everything_at_once.yaml")).expect("readable");
     let answer =
         std::fs::read_to_string(folder("bad").join("everything_at_once.expected")).expect("recorded");
@@ -148,8 +148,16 @@ fn the_reference_tells_the_truth() {
 
     let environment = |name: &str| match name {
         "JWT_SECRET" | "ISSUES_TOKEN" => Ok("0123456789abcdef0123456789abcdef".to_owned()),
+        "R2R_SERVICE_EMAIL" | "R2R_SERVICE_PASSWORD" => Ok("canary".to_owned()),
         _ => environment(name),
     };
+    let page = std::fs::read_to_string(path.with_file_name("r2r.md")).expect("readable");
+    let of_r2r = blocks(&page, "yaml");
+    assert!(!of_r2r.is_empty());
+    for example in &of_r2r {
+        let read = Config::parse(Path::new("example.yaml"), example.as_bytes(), &environment);
+        read.unwrap_or_else(|error| panic!("{error}"));
+    }
     for example in examples.iter().filter(|example| **example != bad) {
         let read = Config::parse(Path::new("example.yaml"), example.as_bytes(), &environment);
         read.unwrap_or_else(|error| panic!("{error}"));

@@ -14,6 +14,7 @@ mod flows;
 mod orphans;
 mod peers;
 mod r2r;
+mod r2r_tools;
 mod redis;
 mod rest;
 mod sdk;

@@ -1,0 +1,131 @@
+//! R2R's tools through the whole program: over REST and over MCP in both eras, before an R2R that
+//! answers as it was recorded.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::client::{MODERN, client_info};
+use crate::support::gateway::Running;
+use crate::support::r2r::{KEY, R2r};
+use crate::support::{Gateway, Registry};
+
+const TEXTS: [(&str, &str); 5] = [
+    ("install.md", "Install the gateway on Debian with the package. It listens on port 9000."),
+    ("tokens.md", "Access tokens expire after one hour. They are renewed five minutes before."),
+    ("backups.md", "Backups are taken every night at two and kept for thirty days."),
+    ("alerts.md", "An alert wakes the person on call, who answers within ten minutes."),
+    ("billing.md", "Invoices are sent on the first day of a month to the customer."),
+];
+
+fn registry(r2r: &R2r, folder: &TempDir) -> Registry {
+    let mapping = folder.path().join("collections.json");
+    let options =
+        format!("r2r: {{api_key: {KEY:?}, project: my-app, collection_mapping_file: {}}}", mapping.display());
+    let lines =
+        ["transport: builtin".to_owned(), "builtin: r2r".to_owned(), format!("url: {}", r2r.url()), options];
+    Registry::new().server("r2r", &lines)
+}
+
+/// Puts the texts where the gateway's own collection is.
+async fn fill(r2r: &R2r, gateway: &Running) {
+    let made = gateway.call("r2r", "r2r_list_documents", json!({})).await;
+    assert_eq!(made.json()["data"]["total"], 0, "{made:?}");
+    let collections = r2r.collections();
+    let own = collections.iter().find(|one| one["name"] == "claude-code-my-app").expect("it was made");
+    let own = own["id"].as_str().expect("an id");
+    for (name, text) in TEXTS {
+        let file = reqwest::multipart::Part::text(text).file_name(name);
+        let ids = json!([own]).to_string();
+        let metadata = json!({"collection_ids": [own], "name": name}).to_string();
+        let form = reqwest::multipart::Form::new();
+        let form = form.part("file", file).text("collection_ids", ids).text("metadata", metadata);
+        let sent = reqwest::Client::new().post(format!("{}/v3/documents", r2r.url()));
+        let sent = sent.bearer_auth(KEY).multipart(form).send().await.expect("sent");
+        assert_eq!(sent.status().as_u16(), 202, "{name}");
+    }
+}
+
+async fn serving() -> (R2r, TempDir, Running) {
+    let (r2r, folder) = (R2r::start(), tempfile::tempdir().expect("a folder"));
+    let gateway = Gateway::of(&registry(&r2r, &folder)).start().await;
+    gateway.offers(&["r2r_search", "r2r_rag_query"]).await;
+    fill(&r2r, &gateway).await;
+    (r2r, folder, gateway)
+}
+
+#[tokio::test]
+async fn programs_search_ask_and_list_over_rest() {
+    let (r2r, _folder, gateway) = serving().await;
+    for (question, wanted) in [
+        ("how long do access tokens live before they expire", "tokens.md"),
+        ("when are backups taken", "backups.md"),
+        ("which port does the gateway listen on", "install.md"),
+        ("who answers an alert", "alerts.md"),
+        ("when are invoices sent to a customer", "billing.md"),
+    ] {
+        let found = gateway.call("r2r", "r2r_search", json!({"query": question})).await.json();
+        assert_eq!(found["data"]["results"][0]["title"], wanted, "{question}: {found}");
+        let again = gateway.call("r2r", "r2r_search", json!({"query": question})).await.json();
+        assert_eq!((&found["data"]["cached"], &again["data"]["cached"]), (&json!(false), &json!(true)));
+    }
+    assert_eq!(r2r.count("POST /v3/retrieval/search"), 5);
+    let asked = json!({"question": "when do access tokens expire"});
+    let answer = gateway.call("r2r", "r2r_rag_query", asked).await.json();
+    assert!(answer["data"]["answer"].as_str().is_some_and(|text| text.contains("one hour")), "{answer}");
+    assert_eq!(answer["data"]["sources"][0]["document"], "tokens.md");
+    let refused = gateway.call("r2r", "r2r_search", json!({"query": "x", "limit": 0})).await.json();
+    assert_eq!(
+        (&refused["success"], &refused["data"]["field"]),
+        (&json!(false), &json!("limit")),
+        "{refused}"
+    );
+    let all = gateway.call("r2r", "r2r_list_collections", json!({})).await.json();
+    let own = all["data"]["collections"].as_array().expect("a list").iter();
+    let own = own.filter(|one| one["name"] == "claude-code-my-app").collect::<Vec<_>>();
+    assert_eq!((own.len(), &own[0]["document_count"]), (1, &json!(5)));
+}
+
+#[tokio::test]
+async fn a_modern_client_sees_the_answer_grow_and_reads_the_resources() {
+    let (_r2r, _folder, gateway) = serving().await;
+    let client = gateway.mcp();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": client_info(),
+        "progressToken": "grow",
+    });
+    let arguments = json!({"question": "when do access tokens expire"});
+    let params = json!({"name": "r2r_rag_query", "arguments": arguments, "_meta": meta});
+    let answer = client.modern("tools/call", params).await;
+    let said = answer.notifications();
+    let result = answer.result();
+    let last = said.last().unwrap_or_else(|| panic!("no progress: {answer:?}"));
+    assert_eq!(last["params"]["progressToken"], "grow");
+    assert_eq!(last["params"]["message"], result["structuredContent"]["answer"]);
+    assert_eq!(result["isError"], false);
+    let read = async |uri: &str| {
+        let result = client.modern("resources/read", json!({"uri": uri})).await.result();
+        assert_eq!(result["cacheScope"], "private");
+        serde_json::from_str::<Value>(result["contents"][0]["text"].as_str().expect("text")).expect("JSON")
+    };
+    let context = read("r2r://current-project/context").await;
+    assert_eq!((&context["document_count"], &context["project_name"]), (&json!(5), &json!("my-app")));
+    let history = read("r2r://search/history").await;
+    assert_eq!(history["queries"][0]["query"], "when do access tokens expire");
+}
+
+#[tokio::test]
+async fn legacy_clients_each_have_a_history_of_their_own() {
+    let (_r2r, _folder, gateway) = serving().await;
+    let (one, other) = (gateway.mcp().legacy().await, gateway.mcp().legacy().await);
+    let found = one.call("r2r_search", json!({"query": "backups"})).await.result();
+    assert_eq!(found["structuredContent"]["results"][0]["title"], "backups.md", "{found}");
+    for (session, wanted) in [(&one, json!("backups")), (&other, Value::Null)] {
+        let history =
+            session.request("resources/read", json!({"uri": "r2r://search/history"})).await.result();
+        let history: Value =
+            serde_json::from_str(history["contents"][0]["text"].as_str().expect("text")).expect("JSON");
+        assert_eq!(history["queries"][0]["query"], wanted);
+    }
+}
