@@ -52,8 +52,17 @@ fn value(schema: &Value, depth: u32) -> BoxedStrategy<Value> {
     match schema["type"].as_str() {
         Some("integer" | "number") => {
             let (least, most) = (bound("minimum").unwrap_or(-9.0), bound("maximum").unwrap_or(9e15));
-            let whole =
-                |number: f64| if number.fract() == 0.0 { json!(number as i64) } else { json!(number) };
+            let whole = |number: f64| {
+                if number.fract() == 0.0 {
+                    {
+                        #[allow(clippy::cast_possible_truncation)] // whatever comes of it is tried
+                        let whole = number as i64;
+                        json!(whole)
+                    }
+                } else {
+                    json!(number)
+                }
+            };
             let near = select(vec![least - 1.0, least, least + 0.5, most, most + 1.0, 1e300, -0.0]);
             prop_oneof![near.prop_map(whole), (least..most).prop_map(move |n| whole(n.floor()))].boxed()
         }

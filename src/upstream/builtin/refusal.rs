@@ -62,6 +62,7 @@ impl Refusal {
     }
 
     /// The argument it is about.
+    #[cfg(test)]
     pub(super) fn field(&self) -> &str {
         &self.0.field
     }

@@ -22,7 +22,7 @@ pub struct Report {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Progress<'a> {
+struct Params<'a> {
     /// Whoever passes it on puts the client's own token here.
     progress_token: u64,
     progress: f64,
@@ -71,7 +71,7 @@ impl Report {
 
     fn offer(&self, progress: f64, total: Option<f64>, message: &str) {
         if self.wants_progress {
-            let params = Raw::of(&Progress { progress_token: 0, progress, total, message });
+            let params = Raw::of(&Params { progress_token: 0, progress, total, message });
             let method = Method::constant(method::PROGRESS);
             self.outlet.offer(Notification { method, params: Some(params) });
         }

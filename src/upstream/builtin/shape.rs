@@ -103,7 +103,7 @@ impl Shape {
             return Err(refuse::no_object(raw));
         }
         if let Some(name) = raw.duplicate_key() {
-            return Err(refuse::twice(&name, &raw.get(&name)));
+            return Err(refuse::twice(&name, raw.get(&name).as_ref()));
         }
         let unknown = raw.members().find(|(name, _)| !members.iter().any(|member| member.name == *name));
         if let Some((name, value)) = unknown {
@@ -118,7 +118,7 @@ impl Shape {
                     let read = strict::read(&value).map_err(|reason| place.unreadable(&value, &reason))?;
                     checked.insert(member.name.clone(), member.shape.check(&place, read)?);
                 }
-                None if member.required => return Err(place.missing(raw.get(&member.name))),
+                None if member.required => return Err(place.missing(raw.get(&member.name).as_ref())),
                 None => {}
             }
         }
@@ -203,7 +203,7 @@ impl Text {
         let Value::String(text) = &value else { return Err(place.wrong_type(&Raw::of(&value))) };
         let length = text.chars().count();
         if length < self.least || self.not_blank && text.trim().is_empty() {
-            return Err(place.missing(Some(Raw::of(text))));
+            return Err(place.missing(Some(&Raw::of(text))));
         }
         if length > self.most {
             return Err(place.too_long(text, self.most));

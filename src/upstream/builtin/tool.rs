@@ -33,8 +33,6 @@ pub(super) enum Effect {
     Reads,
     /// Something is new afterwards; twice makes two.
     Adds,
-    /// Something is there afterwards; twice is as once, and nothing is lost.
-    Ensures,
     /// Something is another than before, or gone; twice is as once.
     Replaces,
 }

@@ -4,6 +4,7 @@
 //! server's name, the collection and every argument of the tool; an answer is kept as it was made,
 //! without the note that it was kept; what a collection takes in drops its answers and the lists.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,15 +65,15 @@ impl Answers {
         make: impl Future<Output = Result<Fresh<T>, Failure>> + Send,
     ) -> Result<Raw, Failure> {
         let key = Key::new(&self.group(collection), inputs);
-        let made = async {
+        let work = async {
             let fresh = make.await?;
             let keep = if fresh.keep { Keep::Own(ttl) } else { Keep::Not };
             Ok::<_, Failure>(Made { value: Raw::of(&fresh.answer).bytes().clone(), keep })
         };
         let fetched = if ttl.is_zero() {
-            Fetched { value: made.await?.value, cached: false }
+            Fetched { value: work.await?.value, cached: false }
         } else {
-            self.store.fetch_made(Places { own: &key, common: None }, made).await?
+            self.store.fetch_made(Places { own: &key, common: None }, work).await?
         };
         let answer = Raw::parse(&fetched.value).ok().filter(Raw::is_object);
         let answer =
@@ -94,13 +95,17 @@ impl Answers {
 
 /// Which R2R it is, and who we are there, as a hash: neither belongs in a key or a file.
 pub(super) fn identity(options: &R2r) -> Arc<str> {
-    let text = |secret: &SecretString| secret.expose_secret().to_owned();
+    let shown = |secret: &SecretString| secret.expose_secret().to_owned();
     let (kind, who) = match &options.credentials {
         Credentials::None => ("none", String::new()),
-        Credentials::ApiKey(key) => ("key", text(key)),
-        Credentials::Account { email, .. } => ("account", text(email)),
+        Credentials::ApiKey(key) => ("key", shown(key)),
+        Credentials::Account { email, .. } => ("account", shown(email)),
     };
     let all = serde_json::to_vec(&(options.url.as_str(), kind, who)).unwrap_or_default();
     let hash = Sha256::digest(&all);
-    hash[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+    let mut text = String::new();
+    for byte in &hash[..16] {
+        let _ = write!(text, "{byte:02x}"); // into a String: never fails
+    }
+    text.into()
 }

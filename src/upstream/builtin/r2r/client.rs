@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use futures_util::Stream;
 use futures_util::future::BoxFuture;
+use futures_util::{Stream, StreamExt};
 use http::Method;
 use reqwest::multipart::Form;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -55,7 +55,9 @@ impl Client {
         path: &[&str],
         query: &[(&str, &str)],
     ) -> Result<T, Error> {
-        self.made(|| Ok(self.request(Method::GET, path)?.query(query))).await?.json().await
+        let answered =
+            async { self.made(|| Ok(self.request(Method::GET, path)?.query(query))).await?.json().await };
+        Box::pin(answered).await
     }
 
     /// Sends `body` as JSON.
@@ -64,7 +66,9 @@ impl Client {
         path: &[&str],
         body: &B,
     ) -> Result<T, Error> {
-        self.made(|| Ok(self.request(Method::POST, path)?.json(body))).await?.json().await
+        let answered =
+            async { self.made(|| Ok(self.request(Method::POST, path)?.json(body))).await?.json().await };
+        Box::pin(answered).await
     }
 
     /// Removes what is at `path`.
@@ -89,7 +93,7 @@ impl Client {
         body: &B,
     ) -> Result<impl Stream<Item = Result<Event, Error>> + Send + use<B>, Error> {
         let answer = self.made(|| Ok(self.request(Method::POST, path)?.json(body))).await?;
-        Ok(answer.events())
+        Ok(answer.events().boxed())
     }
 
     /// Whether R2R runs and still takes us.
@@ -111,14 +115,18 @@ impl Client {
 
     /// Makes a request as whoever we are, a second time if our token was refused.
     async fn made(&self, request: impl Fn() -> Result<Request, Error>) -> Result<Answer, Error> {
-        let pass = self.session.pass().await?;
-        match pass.on(request()?).send().await {
-            Err(error) if is_of_our_token(&error) => {
-                let pass = self.session.renewed(&pass, error).await?;
-                pass.on(request()?).send().await
+        // On the heap: a request in flight is large, and a tool may make several.
+        Box::pin(async move {
+            let pass = self.session.pass().await?;
+            match pass.on(request()?).send().await {
+                Err(error) if is_of_our_token(&error) => {
+                    let pass = self.session.renewed(&pass, error).await?;
+                    pass.on(request()?).send().await
+                }
+                answered => answered,
             }
-            answered => answered,
-        }
+        })
+        .await
     }
 }
 

@@ -12,14 +12,10 @@ use crate::upstream::{Means, config};
 
 /// One R2R server, its project and what was learnt of both.
 pub(super) struct Desk {
-    /// The name of the server.
-    pub name: Arc<str>,
     /// The way to R2R.
     pub client: Client,
     /// How it was configured.
     pub options: config::R2r,
-    /// Which R2R it is and who we are there, as a hash.
-    pub identity: Arc<str>,
     /// The default collection.
     pub project: Project,
     /// Answers that may be given again.
@@ -36,13 +32,11 @@ impl Desk {
         let client = Client::open(options, means).await?;
         let identity = answers::identity(options);
         Ok(Self {
-            name: Arc::clone(name),
             project: Project::open(&client, options, &identity).await?,
             answers: Answers::new(&means.store, name, &identity),
             titles: Titles::new(&client),
             history: History::default(),
             options: options.clone(),
-            identity,
             client,
         })
     }

@@ -43,7 +43,7 @@ pub(super) const ABOUT_MONITOR: About = About {
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub(super) struct ListInput {
-    /// The collection, as r2r_list_collections gives it. Left out: the project's own.
+    /// The collection, as `r2r_list_collections` gives it. Left out: the project's own.
     collection_id: Option<Id>,
     /// How many to leave out before the first one that is shown.
     #[serde(default)]

@@ -34,7 +34,8 @@ struct Own {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct Query {
     /// What was asked, cut after 500 bytes.
-    pub query: String,
+    #[serde(rename = "query")]
+    pub text: String,
     /// Which tool.
     pub tool: &'static str,
     /// When, RFC 3339 in UTC.
@@ -53,7 +54,7 @@ impl History {
         if own.queries.len() == SHOWN {
             own.queries.pop_back();
         }
-        own.queries.push_front(Query { query, tool, timestamp: now() });
+        own.queries.push_front(Query { text: query, tool, timestamp: now() });
         if all.len() == MOST_CLIENTS {
             all.pop_front();
         }
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     fn texts(history: &History, home: &Home) -> Vec<String> {
-        history.of(Some(home)).into_iter().map(|query| query.query).collect()
+        history.of(Some(home)).into_iter().map(|query| query.text).collect()
     }
 
     #[test]

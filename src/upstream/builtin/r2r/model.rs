@@ -44,8 +44,8 @@ impl Chunk {
 /// `results` of a generated answer.
 #[derive(Debug, Deserialize)]
 pub(super) struct Generated {
-    #[serde(default, deserialize_with = "or_default")]
-    pub generated_answer: String,
+    #[serde(default, deserialize_with = "or_default", rename = "generated_answer")]
+    pub answer: String,
     #[serde(default, deserialize_with = "or_default")]
     pub search_results: Found,
     #[serde(default, deserialize_with = "or_default")]

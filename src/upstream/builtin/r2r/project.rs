@@ -148,7 +148,7 @@ impl Project {
         let known = self.known().map(|known| known.id);
         let remembered = match known {
             Some(id) => Some(id),
-            None => self.remembered().await.map_err(broken)?.map(|entry| entry.collection_id),
+            None => self.remembered().await.map_err(|error| broken(&error))?.map(|entry| entry.collection_id),
         };
         let Some(id) = remembered else { return Ok(None) };
         let found: Result<Results<model::Collection>, Error> =
@@ -241,7 +241,7 @@ impl Project {
     }
 }
 
-fn broken(error: mapping::Error) -> Failure {
+fn broken(error: &mapping::Error) -> Failure {
     tracing::error!(%error, "the project's collection is not known");
     Refusal::new("unavailable", "collection_id", &())
         .because("The gateway's file of project collections can not be read; its log says why.")

@@ -45,7 +45,7 @@ pub(super) struct Input {
     /// The question, in plain words.
     #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK), example = "when do access tokens expire")]
     pub question: String,
-    /// The collection to ask, as r2r_list_collections gives it. Left out: the project's own.
+    /// The collection to ask, as `r2r_list_collections` gives it. Left out: the project's own.
     pub collection_id: Option<Id>,
     /// A model that R2R's provider knows. Left out: the one R2R is configured with.
     #[schemars(length(min = 1, max = 200), regex(pattern = NOT_BLANK), example = "openai/gpt-4o-mini")]
@@ -84,7 +84,7 @@ pub(super) struct Output {
     model_used: Option<String>,
     /// Whether this is an answer of shortly before.
     cached: bool,
-    /// The answer broke off: the model reached max_tokens or failed.
+    /// The answer broke off: the model reached `max_tokens` or failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[serde(default)]
     incomplete: bool,
@@ -134,9 +134,9 @@ async fn tell(desk: &Desk, input: &Input, collection: Id, report: &Report) -> Re
     }
     let answered: Results<Generated> =
         desk.client.post(&["retrieval", "rag"], &body(input, collection, false)).await?;
-    let Generated { generated_answer, search_results, metadata } = answered.results;
+    let Generated { answer, search_results, metadata } = answered.results;
     let chunks = passages(search_results.chunk_search_results, collection)?;
-    Ok(Told { answer: generated_answer, chunks, model: metadata.model, is_complete: true })
+    Ok(Told { answer, chunks, model: metadata.model, is_complete: true })
 }
 
 fn body(input: &Input, collection: Id, stream: bool) -> Value {

@@ -36,7 +36,7 @@ pub(super) struct Input {
     /// What to look for: a question or keywords.
     #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK), example = "how are access tokens renewed")]
     pub query: String,
-    /// The collection to search, as r2r_list_collections gives it. Left out: the project's own.
+    /// The collection to search, as `r2r_list_collections` gives it. Left out: the project's own.
     pub collection_id: Option<Id>,
     /// basic: by meaning. advanced: by meaning and by words together. custom: as R2R is configured.
     #[serde(default)]
@@ -157,7 +157,7 @@ pub(super) fn own(chunks: Vec<Chunk>, collection: Id, limit: usize) -> Vec<Chunk
     own
 }
 
-/// PostgreSQL takes no text with this character, and it means nothing in a question.
+/// `PostgreSQL` takes no text with this character, and it means nothing in a question.
 pub(super) fn without_nul(text: &str) -> String {
     text.replace('\0', " ")
 }

@@ -52,13 +52,18 @@ impl Titles {
         let mut query: Vec<(&str, &str)> = ids.iter().map(|id| ("ids", id.as_str())).collect();
         query.push(("limit", "100"));
         let found: Result<Results<Vec<Document>>, _> = self.client.get(&["documents"], &query).await;
-        let found = found.map(|found| found.results).unwrap_or_else(|error| {
-            tracing::debug!(%error, "titles of documents are not known");
-            Vec::new()
-        });
-        let titled = |document: Document| Some((document.id, document.title?));
-        let titles: Vec<_> = found.into_iter().filter_map(titled).collect();
-        titles.iter().for_each(|(id, title)| self.known.insert(*id, title.clone()));
+        let found = match found {
+            Ok(found) => found.results,
+            Err(error) => {
+                tracing::debug!(%error, "titles of documents are not known");
+                Vec::new()
+            }
+        };
+        let named = |document: Document| Some((document.id, document.title?));
+        let titles: Vec<_> = found.into_iter().filter_map(named).collect();
+        for (id, title) in &titles {
+            self.known.insert(*id, title.clone());
+        }
         titles
     }
 }

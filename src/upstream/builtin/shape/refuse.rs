@@ -22,8 +22,8 @@ pub(super) fn no_object(raw: &Raw) -> Refusal {
         .suggest("Send {} or an object with the arguments by name.")
 }
 
-pub(super) fn twice(name: &str, value: &Option<Raw>) -> Refusal {
-    Refusal::new(INVALID, name, value)
+pub(super) fn twice(name: &str, value: Option<&Raw>) -> Refusal {
+    Refusal::new(INVALID, name, &value)
         .because("This argument is given twice.")
         .valid("each argument at most once")
         .suggest("Give it once.")
@@ -57,7 +57,7 @@ impl Place<'_> {
         self.shape.example.as_ref().map_or_else(|| "a text".to_owned(), Value::to_string)
     }
 
-    pub(super) fn missing(&self, given: Option<Raw>) -> Refusal {
+    pub(super) fn missing(&self, given: Option<&Raw>) -> Refusal {
         let valid = match &self.shape.kind {
             Kind::Text(_) => "a string with at least one character that is not white space",
             kind => described(kind),
@@ -133,9 +133,10 @@ impl Place<'_> {
 }
 
 fn range(number: Number) -> String {
-    match number.most < WHOLE {
-        true => format!("from {} to {}", number.least, number.most),
-        false => format!("of at least {}", number.least),
+    if number.most < WHOLE {
+        format!("from {} to {}", number.least, number.most)
+    } else {
+        format!("of at least {}", number.least)
     }
 }
 
