@@ -43,8 +43,7 @@ pub fn connector(name: &Arc<str>, config: &config::Builtin, means: &Means) -> Ar
             let options = options.clone();
             Arc::new(InProcess::new(move |events| {
                 let (name, options, means) = (Arc::clone(&name), options.clone(), means.clone());
-                async move { handbook::Handbook::open(&name, &options, &means.shutdown, events).await }
-                    .boxed()
+                async move { handbook::Handbook::open(&name, &options, &means, events).await }.boxed()
             }))
         }
         config::Builtin::R2r(options) => {

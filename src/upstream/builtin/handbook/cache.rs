@@ -9,7 +9,10 @@ use lru::LruCache;
 
 use super::arguments::Search;
 use crate::protocol::Raw;
+use crate::store::Store;
 
+/// What looks are counted as, beside those into the cache of the program.
+pub(super) const AREA: &str = "handbook";
 /// Questions longer than this are not remembered: nobody asks them twice. In bytes.
 const LONGEST: usize = 1_024;
 
@@ -17,6 +20,7 @@ const LONGEST: usize = 1_024;
 pub(super) struct Cache {
     // Held for a look-up only, never across an await.
     inner: Mutex<Inner>,
+    store: Store,
 }
 
 struct Inner {
@@ -28,10 +32,11 @@ struct Inner {
 }
 
 impl Cache {
-    /// Room for `size` answers; 0 remembers nothing.
-    pub(super) fn new(size: usize) -> Self {
+    /// Room for `size` answers; 0 remembers nothing. How often that helped, `store` counts too.
+    pub(super) fn new(size: usize, store: &Store) -> Self {
         let answers = NonZeroUsize::new(size).map(LruCache::new);
-        Self { inner: Mutex::new(Inner { answers, generation: 0, hits: 0, misses: 0 }) }
+        let inner = Mutex::new(Inner { answers, generation: 0, hits: 0, misses: 0 });
+        Self { inner, store: store.clone() }
     }
 
     /// The answer given to this question in this state, if it is still known.
@@ -41,11 +46,10 @@ impl Cache {
         let current = inner.generation == generation;
         let answer =
             inner.answers.as_mut().filter(|_| current).and_then(|answers| answers.get(asked).cloned());
-        if answer.is_some() {
-            inner.hits += 1;
-        } else {
-            inner.misses += 1;
-        }
+        let count = if answer.is_some() { &mut inner.hits } else { &mut inner.misses };
+        *count += 1;
+        drop(inner);
+        self.store.note(AREA, answer.is_some());
         answer
     }
 
@@ -91,13 +95,18 @@ mod tests {
         Search { query: query.to_owned(), section: None, n_results: 10 }
     }
 
+    fn room_for(size: usize) -> Cache {
+        Cache::new(size, &Store::open(&crate::store::Config::default()))
+    }
+
     fn answer(text: &str) -> Raw {
         Raw::of(text)
     }
 
     #[test]
     fn what_was_asked_lately_is_known() {
-        let cache = Cache::new(2);
+        let store = Store::open(&crate::store::Config::default());
+        let cache = Cache::new(2, &store);
         for query in ["a", "b", "c"] {
             assert_eq!(cache.get(1, &asked(query)), None);
             cache.put(1, asked(query), answer(query));
@@ -106,11 +115,12 @@ mod tests {
         assert_eq!(cache.get(1, &asked("c")), Some(answer("c")));
         assert_eq!(cache.get(1, &Search { n_results: 5, ..asked("c") }), None);
         assert_eq!(cache.counts(), (1, 5));
+        assert_eq!((store.counts()[AREA].hits, store.counts()[AREA].misses), (1, 5));
     }
 
     #[test]
     fn a_change_forgets_everything_and_an_old_answer_is_not_taken() {
-        let cache = Cache::new(10);
+        let cache = room_for(10);
         cache.put(1, asked("a"), answer("old"));
         assert_eq!(cache.get(2, &asked("a")), None);
         cache.put(1, asked("a"), answer("old"));
@@ -126,10 +136,10 @@ mod tests {
 
     #[test]
     fn none_and_the_very_long_are_not_remembered() {
-        let cache = Cache::new(0);
+        let cache = room_for(0);
         cache.put(1, asked("a"), answer("a"));
         assert_eq!(cache.get(1, &asked("a")), None);
-        let (cache, long) = (Cache::new(5), asked(&"x".repeat(LONGEST + 1)));
+        let (cache, long) = (room_for(5), asked(&"x".repeat(LONGEST + 1)));
         cache.put(1, long.clone(), answer("a"));
         assert_eq!(cache.get(1, &long), None);
     }

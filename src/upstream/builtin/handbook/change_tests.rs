@@ -52,11 +52,13 @@ async fn the_task_ends_with_the_handbook_and_with_the_program() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = config::Handbook { path: folder.path().to_owned(), cache_size: 1 };
     let shutdown = Shutdown::new();
-    let handbook = Handbook::open("docs", &config, &shutdown, Events::channel().0).await.expect("it opens");
+    let handbook =
+        Handbook::open("docs", &config, &means(&shutdown), Events::channel().0).await.expect("it opens");
     let tasks = handbook.tasks.clone();
     drop(handbook);
     assert!(tasks.wait(Duration::from_secs(1)).await);
-    let handbook = Handbook::open("docs", &config, &shutdown, Events::channel().0).await.expect("it opens");
+    let handbook =
+        Handbook::open("docs", &config, &means(&shutdown), Events::channel().0).await.expect("it opens");
     shutdown.begin();
     assert!(handbook.tasks.wait(Duration::from_secs(1)).await);
 }

@@ -84,11 +84,67 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("maximum request body size", "operations|configuration"),
 ];
 
+/// What people ask who have not read the page, in words that are not those of the page. All were written
+/// before their answers were seen, and nothing was changed for them.
+const IN_OTHER_WORDS: &[(&str, &str)] = &[
+    ("can I put a password on it", "security"),
+    ("somebody should only look at the tools and not run them", "security"),
+    ("my program hangs forever waiting for an answer", "resilience|troubleshooting|rest-api"),
+    ("stop hammering a dead backend", "resilience"),
+    ("two backends both expose something called search", "naming"),
+    ("browser page gets blocked by CORS", "security"),
+    ("ship the log to a file as JSON", "operations"),
+    ("where do I put my GitHub credentials for an upstream", "servers|security"),
+    ("is it safe to run the same call twice", "resilience"),
+    ("embed the gateway in my Rust web app", "library"),
+    ("how fast is it and what overhead does it add", "performance"),
+    ("give the model a folder of runbooks", "handbook"),
+    ("put https in front of it", "security"),
+    ("an editor that launches a command and talks to it", "mcp-endpoint"),
+    ("abort something that takes too long", "mcp-endpoint"),
+    ("the model wants to ask the user something in the middle of a call", "mcp-endpoint"),
+    ("port 8080 is taken", "troubleshooting|operations"),
+    ("I made a typo in the yaml, how do I find it", "troubleshooting|configuration|getting-started"),
+    ("a job that runs for an hour: fetch the result later", "mcp-endpoint"),
+    ("get rid of a tool that deletes files", "servers"),
+    ("what should I watch to know that everything is alright", "operations|resilience|rest-api"),
+    ("the connection dropped in the middle of an answer", "mcp-endpoint"),
+    ("can two people have different rights", "security"),
+    ("run it on a machine so that it comes back after a reboot", "operations"),
+    ("who is allowed to reach it from another computer", "security|operations"),
+    ("is the data encrypted on the way", "security"),
+    ("my tool needs five minutes", "troubleshooting|resilience|rest-api"),
+    ("give a tool another name", "naming|servers"),
+    ("how many tries does it make before giving up", "resilience"),
+    ("I want JSON from the shell and not MCP", "getting-started|rest-api"),
+    ("does it keep anything on disk", "operations"),
+    ("an upstream asks for a login token", "servers|security"),
+    ("which dates of the specification does it understand", "mcp-endpoint"),
+    ("find out what went wrong with one particular request", "rest-api|operations|troubleshooting"),
+    ("the list of tools changes while I am connected", "mcp-endpoint"),
+    ("how do I look things up in our own wiki pages", "handbook"),
+    ("too many requests at the same time", "troubleshooting|servers|operations|resilience"),
+    ("cut off an upload that is too big", "operations|rest-api"),
+    ("turn one of them off for a while", "servers"),
+    ("use it as a crate", "library"),
+];
+
 #[tokio::test]
 async fn questions_are_answered_by_the_right_page() {
+    are_answered(QUESTIONS, 90, 100).await;
+}
+
+/// A search for words can not do better than find some of them: what means the same is another word to it.
+#[tokio::test]
+async fn questions_in_other_words_are_often_answered_by_one_of_the_first_three() {
+    are_answered(IN_OTHER_WORDS, 35, 70).await;
+}
+
+/// So many of a hundred by the first hit, and so many by one of the first three.
+async fn are_answered(questions: &[(&str, &str)], by_the_first: usize, by_three: usize) {
     let handbook = open(&docs(), 0).await.expect("the documentation is there");
     let (mut first, mut late, mut wrong) = (0, 0, Vec::new());
-    for (question, expected) in QUESTIONS {
+    for (question, expected) in questions {
         let answer = call(&handbook, "search_handbook", &json!({"query": question})).await;
         let hits = answer["structuredContent"]["hits"].as_array().cloned().unwrap_or_default();
         let page = |hit: &serde_json::Value| hit["metadata"]["path"].as_str().unwrap_or_default().to_owned();
@@ -102,9 +158,11 @@ async fn questions_are_answered_by_the_right_page() {
         }
         late += usize::from(place.is_none_or(|place| place > 2));
     }
-    eprintln!("{first} of {} first; not first: {wrong:#?}", QUESTIONS.len());
-    assert_eq!(late, 0, "not among the first three: {wrong:#?}");
-    assert!(first * 100 >= QUESTIONS.len() * 90, "{first} of {} are first: {wrong:#?}", QUESTIONS.len());
+    eprintln!("{first} of {} first, {late} not among the first three: {wrong:#?}", questions.len());
+    let share = |count: usize| count * 100 / questions.len();
+    let three = questions.len() - late;
+    assert!(share(three) >= by_three, "{three} of {} among the first three: {wrong:#?}", questions.len());
+    assert!(share(first) >= by_the_first, "{first} of {} are first: {wrong:#?}", questions.len());
 }
 
 #[test]

@@ -10,10 +10,11 @@ use super::Handbook;
 use super::follow;
 use crate::protocol::{Raw, Reply};
 use crate::shutdown::Shutdown;
+use crate::store::{self, Store};
 use crate::upstream::builtin::{Builtin, Report};
-use crate::upstream::config;
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
+use crate::upstream::{Means, config};
 
 /// A handbook over a folder of its own.
 pub(super) struct Fixture {
@@ -77,9 +78,14 @@ pub(super) fn write(folder: &Path, name: &str, text: &str) {
     fs::write(path, text).expect("written");
 }
 
+/// What a handbook is given whose tasks are in the group of `shutdown`.
+pub(super) fn means(shutdown: &Shutdown) -> Means {
+    Means { shutdown: shutdown.clone(), store: Store::open(&store::Config::default()) }
+}
+
 pub(super) async fn open(path: &Path, cache_size: usize) -> Result<Handbook, Error> {
     let config = config::Handbook { path: path.to_owned(), cache_size };
-    Handbook::open("docs", &config, &Shutdown::new(), Events::channel().0).await
+    Handbook::open("docs", &config, &means(&Shutdown::new()), Events::channel().0).await
 }
 
 pub(super) async fn reply(handbook: &Handbook, tool: &str, arguments: &Value) -> Result<Reply, Error> {

@@ -52,9 +52,9 @@ use super::{Builtin, Report, no_resource, no_tool};
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::shutdown::Shutdown;
-use crate::upstream::config;
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
+use crate::upstream::{Means, config};
 
 /// Calls that work at the same time; others wait, each for milliseconds.
 const AT_A_TIME: usize = 4;
@@ -81,14 +81,14 @@ pub struct Figures {
 }
 
 impl Handbook {
-    /// Opens the folder for the server `name` and begins to read it in the background, in a task of
-    /// `shutdown`; changes of its list of resources are reported to `events`.
+    /// Opens the folder for the server `name` and begins to read it in the background, in a task in the
+    /// group of `means`; changes of its list of resources are reported to `events`.
     ///
     /// The error is [`Error::Connect`] and names the folder when it can not be opened.
     pub async fn open(
         name: &str,
         config: &config::Handbook,
-        shutdown: &Shutdown,
+        means: &Means,
         events: Events,
     ) -> Result<Self, Error> {
         let folder = Folder::new(&config.path);
@@ -96,13 +96,13 @@ impl Handbook {
         let opened = tokio::task::spawn_blocking(move || probed.open().map(drop)).await;
         let opened = opened.unwrap_or_else(|_| Err("opening the handbook folder failed".to_owned()));
         opened.map_err(|reason| Error::Connect { reason })?;
-        let tasks = shutdown.child();
+        let tasks = means.shutdown.child();
         let naming = Naming::of(name);
         let phase = follow::start(Followed { folder, naming: naming.clone(), events }, &tasks);
         Ok(Self {
             phase,
             naming,
-            cache: Cache::new(config.cache_size),
+            cache: Cache::new(config.cache_size, &means.store),
             work: Arc::new(Semaphore::new(AT_A_TIME)),
             tools: tools::definitions(),
             tasks,

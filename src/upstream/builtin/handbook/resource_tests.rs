@@ -25,7 +25,8 @@ fn listed(handbook: &Handbook) -> Vec<Value> {
 async fn reporting(folder: &std::path::Path) -> (Handbook, mpsc::Receiver<Event>) {
     let config = config::Handbook { path: folder.to_owned(), cache_size: 1 };
     let (events, reported) = Events::channel();
-    let handbook = Handbook::open("runbooks", &config, &Shutdown::new(), events).await.expect("it opens");
+    let handbook =
+        Handbook::open("runbooks", &config, &means(&Shutdown::new()), events).await.expect("it opens");
     (handbook, reported)
 }
 

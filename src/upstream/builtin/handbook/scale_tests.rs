@@ -10,6 +10,8 @@ use super::Progress;
 use super::fixture::*;
 
 const DOCUMENTS: usize = if cfg!(debug_assertions) { 300 } else { 5_000 };
+/// Searches of 40 questions.
+const REPEATED: u64 = 400;
 const SEARCHES: usize = if cfg!(debug_assertions) { 60 } else { 1_000 };
 
 /// Words as rare as in a language: the n-th of them stands in a text with a chance of about 1/n.
@@ -103,7 +105,7 @@ async fn repeat(handbook: &super::Handbook, language: &mut Language) -> String {
     let questions: Vec<_> = (0..40).map(|_| json!({"query": language.text(3)})).collect();
     let before = handbook.figures();
     let mut longest = Duration::ZERO;
-    for _ in 0..SEARCHES {
+    for _ in 0..REPEATED {
         let question = language.number(40).min(language.number(40));
         let started = Instant::now();
         call(handbook, "search_handbook", &questions[usize::try_from(question).expect("small")]).await;
@@ -112,5 +114,7 @@ async fn repeat(handbook: &super::Handbook, language: &mut Language) -> String {
     let after = handbook.figures();
     let (hits, misses) = (after.cache_hits - before.cache_hits, after.cache_misses - before.cache_misses);
     assert!(misses <= 40, "each question is worked out once");
+    assert_eq!(hits + misses, REPEATED);
+    assert!(hits * 100 >= REPEATED * 80, "{hits} of {REPEATED} from memory");
     format!("repeated: {} % from memory, longest {longest:?}", 100 * hits / (hits + misses))
 }
