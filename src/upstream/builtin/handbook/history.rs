@@ -26,8 +26,14 @@ const LIMIT: Duration = Duration::from_secs(10);
 const LONGEST_LINK: u64 = 4 * 1024;
 /// All that git gets of our environment: where programs are, and whose folders the operator trusts.
 const VARIABLES: [&str; 3] = ["PATH", "HOME", "XDG_CONFIG_HOME"];
-const SETTINGS: [(&str, &str); 4] =
-    [("LC_ALL", "C"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_OPTIONAL_LOCKS", "0"), ("GIT_NO_LAZY_FETCH", "1")];
+const SETTINGS: [(&str, &str); 5] = [
+    ("LC_ALL", "C"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    // Commits that were left behind in a partial clone stay there; the second says so to older versions.
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_ALLOW_PROTOCOL", "none"),
+];
 const ARGUMENTS: [&str; 20] = [
     "--no-pager",
     "-c",
