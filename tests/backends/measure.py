@@ -118,13 +118,19 @@ def _spread(values: list[float]) -> dict[str, float]:
     return {"p50": statistics.median(values), "p90": percent[89], "p99": percent[98]}
 
 
+def processor_seconds(pid: int) -> float:
+    """What a process used so far, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def crowd(port: int, request: Request, must: str, seconds: float, folder: Path) -> dict[str, Any]:
     """One request over and over, at 64 connections."""
     path, headers, body = request
     head = "".join(f"{name}: {value}\n" for name, value in headers.items())
     asked, out = folder / "request", folder / "measured.json"
     asked.write_bytes(f"{path}\n{head}\n".encode() + body)
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds:g}s", "-s", str(HERE / "post.lua")]
+    command = ["wrk", "-t1", "--timeout", "60s", f"-c{CONNECTIONS}", f"-d{seconds:g}s", "-s", str(HERE / "post.lua")]
     env = {**os.environ, "POST_REQUEST": str(asked), "POST_OUT": str(out), "POST_MUST": must}
     subprocess.run([*command, f"http://127.0.0.1:{port}"], env=env, check=True, stdout=subprocess.DEVNULL)
     measured: dict[str, Any] = json.loads(out.read_text())
@@ -159,19 +165,24 @@ def cached(
     asked = {"query": query, "search_mode": "basic", "limit": 10}
     r2r = urllib.parse.urlsplit(url).port or 0
     ways = {"R2R itself": (r2r, direct.request(query, 10), '"chunk_search_results"')}
+    pids = {}
     for name, gateway in gateways.items():
         with Rest(gateway.port) as client:
             client.call("r2r_search", asked)
         ways[f"REST, cached {name}"] = (gateway.port, rest_request(asked), '"cached":true')
         ways[f"MCP, cached {name}"] = (gateway.port, mcp_request(asked), '"cached":true')
+        pids |= {way: gateway.pid() for way in ways if way.endswith(name)}
     visits: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
     for turn in range(rounds):
         order = list(ways) if turn % 2 == 0 else list(reversed(ways))
         for way in order:
-            visits[way].append(crowd(*ways[way], seconds, folder))
+            before = processor_seconds(pids[way]) if way in pids else 0.0
+            visit = crowd(*ways[way], seconds, folder)
+            visit["cpu_us"] = (processor_seconds(pids[way]) - before) / visit["calls"] * 1e6 if way in pids else 0.0
+            visits[way].append(visit)
     rows = {}
     for way, of in visits.items():
-        figures = {name: statistics.median(one[name] for one in of) for name in ("p50_ms", "p99_ms", "max_ms")}
+        figures = {name: statistics.median(one[name] for one in of) for name in ("p50_ms", "p99_ms", "max_ms", "cpu_us")}
         rows[way] = {**figures, "calls_per_second": statistics.median(one["calls"] / one["seconds"] for one in of)}
     return rows
 
@@ -189,10 +200,11 @@ def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         ):
             scenario = Scenario(client, "measure", folder)
             for file in sorted((HERE / "documents").glob("*.md")):
-                scenario.ingest(file, run_async=False)
-            if scenario.check.failed:
-                raise Failed("the documents did not arrive")
-            direct = Direct(lab, scenario.collection)
+                done = client.call("r2r_ingest_document", {"file_path": str(scenario.copy(file)), "run_async": False})
+                if not done.ok:
+                    raise Failed(f"{file.name} was not taken in: {done}")
+            collection = done.data["collection_id"]
+            direct = Direct(lab, collection)
             print(f"\nloaded {os.getloadavg()[0]:.1f} before; measuring", flush=True)
             both = {"in memory": gateway, "in Redis": with_redis}
             return {
@@ -209,10 +221,10 @@ def show(figures: dict[str, Any]) -> None:
     for way, said in (("direct", "R2R itself"), ("gateway", "through Switchyard"), ("added", "added in a pair")):
         print(f"  {said:<44} {one[f'{way}_p50_ms']:8.2f} {one[f'{way}_p90_ms']:8.2f} {one[f'{way}_p99_ms']:8.2f}")
     _goal("added at p50", one["added_p50_ms"], ADDED_GOAL_MS)
-    print(f"\nthe same search, {figures['connections']} connections          p50 ms   p99 ms   max ms  calls/s")
+    print(f"\nthe same search, {figures['connections']} connections          p50 ms   p99 ms   max ms  calls/s  CPU µs of the gateway")
     for way, row in figures["cached"].items():
         times = f"{row['p50_ms']:8.2f} {row['p99_ms']:8.2f} {row['max_ms']:8.1f}"
-        print(f"  {way:<32} {times} {row['calls_per_second']:8.0f}")
+        print(f"  {way:<32} {times} {row['calls_per_second']:8.0f} {row['cpu_us']:8.0f}")
         if "cached" in way:
             _goal("p99", row["p99_ms"], CACHED_GOAL_MS)
 
