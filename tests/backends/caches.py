@@ -57,7 +57,9 @@ def faults(binary: Path, lab: Lab, folder: Path) -> Checks:
 
         during("killed", KILLED, redis.kill, revive)
         check.that("what was found since is in the new Redis", revived and revived[0].keys())
-        check.that("the metrics count the faults", _counted(client), "no line of a fault")
+        counted = _counted(client)
+        wanted = ("switchyard_cache_hits_total", "switchyard_cache_misses_total", "switchyard_cache_faults_total")
+        check.that("the metrics count hits, misses and faults", all(counted.get(one) for one in wanted), counted)
     return check
 
 
@@ -71,6 +73,11 @@ def _wait_for_hits(client: Rest) -> bool:
     return bool(until("the cache is used again", 60, hit, 0.2))
 
 
-def _counted(client: Rest) -> list[str]:
-    lines = client.text("/metrics").splitlines()
-    return [line for line in lines if "cache" in line and "fault" in line and not line.endswith(" 0")]
+def _counted(client: Rest) -> dict[str, float]:
+    """What the metrics say of the cache, all areas together."""
+    counted: dict[str, float] = {}
+    for line in client.text("/metrics").splitlines():
+        if line.startswith("switchyard_cache_"):
+            name, value = line.partition("{")[0].split()[0], line.split()[-1]
+            counted[name] = counted.get(name, 0) + float(value)
+    return counted

@@ -37,6 +37,8 @@ Request = tuple[str, dict[str, str], bytes]
 
 CACHED_GOAL_MS, ADDED_GOAL_MS = 10.0, 2.0
 CONNECTIONS = 64
+#: What callers do between two calls, on average: half of what is possible here and less.
+PAUSE_MS = 10
 #: More than the head of an answer has.
 HEAD_BYTES = 1000
 MODERN = {
@@ -139,15 +141,15 @@ def one_answer(port: int, request: Request, must: str) -> int:
     return len(text.encode())
 
 
-def crowd(port: int, request: Request, must: str, seconds: float, folder: Path) -> dict[str, Any]:
-    """One request over and over, at 64 connections."""
+def crowd(port: int, request: Request, must: str, pause: int, seconds: float, folder: Path) -> dict[str, Any]:
+    """One request over and over, at 64 connections, each with a pause of so many milliseconds between its calls."""
     path, headers, body = request
     head = "".join(f"{name}: {value}\n" for name, value in headers.items())
     size = one_answer(port, request, must)
     asked, out = folder / "request", folder / "measured.json"
     asked.write_bytes(f"{path}\n{head}\n".encode() + body)
     command = ["wrk", "-t1", "--timeout", "60s", f"-c{CONNECTIONS}", f"-d{seconds:g}s", "-s", str(HERE / "post.lua")]
-    env = {**os.environ, "POST_REQUEST": str(asked), "POST_OUT": str(out)}
+    env = {**os.environ, "POST_REQUEST": str(asked), "POST_OUT": str(out), "POST_PAUSE": str(pause)}
     subprocess.run([*command, f"http://127.0.0.1:{port}"], env=env, check=True, stdout=subprocess.DEVNULL)
     measured: dict[str, Any] = json.loads(out.read_text())
     mean = measured["bytes"] / max(measured["calls"], 1)
@@ -182,13 +184,14 @@ def cached(
     query = QUESTIONS[0][0]
     asked = {"query": query, "search_mode": "basic", "limit": 10}
     r2r = urllib.parse.urlsplit(url).port or 0
-    ways = {"R2R itself": (r2r, direct.request(query, 10), '"chunk_search_results"')}
-    pids = {}
+    ways = {"R2R itself": (r2r, direct.request(query, 10), '"chunk_search_results"', 0)}
+    pids: dict[str, int] = {}
     for name, gateway in gateways.items():
         with Rest(gateway.port) as client:
             client.call("r2r_search", asked)
-        ways[f"REST, cached {name}"] = (gateway.port, rest_request(asked), '"cached":true')
-        ways[f"MCP, cached {name}"] = (gateway.port, mcp_request(asked), '"cached":true')
+        for pause, said in ((0, ""), (PAUSE_MS, f", pause {PAUSE_MS} ms")):
+            ways[f"REST{said}, cached {name}"] = (gateway.port, rest_request(asked), '"cached":true', pause)
+            ways[f"MCP{said}, cached {name}"] = (gateway.port, mcp_request(asked), '"cached":true', pause)
         pids |= {way: gateway.pid() for way in ways if way.endswith(name)}
     visits: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
     for turn in range(rounds):
@@ -241,12 +244,11 @@ def show(figures: dict[str, Any]) -> None:
     for way, said in (("direct", "R2R itself"), ("gateway", "through Switchyard"), ("added", "added in a pair")):
         print(f"  {said:<44} {one[f'{way}_p50_ms']:8.2f} {one[f'{way}_p90_ms']:8.2f} {one[f'{way}_p99_ms']:8.2f}")
     _goal("added at p50", one["added_p50_ms"], ADDED_GOAL_MS)
-    print(
-        f"\nthe same search, {figures['connections']} connections          p50 ms   p99 ms   max ms  calls/s  CPU µs of the gateway"
-    )
+    head = "  p50 ms   p99 ms   max ms  calls/s  CPU µs of the gateway"
+    print(f"\nthe same search, {figures['connections']} connections            {head}")
     for way, row in figures["cached"].items():
         times = f"{row['p50_ms']:8.2f} {row['p99_ms']:8.2f} {row['max_ms']:8.1f}"
-        print(f"  {way:<32} {times} {row['calls_per_second']:8.0f} {row['cpu_us']:8.0f}")
+        print(f"  {way:<36} {times} {row['calls_per_second']:8.0f} {row['cpu_us']:8.0f}")
         if "cached" in way:
             _goal("p99", row["p99_ms"], CACHED_GOAL_MS)
 

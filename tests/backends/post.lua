@@ -13,6 +13,12 @@ local function read()
   return path, headers, file:read("*a")
 end
 
+local pause = tonumber(os.getenv("POST_PAUSE"))
+if pause > 0 then
+  -- Between 0 and twice as long, so that callers do not march in step.
+  function delay() return math.random(0, 2 * pause) end
+end
+
 function init()
   local path, headers, body = read()
   local bytes = wrk.format("POST", path, headers, body)
