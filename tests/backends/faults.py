@@ -23,27 +23,25 @@ def tokens(binary: Path, lab: Lab, folder: Path) -> Checks:
     """Calls over several lives of a token: nobody notices."""
     check = Checks("tokens")
     lab.again(ACCESS_MINUTES=str(TOKEN_LIFE / 60))
-    try:
-        asked = registry(lab, "backends-tokens", folder, r2r={"cache_ttl": {"search": 0}})
-        with Gateway(binary, asked, folder / "tokens.log") as gateway, Rest(gateway.port) as client:
-            first = client.call("r2r_search", different(0))
-            check.that("a first call comes through", first.ok, first)
-            since = lab.mark()
-            with Load(gateway.port, 64, different) as load:
-                time.sleep(TOKEN_RUN)
-            made = load.outcomes()
-            pairs = [len(lab.answered(request, since)) for request in (REFRESH, LOGIN)]
-            refused = [line for line in lab.answered("POST /v3/retrieval/search", since) if "401" in line]
-            lives = TOKEN_RUN / TOKEN_LIFE
-            check.that(f"{len(made)} calls over {lives:.0f} lives of a token", len(made) > 10 * lives, len(made))
-            check.same("none failed", dict(failures(made)), {})
-            check.same("none hangs", load.hanging(), 0)
-            # Early refreshes shorten a life, and the deadline of the run cuts one.
-            check.that("about one refresh for each life", lives - 2 <= sum(pairs) <= 2 * lives + 2, pairs)
-            check.note(f"{pairs[0]} refreshes, {pairs[1]} logins, {len(refused)} searches refused and repeated")
-            check.note(f"slowest call {slowest(made):.2f} s")
-    finally:
-        lab.again()
+    asked = registry(lab, "backends-tokens", folder, r2r={"cache_ttl": {"search": 0}})
+    with Gateway(binary, asked, folder / "tokens.log") as gateway, Rest(gateway.port) as client:
+        first = client.call("r2r_search", different(0))
+        check.that("a first call comes through", first.ok, first)
+        since = lab.mark()
+        with Load(gateway.port, 64, different) as load:
+            time.sleep(TOKEN_RUN)
+        made = load.outcomes()
+        pairs = [len(lab.answered(request, since)) for request in (REFRESH, LOGIN)]
+        refused = [line for line in lab.answered("POST /v3/retrieval/search", since) if "401" in line]
+        lives = TOKEN_RUN / TOKEN_LIFE
+        check.that(f"{len(made)} calls over {lives:.0f} lives of a token", len(made) > 10 * lives, len(made))
+        check.same("none failed", dict(failures(made)), {})
+        check.same("none hangs", load.hanging(), 0)
+        # Early refreshes shorten a life, and the deadline of the run cuts one.
+        check.that("about one refresh for each life", lives - 2 <= sum(pairs) <= 2 * lives + 2, pairs)
+        check.note(f"{pairs[0]} refreshes, {pairs[1]} logins, {len(refused)} searches refused and repeated")
+        check.note(f"slowest call {slowest(made):.2f} s")
+    lab.again()
     return check
 
 

@@ -39,8 +39,10 @@ class Load:
             caller.start()
         return self
 
-    def __exit__(self, *how: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *how: Any) -> None:
         self._over.set()
+        if kind:  # the run is over: nobody waits for the callers
+            return
         for caller in self._callers:
             caller.join(HANGS + 5)
 
