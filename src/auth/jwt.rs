@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 
 use super::config::{Jwt, KeySource};
 use super::jwt_keys::{Keys, encoding_key};
+use super::known::{Known, Name, Now};
 use super::principal::{Principal, Role};
 use super::{Denied, Error, Reason};
 use crate::protocol::Raw;
@@ -36,6 +37,8 @@ pub(super) struct Verifier {
     issuer: String,
     validation: Validation,
     role_claim: Option<String>,
+    /// Tokens that these keys were found to fit.
+    known: Known,
 }
 
 impl std::fmt::Debug for Verifier {
@@ -57,23 +60,37 @@ impl Verifier {
             issuer: config.issuer.clone(),
             validation: validation(config)?,
             role_claim: config.role_claim.clone(),
+            known: Known::new(),
         })
     }
 
     /// Whose token it is.
     pub(super) fn check(&self, token: &str) -> Result<Principal, Denied> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(Denied::Credential(Reason::Oversized));
+        }
+        let (name, now) = (Name::of(token), Now::read());
+        if let Some(principal) = self.known.find(&name, now) {
+            return Ok(principal);
+        }
         let claims = self.claims(token).map_err(Denied::Credential)?;
+        let principal = self.principal(&claims)?;
+        if let Some(exp) = claims.get_as("exp") {
+            self.known.keep(name, &principal, now, exp);
+        }
+        Ok(principal)
+    }
+
+    /// Who the claims of a good token name, and what they may do.
+    fn principal(&self, claims: &Raw) -> Result<Principal, Denied> {
         let subject = claims.get_as::<String>("sub").filter(|subject| is_subject(subject));
         let subject = subject.ok_or(Denied::Credential(Reason::Claims))?;
-        let role = self.role_in(&claims).ok_or(Denied::NoRole)?;
+        let role = self.role_in(claims).ok_or(Denied::NoRole)?;
         Ok(Principal::of_token(&subject, role))
     }
 
     /// The claims of a token in which everything but subject and role is as it must be.
     fn claims(&self, token: &str) -> Result<Raw, Reason> {
-        if token.len() > MAX_TOKEN_BYTES {
-            return Err(Reason::Oversized);
-        }
         let header = read_header(token)?;
         let key = self.keys.find(header.kid.as_deref(), header.algorithm)?;
         let decoded = jsonwebtoken::decode::<Box<RawValue>>(token, key, &self.validation);

@@ -116,6 +116,26 @@ fn bad_tokens_do_not() {
     assert!(bad.len() >= 90, "{}", bad.len());
 }
 
+#[test]
+fn a_token_that_is_known_opens_for_nobody_who_changes_it_nor_with_other_keys() {
+    let verifier = Verifier::new(&hmac()).expect("a good configuration");
+    let good = hs256(PLAIN, &claims().to_string());
+    for _ in 0..2 {
+        assert_eq!(verifier.check(&good), Ok(Principal::of_token("alice", Role::Reader)));
+    }
+    let changed = |at: usize| {
+        let mut bytes = good.clone().into_bytes();
+        bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+        String::from_utf8(bytes).expect("ASCII")
+    };
+    let accepted: Vec<_> =
+        (0..good.len()).map(changed).filter(|token| verifier.check(token).is_ok()).collect();
+    assert_eq!(accepted, [""; 0]);
+    let others = config(&[Algorithm::HS256], KeySource::Secret("x".repeat(32).into()));
+    let others = Verifier::new(&others).expect("a good configuration");
+    assert_eq!(others.check(&good), Err(Denied::Credential(Reason::Signature)));
+}
+
 fn bad_shapes(good: &str) -> Vec<String> {
     let [header, claims, signature] = good.split('.').collect::<Vec<_>>()[..] else { panic!("three parts") };
     let big = with(json!({"pad": "x".repeat(MAX_TOKEN_BYTES)})).to_string();

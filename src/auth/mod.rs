@@ -11,6 +11,7 @@ mod api_key;
 mod config;
 mod jwt;
 mod jwt_keys;
+mod known;
 mod principal;
 mod seal;
 
