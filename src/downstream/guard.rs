@@ -11,6 +11,7 @@
 //! (`listener`), what a principal may do ([`crate::auth`]).
 
 use std::error::Error as StdError;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -43,6 +44,8 @@ pub struct Guard {
     origins: Origins,
     authenticator: Authenticator,
     max_body_bytes: usize,
+    /// The first `Host` that was allowed: most clients write the same.
+    usual_host: OnceLock<HeaderValue>,
 }
 
 impl Guard {
@@ -53,21 +56,41 @@ impl Guard {
             origins: config.origins.clone(),
             authenticator: Authenticator::new(&config.auth)?,
             max_body_bytes: config.max_body_bytes,
+            usual_host: OnceLock::new(),
         })
     }
 
     /// Whether the request means us and comes from nowhere or from a listed origin, which is
     /// returned as it was written.
     pub(super) fn check_source(&self, parts: &request::Parts) -> Result<Option<HeaderValue>, Refusal> {
+        if self.is_usual(parts) {
+            return Ok(None);
+        }
         let host = host_of(parts)?;
         if !self.hosts.allow(&host) {
             return Err(Refusal::Host);
+        }
+        if let Some(header) = parts.headers.get(HOST) {
+            // Whoever comes second with another one is read each time.
+            let _ = self.usual_host.get_or_init(|| header.clone());
         }
         let mut origins = parts.headers.get_all(ORIGIN).iter();
         let Some(written) = origins.next() else { return Ok(None) };
         let origin = written.to_str().ok().and_then(Origin::parse).ok_or(Refusal::Origin)?;
         let allowed = origins.next().is_none() && self.origins.allow(&origin, &host);
         if allowed { Ok(Some(written.clone())) } else { Err(Refusal::Origin) }
+    }
+
+    /// Whether nothing but `Host` says where the request comes from, and that says, byte for byte, what
+    /// was read and allowed before.
+    fn is_usual(&self, parts: &request::Parts) -> bool {
+        let headers = &parts.headers;
+        let is_repeated = headers.len() > headers.keys_len();
+        let Some(usual) = self.usual_host.get() else { return false };
+        !is_repeated
+            && parts.uri.authority().is_none()
+            && headers.get(HOST) == Some(usual)
+            && !headers.contains_key(ORIGIN)
     }
 
     /// Who asks, judged by the head alone; for what is public `None`, unless there is a good credential,

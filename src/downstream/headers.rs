@@ -18,23 +18,35 @@ static PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_
 static METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
 static NAME: HeaderName = HeaderName::from_static(headers::NAME);
 
+/// What clients write that can read JSON and event streams, which are all there are.
+const USUAL_ACCEPT: [&str; 3] =
+    ["application/json, text/event-stream", "text/event-stream, application/json", "*/*"];
+
 /// The value of a header that may stand once, without the white space around it.
 pub fn single<K>(map: &HeaderMap, name: K) -> Result<Option<&str>, Refusal>
 where
     K: AsHeaderName + Copy + Display,
 {
-    let mut values = map.get_all(name).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
+    let Some(value) = map.get(name) else { return Ok(None) };
+    if has_repeated(map) && map.get_all(name).iter().nth(1).is_some() {
         return Err(Refusal::HeaderMismatch(format!("{name} stands more than once")));
     }
     let text = value.to_str().map_err(|_| Refusal::HeaderMismatch(format!("{name} is not plain text")))?;
-    Ok(Some(text.trim_matches([' ', '\t'])))
+    Ok(Some(text.trim_ascii()))
+}
+
+/// Whether any header stands more than once: hardly ever, so that one look is enough for each.
+fn has_repeated(map: &HeaderMap) -> bool {
+    map.len() > map.keys_len()
 }
 
 /// Whether the body is declared as JSON.
 pub fn check_content_type(map: &HeaderMap) -> Result<(), Refusal> {
-    let value = map.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let value = map.get(CONTENT_TYPE);
+    if value.is_some_and(|value| value == "application/json") {
+        return Ok(());
+    }
+    let value = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = value.split(';').next().unwrap_or_default().trim();
     if media_type.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(Refusal::ContentType) }
 }
@@ -45,6 +57,9 @@ pub fn check_accept(
     types: &'static [&'static str],
     shown: &'static str,
 ) -> Result<(), Refusal> {
+    if map.get(ACCEPT).is_some_and(|value| USUAL_ACCEPT.iter().any(|usual| value == usual)) {
+        return Ok(());
+    }
     let accepts = |wanted: &str| {
         let family = wanted.split('/').next().unwrap_or_default();
         let has = |range: &str| {
@@ -92,13 +107,13 @@ pub fn check_legacy_version(map: &HeaderMap) -> Result<(), Refusal> {
 pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
     let header = single(map, &PROTOCOL_VERSION)?
         .ok_or_else(|| Refusal::HeaderMismatch("MCP-Protocol-Version is missing".into()))?;
-    let claimed = meta::claimed_version(request.params.as_ref())
-        .and_then(Part::text)
-        .ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
-    if header != claimed {
+    let described = meta::part(request.params.as_ref()).ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
+    let claimed = described.get(meta::PROTOCOL_VERSION);
+    if !claimed.is_some_and(|claimed| claimed.says(header)) {
+        let claimed = claimed.and_then(Part::text).ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
         return Err(mismatch("MCP-Protocol-Version", header, &claimed));
     }
-    check_meta(request)?;
+    check_description(described, header)?;
     let method =
         single(map, &METHOD)?.ok_or_else(|| Refusal::HeaderMismatch("Mcp-Method is missing".into()))?;
     if method != request.method {
@@ -114,8 +129,13 @@ pub fn check_meta(request: &Request) -> Result<(), Refusal> {
         .get(meta::PROTOCOL_VERSION)
         .and_then(Part::text)
         .ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
-    if Version::from_name(&claimed).is_none_or(|version| !version.is_modern()) {
-        return Err(Refusal::UnsupportedVersion { requested: claimed.into_owned() });
+    check_description(described, &claimed)
+}
+
+/// What a modern request says of itself, in which it claims the revision `claimed`.
+fn check_description(described: Part<'_>, claimed: &str) -> Result<(), Refusal> {
+    if Version::from_name(claimed).is_none_or(|version| !version.is_modern()) {
+        return Err(Refusal::UnsupportedVersion { requested: claimed.to_owned() });
     }
     if !described.get(meta::CLIENT_CAPABILITIES).is_some_and(Part::is_object) {
         return Err(Refusal::Meta(meta::CLIENT_CAPABILITIES));
@@ -125,13 +145,19 @@ pub fn check_meta(request: &Request) -> Result<(), Refusal> {
 
 fn check_name(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
     let Some(member) = headers::name_member(&request.method) else { return Ok(()) };
-    let Some(body) = request.params.as_ref().and_then(|params| params.text(member)) else {
+    let Some(body) = request.params.as_ref().and_then(|params| params.part(member)) else {
         return Ok(()); // the method itself refuses parameters that lack it
     };
-    let sent = single(map, &NAME)?.ok_or_else(|| Refusal::HeaderMismatch("Mcp-Name is missing".into()))?;
-    let decoded = headers::decode(sent)
+    let sent = single(map, &NAME)?;
+    let decoded = sent.and_then(headers::decode);
+    if decoded.as_ref().is_some_and(|decoded| body.says(decoded)) {
+        return Ok(());
+    }
+    let Some(body) = body.text() else { return Ok(()) }; // nor one that is no text
+    let sent = sent.ok_or_else(|| Refusal::HeaderMismatch("Mcp-Name is missing".into()))?;
+    let decoded = decoded
         .ok_or_else(|| Refusal::HeaderMismatch(format!("Mcp-Name {sent:?} is not a readable value")))?;
-    if decoded == body { Ok(()) } else { Err(mismatch("Mcp-Name", &decoded, &body)) }
+    Err(mismatch("Mcp-Name", &decoded, &body))
 }
 
 /// The mirrored parameters of a tool call: each stands in its header exactly when it stands in the

@@ -72,6 +72,16 @@ impl<'a> Part<'a> {
         std::str::from_utf8(inner).ok().map(Cow::Borrowed)
     }
 
+    /// Whether this is a string that says `text`. Without decoding it where it has no escape.
+    pub fn says(self, text: &str) -> bool {
+        let spelled = self.text.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+        match spelled {
+            Some(spelled) if memchr::memchr(b'\\', spelled).is_none() => spelled == text.as_bytes(),
+            Some(_) => self.text().is_some_and(|said| said == text),
+            None => false,
+        }
+    }
+
     /// A typed view that borrows from these bytes.
     pub fn read<T: Deserialize<'a>>(self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(self.text)

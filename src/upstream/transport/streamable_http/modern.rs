@@ -246,11 +246,11 @@ pub(super) fn belongs(notification: &Notification, token: Option<u64>) -> bool {
 /// A call that claims no revision is dressed in [`Version::NEWEST_MODERN`].
 fn mirror(call: &Call, head: &mut Head) {
     let params = call.params.as_ref();
-    let claimed = meta::claimed_version(params).and_then(Part::text);
     // What is a constant of ours needs no second look and no copy.
-    match claimed.as_deref().filter(|claimed| *claimed != NEWEST) {
+    let other = meta::claimed_version(params).filter(|claimed| !claimed.says(NEWEST)).and_then(Part::text);
+    match other {
         None => head.put(PROTOCOL_VERSION, HeaderValue::from_static(NEWEST)),
-        Some(other) => put(head, PROTOCOL_VERSION, other),
+        Some(other) => put(head, PROTOCOL_VERSION, &other),
     }
     match call.method.known() {
         Some(name) => head.put(METHOD, HeaderValue::from_static(name)),
