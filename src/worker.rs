@@ -8,6 +8,8 @@
 //!
 //! Not here: which tasks there are and how they end (`shutdown`).
 
+mod bell;
+
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use tokio::sync::mpsc;
+
+pub use bell::{Bell, hushed};
 
 thread_local! {
     static NUMBER: Cell<usize> = const { Cell::new(0) };

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use super::activity::Running;
+use crate::worker::hushed;
 
 /// The body did not arrive within `body_timeout`.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +43,12 @@ impl HttpBody for Arriving {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+        let (frame, rang) = hushed(cx.waker(), || Pin::new(&mut self.body).poll_frame(cx));
+        // The connection is told that there is room for more, unless there is no more.
+        if rang && !self.body.is_end_stream() {
+            cx.waker().wake_by_ref();
+        }
+        if let Poll::Ready(frame) = frame {
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         let limit = self.limit;

@@ -39,6 +39,9 @@ pub struct Exchange {
     id: RequestId,
     token: Option<Raw>,
     inlet: Inlet,
+    /// So that the end of the call, which comes with its answer, is not told to the inlet as well.
+    #[allow(dead_code)] // held for its drop
+    outlet: Outlet,
     /// The books of what its client is asked; none where it cannot be.
     questions: Option<Arc<Questions>>,
     /// What it was asked during this call, until it is answered.
@@ -72,14 +75,15 @@ impl Exchange {
     pub fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request) -> Self {
         let (outlet, inlet) = Outlet::new(NOTICES);
         let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
-        let (answering, asker) = (gateway.clone(), caller.clone());
-        let answer = async move { Some(answer(&answering, &asker, &request, &outlet).await) };
+        let (answering, asker, telling) = (gateway.clone(), caller.clone(), outlet.clone());
+        let answer = async move { Some(answer(&answering, &asker, &request, &telling).await) };
         Self {
             gateway: gateway.clone(),
             caller,
             id,
             token,
             inlet,
+            outlet,
             questions: None,
             asked: Vec::new(),
             answer: Answer::Pending(answer.boxed()),

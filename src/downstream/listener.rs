@@ -37,7 +37,7 @@ use super::activity::{Activity, Times, Watched};
 use super::bodies::Answer;
 pub use super::bodies::Arriving;
 use crate::shutdown::Shutdown;
-use crate::worker::Crew;
+use crate::worker::{Bell, Crew};
 
 /// How long `accept` rests after an error that is not the peer's, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -248,6 +248,7 @@ fn connection<S: Site>(socket: TcpStream, house: House<S>) -> impl Future<Output
         });
         let mut cut = pin!(cut.cancelled());
         let (mut is_watched, mut ending) = (false, false);
+        let bell = Bell::new();
         poll_fn(|cx| {
             // Once they are watched, a look at a flag says whether it is worth asking again: whoever
             // is cut is asked to end before.
@@ -261,7 +262,7 @@ fn connection<S: Site>(socket: TcpStream, house: House<S>) -> impl Future<Output
                     connection.as_mut().graceful_shutdown();
                 }
             }
-            if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+            if let Poll::Ready(result) = connection.as_mut().poll(&mut bell.answered_by(cx)) {
                 // Whatever goes wrong on a connection is its peer's business.
                 let _ = result.inspect_err(|error| tracing::debug!(error, "a connection ended early"));
                 return Poll::Ready(());

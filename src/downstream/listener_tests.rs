@@ -98,6 +98,16 @@ async fn answer(socket: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
+async fn a_body_whose_pieces_came_at_once_is_read_to_its_end() {
+    let served = served(routes(), limits()).await;
+    let mut socket = served.connect().await;
+    send(&mut socket, b"POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n").await;
+    let pieces = "1\r\nx\r\n".repeat(50);
+    send(&mut socket, format!("transfer-encoding: chunked\r\n\r\n{pieces}0\r\n\r\n").as_bytes()).await;
+    assert!(rest(&mut socket).await.ends_with(&"x".repeat(50)));
+}
+
+#[tokio::test]
 async fn peers_that_say_nothing_or_too_slowly_are_closed() {
     let served = served(routes(), Limits { header_timeout: SHORT, ..limits() }).await;
     let half_preface = &b"PRI * HTTP/2.0\r\n"[..];

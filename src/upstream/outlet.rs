@@ -7,16 +7,20 @@
 //!
 //! Not here: which call a message belongs to (`transport`), how a client is asked (`downstream`).
 
+mod line;
+
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
+
+use line::{Reader, Speaker, Unsaid};
 
 use crate::protocol::{Method, Notification, Raw, Reply};
 
@@ -98,31 +102,27 @@ pub type Answer = BoxFuture<'static, Option<Reply>>;
 pub struct Outlet(Option<Arc<Open>>);
 
 struct Open {
-    sender: mpsc::Sender<Said>,
+    line: Speaker<Said>,
     dropped: AtomicU64,
-    waiting: Arc<AtomicUsize>,
     asked: AtomicBool,
     pauses: Pauses,
 }
 
 /// The end of an [`Outlet`] that is read.
-pub struct Inlet {
-    receiver: mpsc::Receiver<Said>,
-    waiting: Arc<AtomicUsize>,
-}
+pub struct Inlet(Reader<Said>);
 
 impl Inlet {
     /// What is said next; none when every outlet is gone.
     pub async fn recv(&mut self) -> Option<Said> {
-        let said = self.receiver.recv().await?;
-        self.waiting.fetch_sub(size(&said), Ordering::Relaxed);
+        let said = self.0.next().await?;
+        self.0.bytes().fetch_sub(size(&said), Ordering::Relaxed);
         Some(said)
     }
 
     /// What was said, if anything waits.
     pub fn try_recv(&mut self) -> Result<Said, TryRecvError> {
-        let said = self.receiver.try_recv()?;
-        self.waiting.fetch_sub(size(&said), Ordering::Relaxed);
+        let said = self.0.take().ok_or(TryRecvError::Empty)?;
+        self.0.bytes().fetch_sub(size(&said), Ordering::Relaxed);
         Ok(said)
     }
 }
@@ -139,16 +139,14 @@ impl Outlet {
     /// An outlet and the end to read it from; at most `capacity` things wait, and at most 1 MiB of
     /// notifications.
     pub fn new(capacity: usize) -> (Self, Inlet) {
-        let (sender, receiver) = mpsc::channel(capacity);
-        let waiting = Arc::new(AtomicUsize::new(0));
+        let (line, reader) = line::line(capacity);
         let open = Open {
-            sender,
+            line,
             dropped: AtomicU64::new(0),
             asked: AtomicBool::new(false),
-            waiting: Arc::clone(&waiting),
             pauses: Pauses::default(),
         };
-        (Self(Some(Arc::new(open))), Inlet { receiver, waiting })
+        (Self(Some(Arc::new(open))), Inlet(reader))
     }
 
     /// An outlet nobody reads: for REST calls and requests of our own. Questions are refused.
@@ -161,11 +159,11 @@ impl Outlet {
         let Some(open) = &self.0 else { return };
         let said = Said::Notice(notification);
         let size = size(&said);
-        let waiting = open.waiting.fetch_add(size, Ordering::Relaxed) + size;
+        let waiting = open.line.bytes().fetch_add(size, Ordering::Relaxed) + size;
         // One that is larger than the cap by itself passes when nothing else waits.
         let fits = waiting <= MAX_WAITING_BYTES || waiting == size;
-        if !fits || open.sender.try_send(said).is_err() {
-            open.waiting.fetch_sub(size, Ordering::Relaxed);
+        if !fits || open.line.try_say(said).is_err() {
+            open.line.bytes().fetch_sub(size, Ordering::Relaxed);
             open.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -177,16 +175,16 @@ impl Outlet {
         let said = Said::Notice(notification);
         let size = size(&said);
         // Before the reader can take it off again.
-        open.waiting.fetch_add(size, Ordering::Relaxed);
-        if open.sender.send(said).await.is_err() {
-            open.waiting.fetch_sub(size, Ordering::Relaxed);
+        open.line.bytes().fetch_add(size, Ordering::Relaxed);
+        if !open.line.say(said).await {
+            open.line.bytes().fetch_sub(size, Ordering::Relaxed);
         }
     }
 
     /// Tells the reader that the stream of the call goes on after `pause`, if there is room.
     pub fn pause(&self, pause: Duration) {
         if let Some(open) = &self.0 {
-            let _ = open.sender.try_send(Said::Pause(pause));
+            let _ = open.line.try_say(Said::Pause(pause));
         }
     }
 
@@ -196,15 +194,15 @@ impl Outlet {
         let Some(open) = self.0.clone() else { return Box::pin(std::future::ready(None)) };
         let Some(pause) = Pause::begin(&open) else { return Box::pin(std::future::ready(None)) };
         let (reply, answer) = oneshot::channel();
-        let unsent = match open.sender.try_send(Said::Question(Question { method, params, reply })) {
+        let unsent = match open.line.try_say(Said::Question(Question { method, params, reply })) {
             Ok(()) => None,
-            Err(TrySendError::Full(said)) => Some(said),
-            Err(TrySendError::Closed(_)) => return Box::pin(std::future::ready(None)),
+            Err(Unsaid::Full(said)) => Some(said),
+            Err(Unsaid::Unread) => return Box::pin(std::future::ready(None)),
         };
         Box::pin(async move {
             let whole = async {
                 if let Some(said) = unsent {
-                    pause.0.sender.send(said).await.ok()?;
+                    pause.0.line.say(said).await.then_some(())?;
                 }
                 answer.await.ok()
             };

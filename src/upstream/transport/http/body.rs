@@ -61,7 +61,7 @@ impl Line {
     fn free(mut self) {
         let Some(idle) = self.shelf.take() else { return };
         if !self.link.is_ready() {
-            self.link.work(&mut quietly());
+            self.link.work(&quietly());
         }
         if self.link.is_ready() {
             idle.put(self.link);
@@ -85,10 +85,11 @@ impl http_body::Body for Body {
             return Poll::Ready(None);
         };
         // What it waits for comes out of `work`, so that alone has to wake the task.
-        let mut frame = Pin::new(&mut *incoming).poll_frame(&mut quietly());
+        let mut look = |link: &Link| link.look(|| Pin::new(&mut *incoming).poll_frame(&mut quietly()));
+        let mut frame = look(&line.link);
         if frame.is_pending() {
             line.link.work(context);
-            frame = Pin::new(incoming).poll_frame(&mut quietly());
+            frame = look(&line.link);
         }
         match frame {
             Poll::Ready(Some(Ok(frame))) => {
@@ -121,7 +122,7 @@ impl Drop for Body {
     fn drop(&mut self) {
         self.incoming = None;
         if let Some(Line { mut link, shelf: Some(shelf) }) = self.line.take() {
-            link.work(&mut quietly());
+            link.work(&quietly());
             if link.is_ready() {
                 shelf.put(link);
             }

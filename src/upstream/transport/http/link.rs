@@ -17,6 +17,7 @@ use tokio::task::unconstrained;
 
 use super::Sent;
 use super::connect::Io;
+use crate::worker::{Bell, hushed};
 
 /// What moves the bytes.
 pub(super) type Wire = Connection<Io, Sent>;
@@ -25,11 +26,13 @@ pub(super) struct Link {
     sender: SendRequest<Sent>,
     /// `None` once it has ended.
     wire: Option<Wire>,
+    /// Wakes the task of the request, or of who reads the answer.
+    bell: Bell,
 }
 
 impl Link {
     pub(super) fn new(sender: SendRequest<Sent>, wire: Wire) -> Box<Self> {
-        Box::new(Self { sender, wire: Some(wire) })
+        Box::new(Self { sender, wire: Some(wire), bell: Bell::new() })
     }
 
     /// Sends `request` and waits for the head of its answer. The error holds the request if nothing
@@ -38,20 +41,28 @@ impl Link {
         &mut self,
         request: Request<Sent>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Sent>>> {
+        // Whoever polled it last has nothing to do with this request, which is taken up below.
+        let _ = self.bell.answered_by(&quietly());
         // The answer comes out of `work`, right before it is asked for: it need not wake the task
         // that is being polled. Unconstrained, because the budget of the task would wake it too.
         let mut answer = pin!(unconstrained(self.sender.try_send_request(request)));
-        let wire = &mut self.wire;
+        let (wire, bell) = (&mut self.wire, &self.bell);
         poll_fn(|context| {
-            work(wire, context);
+            work(wire, &mut bell.answered_by(context));
             answer.as_mut().poll(&mut quietly())
         })
         .await
     }
 
     /// Reads and writes what can be; wakes `context` when there is more to do.
-    pub(super) fn work(&mut self, context: &mut Context<'_>) {
-        work(&mut self.wire, context);
+    pub(super) fn work(&mut self, context: &Context<'_>) {
+        work(&mut self.wire, &mut self.bell.answered_by(context));
+    }
+
+    /// What `look` finds in the body of the answer. Whoever does not find enough lets the link
+    /// [work](Link::work) and looks again, so nobody has to be woken for there being room.
+    pub(super) fn look<T>(&self, look: impl FnOnce() -> T) -> T {
+        hushed(self.bell.waker(), look).0
     }
 
     /// Whether it has not ended.
