@@ -43,8 +43,9 @@ enum Phase {
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// When the phase began; for `Head` of a fresh connection, when that was accepted.
-    since: Instant,
+    /// When the phase began; for `Head` of a fresh connection, when that was accepted. None until the
+    /// deadline is asked for at the end of the turn: most phases are over by then.
+    since: Option<Instant>,
     is_http2: bool,
     write_blocked: Option<Instant>,
 }
@@ -55,7 +56,7 @@ pub(super) struct Activity(Arc<Mutex<State>>);
 
 impl Activity {
     pub(super) fn new() -> Self {
-        let since = Instant::now();
+        let since = Some(Instant::now());
         let state = State { phase: Phase::Fresh, since, is_http2: false, write_blocked: None };
         Self(Arc::new(Mutex::new(state)))
     }
@@ -78,12 +79,13 @@ impl Activity {
 
     /// When the connection is to be closed unless something happens before.
     pub(super) fn deadline(&self, times: &Times) -> Option<Instant> {
-        let state = self.state();
-        let phase = match state.phase {
-            Phase::Fresh | Phase::Head => Some(state.since + times.head),
-            Phase::Idle => Some(state.since + times.idle),
+        let mut state = self.state();
+        let limit = match state.phase {
+            Phase::Fresh | Phase::Head => Some(times.head),
+            Phase::Idle => Some(times.idle),
             Phase::Busy(_) => None,
         };
+        let phase = limit.map(|limit| *state.since.get_or_insert_with(Instant::now) + limit);
         let write = state.write_blocked.map(|since| since + times.write);
         [phase, write].into_iter().flatten().min()
     }
@@ -94,7 +96,7 @@ impl Activity {
             Phase::Fresh => state.phase = Phase::Head,
             Phase::Idle if !state.is_http2 => {
                 state.phase = Phase::Head;
-                state.since = Instant::now();
+                state.since = None;
             }
             Phase::Idle | Phase::Head | Phase::Busy(_) => {}
         }
@@ -121,7 +123,8 @@ impl Drop for Running {
             Phase::Busy(running) if running > 1 => state.phase = Phase::Busy(running - 1),
             _ => {
                 state.phase = Phase::Idle;
-                state.since = Instant::now();
+                // An answer over HTTP/2 ends in a task of its own.
+                state.since = state.is_http2.then(Instant::now);
             }
         }
     }

@@ -5,7 +5,10 @@
 //! server, unless the caller left it too little time to judge it; dropping the future gives back
 //! place, permit and seat and cancels the request.
 
-use std::sync::atomic::AtomicBool;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -132,31 +135,44 @@ impl Work for Health {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {
     begun: Instant,
-    deadline: Instant,
+    pub(super) deadline: Instant,
+    /// As of the last wait: while nobody waits no time passes, and a clock is not read for nothing.
+    pub(super) now: Instant,
 }
 
 impl Frame {
     /// From now to `deadline`.
     pub(super) fn until(deadline: Instant) -> Self {
-        Self { begun: Instant::now(), deadline }
+        let now = Instant::now();
+        Self { begun: now, deadline, now }
     }
 
     /// Time that is left.
     fn left(self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
+        self.deadline.saturating_duration_since(self.now)
     }
 
     /// The output of `work`, or `None` when the deadline comes first; then nothing of it was begun
-    /// after the deadline. The time in which questions of the call are open does not count.
-    async fn limit<T>(self, outlet: &Outlet, work: impl Future<Output = T>) -> Option<T> {
-        if Instant::now() >= self.deadline {
+    /// after the deadline. The time in which questions of the call are open does not count. Work comes
+    /// pinned, because what is handed over would take its room twice.
+    async fn limit<T>(&mut self, outlet: &Outlet, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        if self.now >= self.deadline {
             return None;
         }
-        tokio::select! {
-            biased;
-            output = work => Some(output),
-            () = outlet.expired(self.deadline) => None,
+        let mut expired = pin!(outlet.expired(self.deadline));
+        let mut has_waited = false;
+        let output = poll_fn(|context| {
+            if let Poll::Ready(output) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(output));
+            }
+            has_waited = true;
+            expired.as_mut().poll(context).map(|()| None)
+        })
+        .await;
+        if has_waited {
+            self.now = Instant::now();
         }
+        output
     }
 }
 
@@ -169,7 +185,7 @@ impl Upstream {
         lane: Lane,
         deadline: Instant,
     ) -> Result<(W::Output, Version), Error> {
-        let (frame, slot) = self.enter(lane, deadline).await?;
+        let (mut frame, slot) = self.enter(lane, deadline).await?;
         let mut attempts = self.retries.begin(work.kind());
         let mut failed = None;
         loop {
@@ -194,6 +210,7 @@ impl Upstream {
             self.facts.retried();
             failed = Some(error);
             sleep(pause).await;
+            frame.now = Instant::now();
         }
     }
 
@@ -215,8 +232,9 @@ impl Upstream {
         if let Some(retry_in) = self.breaker.refuses_for() {
             return Err(Error::CircuitOpen { retry_in });
         }
-        let frame = Frame::until(deadline);
-        Ok((frame, self.bulkhead.enter(lane, deadline).await?))
+        let mut frame = Frame::until(deadline);
+        let slot = self.bulkhead.enter(lane, &mut frame).await?;
+        Ok((frame, slot))
     }
 
     async fn attempt<W: Work>(&self, work: &W, frame: Frame) -> Result<(W::Output, Version), Error> {
@@ -254,12 +272,13 @@ impl Upstream {
     async fn on_a_connection<W: Work>(
         &self,
         work: &W,
-        frame: Frame,
+        mut frame: Frame,
     ) -> Result<Result<(W::Output, Version), Error>, Error> {
         let after = frame.deadline.saturating_duration_since(frame.begun);
         let leased = AtomicBool::new(false);
-        let Some(seat) = frame.limit(work.outlet(), self.pool.seat(work.wish(), &leased)).await else {
-            if leased.into_inner() {
+        let seat = pin!(self.pool.seat(work.wish(), &leased));
+        let Some(seat) = frame.limit(work.outlet(), seat).await else {
+            if leased.load(Ordering::Relaxed) {
                 return Ok(Err(Error::Leased { retry_in: LEASE_RETRY_IN }));
             }
             // Not `TimedOut`, whose outcome is unknown: here nothing was sent.
@@ -269,16 +288,17 @@ impl Upstream {
         };
         match seat {
             Ok(seat) => {
-                let connection = seat.connection();
-                let done = async {
-                    if let Some(level) = work.log_level() {
-                        seat.want_log(level).await;
-                    }
-                    work.on(connection).await
+                let done = {
+                    let done = pin!(async {
+                        if let Some(level) = work.log_level() {
+                            seat.want_log(level).await;
+                        }
+                        work.on(seat.connection()).await
+                    });
+                    frame.limit(work.outlet(), done).await
                 };
-                let done = frame.limit(work.outlet(), done).await;
                 let mut done = done.ok_or(Error::TimedOut { after })?;
-                let version = connection.peer().version;
+                let version = seat.connection().peer().version;
                 if let Ok(output) = &mut done
                     && let Some(flow) = W::flow(output)
                 {

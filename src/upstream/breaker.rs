@@ -130,10 +130,10 @@ impl Breaker {
 
     /// Asks to make one attempt; [`Error::CircuitOpen`] when the server is to be left alone.
     pub fn admit(&self) -> Result<Permit<'_>, Error> {
-        self.admit_at(Instant::now())
+        self.admit_at(Instant::now)
     }
 
-    fn admit_at(&self, now: Instant) -> Result<Permit<'_>, Error> {
+    fn admit_at(&self, now: impl FnOnce() -> Instant) -> Result<Permit<'_>, Error> {
         let mut inner = self.lock();
         if let Some(retry_in) = inner.refuses_for(now) {
             return Err(Error::CircuitOpen { retry_in });
@@ -149,7 +149,12 @@ impl Breaker {
 
     /// Time for which [`Breaker::admit`] would refuse; `None` when it would not. Takes no seat.
     pub fn refuses_for(&self) -> Option<Duration> {
-        self.lock().refuses_for(Instant::now())
+        self.lock().refuses_for(Instant::now)
+    }
+
+    /// Whether calls pass as they come.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.lock().phase, Phase::Closed)
     }
 
     /// Its state now.
@@ -169,12 +174,12 @@ impl Breaker {
 
     /// Tells how the attempt went whose permit was kept.
     pub fn judge<T>(&self, pass: Pass, result: &Result<T, Error>) {
-        self.settle(pass, Verdict::of(result), Instant::now());
+        self.settle(pass, Verdict::of(result), Instant::now);
     }
 
     /// Nothing was learnt of the attempt whose permit was kept.
     pub fn forget(&self, pass: Pass) {
-        self.settle(pass, Verdict::Nothing, Instant::now());
+        self.settle(pass, Verdict::Nothing, Instant::now);
     }
 
     /// Closes it now; results of calls that are still running no longer count.
@@ -189,7 +194,7 @@ impl Breaker {
     /// Calls that share a connection fail together, and so do all that wait for one connect. Such a
     /// failure counts once: a connection fault does not count for a call that was admitted before
     /// the last one that did. Otherwise one crash of a busy child process would open the breaker.
-    fn settle(&self, permit: Pass, verdict: Verdict, now: Instant) {
+    fn settle(&self, permit: Pass, verdict: Verdict, now: impl FnOnce() -> Instant) {
         let mut inner = self.lock();
         if inner.generation != permit.generation {
             return;
@@ -203,7 +208,7 @@ impl Breaker {
                 inner.faults += u64::from(verdict == Verdict::ConnectionFault);
                 inner.failures = inner.failures.saturating_add(1);
                 if inner.failures >= self.config.threshold {
-                    inner.change(Phase::Open { until: now + self.config.timeout });
+                    inner.change(Phase::Open { until: now() + self.config.timeout });
                 }
             }
             (Phase::HalfOpen { .. }, Verdict::Nothing) => inner.phase = Phase::HalfOpen { probing: false },
@@ -213,7 +218,7 @@ impl Breaker {
             }
             (Phase::HalfOpen { .. }, Verdict::Failure | Verdict::ConnectionFault) => {
                 inner.failures = inner.failures.saturating_add(1);
-                inner.change(Phase::Open { until: now + self.config.timeout });
+                inner.change(Phase::Open { until: now() + self.config.timeout });
             }
         }
     }
@@ -231,12 +236,13 @@ impl Inner {
         tracing::debug!(?phase, failures = self.failures, "circuit breaker changed");
     }
 
-    fn refuses_for(&self, now: Instant) -> Option<Duration> {
+    /// A closed one, which is the usual one, needs no clock.
+    fn refuses_for(&self, now: impl FnOnce() -> Instant) -> Option<Duration> {
         match self.phase {
             Phase::Closed | Phase::HalfOpen { probing: false } => None,
             Phase::HalfOpen { probing: true } => Some(WHILE_PROBING),
             Phase::Open { until } => {
-                Some(until.saturating_duration_since(now)).filter(|left| !left.is_zero())
+                Some(until.saturating_duration_since(now())).filter(|left| !left.is_zero())
             }
         }
     }
@@ -262,10 +268,10 @@ pub struct Pass {
 impl Permit<'_> {
     /// Tells the breaker how the attempt went.
     pub fn record<T>(self, result: &Result<T, Error>) {
-        self.record_at(result, Instant::now());
+        self.record_at(result, Instant::now);
     }
 
-    fn record_at<T>(mut self, result: &Result<T, Error>, now: Instant) {
+    fn record_at<T>(mut self, result: &Result<T, Error>, now: impl FnOnce() -> Instant) {
         self.recorded = true;
         self.breaker.settle(self.pass, Verdict::of(result), now);
     }
@@ -280,7 +286,7 @@ impl Permit<'_> {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         if !self.recorded {
-            self.breaker.settle(self.pass, Verdict::Nothing, Instant::now());
+            self.breaker.settle(self.pass, Verdict::Nothing, Instant::now);
         }
     }
 }

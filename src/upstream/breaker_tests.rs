@@ -176,7 +176,7 @@ fn run_both(steps: &[Step]) -> Result<(), String> {
             _ => None,
         };
         match *step {
-            Step::Admit => match (breaker.admit_at(now), model.admit(number)) {
+            Step::Admit => match (breaker.admit_at(|| now), model.admit(number)) {
                 (Ok(permit), Some(ticket)) => out.push((permit, ticket)),
                 (Err(Error::CircuitOpen { retry_in }), None) if !retry_in.is_zero() => {}
                 (real, model) => {
@@ -200,7 +200,7 @@ fn run_both(steps: &[Step]) -> Result<(), String> {
                 let (result, past) = result.unzip();
                 model.settle(&ticket, past.unwrap_or(Past::Left(ticket.number)));
                 match result {
-                    Some(result) => permit.record_at(&result, now),
+                    Some(result) => permit.record_at(&result, || now),
                     None => drop(permit),
                 }
             }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::attempt::Frame;
 use super::config;
 use super::error::Error;
 
@@ -77,20 +78,28 @@ impl Bulkhead {
         }
     }
 
-    /// Takes a place, or waits for one until `deadline`.
+    /// Takes a place, or waits for one until the deadline of `frame`.
     ///
     /// Both refusals are [`Error::Overloaded`]: no place to wait in, and a deadline that ended before
     /// the wait did. Nothing was sent in either case, so this is no timeout of the server's.
-    pub(super) async fn enter(&self, lane: Lane, deadline: Instant) -> Result<Slot<'_>, Error> {
+    pub(super) async fn enter(&self, lane: Lane, frame: &mut Frame) -> Result<Slot<'_>, Error> {
         let places = self.places(lane);
         let overloaded = Error::Overloaded { retry_in: RETRY_IN };
         // Neither semaphore is ever closed, so an error means "no place" in both.
         let Ok(place) = places.all.try_acquire() else { return Err(overloaded) };
-        match timeout_at(deadline, places.running.acquire()).await {
-            // A place that comes with the deadline is of no use.
-            Ok(Ok(running)) if Instant::now() < deadline => Ok(Slot { running, place }),
-            Ok(_) | Err(_) => Err(overloaded),
-        }
+        // Nearly always there is one, and then no time passes.
+        let running = if let Ok(running) = places.running.try_acquire() {
+            Some(running)
+        } else {
+            let running = timeout_at(frame.deadline, places.running.acquire()).await;
+            frame.now = Instant::now();
+            running.ok().and_then(Result::ok)
+        };
+        // A place that comes with the deadline is of no use.
+        running
+            .filter(|_| frame.now < frame.deadline)
+            .map(|running| Slot { running, place })
+            .ok_or(overloaded)
     }
 
     /// Frees a place that was kept.

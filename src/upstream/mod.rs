@@ -163,9 +163,9 @@ impl Upstream {
         outlet: &Outlet,
     ) -> Result<(Received, Version), Error> {
         // A probe is not left to whoever reads its answer: others wait for what it says.
-        let is_probe = call.terms.is_some() && self.breaker.snapshot().state != breaker::State::Closed;
-        let whole = is_probe.then(|| Call { terms: None, ..call.clone() });
-        let request = attempt::Request { call: whole.as_ref().unwrap_or(call), outlet };
+        let is_probe = call.terms.is_some() && !self.breaker.is_closed();
+        let whole = is_probe.then(|| Box::new(Call { terms: None, ..call.clone() }));
+        let request = attempt::Request { call: whole.as_deref().unwrap_or(call), outlet };
         let result = self.run(&request, Lane::Calls, deadline).await;
         if !matches!(result, Ok((Received::Flowing(_), _))) {
             self.facts.called(&result);
