@@ -35,9 +35,8 @@ const LEGACY: Terms = Terms { refused: &["task", "input_required"], added: &[] }
 /// - `references` looks for URIs where some can clash.
 fn terms(gateway: &Gateway, caller: &Caller, target: &Target) -> Option<Terms> {
     let era = caller.version.era();
-    let is_plain = gateway.manager.era_of(&target.server) == Some(era)
-        && target.method == method::TOOLS_CALL
-        && !gateway.manager.snapshot().can_clash(&caller.scope);
+    let is_plain =
+        target.method == method::TOOLS_CALL && gateway.manager.passes(&caller.scope, &target.server, era);
     match era {
         Era::Modern => is_plain.then_some(MODERN),
         Era::Legacy => {
@@ -56,7 +55,8 @@ pub(super) async fn receive(
     outlet: &Outlet,
 ) -> Received {
     let Some(terms) = terms(gateway, caller, &request.0) else {
-        return Received::Whole(answer(gateway, caller, request, outlet).await);
+        // Boxed, so that what flows does not carry the room for it about.
+        return Received::Whole(Box::pin(answer(gateway, caller, request, outlet)).await);
     };
     let (target, invocation) = &request;
     let done = gateway.manager.receive(target, invocation, Some(terms), outlet).await;

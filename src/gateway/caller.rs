@@ -40,7 +40,7 @@ impl Caller {
         let sender = Sender {
             capabilities: member(meta::CLIENT_CAPABILITIES).unwrap_or_else(Raw::empty_object),
             info: member(meta::CLIENT_INFO).unwrap_or_else(lifecycle::own_info),
-            log_level: meta::log_level(params).and_then(Result::ok),
+            log_level: meta.and_then(meta::level_in).and_then(Result::ok),
         };
         let home = Home::of_principal(principal.id().clone());
         Self {

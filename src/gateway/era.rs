@@ -36,8 +36,8 @@ pub fn answer(caller: &Caller, method: &str, server: Version, reply: Reply) -> R
 
 /// A result with what 2026-07-28 demands of one, where its server did not write it.
 fn for_modern(method: &str, result: Raw) -> Raw {
-    let kind = result.part("resultType").map(|kind| kind.text().unwrap_or_default());
-    let is_cached = method == method::RESOURCES_READ && kind.as_deref().is_none_or(|kind| kind == COMPLETE);
+    let kind = result.part("resultType");
+    let is_cached = method == method::RESOURCES_READ && kind.is_none_or(|kind| kind.says(COMPLETE));
     if kind.is_some() && !is_cached {
         return result;
     }

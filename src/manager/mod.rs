@@ -130,6 +130,14 @@ impl Manager {
         Some(offer.peer.version.era())
     }
 
+    /// Whether what `server` answers is the same for clients of `era` that see `scope`: the eras are the
+    /// same, and no URI can clash.
+    pub fn passes(&self, scope: &Scope, server: &str, era: Era) -> bool {
+        let snapshot = self.published.snapshot.load();
+        let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
+        offer.is_some_and(|offer| offer.peer.version.era() == era) && !snapshot.can_clash(scope)
+    }
+
     /// Changes whenever something that [`Manager::snapshot`] shows has changed.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.published.count.clone()

@@ -119,6 +119,13 @@ impl Manager {
         self.named(scope, (Named::Tool, name), None).await
     }
 
+    /// Whether a tool that a scope sees, or that may come while servers are still starting, mirrors
+    /// parameters into headers.
+    pub fn may_mirror(&self, scope: &Scope) -> bool {
+        let snapshot = self.published.snapshot.load();
+        !snapshot.is_settled(scope) || snapshot.catalog(scope).is_ok_and(|catalog| catalog.mirrors())
+    }
+
     async fn named(
         &self,
         scope: &Scope,

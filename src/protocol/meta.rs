@@ -75,7 +75,12 @@ pub fn claimed_version(params: Option<&Raw>) -> Option<Part<'_>> {
 /// The least level of log lines a modern request wants, if it says so; the error is what it says
 /// instead of a level.
 pub fn log_level(params: Option<&Raw>) -> Option<Result<LogLevel, Part<'_>>> {
-    let said = part(params)?.get(LOG_LEVEL)?;
+    level_in(part(params)?)
+}
+
+/// The same, of `_meta`.
+pub fn level_in(meta: Part<'_>) -> Option<Result<LogLevel, Part<'_>>> {
+    let said = meta.get(LOG_LEVEL)?;
     Some(said.text().and_then(|name| LogLevel::from_name(&name)).ok_or(said))
 }
 

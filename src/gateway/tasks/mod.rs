@@ -214,7 +214,7 @@ pub(super) fn created(gateway: &Gateway, caller: &Caller, done: &Called, is_aske
     let result = done.reply.as_ref().ok()?;
     let ids = gateway.task_ids.of(&caller.principal, &done.server);
     match (done.version.era(), caller.version.era()) {
-        (Era::Modern, Era::Modern) => (result.text("resultType")? == "task").then(|| ids.exposed(result)),
+        (Era::Modern, Era::Modern) => result.part("resultType")?.says("task").then(|| ids.exposed(result)),
         _ if !is_asked => None,
         (Era::Legacy, Era::Modern) => task::created_to_modern(result).map(|task| ids.exposed(&task)),
         (Era::Modern, Era::Legacy) => task::created_to_legacy(result).map(|result| inner(&result, ids)),

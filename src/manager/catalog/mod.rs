@@ -73,13 +73,17 @@ pub struct Catalog {
     tools: NamedList,
     prompts: NamedList,
     resources: Resources,
+    /// Whether any tool mirrors parameters into headers.
+    mirrors: bool,
 }
 
 impl Catalog {
     /// Merges `parts`.
     pub fn build(parts: &[Part<'_>], style: Style) -> Self {
         let resources = Resources::build(parts, style.per_page);
-        Self { tools: tools(parts, style, &resources), prompts: prompts(parts, style), resources }
+        let tools = tools(parts, style, &resources);
+        let mirrors = tools.listing.entries().iter().any(|entry| !entry.route.header_params.is_empty());
+        Self { tools, prompts: prompts(parts, style), resources, mirrors }
     }
 
     /// The list of one kind.
@@ -100,6 +104,11 @@ impl Catalog {
     /// Who owns the tool `name`.
     pub fn tool(&self, name: &str) -> Lookup<'_> {
         self.tools.lookup(name)
+    }
+
+    /// Whether any tool mirrors parameters into headers (2026-07-28 `basic/transports/streamable-http`).
+    pub const fn mirrors(&self) -> bool {
+        self.mirrors
     }
 
     /// Who owns the prompt `name`.
