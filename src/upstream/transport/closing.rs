@@ -23,7 +23,7 @@ impl Closing {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.0.token.is_cancelled()
+        self.0.reason.get().is_some()
     }
 
     /// The reason, once there is one.

@@ -51,7 +51,12 @@ pub(in crate::upstream) fn retry_after(headers: &HeaderMap) -> Option<Duration> 
 
 /// Whether `headers` announce the media type `wanted`; parameters and case do not matter.
 pub(in super::super) fn is_media_type(headers: &HeaderMap, wanted: &str) -> bool {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let Some(value) = headers.get(CONTENT_TYPE) else { return false };
+    // What nearly everybody writes needs no look at its parts.
+    if value == wanted || value == "application/json" {
+        return value == wanted;
+    }
+    let value = value.to_str().unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(wanted)
 }
 

@@ -15,7 +15,7 @@ use crate::shutdown::Shutdown;
 use crate::upstream::error::Error;
 use crate::upstream::flow::{Flow, Received};
 use crate::upstream::transport::body::{self, EventStream};
-use crate::upstream::transport::http::{Response, is_media_type, status_error};
+use crate::upstream::transport::http::{Body, Response, is_media_type, status_error};
 use crate::wire::sse::Item;
 
 /// How long the end of a stream may take to arrive after its answer.
@@ -143,16 +143,22 @@ impl Reader<'_> {
         let bare = status_error(status, response.headers());
         let is_stream = is_media_type(response.headers(), "text/event-stream");
         let body = response.into_body();
-        if let Some(terms) = self.terms.filter(|_| !is_stream && status == StatusCode::OK) {
+        if is_stream {
+            // Boxed: what reads events is large, and an answer in one piece need not carry it about.
+            return Box::pin(self.read_stream(status, bare, body)).await;
+        }
+        if let Some(terms) = self.terms.filter(|_| status == StatusCode::OK) {
             return match peek(body, Splice::new(self.id, terms), self.limit).await? {
                 Peeked::Flows(flow) => Ok(Outcome::Flowing(flow)),
                 Peeked::Whole(body) => Ok(self.judge(status, bare, &body)?),
             };
         }
-        if !is_stream {
-            let body = body::body(body, self.limit).await;
-            return Ok(self.judge(status, bare, &body?)?);
-        }
+        let body = body::body(body, self.limit).await;
+        Ok(self.judge(status, bare, &body?)?)
+    }
+
+    /// The same for a body that is labelled as an event stream.
+    async fn read_stream(&self, status: StatusCode, bare: Error, body: Body) -> Result<Outcome, Broken> {
         let mut stream = EventStream::of(body, self.limit);
         if stream.is_bare_json().await? {
             let body = stream.into_body(self.limit).await;

@@ -3,6 +3,7 @@
 //! Source: 2026-07-28 `basic/transports/streamable-http`. There is no session, so a connection is
 //! what is known of the server. Dropping a request closes its stream, which cancels it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,6 +22,7 @@ use crate::upstream::connection::{Call, Connection, Event, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::flow::Received;
 use crate::upstream::transport::closing::Closing;
+use crate::upstream::transport::ending::Ending;
 use crate::upstream::transport::handshake::{self, Finding, PROBE_LIMIT};
 use crate::upstream::transport::http::Head;
 use crate::upstream::transport::{compose, inbound};
@@ -41,11 +43,14 @@ pub(super) struct Wire {
     server: Arc<Server>,
     /// What all requests have in common.
     post: Head,
+    /// The same with what calls of tools in our revision have in common.
+    tools_call: Head,
     events: Events,
     last_id: AtomicU64,
     /// Set when the connection is of no more use.
     closing: Closing,
-    /// Ends what is open on it.
+    /// Ends what is open on it: calls, and what lives longer than one.
+    ending: Ending,
     end: CancellationToken,
     /// Whether it is being found out what the server is now.
     asking: AtomicBool,
@@ -54,12 +59,20 @@ pub(super) struct Wire {
 impl Wire {
     pub(super) fn new(server: Arc<Server>, events: Events) -> Arc<Self> {
         let client = &server.client;
+        let post = client.post(&client.path, &HeaderMap::new());
+        let mut tools_call = post.clone();
+        tools_call.put(PROTOCOL_VERSION, HeaderValue::from_static(NEWEST));
+        tools_call.put(METHOD, HeaderValue::from_static(method::TOOLS_CALL));
+        // Holds the place of the name, so that the map of a call need not grow.
+        tools_call.put(NAME, HeaderValue::from_static(""));
         Arc::new(Self {
-            post: client.post(&client.path, &HeaderMap::new()),
+            post,
+            tools_call,
             server,
             events,
             last_id: AtomicU64::new(0),
             closing: Closing::default(),
+            ending: Ending::default(),
             end: CancellationToken::new(),
             asking: AtomicBool::new(false),
         })
@@ -76,9 +89,7 @@ impl Wire {
         let body = compose(call, id, Era::Modern);
         let client = &self.server.client;
         let once = !call.effect.is_repeatable();
-        let mut post = self.post.clone();
-        mirror(call, &mut post);
-        let response = client.send(post, body, once).await?;
+        let response = client.send(self.head(call), body, once).await?;
         let token = call.wants_progress.then_some(id);
         let listens = call.method == method::SUBSCRIPTIONS_LISTEN;
         let hear = OfCall { token, outlet, events: &self.events, listens };
@@ -87,13 +98,42 @@ impl Wire {
         reader.read(response).await.map_err(|broken| broken.error)
     }
 
+    /// The head of a request, with what mirrors its body. One that claims no revision is dressed in
+    /// [`Version::NEWEST_MODERN`].
+    fn head(&self, call: &Call) -> Head {
+        let params = call.params.as_ref();
+        let other =
+            meta::claimed_version(params).filter(|claimed| !claimed.says(NEWEST)).and_then(Part::text);
+        let name = headers::name_member(&call.method).and_then(|member| params?.text(member));
+        let mut head = match (other, call.method.known()) {
+            (None, Some(method::TOOLS_CALL)) if name.is_some() => self.tools_call.clone(),
+            (other, known) => {
+                let mut head = self.post.clone();
+                put(&mut head, PROTOCOL_VERSION, other.as_deref().unwrap_or(NEWEST));
+                match known {
+                    Some(name) => head.put(METHOD, HeaderValue::from_static(name)),
+                    None => put(&mut head, METHOD, &call.method),
+                }
+                head
+            }
+        };
+        if let Some(name) = name {
+            put(&mut head, NAME, &name);
+        }
+        mirror(call, &mut head);
+        head
+    }
+
     async fn exchange(self: &Arc<Self>, call: &Call, outlet: &Outlet) -> Result<Received, Error> {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
         }
+        // In place: a large future is not moved about for every call.
+        let mut sent = pin!(self.send(call, outlet));
         let outcome = tokio::select! {
-            outcome = self.send(call, outlet) => outcome?,
-            () = self.end.cancelled() => return Err(Error::Lost { reason: self.closing.reason() }),
+            biased;
+            outcome = &mut sent => outcome?,
+            () = self.ending.wait() => return Err(Error::Lost { reason: self.closing.reason() }),
         };
         // It may as well be a proxy, or an argument that the server could not read: for this call it
         // is the answer, and the others go on.
@@ -148,6 +188,7 @@ impl Wire {
     /// Ends what runs.
     fn end(&self, reason: &str) {
         self.closing.close(reason);
+        self.ending.come();
         self.end.cancel();
     }
 }
@@ -241,25 +282,9 @@ pub(super) fn belongs(notification: &Notification, token: Option<u64>) -> bool {
     notification.method != method::PROGRESS || (token.is_some() && token == named())
 }
 
-/// Puts the headers that mirror the body.
-///
-/// A call that claims no revision is dressed in [`Version::NEWEST_MODERN`].
+/// Puts the headers that mirror arguments.
 fn mirror(call: &Call, head: &mut Head) {
     let params = call.params.as_ref();
-    // What is a constant of ours needs no second look and no copy.
-    let other = meta::claimed_version(params).filter(|claimed| !claimed.says(NEWEST)).and_then(Part::text);
-    match other {
-        None => head.put(PROTOCOL_VERSION, HeaderValue::from_static(NEWEST)),
-        Some(other) => put(head, PROTOCOL_VERSION, &other),
-    }
-    match call.method.known() {
-        Some(name) => head.put(METHOD, HeaderValue::from_static(name)),
-        None => put(head, METHOD, &call.method),
-    }
-    let member = headers::name_member(&call.method);
-    if let Some(name) = member.and_then(|member| params?.text(member)) {
-        put(head, NAME, &name);
-    }
     for param in call.header_params.iter() {
         let name = HeaderName::from_bytes(param.header_name().as_bytes());
         let value = param.value_in(params.and_then(|params| params.part("arguments")));
