@@ -97,7 +97,11 @@ impl Front {
                 (cors::preflight(&head.headers), origin)
             }
             Ok(origin) => match self.0.guard.admit(&head, &mut body).await {
-                Ok((principal, body)) => (self.0.route(Admitted { head, body, principal, id }).await, origin),
+                Ok((principal, body)) => {
+                    // Boxed once, because it is handed on from each to the next.
+                    let admitted = Box::new(Admitted { head, body, principal, id });
+                    (self.0.route(admitted).await, origin)
+                }
                 Err(refusal) => (self.0.refuse(refusal, &head, body, id).await, origin),
             },
             Err(refusal) => (self.0.refuse(refusal, &head, body, id).await, None),
@@ -109,7 +113,7 @@ impl Front {
 impl Parts {
     /// The answer of whatever the path means. A panic ends this request and nothing else; the panic
     /// itself is logged by the panic hook.
-    async fn route(&self, request: Admitted) -> Response {
+    async fn route(&self, request: Box<Admitted>) -> Response {
         let (method, uri, id) = (request.head.method.clone(), request.head.uri.clone(), request.id);
         match AssertUnwindSafe(self.answer(request)).catch_unwind().await {
             Ok(response) => response,
@@ -117,7 +121,7 @@ impl Parts {
         }
     }
 
-    async fn answer(&self, request: Admitted) -> Response {
+    async fn answer(&self, request: Box<Admitted>) -> Response {
         let path = request.head.uri.path();
         if let Some(mcp) = &self.mcp
             && request.principal.is_some()
@@ -128,14 +132,14 @@ impl Parts {
         if request.head.method == Method::POST
             && let Some((_, shortcut)) = self.shortcuts.iter().find(|(at, _)| *at == path)
         {
-            return shortcut(request).await;
+            return shortcut(*request).await;
         }
         // Boxed: it is large, and seldom taken.
         Box::pin(self.routed(request)).await
     }
 
-    async fn routed(&self, request: Admitted) -> Response {
-        let Admitted { mut head, body, principal, id } = request;
+    async fn routed(&self, request: Box<Admitted>) -> Response {
+        let Admitted { mut head, body, principal, id } = *request;
         head.extensions.insert(id);
         if let Some(principal) = principal {
             head.extensions.insert(principal);

@@ -76,8 +76,8 @@ impl Endpoint {
     }
 
     /// Answers a request that was let in, for a client that sees `scope`.
-    pub(super) async fn admitted(&self, request: Admitted, scope: Scope) -> Response {
-        let Admitted { head, body, principal, .. } = request;
+    pub(super) async fn admitted(&self, request: Box<Admitted>, scope: Scope) -> Response {
+        let Admitted { head, body, principal, .. } = *request;
         let Some(principal) = principal else { return empty(StatusCode::UNAUTHORIZED) };
         self.serve(Asked { principal, scope, headers: head.headers }, &head.method, body).await
     }
@@ -134,7 +134,8 @@ impl Endpoint {
             Message::Request(request) if headers::is_modern(&asked.headers, request.params.as_ref()) => {
                 self.modern(asked, request).await
             }
-            Message::Request(request) => self.legacy(asked, request).await,
+            // Boxed, so that a modern one does not carry the room for it about.
+            Message::Request(request) => Box::pin(self.legacy(asked, request)).await,
             Message::Notification(notice) => {
                 if !headers::is_modern(&asked.headers, notice.params.as_ref()) {
                     self.session(&asked)?.note(&notice);
