@@ -76,19 +76,16 @@ impl Future for Wait<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let ending = self.ending;
-        match self.place {
-            Some((number, place)) => {
-                let mut list = ending.list(number);
-                let known = &mut list.places[place];
-                if known.as_ref().is_none_or(|known| !known.will_wake(context.waker())) {
-                    *known = Some(context.waker().clone());
-                }
+        if let Some((number, place)) = self.place {
+            let mut list = ending.list(number);
+            let known = &mut list.places[place];
+            if known.as_ref().is_none_or(|known| !known.will_wake(context.waker())) {
+                *known = Some(context.waker().clone());
             }
-            None => {
-                let number = worker::current() % LISTS;
-                let place = ending.list(number).enter(context.waker().clone());
-                self.place = Some((number, place));
-            }
+        } else {
+            let number = worker::current() % LISTS;
+            let place = ending.list(number).enter(context.waker().clone());
+            self.place = Some((number, place));
         }
         // Only now, so that what comes in between is not missed.
         if ending.has_come.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
