@@ -198,7 +198,7 @@ impl Exchange {
                         Ok(step) => return step,
                         // Here, so that nothing is lost when nobody waits for it any more.
                         Err(flow) => {
-                            self.answer = Answer::Pending(collected(flow, self.caller.version.era()).boxed())
+                            self.answer = Answer::Pending(collected(flow, self.caller.version.era()).boxed());
                         }
                     }
                 }

@@ -1,3 +1,5 @@
+//! What is given again, to whom and for how long; and what never is.
+
 use std::sync::atomic::AtomicUsize;
 
 use serde_json::{Value, json};

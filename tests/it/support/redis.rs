@@ -1,5 +1,6 @@
 //! A real Redis, started by the test on a port of its own, and a way to it that can be slow.
 
+use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -66,7 +67,7 @@ impl Redis {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.ok()?;
         let mut text = format!("*{}\r\n", words.len());
         for word in words {
-            text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+            write!(text, "${}\r\n{word}\r\n", word.len()).expect("a string");
         }
         stream.write_all(text.as_bytes()).await.ok()?;
         let mut answer = vec![0; 4096];

@@ -106,7 +106,7 @@ pub(super) struct Followed {
 /// Begins to follow the folder, until `tasks` end.
 pub(super) fn start(followed: Followed, tasks: &Shutdown) -> watch::Receiver<Phase> {
     let (sender, receiver) = watch::channel(Phase::Reading(Progress::Reading { done: 0, total: 0 }));
-    let follower = Follower {
+    let task = Follower {
         followed,
         phase: Arc::new(sender),
         tasks: tasks.clone(),
@@ -115,7 +115,7 @@ pub(super) fn start(followed: Followed, tasks: &Shutdown) -> watch::Receiver<Pha
         next_dating: Instant::now(),
         told: Vec::new(),
     };
-    tasks.spawn(follower.run());
+    tasks.spawn(task.run());
     receiver
 }
 
@@ -210,7 +210,9 @@ impl Follower {
         let work = tokio::task::spawn_blocking(move || (corpus.date(dates), corpus));
         match work.await {
             Ok((snapshot, corpus)) => {
-                snapshot.into_iter().for_each(|snapshot| self.show(snapshot));
+                if let Some(snapshot) = snapshot {
+                    self.show(snapshot);
+                }
                 Some(corpus)
             }
             Err(error) => {

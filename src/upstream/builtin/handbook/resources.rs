@@ -49,12 +49,12 @@ struct Annotations {
 
 #[derive(Serialize)]
 struct Contents<'a> {
-    contents: [Text<'a>; 1],
+    contents: [Content<'a>; 1],
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Text<'a> {
+struct Content<'a> {
     uri: &'a str,
     mime_type: &'static str,
     text: &'a str,
@@ -96,5 +96,5 @@ impl Naming {
 
 /// The result of `resources/read`.
 pub(super) fn contents(uri: &str, document: &Document) -> Raw {
-    Raw::of(&Contents { contents: [Text { uri, mime_type: MIME_TYPE, text: &document.source }] })
+    Raw::of(&Contents { contents: [Content { uri, mime_type: MIME_TYPE, text: &document.source }] })
 }

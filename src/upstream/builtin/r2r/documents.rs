@@ -74,7 +74,7 @@ enum Filter {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ListOutput {
     documents: Vec<Listed>,
-    /// How many there are; with a status_filter other than all, how many were found.
+    /// How many there are; with a `status_filter` other than all, how many were found.
     total: u64,
     offset: u64,
     limit: u32,
@@ -232,7 +232,7 @@ pub(super) async fn scan(desk: &Desk, collection: Id) -> Result<Scan, Error> {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct MonitorInput {
-    /// The document, as r2r_ingest_document or r2r_list_documents gives it.
+    /// The document, as `r2r_ingest_document` or `r2r_list_documents` gives it.
     pub document_id: Id,
 }
 

@@ -45,8 +45,8 @@ pub(super) struct Input {
     #[serde(default = "ten")]
     #[schemars(range(min = 1, max = 100))]
     pub limit: u32,
-    /// Search only documents whose metadata fit: {"document_type": "md"}, {"year": {"$gte": 2024}}, several
-    /// under $and or $or. It narrows the collection and never widens it.
+    /// Search only documents whose metadata fit: `{"document_type": "md"}`, `{"year": {"$gte": 2024}}`,
+    /// several under `$and` or `$or`. It narrows the collection and never widens it.
     pub filters: Option<Map<String, Value>>,
 }
 

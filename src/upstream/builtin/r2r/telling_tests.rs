@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::*;
 
+#[allow(clippy::unnecessary_wraps)] // an element of what arrives
 fn event(name: &str, data: &Value) -> Result<Event, Error> {
     let data = Bytes::from(data.to_string());
     Ok(Event { name: Bytes::copy_from_slice(name.as_bytes()), data, ..Event::default() })

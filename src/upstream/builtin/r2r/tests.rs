@@ -119,7 +119,7 @@ async fn where_nothing_is_found_we_say_so_and_not_the_model() {
     let fixture = Fixture::filled().await;
     let (report, _inlet) = listener();
     for report in [&Report::none(), &report] {
-        let question = json!({"question": "zebra", "temperature": if report.wants_progress() {1} else {0}});
+        let question = json!({"question": "zebra", "temperature": u8::from(report.wants_progress())});
         let reply = fixture.reply(RAG, &question, report).await.expect("reached").expect("a result");
         let answer: Value = reply.get("structuredContent").expect("an answer").read().expect("JSON");
         assert!(answer["answer"].as_str().expect("text").starts_with("Nothing was found"), "{answer}");

@@ -93,7 +93,7 @@ impl R2r {
     pub fn change_password(&self, password: &str) {
         self.expire_all();
         let mut state = self.state();
-        state.users.password = password.to_owned();
+        password.clone_into(&mut state.users.password);
         state.users.key = None;
     }
 

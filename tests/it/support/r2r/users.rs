@@ -28,7 +28,7 @@ impl Users {
         Self {
             password: PASSWORD.to_owned(),
             key: Some(KEY.to_owned()),
-            lifetime: Duration::from_secs(3600),
+            lifetime: Duration::from_hours(1),
             is_open: false,
             access: HashMap::new(),
             refresh: HashMap::new(),
@@ -61,25 +61,13 @@ impl Users {
     }
 
     fn pair(&mut self) -> Reply {
-        let (access, refresh) =
-            (self.token("access", self.lifetime), self.token("refresh", self.lifetime * 7));
+        let (access, refresh) = (token("access", self.lifetime), token("refresh", self.lifetime * 7));
         self.access.insert(access.clone(), Instant::now() + self.lifetime);
         self.refresh.insert(refresh.clone(), Instant::now() + self.lifetime * 7);
         let mut results = record::results("login");
         results["access_token"]["token"] = json!(access);
         results["refresh_token"]["token"] = json!(refresh);
         Reply::of(200, &json!({ "results": results }))
-    }
-
-    /// In the form of the recorded claims, with fractional seconds.
-    fn token(&self, kind: &str, life: Duration) -> String {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs_f64();
-        let claims = json!({
-            "sub": EMAIL, "token_type": kind, "exp": now + life.as_secs_f64(), "iat": now, "nbf": now,
-            "jti": Uuid::new_v4().to_string(), "nonce": Uuid::new_v4().to_string(),
-        });
-        let part = |value: &serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        format!("{}.{}.c2ln", part(&json!({"alg": "HS256", "typ": "JWT"})), part(&claims))
     }
 
     /// Ends the token of `asked`.
@@ -106,4 +94,15 @@ impl Users {
         let is_good = is_key || good(&self.access) || good(&self.refresh);
         (!is_good).then(|| Reply::recorded("auth-bad-token"))
     }
+}
+
+/// In the form of the recorded claims, with fractional seconds.
+fn token(kind: &str, life: Duration) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs_f64();
+    let claims = json!({
+        "sub": EMAIL, "token_type": kind, "exp": now + life.as_secs_f64(), "iat": now, "nbf": now,
+        "jti": Uuid::new_v4().to_string(), "nonce": Uuid::new_v4().to_string(),
+    });
+    let part = |value: &serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    format!("{}.{}.c2ln", part(&json!({"alg": "HS256", "typ": "JWT"})), part(&claims))
 }
