@@ -86,12 +86,9 @@ impl Redis {
         let level = group.prefix().matches(':').count() * EPOCH;
         let (prefix, mut cursor) = (self.value_name(group.prefix()), 0);
         for _ in 0..STEPS {
-            let (next, mut names) = link.scan(cursor, &prefix, STEP).await?;
-            let epochs = link.parts(&names, level, level + EPOCH - 1).await?;
-            let mut stale = epochs.iter().map(|found| *found != epoch);
-            names.retain(|_| stale.next().unwrap_or(false));
+            let (next, names) = link.scan(cursor, &prefix, STEP).await?;
             if !names.is_empty() {
-                link.unlink(&names).await?;
+                link.unlink_unless(&names, (level, level + EPOCH - 1), &epoch).await?;
             }
             cursor = next;
             if cursor == 0 {

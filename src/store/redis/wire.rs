@@ -14,6 +14,9 @@ use tokio::time::timeout;
 /// Least time that a new connection has, with all that belongs to it.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 
+const UNLINK_UNLESS: &str = "for _, name in ipairs(KEYS) do \
+    if redis.call('GETRANGE', name, ARGV[1], ARGV[2]) ~= ARGV[3] then redis.call('UNLINK', name) end end";
+
 /// Where Redis is, and who we are there. `Debug` shows nothing of it.
 #[derive(Clone)]
 pub struct Address(Client);
@@ -121,19 +124,17 @@ impl Link {
         Ok(found)
     }
 
-    /// The bytes `from` to `to`, that one included, of what stands under each of `names`.
-    pub(super) async fn parts(&self, names: &[String], from: usize, to: usize) -> Result<Vec<Bytes>, Fault> {
+    /// Removes those of `names` whose bytes `from` to `to`, that one included, are not `good`; their space
+    /// is freed beside other work. One step for Redis: nothing is put in between.
+    pub(super) async fn unlink_unless(
+        &self,
+        names: &[String],
+        (from, to): (usize, usize),
+        good: &[u8],
+    ) -> Result<(), Fault> {
         let mut pipe = Pipeline::new();
-        for name in names {
-            pipe.cmd("GETRANGE").arg(name).arg(from).arg(to);
-        }
-        self.ask(&pipe).await
-    }
-
-    /// Removes `names`; their space is freed beside other work.
-    pub(super) async fn unlink(&self, names: &[String]) -> Result<(), Fault> {
-        let mut pipe = Pipeline::new();
-        pipe.cmd("UNLINK").arg(names).ignore();
+        let script = pipe.cmd("EVAL").arg(UNLINK_UNLESS).arg(names.len()).arg(names);
+        script.arg(from).arg(to).arg(good).ignore();
         self.ask(&pipe).await
     }
 
