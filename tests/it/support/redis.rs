@@ -24,37 +24,44 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// One that answers.
+    /// One that answers. Another test may take the port that was free a moment ago: then on another one.
     pub async fn start() -> Self {
-        let free = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
-        Self::start_on(port).await
+        for _ in 0..20 {
+            let free = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+            let port = free.local_addr().expect("an address").port();
+            drop(free);
+            if let Some(redis) = Self::begin(port).await {
+                return redis;
+            }
+        }
+        panic!("redis finds no port of its own");
     }
 
     /// The same on `port`, where one has been before.
     pub async fn start_on(port: u16) -> Self {
+        Self::begin(port).await.expect("the port is free again")
+    }
+
+    /// One on `port`; none when that is somebody else's.
+    async fn begin(port: u16) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let there = Command::new("redis-server").arg("--version").output().is_ok();
         assert!(there, "`redis-server` is missing: install the Debian package redis-server");
         let mut command = Command::new("redis-server");
-        let port_text = port.to_string();
-        command.args([
-            "--port",
-            &port_text,
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--dir",
-        ]);
-        command.arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
-        let redis = Self { process: Process::start(command), port, _folder: folder };
-        eventually("redis answers", async || redis.ask(&["PING"]).await.filter(|answer| answer == "+PONG"))
-            .await;
-        redis
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+        command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut redis = Self { process: Process::start(command), port, _folder: folder };
+        let answers = eventually("redis answers or ends", async || {
+            if redis.process.has_ended() { Some(false) } else { redis.is_asked().await.then_some(true) }
+        });
+        answers.await.then_some(redis)
+    }
+
+    /// Whether it is this process that answers on its port.
+    async fn is_asked(&self) -> bool {
+        let own = format!("process_id:{}\r\n", self.process.id());
+        self.answer(&["INFO", "server"]).await.is_some_and(|answer| answer.contains(&own))
     }
 
     /// Its address.
@@ -64,6 +71,11 @@ impl Redis {
 
     /// The first line that it answers.
     pub async fn ask(&self, words: &[&str]) -> Option<String> {
+        self.answer(words).await?.lines().next().map(str::to_owned)
+    }
+
+    /// The beginning of what it answers, at most 4 KiB.
+    async fn answer(&self, words: &[&str]) -> Option<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.ok()?;
         let mut text = format!("*{}\r\n", words.len());
         for word in words {
@@ -72,8 +84,7 @@ impl Redis {
         stream.write_all(text.as_bytes()).await.ok()?;
         let mut answer = vec![0; 4096];
         let length = stream.read(&mut answer).await.ok()?;
-        let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
-        answer.lines().next().map(str::to_owned)
+        Some(String::from_utf8_lossy(&answer[..length]).into_owned())
     }
 
     /// How many names it has.
