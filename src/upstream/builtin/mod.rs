@@ -108,6 +108,12 @@ pub trait Builtin: Send + Sync + 'static {
     }
 }
 
+/// `{name, title, version}` of a built-in, which is as old as the program.
+fn info(name: &str, title: &str) -> Raw {
+    let version = env!("CARGO_PKG_VERSION");
+    Raw::object(&[("name", &Raw::of(name)), ("title", &Raw::of(title)), ("version", &Raw::of(version))])
+}
+
 /// There is no tool `name`: −32602.
 fn no_tool(name: &str) -> ErrorObject {
     ErrorObject::new(code::INVALID_PARAMS, &format!("unknown tool {name:?}"))

@@ -48,7 +48,7 @@ use self::follow::{Followed, Phase};
 use self::resources::Naming;
 use super::answer::{refused, result};
 use super::tool::Tool;
-use super::{Builtin, Report, no_resource, no_tool};
+use super::{Builtin, Report, info, no_resource, no_tool};
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::shutdown::Shutdown;
@@ -199,7 +199,7 @@ impl Drop for Handbook {
 
 impl Builtin for Handbook {
     fn info(&self) -> Raw {
-        Raw::of(&OWN)
+        info("handbook", "Handbook")
     }
 
     fn instructions(&self) -> Option<String> {
@@ -253,16 +253,6 @@ struct Pong {
 }
 
 const PONG: Pong = Pong { status: "ok", message: "pong" };
-
-#[derive(Serialize)]
-struct Implementation {
-    name: &'static str,
-    title: &'static str,
-    version: &'static str,
-}
-
-const OWN: Implementation =
-    Implementation { name: "handbook", title: "Handbook", version: env!("CARGO_PKG_VERSION") };
 
 const INSTRUCTIONS: &str = "A handbook of Markdown documents. Answer questions about what it covers \
     from it, not from memory: call search_handbook with the question in plain words, and \

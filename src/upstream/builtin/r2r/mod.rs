@@ -47,13 +47,12 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use serde::Serialize;
 
 use self::desk::Desk;
 use self::ingest::Ingest;
 use super::answer::{Failure, reply};
 use super::tool::Tool;
-use super::{Builtin, Report, no_tool};
+use super::{Builtin, Report, info, no_tool};
 use crate::protocol::{Raw, Reply};
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
@@ -142,22 +141,13 @@ fn tools() -> Vec<Tool> {
     ]
 }
 
-#[derive(Serialize)]
-struct Implementation {
-    name: &'static str,
-    title: &'static str,
-    version: &'static str,
-}
-
-const OWN: Implementation = Implementation { name: "r2r", title: "R2R", version: env!("CARGO_PKG_VERSION") };
-
 const INSTRUCTIONS: &str = "Documents of a project, kept in R2R. r2r_search finds passages and \
     r2r_rag_query answers a question from them; both use the project's own collection unless another \
     one is named. r2r_ingest_document takes a file in, r2r_monitor_task follows that.";
 
 impl Builtin for R2r {
     fn info(&self) -> Raw {
-        Raw::of(&OWN)
+        info("r2r", "R2R")
     }
 
     fn instructions(&self) -> Option<String> {
