@@ -2,7 +2,7 @@
 //!
 //! One match. `data.type`, `detail`, `retryable` and `retry_after` say what a program needs to know;
 //! `data.code` holds the same stable code as the REST API's problem documents; texts name what to do.
-//! Our own failures have a number for each era ([`Number`]); standard codes keep their meaning.
+//! Our own failures have a number for each era (`Number`); standard codes keep their meaning.
 //! Not here: what servers answered, which passes untouched.
 
 use std::time::Duration;

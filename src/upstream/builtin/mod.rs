@@ -72,7 +72,7 @@ pub trait Builtin: Send + Sync + 'static {
     /// them reports that as an event.
     fn tools(&self) -> Vec<Raw>;
 
-    /// Runs the tool `name`; `arguments` is an object. An unknown name is [`no_tool`].
+    /// Runs the tool `name`; `arguments` is an object. An unknown name is −32602.
     fn call<'a>(
         &'a self,
         name: &'a str,
@@ -91,7 +91,7 @@ pub trait Builtin: Send + Sync + 'static {
         &[]
     }
 
-    /// The result of `resources/read` for `uri`. An unknown one is [`no_resource`].
+    /// The result of `resources/read` for `uri`. An unknown one is −32602 with the URI.
     fn read<'a>(&'a self, uri: &'a str, _report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
         std::future::ready(Ok(Err(no_resource(uri)))).boxed()
     }
