@@ -4,6 +4,7 @@
 //! program: build a manager from a configuration, mount the router in an axum application of your
 //! own, or call the manager directly. `ARCHITECTURE.md` shows the floors the modules stand on.
 
+pub mod hex;
 pub mod protocol;
 pub mod secret;
 pub mod settings;

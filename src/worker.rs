@@ -29,6 +29,14 @@ pub fn current() -> usize {
     NUMBER.get()
 }
 
+/// How many shares there are of what is kept per worker; workers beyond that share one.
+pub const SHARES: usize = 16;
+
+/// The number of the share that is this worker's, below [`SHARES`].
+pub fn share() -> usize {
+    current() % SHARES
+}
+
 /// Makes this thread the worker `number`, for as long as it lives.
 pub(crate) fn become_worker(number: usize) {
     NUMBER.set(number);

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fmt::Write;
 use std::time::SystemTime;
 
 use secrecy::SecretString;
@@ -15,6 +14,7 @@ use subtle::ConstantTimeEq;
 
 use super::principal::{Principal, Role};
 use super::{Denied, Reason};
+use crate::hex::hex;
 
 const PREFIX: &str = "swy_";
 const RANDOM_BYTES: usize = 24;
@@ -49,8 +49,7 @@ impl Hash {
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "sha256:{}", hex(&self.0))
     }
 }
 
@@ -82,11 +81,7 @@ pub fn is_id(text: &str) -> bool {
 /// Makes a key. The text is to be shown once and then forgotten; only the hash is stored.
 pub fn mint(id: &str) -> (SecretString, Hash) {
     let random: [u8; RANDOM_BYTES] = rand::random();
-    let mut key = format!("{PREFIX}{id}_");
-    for byte in random {
-        // Writing into a `String` can not fail.
-        let _ = write!(key, "{byte:02x}");
-    }
+    let key = format!("{PREFIX}{id}_{}", hex(&random));
     let hash = Hash::of(&key);
     (key.into(), hash)
 }

@@ -13,14 +13,11 @@ use std::task::{Context, Poll, Waker};
 
 use crate::worker;
 
-/// Workers beyond this share a list.
-const LISTS: usize = 16;
-
 /// The end of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     has_come: AtomicBool,
-    lists: [Mutex<List>; LISTS],
+    lists: [Mutex<List>; worker::SHARES],
 }
 
 /// Who waits; as many as there are open calls, which are limited.
@@ -42,7 +39,7 @@ impl Ending {
     pub(super) fn come(&self) {
         // Before the lists are looked at: who enters one later sees it.
         self.has_come.store(true, Ordering::Release);
-        for number in 0..LISTS {
+        for number in 0..worker::SHARES {
             let woken: Vec<Waker> = self.list(number).places.iter_mut().filter_map(Option::take).collect();
             woken.into_iter().for_each(Waker::wake);
         }
@@ -83,7 +80,7 @@ impl Future for Wait<'_> {
                 *known = Some(context.waker().clone());
             }
         } else {
-            let number = worker::current() % LISTS;
+            let number = worker::share();
             let place = ending.list(number).enter(context.waker().clone());
             self.place = Some((number, place));
         }
@@ -137,7 +134,7 @@ mod tests {
                 assert!(Pin::new(&mut other).poll(&mut context).is_pending());
             }
         }
-        let list = ending.list(worker::current());
+        let list = ending.list(worker::share());
         assert_eq!((list.places.len(), list.free.len()), (2, 2));
         assert!(list.places.iter().all(Option::is_none));
     }

@@ -18,12 +18,10 @@ use crate::worker;
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
 /// Idle connections to one server that one worker keeps; more are closed.
 pub(super) const AT_MOST: usize = 256;
-/// Workers beyond this share.
-const SHELVES: usize = 16;
 
 /// The idle connections to one server.
 pub(super) struct Idle {
-    shelves: [OnceLock<Arc<Shelf>>; SHELVES],
+    shelves: [OnceLock<Arc<Shelf>>; worker::SHARES],
     shutdown: Shutdown,
 }
 
@@ -35,7 +33,7 @@ impl Idle {
     /// Those of this worker.
     pub(super) fn here(&self) -> &Arc<Shelf> {
         let new = || Arc::new(Shelf { rested: Mutex::default(), shutdown: self.shutdown.clone() });
-        self.shelves[worker::current() % SHELVES].get_or_init(new)
+        self.shelves[worker::share()].get_or_init(new)
     }
 }
 

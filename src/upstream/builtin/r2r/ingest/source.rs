@@ -4,7 +4,6 @@
 //! or the sending ends before its last piece with a [`Fault`], so the service never takes half a file
 //! or a mixture of two.
 
-use std::fmt::Write;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -15,6 +14,8 @@ use futures_util::Stream;
 use futures_util::stream::try_unfold;
 use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
+
+use crate::hex::hex;
 
 /// Bytes read at a time.
 const PIECE: u64 = 128 * 1024;
@@ -67,7 +68,7 @@ impl Source {
                 at += piece.len() as u64;
                 hash.update(&piece);
             }
-            source.ends().map(|()| hexadecimal(hash))
+            source.ends().map(|()| hex(&hash.finalize()))
         });
         digest.await.map_err(|error| Fault::Unreadable(error.to_string()))?
     }
@@ -147,7 +148,7 @@ impl Reader {
     fn checked(&mut self, piece: Bytes, is_last: bool) -> Result<Bytes, Fault> {
         self.hash.update(&piece);
         self.at += piece.len() as u64;
-        if is_last && hexadecimal(std::mem::take(&mut self.hash)) != self.digest {
+        if is_last && hex(&std::mem::take(&mut self.hash).finalize()) != self.digest {
             return Err(Fault::Changed);
         }
         (self.sent)(self.at);
@@ -163,13 +164,6 @@ impl Fault {
             Self::Unreadable(why) => format!("The file could not be read: {why}."),
         }
     }
-}
-
-fn hexadecimal(hash: Sha256) -> String {
-    hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // into a String: never fails
-        text
-    })
 }
 
 #[cfg(test)]
