@@ -94,7 +94,7 @@ impl<'a> Facts<'a> {
 
 /// The error object that tells a client of `era` what happened.
 pub fn object(error: &Error, era: Era) -> ErrorObject {
-    let text = error.to_string();
+    let (text, verdict) = (error.to_string(), error.verdict());
     let (number, facts) = match error {
         Error::ServerNotFound { server, available, nearest } => (
             code::INVALID_PARAMS,
@@ -120,7 +120,6 @@ pub fn object(error: &Error, era: Era) -> ErrorObject {
         }
         Error::Upstream { server, tool, source } => {
             let (number, code) = of_upstream(source);
-            let verdict = error.verdict();
             let facts = Facts {
                 code,
                 server: Some(server),
@@ -132,7 +131,7 @@ pub fn object(error: &Error, era: Era) -> ErrorObject {
             (number.map_or(code::INTERNAL_ERROR, |number| number.code(era)), facts)
         }
     };
-    let mut facts = facts.judged(error.verdict());
+    let mut facts = facts.judged(verdict);
     facts.detail.get_or_insert_with(|| text.clone());
     ErrorObject::new(number, &text).with_data(&facts)
 }

@@ -246,19 +246,13 @@ impl Manager {
             return Box::pin(self.recall(&recall, outlet)).await;
         }
         let upstream = &server.upstream;
-        let deadline = invocation.begun + invocation.timeout.unwrap_or(upstream.config().timeout);
+        let deadline = invocation.deadline(upstream);
         let call = Call { terms, ..target.call(invocation) };
         let (reply, version) = upstream
             .receive(&call, deadline, outlet)
             .await
             .map_err(|source| failed(&target.server, target.tool(), source))?;
-        Ok(Called {
-            server: target.server.clone(),
-            subject: target.subject.clone(),
-            reply,
-            version,
-            elapsed: invocation.begun.elapsed(),
-        })
+        Ok(target.called(invocation, reply, version))
     }
 
     /// Returns when every server's first attempt to connect has ended, at most after `patience`.

@@ -19,8 +19,9 @@ use tokio::time::{Instant, sleep_until};
 use super::snapshot::Server;
 use super::target::{Called, Invocation, Target};
 use super::{Error, Manager, failed};
+use crate::protocol::caching::{self, Caching};
 use crate::protocol::feature::{Effect, List};
-use crate::protocol::{Era, ErrorObject, Raw, Version, caching};
+use crate::protocol::{Era, ErrorObject, Raw, Version};
 use crate::store::{Group, Keep, Key, Made, Places};
 use crate::upstream::{self, Outlet, Received};
 
@@ -78,7 +79,7 @@ impl<'a> Recall<'a> {
     }
 
     fn deadline(&self) -> Instant {
-        self.invocation.begun + self.invocation.timeout.unwrap_or(self.server.upstream.config().timeout)
+        self.invocation.deadline(&self.server.upstream)
     }
 
     async fn ask(&self, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
@@ -93,14 +94,13 @@ impl<'a> Recall<'a> {
 
     /// For whom a result is, and how long.
     fn keep(&self, result: &Raw, version: Version, outlet: &Outlet) -> Keep {
-        let is_final = result.get("resultType").is_none_or(|kind| kind.as_str() == "\"complete\"")
+        let is_final = result.part("resultType").is_none_or(|kind| kind.says("complete"))
             && result.part("task").is_none()
             && result.get("isError").is_none_or(|failed| failed.as_str() == "false");
-        let own_ttl = match result.get(caching::TTL) {
-            Some(ttl) => Duration::from_millis(ttl.read().unwrap_or_default()),
-            None => self.ttl,
-        };
-        let is_public = version.is_modern() && result.text(caching::SCOPE).as_deref() == Some("public");
+        let said = Caching::of(result, version.era());
+        // A server that says nothing leaves it to the operator.
+        let own_ttl = result.part(caching::TTL).map_or(self.ttl, |_| Duration::from_millis(said.ttl_ms));
+        let is_public = version.is_modern() && said.is_public;
         match (is_final && !outlet.was_asked(), self.ttl.min(own_ttl)) {
             (false, _) | (_, Duration::ZERO) => Keep::Not,
             (true, ttl) if is_public => Keep::Common(ttl),
@@ -109,13 +109,7 @@ impl<'a> Recall<'a> {
     }
 
     fn called(&self, reply: Result<Raw, ErrorObject>, version: Version) -> Called<Received> {
-        Called {
-            server: self.target.server.clone(),
-            subject: self.target.subject.clone(),
-            reply: Received::Whole(reply),
-            version,
-            elapsed: self.invocation.begun.elapsed(),
-        }
+        self.target.called(self.invocation, Received::Whole(reply), version)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::protocol::feature::Effect;
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::meta::Sender;
 use crate::protocol::{Era, Method, Raw, Reply, Version, method};
-use crate::upstream::{Call, Home, Owner};
+use crate::upstream::{Call, Home, Owner, Upstream};
 
 /// A request with its server found and every name in it the server's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +99,17 @@ impl Target {
         (self.method == method::TOOLS_CALL).then_some(self.subject.as_str())
     }
 
+    /// What came of it when it was made for `invocation`.
+    pub(super) fn called<R>(&self, invocation: &Invocation, reply: R, version: Version) -> Called<R> {
+        Called {
+            server: self.server.clone(),
+            subject: self.subject.clone(),
+            reply,
+            version,
+            elapsed: invocation.begun.elapsed(),
+        }
+    }
+
     /// It for the layers below.
     pub(super) fn call(&self, invocation: &Invocation) -> Call {
         Call {
@@ -155,6 +166,11 @@ impl Invocation {
     pub fn begin(sender: Sender, era: Era, owner: Owner) -> Self {
         let begun = Instant::now();
         Self { sender, era, wants_progress: false, timeout: None, owner, home: None, principal: None, begun }
+    }
+
+    /// When its time is over, at `upstream`.
+    pub(super) fn deadline(&self, upstream: &Upstream) -> Instant {
+        self.begun + self.timeout.unwrap_or(upstream.config().timeout)
     }
 }
 
