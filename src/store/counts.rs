@@ -28,6 +28,11 @@ impl Counters {
         self.of(key.area(), count);
     }
 
+    /// A look into `area`.
+    pub(super) fn looked(&self, area: &str, is_hit: bool) {
+        self.of(area, |counts| if is_hit { counts.hits += 1 } else { counts.misses += 1 });
+    }
+
     pub(super) fn of(&self, area: &str, count: impl FnOnce(&mut Counts)) {
         let mut areas = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(counts) = areas.get_mut(area) {

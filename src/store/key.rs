@@ -1,9 +1,9 @@
 //! Under which key an answer is kept: a group that is dropped together, and all that changes the answer.
 
-use std::fmt::Write;
-
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+
+use crate::hex::hex;
 
 /// Ends each step of a group's path; no step holds one.
 const SEPARATOR: char = ':';
@@ -31,6 +31,16 @@ impl Group {
         &self.0
     }
 
+    /// The first step of its path.
+    pub(super) fn area(&self) -> &str {
+        area(&self.0)
+    }
+
+    /// How many steps its path has.
+    pub(super) fn depth(&self) -> usize {
+        self.0.matches(SEPARATOR).count()
+    }
+
     /// Whether `key` is one of the group.
     pub fn contains(&self, key: &Key) -> bool {
         key.text.starts_with(&self.0)
@@ -48,9 +58,7 @@ impl Key {
     pub fn new<T: Serialize + ?Sized>(group: &Group, inputs: &T) -> Self {
         let inputs = serde_json::to_vec(inputs).unwrap_or_default();
         let mut text = group.0.clone();
-        for byte in Sha256::digest(&inputs) {
-            let _ = write!(text, "{byte:02x}"); // into a String: never fails
-        }
+        text.push_str(&hex(&Sha256::digest(&inputs)));
         Self { text }
     }
 
@@ -68,8 +76,12 @@ impl Key {
 
     /// The first step of its group, as in a key.
     pub(super) fn area(&self) -> &str {
-        self.text.split_once(SEPARATOR).map_or("", |(area, _)| area)
+        area(&self.text)
     }
+}
+
+fn area(path: &str) -> &str {
+    path.split_once(SEPARATOR).map_or("", |(area, _)| area)
 }
 
 #[cfg(test)]

@@ -60,6 +60,28 @@ pub struct Made {
     pub keep: Keep,
 }
 
+/// An answer that was worked out, and whether it may be given again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fresh {
+    /// The answer.
+    pub value: Bytes,
+    /// Whether it may.
+    pub keep: bool,
+}
+
+impl From<Bytes> for Fresh {
+    /// It may be given again.
+    fn from(value: Bytes) -> Self {
+        Self { value, keep: true }
+    }
+}
+
+impl Made {
+    fn of(fresh: Fresh, ttl: Duration) -> Self {
+        Self { value: fresh.value, keep: if fresh.keep { Keep::Own(ttl) } else { Keep::Not } }
+    }
+}
+
 /// For whom an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
@@ -99,7 +121,8 @@ impl Store {
         Self(Arc::new(Parts { cache, flights: Flights::default(), counters: Counters::default() }))
     }
 
-    /// What is kept under `key`, or what `make` makes of it, which is then kept for `ttl`, at most a day.
+    /// What is kept under `key`, or what `make` makes of it, which is then kept for `ttl`, at most a day,
+    /// where that may be.
     ///
     /// Of callers who want the same key at once one works it out and the others wait for it; when that
     /// one is dropped, another takes over. An error goes to all who waited, and is not kept. With a `ttl`
@@ -108,12 +131,12 @@ impl Store {
         &self,
         key: &Key,
         ttl: Duration,
-        make: impl Future<Output = Result<Bytes, E>> + Send,
+        make: impl Future<Output = Result<impl Into<Fresh>, E>> + Send,
     ) -> Result<Fetched, E> {
+        let make = async { make.await.map(|fresh| Made::of(fresh.into(), ttl)) };
         if ttl.is_zero() {
-            return make.await.map(|value| Fetched { value, cached: false });
+            return made(make.await);
         }
-        let make = async { make.await.map(|value| Made { value, keep: Keep::Own(ttl) }) };
         self.fetch_made(Places { own: key, common: None }, make).await
     }
 
@@ -125,14 +148,14 @@ impl Store {
         make: impl Future<Output = Result<Made, E>> + Send,
     ) -> Result<Fetched, E> {
         let Some(seat) = self.0.flights.board(places.own) else {
-            self.0.counters.count(places.own, |counts| counts.misses += 1);
+            self.0.counters.looked(places.own.area(), false);
             return made(make.await);
         };
         let turn = seat.turn().await;
         if let Turn::Over(landed) = &turn {
             let shared = landed.shared();
             let is_hit = matches!(landed, Landed::Cached(_));
-            self.0.count(places.own, is_hit);
+            self.0.counters.looked(places.own.area(), is_hit);
             return match shared {
                 Some(shared) => shared,
                 None => made(make.await),
@@ -140,7 +163,7 @@ impl Store {
         }
         let (own, common) = self.0.look(places).await;
         let found = [&own, &common].into_iter().find_map(|found| found.value.clone());
-        self.0.count(places.own, found.is_some());
+        self.0.counters.looked(places.own.area(), found.is_some());
         if let Some(value) = found {
             seat.land(Landed::Cached(value.clone()));
             return Ok(Fetched { value, cached: true });
@@ -159,15 +182,14 @@ impl Store {
     pub async fn forget(&self, group: &Group) {
         let detach = Detach { flights: &self.0.flights, group };
         if !self.0.cache.forget(group).await {
-            let area = group.prefix().split(':').next().unwrap_or_default();
-            self.0.counters.of(area, |counts| counts.faults += 1);
+            self.0.counters.of(group.area(), |counts| counts.faults += 1);
         }
         drop(detach);
     }
 
     /// Counts a look into a cache that somebody in `area` keeps for itself.
     pub fn note(&self, area: &str, is_hit: bool) {
-        self.0.counters.of(area, |counts| if is_hit { counts.hits += 1 } else { counts.misses += 1 });
+        self.0.counters.looked(area, is_hit);
     }
 
     /// Whether answers can be kept now: false while a Redis is away.
@@ -182,10 +204,6 @@ impl Store {
 }
 
 impl Parts {
-    fn count(&self, key: &Key, is_hit: bool) {
-        self.counters.count(key, |counts| if is_hit { counts.hits += 1 } else { counts.misses += 1 });
-    }
-
     async fn look(&self, places: Places<'_>) -> (Found, Found) {
         let own = self.get(places.own).await;
         match places.common {

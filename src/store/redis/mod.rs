@@ -163,21 +163,6 @@ impl Redis {
         Ok(Found { value: None, stamp: joined(&found).map(Stamp::Epochs), is_fault: false })
     }
 
-    async fn keep(
-        &self,
-        key: &Key,
-        value: &Bytes,
-        ttl: Duration,
-        epochs: &Bytes,
-    ) -> Option<Result<(), (u64, Fault)>> {
-        let (id, link) = self.link().filter(|_| value.len() <= MAX_VALUE)?;
-        let mut whole = BytesMut::with_capacity(epochs.len() + value.len());
-        whole.extend_from_slice(epochs);
-        whole.extend_from_slice(value);
-        let done = link.set(&self.value_name(key.as_str()), &whole, ttl).await;
-        Some(done.map_err(|fault| (id, fault)))
-    }
-
     /// Gives `group` a new epoch, so that nothing in it is good any more.
     async fn renew(&self, link: &Link, group: &Group) -> Result<(), Fault> {
         link.set(&self.epoch_name(group.prefix()), &new_epoch(), EPOCH_TTL).await
@@ -218,9 +203,13 @@ impl Cache for Redis {
     fn put<'a>(&'a self, key: &'a Key, value: Bytes, ttl: Duration, stamp: Stamp) -> BoxFuture<'a, bool> {
         async move {
             let Stamp::Epochs(epochs) = stamp else { return true };
-            match self.keep(key, &value, ttl, &epochs).await {
-                Some(Err((id, fault))) => self.heard(id, Err::<(), _>(fault)).is_some(),
-                _ => true,
+            let link = self.link().filter(|_| value.len() <= MAX_VALUE);
+            let Some((id, link)) = link else { return true };
+            let whole = [&epochs[..], &value[..]].concat();
+            match link.set(&self.value_name(key.as_str()), &whole, ttl).await {
+                Ok(()) => true,
+                // What went well is left to looks and drops to tell.
+                fault => self.heard(id, fault).is_some(),
             }
         }
         .boxed()

@@ -83,7 +83,7 @@ impl Redis {
     async fn sweep(&self, link: &Link, group: &Group) -> Result<(), Fault> {
         let epoch = link.get(&[self.epoch_name(group.prefix())]).await?.pop().flatten();
         let Some(epoch) = epoch else { return Ok(()) };
-        let level = group.prefix().matches(':').count() * EPOCH;
+        let level = group.depth() * EPOCH;
         let (prefix, mut cursor) = (self.value_name(group.prefix()), 0);
         for _ in 0..STEPS {
             let (next, names) = link.scan(cursor, &prefix, STEP).await?;

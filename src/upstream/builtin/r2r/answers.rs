@@ -4,7 +4,6 @@
 //! server's name, the collection and every argument of the tool; an answer is kept as it was made,
 //! without the note that it was kept; what a collection takes in drops its answers and the lists.
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +11,10 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::id::Id;
+use crate::hex::hex;
 use crate::protocol::Raw;
 use crate::secret::{ExposeSecret, SecretString};
-use crate::store::{Fetched, Group, Keep, Key, Made, Places, Store};
+use crate::store::{self, Group, Key, Store};
 use crate::upstream::builtin::answer::Failure;
 use crate::upstream::config::{Credentials, R2r};
 use crate::upstream::error::Error;
@@ -66,15 +66,10 @@ impl Answers {
     ) -> Result<Raw, Failure> {
         let key = Key::new(&self.group(collection), inputs);
         let work = async {
-            let fresh = make.await?;
-            let keep = if fresh.keep { Keep::Own(ttl) } else { Keep::Not };
-            Ok::<_, Failure>(Made { value: Raw::of(&fresh.answer).bytes().clone(), keep })
+            let Fresh { answer, keep } = make.await?;
+            Ok::<_, Failure>(store::Fresh { value: Raw::of(&answer).bytes().clone(), keep })
         };
-        let fetched = if ttl.is_zero() {
-            Fetched { value: work.await?.value, cached: false }
-        } else {
-            self.store.fetch_made(Places { own: &key, common: None }, work).await?
-        };
+        let fetched = self.store.fetch(&key, ttl, work).await?;
         let answer = Raw::parse(&fetched.value).ok().filter(Raw::is_object);
         let answer =
             answer.ok_or_else(|| Error::Malformed { reason: "what was kept is broken".to_owned() })?;
@@ -102,10 +97,5 @@ pub(super) fn identity(options: &R2r) -> Arc<str> {
         Credentials::Account { email, .. } => ("account", shown(email)),
     };
     let all = serde_json::to_vec(&(options.url.as_str(), kind, who)).unwrap_or_default();
-    let hash = Sha256::digest(&all);
-    let mut text = String::new();
-    for byte in &hash[..16] {
-        let _ = write!(text, "{byte:02x}"); // into a String: never fails
-    }
-    text.into()
+    hex(&Sha256::digest(&all)[..16]).into()
 }
