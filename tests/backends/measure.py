@@ -30,7 +30,7 @@ from typing import Any
 
 from clients import Rest
 from scenario import QUESTIONS, Scenario
-from world import HERE, Failed, Gateway, Lab, Redis, registry
+from world import HERE, Failed, Gateway, Lab, Redis, home, registry
 
 #: Path, headers and body.
 Request = tuple[str, dict[str, str], bytes]
@@ -259,10 +259,8 @@ def _goal(what: str, found: float, goal: float) -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "switchyard-tests"
-    home = Path(os.environ.get("SWITCHYARD_TESTS") or cache) / "backends"
     parser.add_argument("--binary", type=Path, required=True, help="the gateway, an optimised build")
-    parser.add_argument("--home", type=Path, default=home, help="where the packages of R2R are kept")
+    parser.add_argument("--home", type=Path, default=home(), help="where the packages of R2R are kept")
     parser.add_argument("--pairs", type=int, default=300, help="of uncached searches")
     parser.add_argument("--rounds", type=int, default=5, help="how often each way is visited")
     parser.add_argument("--seconds", type=float, default=4, help="how long a visit counts")

@@ -24,7 +24,7 @@ import faults
 from checks import Checks
 from clients import Rest, Sdk
 from scenario import Scenario, progress, resources
-from world import Failed, Gateway, Lab, Redis, registry, until
+from world import Failed, Gateway, Lab, Redis, home, registry, until
 
 
 class World:
@@ -137,15 +137,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--binary", type=Path, required=True, help="the gateway")
     peers = os.environ.get("SWITCHYARD_PEERS")
     parser.add_argument("--peers", type=Path, default=peers, help="what scripts/peers prints")
-    parser.add_argument("--home", type=Path, default=_home(), help="where the packages of R2R are kept")
+    parser.add_argument("--home", type=Path, default=home(), help="where the packages of R2R are kept")
     parser.add_argument("--go-on", action="store_true", help="run the other groups after a failure too")
     parser.add_argument("--keep", action="store_true", help="keep the folder of the run even when all passed")
     return parser.parse_args()
-
-
-def _home() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get("SWITCHYARD_TESTS") or cache / "switchyard-tests") / "backends"
 
 
 def main() -> int:

@@ -23,10 +23,16 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "conformance"))
 
 from programs import Failed as Failed  # noqa: E402
-from programs import Program, free_port  # noqa: E402
+from programs import Program, free_port, listening_port  # noqa: E402
 
 #: Seconds that the lab may take to start; installing it is not counted, that was done before.
 LAB_PATIENCE = 300
+
+
+def home() -> Path:
+    """Where the packages of R2R are kept."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("SWITCHYARD_TESTS") or cache / "switchyard-tests") / "backends"
 
 
 def until(what: str, seconds: float, ready: Callable[[], Any], pause: float = 0.1) -> Any:
@@ -231,7 +237,7 @@ class Gateway:
 
     def __enter__(self) -> Gateway:
         try:
-            self.port = self._program.wait_until("listens", self._listens)
+            self.port = self._program.wait_until("listens", lambda: listening_port(self.log))
             self.url = f"http://127.0.0.1:{self.port}"
         except BaseException:
             self.__exit__()
@@ -243,12 +249,6 @@ class Gateway:
 
     def pid(self) -> int:
         return self._program.pid()
-
-    def _listens(self) -> int | None:
-        for line in self.log.read_text(errors="replace").splitlines():
-            if '"listening"' in line:
-                return int(json.loads(line)["address"].rsplit(":", 1)[1])
-        return None
 
 
 def registry(lab: Lab, project: str, folder: Path, **changes: Any) -> dict[str, Any]:

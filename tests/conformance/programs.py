@@ -20,6 +20,14 @@ from typing import Any
 PATIENCE = 60
 
 
+def listening_port(log: Path) -> int | None:
+    """Where the gateway that writes `log` listens, once it does."""
+    for line in log.read_text(errors="replace").splitlines():
+        if '"listening"' in line:
+            return int(json.loads(line)["address"].rsplit(":", 1)[1])
+    return None
+
+
 class Failed(Exception):
     """A program could not be started, or a run had no result."""
 
@@ -151,7 +159,7 @@ class Gateway:
 
     def __enter__(self) -> Gateway:
         try:
-            port = self._program.wait_until("listens", self._port)
+            port = self._program.wait_until("listens", lambda: listening_port(self._program.log))
             # A name the suite takes for local, which its check of foreign hosts insists on.
             self.url = f"http://localhost:{port}/mcp"
             self._program.wait_until("all servers have answered", lambda: _settled(port))
@@ -162,12 +170,6 @@ class Gateway:
 
     def __exit__(self, *how: Any) -> None:
         self._program.__exit__(None, None, None)
-
-    def _port(self) -> int | None:
-        for line in self._program.log.read_text().splitlines():
-            if '"listening"' in line:
-                return int(json.loads(line)["address"].rsplit(":", 1)[1])
-        return None
 
 
 def _settled(port: int) -> bool:

@@ -72,7 +72,7 @@ impl Listening {
 }
 
 /// A port that was free just now, for programs that cannot choose one themselves.
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     listener.local_addr().expect("an address").port()
 }

@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+use super::peers::free_port;
 use super::process::Process;
 use super::{Background, eventually, listen};
 
@@ -27,10 +28,7 @@ impl Redis {
     /// One that answers. Another test may take the port that was free a moment ago: then on another one.
     pub async fn start() -> Self {
         for _ in 0..20 {
-            let free = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-            let port = free.local_addr().expect("an address").port();
-            drop(free);
-            if let Some(redis) = Self::begin(port).await {
+            if let Some(redis) = Self::begin(free_port()).await {
                 return redis;
             }
         }
