@@ -1,14 +1,13 @@
 //! The file that remembers which collection belongs to which project.
 //!
-//! Invariants: it is written whole or not at all (a new file beside it, synced, renamed over it), for
-//! its owner only; who writes has read what others wrote just before, under a lock that all gateways
-//! take; a file that can not be understood is never written over.
+//! Invariants: it is written whole or not at all, for its owner only ([`private_file`]); who writes has
+//! read what others wrote just before, under a lock that all gateways take; a file that can not be
+//! understood is never written over.
 //!
 //! Work for threads that may block, except for waiting for the lock.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use super::id::Id;
+use super::private_file;
 
 const VERSION: u32 = 1;
 /// A larger file is none of ours.
@@ -119,24 +119,14 @@ impl Mapping {
         let content = Content { version: VERSION, collections: entries.to_vec() };
         let mut text = serde_json::to_vec_pretty(&content).unwrap_or_default();
         text.push(b'\n');
-        // The lock is held: nobody else writes this name.
-        let beside = self.beside("new");
-        self.write_new(&beside, &text).map_err(self.failed("written"))
-    }
-
-    fn write_new(&self, beside: &Path, text: &[u8]) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(beside)?;
-        file.write_all(text)?;
-        file.sync_all()?;
-        fs::rename(beside, &self.0)?;
-        // The name too is on the disk only when its folder is.
-        self.0.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+        private_file::replace(&self.0, &text).map_err(self.failed("written"))
     }
 
     /// The lock, which ends with the file that is returned.
     async fn lock(&self) -> Result<File, Error> {
         let file = self.clone();
-        let lock = on_a_thread(move || file.open_lock().map_err(file.failed("locked"))).await?;
+        let lock =
+            on_a_thread(move || private_file::open_lock(&file.0).map_err(file.failed("locked"))).await?;
         for _ in 0..TRIES {
             match lock.try_lock() {
                 Ok(()) => return Ok(lock),
@@ -145,22 +135,6 @@ impl Mapping {
             }
         }
         Err(Error::Held { path: self.0.clone() })
-    }
-
-    /// The lock is a file of its own: the one that it is for is replaced.
-    fn open_lock(&self) -> io::Result<File> {
-        if let Some(folder) = self.0.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        }
-        let path = self.beside("lock");
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
-    }
-
-    fn beside(&self, ending: &str) -> PathBuf {
-        let mut name = self.0.clone().into_os_string();
-        name.push(".");
-        name.push(ending);
-        name.into()
     }
 
     fn failed(&self, what: &'static str) -> impl Fn(io::Error) -> Error + use<> {
@@ -189,8 +163,6 @@ fn usual_path() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use uuid::Uuid;
 
     use super::*;
@@ -217,9 +189,6 @@ mod tests {
         assert_eq!(mapping.get(&other.owner).await.expect("read"), Some(other));
         let stranger = Owner { identity: "j".to_owned(), ..one.owner };
         assert_eq!(mapping.get(&stranger).await.expect("read"), None);
-        let mode = fs::metadata(mapping.path()).expect("there").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        assert!(!mapping.beside("new").exists());
     }
 
     #[tokio::test]

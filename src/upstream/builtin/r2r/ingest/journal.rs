@@ -5,9 +5,8 @@
 //! says. Without the file (it can not be written, another gateway has it) documents are ingested all
 //! the same, and only a restart loses those under way; that is logged once.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +21,7 @@ use tokio::task::spawn_blocking;
 
 use super::Mode;
 use crate::upstream::builtin::r2r::id::Id;
+use crate::upstream::builtin::r2r::private_file;
 
 /// Bytes of the file that are read: more than all entries that may be there.
 const MOST_BYTES: u64 = 16 << 20;
@@ -166,7 +166,7 @@ impl Journal {
             (state.version, serde_json::to_vec_pretty(&entries).unwrap_or_default())
         };
         let path = self.0.path.clone();
-        let saved = spawn_blocking(move || write(&path, &text)).await;
+        let saved = spawn_blocking(move || private_file::replace(&path, &text)).await;
         match saved.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok(()) => *written = version,
             Err(error) => self.complain(&error),
@@ -202,10 +202,7 @@ impl State {
 
 /// Locks the file `path` for us; none when somebody else has.
 fn lock(path: &Path) -> io::Result<Option<File>> {
-    if let Some(folder) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    }
-    let file = create(&path.with_extension("lock"), false)?;
+    let file = private_file::open_lock(path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(fs::TryLockError::WouldBlock) => Ok(None),
@@ -228,19 +225,6 @@ fn read(path: &Path) -> Vec<Entry> {
         tracing::warn!(%error, kept, file = %aside.display(), "the journal of documents under way is unreadable");
         Vec::new()
     })
-}
-
-/// Replaces the file.
-fn write(path: &Path, text: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut file = create(&beside, true)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    fs::rename(beside, path)
-}
-
-fn create(path: &Path, truncate: bool) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(truncate).mode(0o600).open(path)
 }
 
 #[cfg(test)]

@@ -1,0 +1,73 @@
+//! Files of ours that nobody else may read.
+//!
+//! Invariants: a file is replaced as a whole or not at all (a new one beside it, synced, renamed over
+//! it, its folder synced), and only its owner can read it. Who calls [`replace`] holds a lock: nobody
+//! else writes the same name. Work for threads that may block.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The file beside `path` that is locked for it: the file itself is replaced.
+pub(super) fn open_lock(path: &Path) -> io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder(path))?;
+    open(&beside(path, "lock"), false)
+}
+
+/// Has `text` stand at `path`, on the disk.
+pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let new = beside(path, "new");
+    let mut file = open(&new, true)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(new, path)?;
+    // The name too is on the disk only when its folder is.
+    File::open(folder(path))?.sync_all()
+}
+
+/// `path` with another ending behind its own.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(".");
+    name.push(ending);
+    name.into()
+}
+
+fn open(path: &Path, truncate: bool) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(truncate).mode(0o600).open(path)
+}
+
+/// A bare name has the empty path for a parent, which can not be opened.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn it_is_replaced_for_its_owner_and_nothing_stays_beside_it() {
+        let place = tempfile::tempdir().expect("a folder");
+        let path = place.path().join("state/deeper/x.json");
+        let lock = open_lock(&path).expect("its folder is made");
+        lock.try_lock().expect("free");
+        for text in ["one, which is longer", "two"] {
+            replace(&path, text.as_bytes()).expect("written");
+            assert_eq!(fs::read_to_string(&path).expect("there"), text);
+        }
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&beside(&path, "lock")), mode(folder(&path))), (0o600, 0o600, 0o700));
+        assert!(!beside(&path, "new").exists());
+    }
+
+    #[test]
+    fn a_bare_name_stands_in_the_folder_that_we_are_in() {
+        assert_eq!(folder(Path::new("x.json")), Path::new("."));
+        assert_eq!(folder(Path::new("a/x.json")), Path::new("a"));
+        assert_eq!(folder(Path::new("/x.json")), Path::new("/"));
+    }
+}
