@@ -60,6 +60,18 @@ impl Client {
         Box::pin(answered).await
     }
 
+    /// Reads a list from `offset` on, at most `limit` of it, with `query` behind the two.
+    pub(super) async fn page<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        (offset, limit): (u64, u64),
+        query: &[(&str, &str)],
+    ) -> Result<Results<Vec<T>>, Error> {
+        let (offset, limit) = (offset.to_string(), limit.to_string());
+        let all = [&[("offset", offset.as_str()), ("limit", &limit)], query].concat();
+        self.get(path, &all).await
+    }
+
     /// Sends `body` as JSON.
     pub(super) async fn post<B: Serialize + Sync + ?Sized, T: DeserializeOwned>(
         &self,

@@ -9,7 +9,6 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::answers::Fresh;
-use super::client::Results;
 use super::desk::Desk;
 use super::id::Id;
 use super::model;
@@ -70,9 +69,10 @@ pub(super) async fn list(desk: &Desk, input: Input) -> Result<Raw, Failure> {
 }
 
 async fn ask(desk: &Desk, input: &Input) -> Result<Output, Failure> {
-    let (offset, limit) = (input.offset.to_string(), input.limit.to_string());
-    let query = [("offset", offset.as_str()), ("limit", &limit)];
-    let page: Results<Vec<model::Collection>> = desk.client.get(&["collections"], &query).await?;
+    let page = desk
+        .client
+        .page::<model::Collection>(&["collections"], (input.offset, input.limit.into()), &[])
+        .await?;
     let listed = page.results.into_iter().map(|collection| listed(desk, collection));
     let collections: Vec<_> = stream::iter(listed).buffered(AT_A_TIME).collect().await;
     let total = page.total_entries.unwrap_or(input.offset + collections.len() as u64);
@@ -80,9 +80,8 @@ async fn ask(desk: &Desk, input: &Input) -> Result<Output, Failure> {
 }
 
 async fn listed(desk: &Desk, collection: model::Collection) -> Listed {
-    let (id, query) = (collection.id.to_string(), [("offset", "0"), ("limit", "1")]);
-    let counted: Result<Results<Vec<IgnoredAny>>, _> =
-        desk.client.get(&["collections", &id, "documents"], &query).await;
+    let id = collection.id.to_string();
+    let counted = desk.client.page::<IgnoredAny>(&["collections", &id, "documents"], (0, 1), &[]).await;
     let counted = counted.ok().and_then(|page| page.total_entries);
     Listed {
         collection_id: collection.id,

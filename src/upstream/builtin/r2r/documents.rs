@@ -21,8 +21,8 @@ use crate::upstream::builtin::tool::{About, Effect};
 use crate::upstream::error::Error;
 
 /// Documents of one page, and pages that are looked through at most.
-const PAGE: usize = 500;
-const PAGES: usize = 6;
+const PAGE: u64 = 500;
+const PAGES: u64 = 6;
 
 pub(super) const ABOUT_LIST: About = About {
     name: "r2r_list_documents",
@@ -82,7 +82,7 @@ pub(super) struct ListOutput {
     cached: bool,
     /// How many documents were looked through for the status.
     #[serde(skip_serializing_if = "Option::is_none")]
-    scanned: Option<usize>,
+    scanned: Option<u64>,
     /// There are more documents than were looked through: total may be too small.
     #[serde(skip_serializing_if = "Option::is_none")]
     incomplete: Option<bool>,
@@ -153,9 +153,8 @@ async fn listed(desk: &Desk, input: &ListInput) -> Result<Raw, Gone> {
 }
 
 async fn page(desk: &Desk, input: &ListInput, collection: Id) -> Result<Fresh<ListOutput>, Failure> {
-    let (offset, limit) = (input.offset.to_string(), input.limit.to_string());
-    let (id, query) = (collection.to_string(), [("offset", offset.as_str()), ("limit", &limit)]);
-    let page: Results<Vec<Document>> = desk.client.get(&["collections", &id, "documents"], &query).await?;
+    let (id, part) = (collection.to_string(), (input.offset, input.limit.into()));
+    let page = desk.client.page::<Document>(&["collections", &id, "documents"], part, &[]).await?;
     let is_settled = page.results.iter().all(|document| document.stage() != Stage::Pending);
     let documents: Vec<_> = page.results.into_iter().map(Listed::of).collect();
     let total = page.total_entries.unwrap_or(input.offset + documents.len() as u64);
@@ -206,7 +205,7 @@ async fn looked_through(
 pub(super) struct Scan {
     pub documents: Vec<Document>,
     /// How many of the account's documents were looked at.
-    pub scanned: usize,
+    pub scanned: u64,
     /// Whether those were all.
     pub is_complete: bool,
 }
@@ -215,14 +214,11 @@ pub(super) struct Scan {
 pub(super) async fn scan(desk: &Desk, collection: Id) -> Result<Scan, Error> {
     let mut scan = Scan { documents: Vec::new(), scanned: 0, is_complete: false };
     for page in 0..PAGES {
-        let (offset, limit) = ((page * PAGE).to_string(), PAGE.to_string());
-        let query = [("offset", offset.as_str()), ("limit", &limit)];
-        let found: Results<Vec<Document>> = desk.client.get(&["documents"], &query).await?;
-        let count = found.results.len();
+        let found = desk.client.page::<Document>(&["documents"], (page * PAGE, PAGE), &[]).await?;
+        let count = found.results.len() as u64;
         scan.scanned += count;
         scan.documents.extend(found.results.into_iter().filter(|document| document.belongs_to(collection)));
-        let total = found.total_entries.and_then(|total| usize::try_from(total).ok());
-        if count < PAGE || total.is_some_and(|total| scan.scanned >= total) {
+        if count < PAGE || found.total_entries.is_some_and(|total| scan.scanned >= total) {
             scan.is_complete = true;
             break;
         }

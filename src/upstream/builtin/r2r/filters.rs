@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::id::Id;
+use super::model::has_nul;
 use crate::upstream::builtin::refusal::Refusal;
 
 /// Conditions in one filter.
@@ -185,15 +186,6 @@ fn is_id(value: &Value) -> bool {
 
 fn is_scalar(value: &Value) -> bool {
     !value.is_object() && !value.is_array()
-}
-
-fn has_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(list) => list.iter().any(has_nul),
-        Value::Object(map) => map.iter().any(|(name, value)| name.contains('\0') || has_nul(value)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
 }
 
 fn clipped(name: &str) -> &str {

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::id::Id;
 
@@ -60,7 +62,7 @@ pub(super) struct Provider {
 }
 
 /// A document.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(super) struct Document {
     pub id: Id,
     #[serde(default, deserialize_with = "or_default")]
@@ -98,6 +100,17 @@ impl Document {
             _ => Stage::Pending,
         }
     }
+
+    /// Why it failed.
+    pub(super) fn reason(&self) -> &str {
+        self.metadata.get("failure").and_then(Value::as_str).unwrap_or("no reason was given")
+    }
+
+    /// Seconds since R2R began with it. R2R does not renew that time while it works.
+    pub(super) fn age(&self) -> i64 {
+        let begun = self.updated_at.as_deref().and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok());
+        begun.map_or(0, |begun| (OffsetDateTime::now_utc() - begun).whole_seconds())
+    }
 }
 
 /// How far a document is: everything between its arrival and its end is pending.
@@ -123,6 +136,16 @@ pub(super) struct Collection {
     pub document_count: i64,
     #[serde(default, deserialize_with = "or_default")]
     pub user_count: u64,
+}
+
+/// R2R's database takes no zero characters, and says so with a status that looks like its own failure.
+pub(super) fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(all) => all.iter().any(has_nul),
+        Value::Object(members) => members.iter().any(|(name, value)| name.contains('\0') || has_nul(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// `null` is what is usual.

@@ -206,9 +206,8 @@ impl Project {
     /// R2R takes an encoded slash in a path for a slash, so such a name can not be asked for.
     async fn by_looking_through(&self) -> Result<Option<Id>, Failure> {
         for page in 0..PAGES {
-            let (offset, limit) = ((page * PAGE).to_string(), PAGE.to_string());
-            let query = [("offset", offset.as_str()), ("limit", &limit), ("owner_only", "true")];
-            let found: Results<Vec<model::Collection>> = self.client.get(&["collections"], &query).await?;
+            let (part, ours) = ((page * PAGE, PAGE), [("owner_only", "true")]);
+            let found = self.client.page::<model::Collection>(&["collections"], part, &ours).await?;
             let count = found.results.len();
             if let Some(found) = found.results.iter().find(|found| found.name == self.collection_name) {
                 return Ok(Some(found.id));

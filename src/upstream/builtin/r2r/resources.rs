@@ -83,7 +83,7 @@ struct Counts {
     success: u64,
     failed: usize,
     /// Documents of the account that were looked through for the pending and failed ones.
-    scanned: usize,
+    scanned: u64,
     /// There are more: pending and failed may be too small.
     incomplete: bool,
 }
@@ -103,7 +103,7 @@ async fn counted(desk: &Desk, id: Id) -> Result<Context<'_>, Failure> {
     let (itself, page) = (["collections", &text], ["collections", &text, "documents"]);
     let (itself, page, scan) = tokio::try_join!(
         desk.client.get::<Results<Collection>>(&itself, &[]),
-        desk.client.get::<Results<Vec<Document>>>(&page, &[("offset", "0"), ("limit", "1")]),
+        desk.client.page::<Document>(&page, (0, 1), &[]),
         documents::scan(desk, id),
     )?;
     let of = |stage| scan.documents.iter().filter(|document| document.stage() == stage).count();

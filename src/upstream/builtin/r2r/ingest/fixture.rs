@@ -13,9 +13,10 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::remote::{Document, MakeForm, Remote};
+use super::remote::{MakeForm, Remote};
 use super::*;
 use crate::store::{Config, Store};
+use crate::upstream::builtin::r2r::model::Document;
 use crate::upstream::config::{CacheTtl, Credentials};
 use crate::upstream::connection::Event;
 
@@ -78,7 +79,7 @@ pub(super) fn status(status: u16, detail: &str) -> Error {
 
 /// A document as R2R shows it.
 pub(super) fn document(status: &str, metadata: &Value, collections: &[&str]) -> Document {
-    let all = json!({"ingestion_status": status, "metadata": metadata, "collection_ids": collections});
+    let all = json!({"id": Uuid::nil(), "ingestion_status": status, "metadata": metadata, "collection_ids": collections});
     serde_json::from_value(all).expect("a document")
 }
 
@@ -218,7 +219,7 @@ impl Remote for Fake {
                 world.log.push("join".into());
                 let hangs = world.joins_hang;
                 if let Some(there) = world.documents.get_mut(&id).filter(|_| !hangs) {
-                    there.collection_ids.push(collection.to_string());
+                    there.collection_ids.push(Id(collection));
                 }
                 hangs
             };

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::Mode;
 use super::source::{Faults, Sent, Source};
+use crate::upstream::builtin::r2r::model::has_nul;
 use crate::upstream::builtin::refusal::Refusal;
 use crate::upstream::builtin::rest::unsendable;
 use crate::upstream::error::Error;
@@ -83,16 +84,6 @@ pub(super) fn metadata(given: Option<Map<String, Value>>) -> Result<Map<String, 
         }
     }
     Ok(given)
-}
-
-/// R2R's database takes no zero characters, and says so with a status that looks like its own failure.
-fn has_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(all) => all.iter().any(has_nul),
-        Value::Object(members) => members.iter().any(|(name, value)| name.contains('\0') || has_nul(value)),
-        _ => false,
-    }
 }
 
 /// Everything about one document but its bytes.

@@ -21,9 +21,12 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::form::Sheet;
-use super::remote::{Document, Remote, Stage};
+use super::remote::Remote;
 use super::source::{Faults, Source};
 use crate::upstream::builtin::answer::Failure;
+use crate::upstream::builtin::r2r::documents::progress;
+use crate::upstream::builtin::r2r::id::Id;
+use crate::upstream::builtin::r2r::model::{Document, Stage};
 use crate::upstream::builtin::refusal::Refusal;
 use crate::upstream::error::Error;
 
@@ -117,7 +120,7 @@ impl Job<'_> {
         loop {
             let document = self.insist(|| self.remote.document(self.sheet.id)).await?;
             match &document {
-                Some(there) if there.stage() == Stage::Working && !(is_first && there.age() > ABANDONED) => {
+                Some(there) if there.stage() == Stage::Pending && !(is_first && there.age() > ABANDONED) => {
                     self.worked(there);
                 }
                 _ => return Ok(document),
@@ -171,7 +174,7 @@ impl Job<'_> {
     /// Puts it where it belongs, if it is not there.
     async fn join(&self, document: &Document) -> Result<(), Failure> {
         let (collection, id) = (self.sheet.collection, self.sheet.id);
-        if !document.collection_ids.contains(&collection.to_string()) {
+        if !document.collection_ids.contains(&Id(collection)) {
             self.step(0.97, "joining its collection");
             self.insist(|| self.remote.join(collection, id)).await?;
         }
@@ -212,7 +215,7 @@ impl Job<'_> {
             }
             pause = (pause * 2).min(if self.is_watched { LONGEST_LOOK } else { LONGEST_PAUSE });
             match self.remote.document(self.sheet.id).await {
-                Ok(Some(there)) if there.stage() == Stage::Working => self.worked(&there),
+                Ok(Some(there)) if there.stage() == Stage::Pending => self.worked(&there),
                 Ok(Some(_)) => return sleep(LONGEST_LOOK).await,
                 _ => {}
             }
@@ -220,17 +223,7 @@ impl Job<'_> {
     }
 
     fn worked(&self, document: &Document) {
-        let share = match document.ingestion_status.as_str() {
-            "pending" => 0.5,
-            "parsing" => 0.55,
-            "extracting" => 0.6,
-            "chunking" => 0.65,
-            "embedding" => 0.75,
-            "augmenting" => 0.85,
-            "storing" => 0.9,
-            _ => 0.95,
-        };
-        self.step(share, &document.ingestion_status);
+        self.step(0.5 + 0.5 * progress(&document.ingestion_status), &document.ingestion_status);
     }
 
     fn step(&self, share: f64, message: &str) {

@@ -7,12 +7,10 @@ use futures_util::future::BoxFuture;
 use reqwest::multipart::Form;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::{Map, Value};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
 use crate::upstream::builtin::r2r::client::{Client, Results};
+use crate::upstream::builtin::r2r::model::Document;
 use crate::upstream::error::Error;
 
 /// Makes the form of an upload, more than once if it has to be sent again for a renewed token.
@@ -37,47 +35,6 @@ pub(super) trait Remote: Send + Sync + 'static {
 
     /// Puts a document into a collection, where it may be already.
     fn join(&self, collection: Uuid, id: Uuid) -> BoxFuture<'_, Result<(), Error>>;
-}
-
-/// What R2R knows about a document.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct Document {
-    pub(super) ingestion_status: String,
-    #[serde(default)]
-    pub(super) collection_ids: Vec<String>,
-    #[serde(default)]
-    pub(super) metadata: Map<String, Value>,
-    #[serde(default)]
-    pub(super) updated_at: Option<String>,
-}
-
-/// How far R2R is with a document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    Working,
-    Success,
-    Failed,
-}
-
-impl Document {
-    pub(super) fn stage(&self) -> Stage {
-        match self.ingestion_status.as_str() {
-            "success" | "enriched" => Stage::Success,
-            "failed" => Stage::Failed,
-            _ => Stage::Working,
-        }
-    }
-
-    /// Why it failed.
-    pub(super) fn reason(&self) -> &str {
-        self.metadata.get("failure").and_then(Value::as_str).unwrap_or("no reason was given")
-    }
-
-    /// Seconds since R2R began with it. R2R does not renew that time while it works.
-    pub(super) fn age(&self) -> i64 {
-        let begun = self.updated_at.as_deref().and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok());
-        begun.map_or(0, |begun| (OffsetDateTime::now_utc() - begun).whole_seconds())
-    }
 }
 
 /// An account; what else is said of it is not for us.

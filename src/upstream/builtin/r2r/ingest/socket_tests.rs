@@ -8,12 +8,13 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::fixture::Place;
-use super::remote::{Document, MakeForm, Remote};
+use super::remote::{MakeForm, Remote};
 use super::*;
 use crate::store::{Config, Store};
 use crate::upstream::Means;
 use crate::upstream::builtin::r2r::client::Client;
 use crate::upstream::builtin::r2r::double::{EMAIL, Fault, PASSWORD, R2r};
+use crate::upstream::builtin::r2r::model::Document;
 use crate::upstream::config::{CacheTtl, Credentials};
 
 const SEND: &str = "POST /v3/documents";

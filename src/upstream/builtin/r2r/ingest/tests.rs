@@ -205,7 +205,7 @@ async fn a_crash_between_sending_and_joining_is_made_good_by_the_next_life() {
         sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(place.fake.log(), ["join"], "and it is not sent again");
-    assert_eq!(place.fake.document(&id).expect("there").collection_ids, [COLLECTION]);
+    assert_eq!(place.fake.document(&id).expect("there").collection_ids, [collection()]);
     place.settled(&next).await;
     assert_eq!(place.journal(), "[]");
 }
@@ -236,7 +236,7 @@ async fn a_crash_while_it_is_sent_or_waits_loses_nothing() {
     place.settled(&next).await;
     let sent = place.fake.log().iter().filter(|line| line.starts_with("send")).count();
     assert_eq!(sent, 10, "each once");
-    let joined = |id: &String| place.fake.document(id).expect("there").collection_ids == [COLLECTION];
+    let joined = |id: &String| place.fake.document(id).expect("there").collection_ids == [collection()];
     assert!(ids.iter().all(joined));
 }
 
