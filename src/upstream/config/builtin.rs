@@ -8,20 +8,30 @@ use super::transport::{Given, header_value, passable, path, require};
 use super::{Builtin, CacheTtl, Credentials, Handbook, R2r};
 use crate::settings::{Fields, Setting};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Handbook,
-    R2r,
+/// One kind of built-in server.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// What stands behind `builtin`.
+    word: &'static str,
+    /// What it takes beside `builtin`.
+    fields: &'static [&'static str],
+    /// Reads that.
+    read: fn(&Given<'_>, &Setting<'_>, &Defaults) -> Option<Builtin>,
 }
 
-const KINDS: [(&str, Kind); 2] = [("handbook", Kind::Handbook), ("r2r", Kind::R2r)];
+const KINDS: [Kind; 2] = [
+    Kind { word: "handbook", fields: &["handbook"], read: handbook },
+    Kind { word: "r2r", fields: &["url", "r2r"], read: r2r },
+];
 
-/// What one kind takes beside `builtin`.
-const FIELDS: [(Kind, &[&str]); 2] = [(Kind::Handbook, &["handbook"]), (Kind::R2r, &["url", "r2r"])];
+/// The fields of all of them; one that several take stands here several times.
+pub(super) fn fields() -> impl Iterator<Item = &'static str> {
+    KINDS.into_iter().flat_map(|kind| kind.fields.iter().copied())
+}
 
-/// All that any of them takes.
+/// Whether any of them takes `field`.
 pub(super) fn takes(field: &str) -> bool {
-    field == "builtin" || FIELDS.iter().any(|(_, fields)| fields.contains(&field))
+    field == "builtin" || fields().any(|known| known == field)
 }
 
 /// Times that answers of R2R may be kept, in seconds; 0: not at all.
@@ -34,43 +44,44 @@ const LONGEST_PROJECT: usize = 128;
 
 /// Reads the options of the built-in that is asked for.
 pub(super) fn from_fields(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Builtin> {
-    let hint = "add `builtin: handbook` or `builtin: r2r`";
-    let kind = require(given, "builtin", server, hint)?.choice(&KINDS)?;
-    refuse_others(given, kind);
-    match kind {
-        Kind::Handbook => {
-            let hint = "add `handbook: {path: docs}`, the folder of documents";
-            Some(Builtin::Handbook(handbook(require(given, "handbook", server, hint)?, defaults)?))
-        }
-        Kind::R2r => {
-            let hint = "add `r2r: {project: my-app}`, which names its collection";
-            let options = require(given, "r2r", server, hint);
-            let url =
-                require(given, "url", server, "add the address of R2R, such as `url: http://localhost:7272`");
-            Some(Builtin::R2r(Box::new(r2r(options?, url?, defaults)?)))
-        }
+    let hint = format!("add `builtin:` with one of {}", words(|_| true, ", "));
+    let kind = require(given, "builtin", server, &hint)?.choice(&KINDS.map(|kind| (kind.word, kind)))?;
+    refuse_others(given, &kind);
+    (kind.read)(given, server, defaults)
+}
+
+fn refuse_others(given: &Given<'_>, kind: &Kind) {
+    let is_foreign = |field| field != "builtin" && takes(field) && !kind.fields.contains(&field);
+    for (field, setting) in given.iter().filter(|(field, _)| is_foreign(field)) {
+        let message = format!("`{field}` does not go with builtin `{}`", kind.word);
+        let takers = words(|other| other.fields.contains(&field), " or ");
+        setting.key_problem(message, Some(format!("it belongs to builtin {takers}")));
     }
 }
 
-fn refuse_others(given: &Given<'_>, kind: Kind) {
-    for (other, fields) in FIELDS.iter().filter(|(other, _)| *other != kind) {
-        for (field, setting) in fields.iter().filter_map(|field| Some((field, given.get(field)?))) {
-            let word = |kind| KINDS.iter().find(|(_, k)| *k == kind).map_or("", |(word, _)| *word);
-            let message = format!("`{field}` does not go with builtin `{}`", word(kind));
-            setting.key_problem(message, Some(format!("it belongs to builtin `{}`", word(*other))));
-        }
-    }
+/// The words of the kinds that `are_meant`.
+fn words(are_meant: impl Fn(&Kind) -> bool, between: &str) -> String {
+    let words = KINDS.iter().filter(|kind| are_meant(kind)).map(|kind| format!("`{}`", kind.word));
+    words.collect::<Vec<_>>().join(between)
 }
 
-fn handbook(setting: &Setting<'_>, defaults: &Defaults) -> Option<Handbook> {
-    let mut fields = setting.fields()?;
+fn handbook(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Builtin> {
+    let hint = "add `handbook: {path: docs}`, the folder of documents";
+    let mut fields = require(given, "handbook", server, hint)?.fields()?;
     let path = fields.require("path", "add the folder of documents, such as `path: docs`");
     let cache_size = fields.integer("cache_size", 0..=100_000).unwrap_or(100);
     fields.finish();
-    Some(Handbook { path: self::path(&path?, defaults)?, cache_size })
+    Some(Builtin::Handbook(Handbook { path: self::path(&path?, defaults)?, cache_size }))
 }
 
-fn r2r(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) -> Option<R2r> {
+fn r2r(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Builtin> {
+    let options = require(given, "r2r", server, "add `r2r: {project: my-app}`, which names its collection");
+    let hint = "add the address of R2R, such as `url: http://localhost:7272`";
+    let url = require(given, "url", server, hint);
+    Some(Builtin::R2r(Box::new(r2r_options(options?, url?, defaults)?)))
+}
+
+fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) -> Option<R2r> {
     let mut fields = setting.fields()?;
     let credentials = credentials(&mut fields);
     let project = fields.require("project", "add a name, such as `project: my-app`");

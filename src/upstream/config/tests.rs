@@ -68,14 +68,15 @@ fn the_transport_follows_from_what_is_given() {
         Transport::Http(_) => "http",
         Transport::Sse(_) => "sse",
         Transport::Stdio(_) => "stdio",
-        Transport::Builtin(Builtin::Handbook(_)) => "handbook",
-        Transport::Builtin(Builtin::R2r(_)) => "r2r",
+        Transport::Builtin(_) => "builtin",
     };
     assert_eq!(word(good(json!({"url": "http://a"}))), "http");
     assert_eq!(word(good(json!({"url": "http://a", "transport": "sse"}))), "sse");
     assert_eq!(word(good(json!({"command": "npx"}))), "stdio");
     let handbook = json!({"transport": "builtin", "builtin": "handbook", "handbook": {"path": "docs"}});
-    assert_eq!(word(good(handbook)), "handbook");
+    let handbook = good(handbook);
+    assert_eq!(handbook.target, "handbook");
+    assert_eq!(word(handbook), "builtin");
 }
 
 #[test]

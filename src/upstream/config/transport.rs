@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::parse::Defaults;
-use super::{Builtin, Http, Stdio, Transport, builtin};
+use super::{Http, Stdio, Transport, builtin};
 use crate::secret::{redacted_reference, redacted_url};
 use crate::settings::{Fields, Setting};
 
@@ -55,28 +55,33 @@ impl Kind {
     }
 }
 
-const FIELDS: [&str; 10] =
-    ["url", "headers", "auth", "command", "args", "env", "cwd", "builtin", "handbook", "r2r"];
+/// The fields of all transports but the options of built-in servers, which these know themselves.
+const FIELDS: [&str; 8] = ["url", "headers", "auth", "command", "args", "env", "cwd", "builtin"];
 
-/// The settings of [`FIELDS`] that are there.
+/// The settings of those that are there.
 pub(super) struct Given<'a>(Vec<(&'static str, Setting<'a>)>);
 
 impl<'a> Given<'a> {
     pub(super) fn get(&self, name: &str) -> Option<&Setting<'a>> {
         self.0.iter().find(|(field, _)| *field == name).map(|(_, setting)| setting)
     }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &Setting<'a>)> {
+        self.0.iter().map(|(field, setting)| (*field, setting))
+    }
 }
 
 /// Reads the transport and what it leads to; `None` when nothing can be made of what stands there.
 pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Option<(Transport, String)> {
     let written = fields.take("transport");
-    let given = Given(FIELDS.iter().filter_map(|name| Some((*name, fields.take(name)?))).collect());
+    let known = FIELDS.into_iter().chain(builtin::fields());
+    let given = Given(known.filter_map(|name| Some((name, fields.take(name)?))).collect());
     let server = fields.setting();
     let kind = match written {
         Some(setting) => setting.choice(&KINDS)?,
         None => implied(&given, server)?,
     };
-    for (field, setting) in given.0.iter().filter(|(field, _)| !kind.takes(field)) {
+    for (field, setting) in given.iter().filter(|(field, _)| !kind.takes(field)) {
         let message = format!("`{field}` does not go with transport `{}`", kind.word());
         setting.key_problem(message, Some(format!("it belongs to transport {}", Kind::takers(field))));
     }
@@ -99,8 +104,7 @@ fn target(transport: &Transport, given: &Given<'_>) -> String {
             _ => redacted_url(&http.url),
         },
         Transport::Stdio(_) => shown("command").to_owned(),
-        Transport::Builtin(Builtin::Handbook(_)) => "handbook".to_owned(),
-        Transport::Builtin(Builtin::R2r(_)) => "r2r".to_owned(),
+        Transport::Builtin(_) => shown("builtin").to_owned(),
     }
 }
 
