@@ -10,6 +10,8 @@
 //!
 //! Not here: what a part does.
 
+mod reload;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,6 +33,8 @@ use crate::manager::Manager;
 use crate::shutdown::Shutdown;
 use crate::worker::Crew;
 use crate::{admin, auth, upstream};
+
+pub use reload::{Load, Renewal};
 
 /// Time for closing connections and ending children, after the calls have ended. Children are asked
 /// twice, with pauses, before they are killed.
@@ -73,7 +77,7 @@ pub fn router(
     shutdown: &Shutdown,
 ) -> Result<Router, Error> {
     let guard = Guard::new(config)?;
-    Ok(front(guard, manager, config, shutdown).0.into_router())
+    Ok(front(guard, manager, config, shutdown, None).0.into_router())
 }
 
 /// The door and all behind it, and the sessions whose calls can be cut at the end.
@@ -82,6 +86,7 @@ fn front(
     manager: &Arc<Manager>,
     config: &downstream::Config,
     shutdown: &Shutdown,
+    reload: Option<admin::Reload>,
 ) -> (Front, Arc<Sessions>) {
     let sessions = Arc::new(Sessions::new(config.max_sessions, config.session_idle_timeout));
     let sweeper = Arc::clone(&sessions);
@@ -90,7 +95,7 @@ fn front(
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let old = sse::Endpoint::new(gateway, of_sessions(), shutdown.clone(), max_body);
-    let options = admin::Options { max_body: config.max_body_bytes, drain: shutdown.clone() };
+    let options = admin::Options { max_body: config.max_body_bytes, drain: shutdown.clone(), reload };
     let api = admin::Api::new(Arc::clone(manager), options.clone());
     let call: Shortcut = Box::new(move |Admitted { head, body, principal, id }| {
         Box::pin(admin::call(api.clone(), admin::Posted { headers: head.headers, body, principal, id }))
@@ -99,8 +104,13 @@ fn front(
     (Front::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
 }
 
-/// Serves HTTP until `stop` resolves, and returns when nothing is left running.
-pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
+/// Serves HTTP until `stop` resolves, and returns when nothing is left running. Without a `renewal` the
+/// configuration stays as it is.
+pub async fn serve(
+    config: Config,
+    renewal: Option<Renewal>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), Error> {
     let address = config.server.listen;
     let listen = |reason| Error::Listen { address, reason };
     let socket = TcpListener::bind(address).await.map_err(listen)?;
@@ -109,7 +119,12 @@ pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(),
     // Before any server is started: keys that cannot be read stop the start.
     let guard = Guard::new(&config.server)?;
     let manager = Manager::initialize(config.manager, &servers)?;
-    let (front, sessions) = front(guard, &manager, &config.server, &edge);
+    let reload = renewal.map(|Renewal { load, wanted }| {
+        let reload = reload::over(&manager, load, config.fixed);
+        edge.spawn_until_end(reload::follow(wanted, Arc::clone(&reload)));
+        reload
+    });
+    let (front, sessions) = front(guard, &manager, &config.server, &edge, reload);
     tracing::info!(address = %bound, "listening");
     let limits = config.server.limits;
     listener::allow_open_files(&limits);

@@ -57,11 +57,13 @@
 //!   [`Setting::secret`] and is not quoted at all.
 
 mod fields;
+mod fingerprint;
 mod node;
 mod problem;
 mod setting;
 
 pub use fields::Fields;
+pub use fingerprint::Fingerprint;
 pub use node::{Entry, Mark, Node, Text, Value};
 pub use problem::{Problem, Problems, Shown};
 pub use setting::{Setting, member_path};

@@ -19,7 +19,7 @@ pub async fn start(server: SocketAddr) -> anyhow::Result<SocketAddr> {
     telemetry::init(config.server.log_format).map_err(|error| anyhow::anyhow!("{error}"))?;
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let config = Config { server: config.server.listening_on(address)?, ..config };
-    let serving = tokio::spawn(app::serve(config, pending()));
+    let serving = tokio::spawn(app::serve(config, None, pending()));
     // Not by connecting: the measured connection is to be the only one.
     while TcpListener::bind(address).is_ok() {
         anyhow::ensure!(!serving.is_finished(), "the gateway has ended: {:?}", serving.await);

@@ -176,6 +176,12 @@ async fn a_disabled_server_is_not_reconnected() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_a_registry_file_there_is_nothing_to_reload() {
+    let answered = three().await.post("/api/v1/mcp/reload", "").await;
+    assert_eq!(answered.problem(), (404, "not_found".into()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_route_lets_in_whom_its_row_names() {
     let gateway = three().await;
     let call = r#"{"server":"docs","tool":"ping"}"#;
@@ -188,6 +194,7 @@ async fn every_route_lets_in_whom_its_row_names() {
         (Method::POST, "/api/v1/mcp/call", call, Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/circuit-breakers/docs/reset", "", Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/servers/docs/reconnect", "", Some(Role::Superuser)),
+        (Method::POST, "/api/v1/mcp/reload", "", Some(Role::Superuser)),
         (Method::GET, "/health", "", None),
         (Method::GET, "/health/live", "", None),
         (Method::GET, "/health/ready", "", None),

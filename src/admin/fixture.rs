@@ -49,7 +49,7 @@ impl Gateway {
         let connectors = fakes.iter().map(Fake::connector).collect();
         let manager = Manager::with_connectors(config, connectors, Shutdown::new());
         let drain = Shutdown::new();
-        let options = Options { max_body: 64 * 1024, drain: drain.clone() };
+        let options = Options { max_body: 64 * 1024, drain: drain.clone(), reload: None };
         let document = described().into_openapi();
         Self {
             router: super::router(manager.clone(), options),

@@ -18,6 +18,7 @@ mod health;
 mod metrics;
 mod openapi;
 mod problem;
+mod reload;
 mod servers;
 mod view;
 
@@ -47,19 +48,22 @@ pub const CALL: &str = "/api/v1/mcp/call";
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
 pub use call::{Posted, direct as call};
+pub use reload::{Reload, Reloaded};
 
 /// What the router needs beside a manager.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Options {
     /// The largest body accepted, in bytes.
     pub max_body: usize,
     /// When this has begun, the gateway takes its leave: `/health/ready` says no.
     pub drain: Shutdown,
+    /// Reads the registry file again; none where there is no such file.
+    pub reload: Option<Reload>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_body: MAX_BODY, drain: Shutdown::new() }
+        Self { max_body: MAX_BODY, drain: Shutdown::new(), reload: None }
     }
 }
 
@@ -106,7 +110,8 @@ fn described() -> OpenApiRouter<Api> {
         .routes(only(Action::List, routes!(breakers::list)))
         .routes(only(Action::Call, routes!(call::call)))
         .routes(only(Action::ResetBreaker, routes!(breakers::reset)))
-        .routes(only(Action::Reconnect, routes!(servers::reconnect)));
+        .routes(only(Action::Reconnect, routes!(servers::reconnect)))
+        .routes(only(Action::Reload, routes!(reload::reload)));
     OpenApiRouter::with_openapi(openapi::base())
         .nest(PREFIX, api)
         .routes(routes!(health::summary))

@@ -141,6 +141,8 @@ pub(super) struct ReadProblems;
 pub(super) struct NamedProblems;
 /// … and one that rebuilds its connections, …
 pub(super) struct ReconnectProblems;
+/// … and one that reads the registry file again, …
+pub(super) struct ReloadProblems;
 /// … and one that calls a tool.
 pub(super) struct CallProblems;
 
@@ -159,6 +161,12 @@ impl IntoResponses for NamedProblems {
 impl IntoResponses for ReconnectProblems {
     fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
         described(&[DOOR, NAMED, UPSTREAM].concat())
+    }
+}
+
+impl IntoResponses for ReloadProblems {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        described(&[DOOR, &[Code::NotFound, Code::InvalidConfiguration]].concat())
     }
 }
 

@@ -75,6 +75,8 @@ pub(super) enum Code {
     ServerUnavailable,
     /// No answer within the deadline. The tool may have run.
     TimedOut,
+    /// The registry file has problems, or can not be read. The running configuration stays as it was.
+    InvalidConfiguration,
     /// A bug of the gateway; its log has more under the request id.
     InternalError,
 }
@@ -100,6 +102,7 @@ impl Code {
                 StatusCode::BAD_GATEWAY
             }
             Self::CircuitOpen | Self::AuthFailed | Self::ServerUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::InvalidConfiguration => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -133,6 +136,7 @@ impl Code {
             Self::CircuitOpen => "The server's circuit breaker is open",
             Self::ServerUnavailable => "The server is not available",
             Self::TimedOut => "The server did not answer in time",
+            Self::InvalidConfiguration => "The registry file is not valid",
             Self::InternalError => "The gateway failed",
         }
     }
@@ -160,12 +164,15 @@ impl Code {
             Self::OutcomeUnknown => "the tool may have run: find out before calling it again",
             Self::InvalidAnswer => "check that the server speaks MCP at its configured address",
             Self::AuthFailed => {
-                "mend the credentials and restart, or POST /api/v1/mcp/servers/{name}/reconnect once the server accepts them"
+                "mend the credentials and POST /api/v1/mcp/reload, or POST /api/v1/mcp/servers/{name}/reconnect once the server accepts them"
             }
             Self::CircuitOpen => {
                 "wait for the next probe, or POST /api/v1/mcp/circuit-breakers/{server}/reset once the server is well"
             }
             Self::TimedOut => "the tool may have run; give it longer with \"timeout\", in seconds",
+            Self::InvalidConfiguration => {
+                "mend the file and reload again; `switchyard check` shows the same problems"
+            }
             Self::InternalError => "look for the request_id in the gateway's log",
             _ => return None,
         })

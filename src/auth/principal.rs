@@ -28,6 +28,8 @@ pub enum Action {
     ResetBreaker,
     /// Rebuild the connections of a server.
     Reconnect,
+    /// Have the registry file be read again.
+    Reload,
 }
 
 impl Role {
@@ -38,7 +40,10 @@ impl Role {
     pub const fn may(self, action: Action) -> bool {
         match (self, action) {
             (Self::Superuser, _) | (Self::Reader, Action::List) => true,
-            (Self::Reader, Action::Read | Action::Call | Action::ResetBreaker | Action::Reconnect) => false,
+            (
+                Self::Reader,
+                Action::Read | Action::Call | Action::ResetBreaker | Action::Reconnect | Action::Reload,
+            ) => false,
         }
     }
 
@@ -121,6 +126,7 @@ mod tests {
             (Action::Call, false, true),
             (Action::ResetBreaker, false, true),
             (Action::Reconnect, false, true),
+            (Action::Reload, false, true),
         ] {
             assert_eq!(Role::Reader.may(action), reader, "{action:?}");
             assert_eq!(Role::Superuser.may(action), superuser, "{action:?}");

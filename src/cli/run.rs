@@ -2,12 +2,16 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, select};
+use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{EXIT_USAGE, Serve, Stdio};
-use crate::app;
+use crate::app::{self, Load, Renewal};
 use crate::config::Config;
 use crate::telemetry;
 
@@ -22,21 +26,29 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
         None => Ok(config.server.clone()),
     };
     match server {
-        Ok(server) => run(Config { server, ..config }, app::serve),
+        Ok(server) => {
+            let file = arguments.file.clone();
+            let load: Load = Arc::new(move || file.load());
+            run(Config { server, ..config }, |config, Signals { stop, hangup }| {
+                app::serve(config, Some(Renewal { load, wanted: hangup }), stop)
+            })
+        }
         Err(exposed) => refuse(&exposed),
     }
 }
 
-/// Serves one client on standard input and output.
+/// Serves one client on standard input and output. A hangup is its end too.
 pub(super) fn stdio(arguments: &Stdio) -> ExitCode {
     match arguments.file.load() {
-        Ok(config) => run(config, app::stdio),
+        Ok(config) => run(config, |config, Signals { stop, mut hangup }| {
+            app::stdio(config, async move { drop(select(stop, hangup.next()).await) })
+        }),
         Err(error) => refuse(&error),
     }
 }
 
 /// Runs one of the two, with a log and until a signal.
-fn run<F>(config: Config, program: impl FnOnce(Config, Stop) -> F) -> ExitCode
+fn run<F>(config: Config, program: impl FnOnce(Config, Signals) -> F) -> ExitCode
 where
     F: Future<Output = Result<(), app::Error>>,
 {
@@ -48,8 +60,8 @@ where
         Err(error) => return fail(&error),
     };
     let ended = runtime.block_on(async {
-        let stop = stop_requested()?;
-        program(config, stop).await.map_err(io::Error::other)
+        let signals = Signals::listen()?;
+        program(config, signals).await.map_err(io::Error::other)
     });
     // Reading standard input happens in a thread that nothing can interrupt; do not wait for it.
     runtime.shutdown_background();
@@ -61,18 +73,29 @@ fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-type Stop = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+/// What the system asks of us.
+struct Signals {
+    /// Resolves at SIGTERM or SIGINT. A second one is not waited for: the drain has its own limits.
+    stop: BoxFuture<'static, ()>,
+    /// Gives a value at each SIGHUP.
+    hangup: BoxStream<'static, ()>,
+}
 
-/// Resolves at SIGTERM or SIGINT. A second one is not waited for: the drain has its own limits.
-fn stop_requested() -> io::Result<Stop> {
-    let (mut terminate, mut interrupt): (Signal, Signal) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(Box::pin(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    }))
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        let (mut terminate, mut interrupt): (Signal, Signal) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let stop = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        let hangup = stream::unfold(signal(SignalKind::hangup())?, |mut signal| async {
+            signal.recv().await.map(|()| ((), signal))
+        });
+        Ok(Self { stop: stop.boxed(), hangup: hangup.boxed() })
+    }
 }
 
 /// The configuration or the arguments are wrong: nothing was started.

@@ -17,7 +17,7 @@ use std::path::Path;
 pub use error::{Error, Report};
 pub use expand::Lookup;
 
-use crate::settings::{Mark, Problem, Problems, Setting, Shown};
+use crate::settings::{Fields, Fingerprint, Mark, Problem, Problems, Setting, Shown};
 use crate::{downstream, manager};
 
 /// What the operator wants, all of it.
@@ -27,6 +27,24 @@ pub struct Config {
     pub manager: manager::config::Config,
     /// `server:`, our own listener.
     pub server: downstream::Config,
+    /// What tells whether the parts changed that a running gateway does not take over.
+    pub fixed: Fixed,
+}
+
+/// The parts of the file that hold from the start to the end of a gateway.
+#[derive(Debug, Clone)]
+pub struct Fixed([(&'static str, Fingerprint); 2]);
+
+impl Fixed {
+    fn of(fields: &Fields<'_>) -> Self {
+        Self(["server", "cache"].map(|name| (name, fields.fingerprint(name))))
+    }
+
+    /// The names of those that are others in `now`.
+    pub fn changed(&self, now: &Self) -> Vec<&'static str> {
+        let pairs = self.0.iter().zip(&now.0);
+        pairs.filter(|(before, now)| before != now).map(|((name, _), _)| *name).collect()
+    }
 }
 
 impl Config {
@@ -58,10 +76,11 @@ impl Config {
     /// The root of the file: the manager's fields, and `server`.
     fn from_settings(root: &Setting<'_>, folder: &Path) -> Option<Self> {
         let mut fields = root.fields()?;
+        let fixed = Fixed::of(&fields);
         let manager = manager::config::Config::from_fields(&mut fields, folder);
         let server = fields.part("server", |setting| downstream::Config::from_settings(setting, folder));
         fields.finish();
-        Some(Self { manager, server: server.unwrap_or_default() })
+        Some(Self { manager, server: server.unwrap_or_default(), fixed })
     }
 }
 

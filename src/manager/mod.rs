@@ -5,6 +5,7 @@
 //!
 //! Not here: HTTP, protocol eras of clients, who may do what.
 
+mod apply;
 pub mod catalog;
 pub mod config;
 mod error;
@@ -19,9 +20,10 @@ mod verdict;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{Mutex, broadcast, mpsc, watch};
 use tokio::time::Instant;
 
+pub use apply::Applied;
 pub use config::Config;
 pub use error::{Error, Named};
 pub use registry::Told;
@@ -36,12 +38,14 @@ use crate::protocol::splice::Terms;
 use crate::protocol::{Era, Raw};
 use crate::shutdown::Shutdown;
 use crate::store::Store;
-use crate::upstream::{self, Call, Connector, Means, Outlet, Owner, Received, Status, Upstream, transport};
+use crate::upstream::{
+    self, Call, Connector, Means, Outlet, Owner, Received, Status, Update, Upstream, transport,
+};
 
 use recall::Recall;
-use registry::{Published, Registry};
+use registry::{Order, Published, Registry};
 
-/// How long after the start anybody waits for servers that are connecting for the first time. Who
+/// How long after the start, or a new configuration, anybody waits for servers that are connecting for the first time. Who
 /// hangs longer than this is not waited for again.
 const STARTUP_GRACE: Duration = Duration::from_secs(10);
 /// Updates of servers that may wait for the registry.
@@ -67,9 +71,13 @@ pub struct ServerStatus {
 /// One facade over all servers.
 pub struct Manager {
     published: Published,
-    started: Instant,
     shutdown: Shutdown,
     store: Store,
+    /// Where servers report to.
+    updates: mpsc::Sender<Update>,
+    orders: mpsc::Sender<Order>,
+    /// Held by whoever applies a configuration.
+    applying: Mutex<()>,
 }
 
 impl Manager {
@@ -102,14 +110,14 @@ impl Manager {
         store: Store,
     ) -> Arc<Self> {
         shutdown.spawn_until_end(store.clone().tend());
-        let (sender, updates) = mpsc::channel(UPDATES);
+        let ((sender, updates), (orders, inbox)) = (mpsc::channel(UPDATES), mpsc::channel(1));
         let start = |(server, connector): (&upstream::Config, _)| {
             Upstream::start(server.clone(), connector, sender.clone(), &shutdown)
         };
         let upstreams = config.servers.iter().zip(connectors).map(start).collect();
         let (registry, published) = Registry::new(Arc::new(config), Snapshot::new(upstreams));
-        shutdown.spawn_until_end(registry.run(updates));
-        Arc::new(Self { published, started: Instant::now(), shutdown, store })
+        shutdown.spawn_until_end(registry.run(updates, inbox));
+        Arc::new(Self { published, shutdown, store, updates: sender, orders, applying: Mutex::default() })
     }
 
     /// Ends every connection and child process; returns when none is left, at most after `limit`.
@@ -274,7 +282,7 @@ impl Manager {
     }
 
     fn grace_ends(&self) -> Instant {
-        self.started + STARTUP_GRACE
+        self.snapshot().started() + STARTUP_GRACE
     }
 
     /// Takes a disconnected server into use again.

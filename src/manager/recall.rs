@@ -68,7 +68,8 @@ impl<'a> Recall<'a> {
         let definition = tools.iter().find(|entry| entry.route.subject == *tool);
         let params = self.target.params.without("_meta");
         let inputs = (
-            (&server.target, self.server.revisions.of(List::Tools)),
+            // Another account may be answered otherwise.
+            (server.source.bytes(), self.server.revisions.of(List::Tools)),
             (tool, definition.map(|entry| entry.definition.as_str())),
             params.as_str(),
             (self.invocation.era == Era::Modern, self.invocation.sender.capabilities.as_str()),

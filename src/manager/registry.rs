@@ -1,4 +1,5 @@
-//! The one task that owns the servers: it hears what they offer and publishes the catalog.
+//! The one task that owns the servers: it hears what they offer, and which they are to be, and publishes
+//! the catalog.
 //!
 //! Everybody else reads [`Snapshot`]s through an atomic pointer; nobody but this task writes one.
 //! Not here: connecting, health (each server's own supervisor does that).
@@ -6,12 +7,12 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::config::Config;
 use super::snapshot::Snapshot;
 use crate::protocol::Notification;
-use crate::upstream::{Change, State, Update};
+use crate::upstream::{Change, State, Update, Upstream};
 
 /// Notices of servers that may wait for a slow listener; who is later than that is told that it
 /// missed some.
@@ -24,6 +25,16 @@ pub struct Told {
     pub server: Arc<str>,
     /// What it said; none: it may have said anything, and nobody heard it.
     pub notice: Option<Notification>,
+}
+
+/// The wish that other servers are there from now on.
+pub(super) struct Order {
+    /// The settings of the whole.
+    pub(super) config: Arc<Config>,
+    /// One for each server of it, in its order.
+    pub(super) upstreams: Vec<Arc<Upstream>>,
+    /// Told when it is done.
+    pub(super) done: oneshot::Sender<()>,
 }
 
 /// Where snapshots are published, and how often that happened; and what servers say meanwhile.
@@ -51,22 +62,45 @@ impl Registry {
         (registry, Published { snapshot, count, told })
     }
 
-    /// Publishes what the servers report, until the last of them is gone.
-    pub(super) async fn run(self, mut updates: mpsc::Receiver<Update>) {
-        while let Some(update) = updates.recv().await {
-            let told = match &update.change {
-                Change::Told(notice) => Some(Some(notice.clone())),
-                Change::Missed => Some(None),
-                Change::Offered(..) | Change::State(_) => None,
-            };
-            if let Some(notice) = told {
-                // Nobody listens: nobody asked for it.
-                let _ = self.told.send(Told { server: update.server, notice });
-            } else if let Some(next) = self.choose(&update) {
-                self.snapshot.store(Arc::new(next));
-                self.count.send_modify(|count| *count += 1);
+    /// Publishes what the servers report and what is ordered, until the manager is gone.
+    pub(super) async fn run(
+        mut self,
+        mut updates: mpsc::Receiver<Update>,
+        mut orders: mpsc::Receiver<Order>,
+    ) {
+        loop {
+            tokio::select! {
+                Some(update) = updates.recv() => self.hear(update),
+                Some(order) = orders.recv() => self.obey(order),
+                else => return,
             }
         }
+    }
+
+    fn hear(&self, update: Update) {
+        let told = match &update.change {
+            Change::Told(notice) => Some(Some(notice.clone())),
+            Change::Missed => Some(None),
+            Change::Offered(..) | Change::State(_) => None,
+        };
+        if let Some(notice) = told {
+            // Nobody listens: nobody asked for it.
+            let _ = self.told.send(Told { server: update.server, notice });
+        } else if let Some(next) = self.choose(&update) {
+            self.publish(next);
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        self.config = order.config;
+        let next = self.snapshot.load().applied(&self.config, order.upstreams);
+        self.publish(next);
+        let _ = order.done.send(()); // who ordered may have left
+    }
+
+    fn publish(&self, next: Snapshot) {
+        self.snapshot.store(Arc::new(next));
+        self.count.send_modify(|count| *count += 1);
     }
 
     /// The snapshot that follows from an update; none when nothing visible changed.

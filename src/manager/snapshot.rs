@@ -6,11 +6,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::catalog::{Catalog, Lookup, Part, Place, Places, Resources, Route, Style};
 use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
 use crate::protocol::feature::{Kind, List, Lists};
-use crate::upstream::{Offer, Upstream};
+use crate::upstream::{Offer, State, Upstream};
 
 /// Which servers a client sees: all of them merged, or one alone under its own names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -57,26 +59,31 @@ impl Revisions {
 }
 
 /// The servers and the catalogs of one moment.
-#[derive(Default, Clone)]
+#[derive(Clone)]
 pub struct Snapshot {
     servers: Vec<Server>,
     by_name: HashMap<Arc<str>, usize>,
     catalog: Arc<Catalog>,
     revisions: Revisions,
+    started: Instant,
 }
 
 impl Snapshot {
     /// A snapshot of servers nothing is known of yet.
     pub(super) fn new(upstreams: Vec<Arc<Upstream>>) -> Self {
         let by_name = upstreams.iter().enumerate().map(|(i, u)| (u.config().name.clone(), i)).collect();
-        let server = |upstream: Arc<Upstream>| Server {
-            settled: !upstream.config().enabled,
-            upstream,
-            offer: None,
+        Self {
+            servers: upstreams.into_iter().map(Server::new).collect(),
+            by_name,
             catalog: Arc::default(),
             revisions: Revisions::default(),
-        };
-        Self { servers: upstreams.into_iter().map(server).collect(), by_name, ..Self::default() }
+            started: Instant::now(),
+        }
+    }
+
+    /// When the servers became these.
+    pub(super) const fn started(&self) -> Instant {
+        self.started
     }
 
     /// The servers, in the order of the registry file.
@@ -194,15 +201,64 @@ impl Snapshot {
         let server = &mut next.servers[index];
         server.settled = true;
         let Some((offer, announced)) = offer else { return next };
-        let own = Arc::new(catalog(std::iter::once((&server.upstream, &offer)), config, ToolNames::Verbatim));
-        server.revisions.count(announced.and(changed(&own, &server.catalog)));
-        server.catalog = own;
         server.offer = Some(offer);
-        let offers = next.servers.iter().filter_map(|s| s.offer.as_ref().map(|offer| (&s.upstream, offer)));
-        let merged = Arc::new(catalog(offers, config, config.tool_names));
-        next.revisions.count(announced.and(changed(&merged, &next.catalog)));
-        next.catalog = merged;
+        server.read_offer(config, announced);
+        next.merge(config, announced);
         next
+    }
+
+    /// These servers from now on, with what is known of those that were there already.
+    pub(super) fn applied(&self, config: &Config, upstreams: Vec<Arc<Upstream>>) -> Self {
+        let mut next = Self::new(upstreams);
+        for server in &mut next.servers {
+            if let Ok(before) = self.server(&server.upstream.config().name) {
+                server.follow(before);
+            }
+            server.read_offer(config, Lists::default());
+        }
+        (next.catalog, next.revisions) = (Arc::clone(&self.catalog), self.revisions);
+        next.merge(config, Lists::default());
+        next
+    }
+
+    /// Makes the catalog of all; `announced` counts as changed whatever it says.
+    fn merge(&mut self, config: &Config, announced: Lists) {
+        let offers = self.servers.iter().filter_map(|s| s.offer.as_ref().map(|offer| (&s.upstream, offer)));
+        let merged = Arc::new(catalog(offers, config, config.tool_names));
+        self.revisions.count(announced.and(changed(&merged, &self.catalog)));
+        self.catalog = merged;
+    }
+}
+
+impl Server {
+    fn new(upstream: Arc<Upstream>) -> Self {
+        Self {
+            // It may have been quicker than whoever wants to know.
+            settled: upstream.status().state != State::Connecting,
+            offer: upstream.offer(),
+            upstream,
+            catalog: Arc::default(),
+            revisions: Revisions::default(),
+        }
+    }
+
+    /// Goes on where `before` stood, which has the same name.
+    fn follow(&mut self, before: &Self) {
+        let is_same = Arc::ptr_eq(&self.upstream, &before.upstream);
+        let (there, was_there) = (self.upstream.config(), before.upstream.config());
+        if self.offer.is_none() && there.enabled && there.target == was_there.target {
+            self.offer.clone_from(&before.offer);
+        }
+        self.settled |= is_same && before.settled;
+        (self.catalog, self.revisions) = (Arc::clone(&before.catalog), before.revisions);
+    }
+
+    /// Makes its catalog of its offer; `announced` counts as changed whatever it says.
+    fn read_offer(&mut self, config: &Config, announced: Lists) {
+        let offer = self.offer.iter().map(|offer| (&self.upstream, offer));
+        let own = Arc::new(catalog(offer, config, ToolNames::Verbatim));
+        self.revisions.count(announced.and(changed(&own, &self.catalog)));
+        self.catalog = own;
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
+use super::fingerprint::Fingerprint;
 use super::setting::{Setting, nearest};
 
 /// Unknown keys of one mapping that are compared with the known ones.
@@ -37,6 +38,12 @@ impl<'a> Fields<'a> {
         self.known.push(name);
         let at = self.left.iter().position(|(key, _)| *key == name)?;
         Some(self.left.remove(at).1)
+    }
+
+    /// What tells another value of `name`, or its absence, from the one that it has now.
+    pub fn fingerprint(&self, name: &str) -> Fingerprint {
+        let found = self.left.iter().find(|(key, _)| *key == name);
+        found.map_or(Fingerprint::ABSENT, |(_, setting)| setting.fingerprint())
     }
 
     /// The value of `name`; its absence is a problem. `hint` says what to write.

@@ -11,6 +11,7 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::fields::Fields;
+use super::fingerprint::Fingerprint;
 use super::node::{Mark, Node, Text, Value};
 use super::problem::{Problem, Problems, Shown};
 
@@ -44,6 +45,11 @@ impl<'a> Setting<'a> {
     /// Where the value begins.
     pub fn mark(&self) -> Mark {
         self.node.mark
+    }
+
+    /// What tells another value from this one.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(self.node)
     }
 
     /// Whether nothing is written: a section of which every line is commented out.

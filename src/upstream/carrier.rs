@@ -47,8 +47,8 @@ impl Carrier {
             occupancy.mark_unchanged();
             match self.pool.oldest() {
                 Some(next) if last.as_ref().is_none_or(|last| !Arc::ptr_eq(last, &next)) => {
-                    let is_first = last.replace(Arc::clone(&next)).is_none();
-                    self.serve(next, is_first).await;
+                    last = Some(Arc::clone(&next));
+                    self.serve(next).await;
                 }
                 // Nobody is there, or one that is just about to go.
                 _ => {
@@ -61,10 +61,10 @@ impl Carrier {
     }
 
     /// Asks on one connection, until that is of no more use.
-    async fn serve(&self, connection: Arc<dyn Connection>, is_first: bool) {
+    async fn serve(&self, connection: Arc<dyn Connection>) {
         let work = async {
             if connection.peer().version.is_modern() {
-                listen::Listening::new(self, &connection, is_first).run().await;
+                listen::Listening::new(self, &connection).run().await;
             } else {
                 self.subscribe(connection.as_ref()).await;
             }

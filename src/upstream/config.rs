@@ -19,6 +19,8 @@ use http::HeaderName;
 use secrecy::SecretString;
 use url::Url;
 
+use crate::settings::Fingerprint;
+
 /// One server of the registry file.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -47,6 +49,9 @@ pub struct Config {
     pub sharing: Sharing,
     /// Which of its tools are offered, and under which names.
     pub tools: Tools,
+    /// Of all that it was read from: a server with another one is another server, when a running
+    /// gateway is given a new configuration. The default is equal to no other.
+    pub source: Fingerprint,
 }
 
 /// Who shares a connection to a server.

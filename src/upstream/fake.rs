@@ -388,6 +388,7 @@ pub(crate) fn config(name: &str) -> Config {
         },
         sharing: config::Sharing::Shared,
         tools: config::Tools::default(),
+        source: crate::settings::Fingerprint::default(),
     }
 }
 

@@ -65,7 +65,7 @@ struct Stream {
 }
 
 impl<'a> Listening<'a> {
-    pub(super) fn new(carrier: &'a Carrier, connection: &'a Arc<dyn Connection>, is_first: bool) -> Self {
+    pub(super) fn new(carrier: &'a Carrier, connection: &'a Arc<dyn Connection>) -> Self {
         Self {
             carrier,
             connection,
@@ -75,8 +75,9 @@ impl<'a> Listening<'a> {
             pauses: Pauses::new(),
             reopen_at: None,
             is_refused: false,
-            // A new connection is asked for its lists anyway.
-            was_away: !is_first && carrier.watches.wanted().values().any(|agreed| *agreed),
+            // A new connection is asked for its lists anyway; what a server agreed to before it may have
+            // said to nobody meanwhile.
+            was_away: carrier.watches.wanted().values().any(|agreed| *agreed),
         }
     }
 

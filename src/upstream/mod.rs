@@ -115,6 +115,28 @@ impl Upstream {
         updates: mpsc::Sender<Update>,
         shutdown: &Shutdown,
     ) -> Arc<Self> {
+        Self::start_with(Watches::new(), config, connector, updates, shutdown)
+    }
+
+    /// The same in the place of `self`, which is still to be stopped: what clients want to be told of
+    /// the server, they are told by its successor.
+    pub fn succeed(
+        &self,
+        config: Config,
+        connector: Arc<dyn Connector>,
+        updates: mpsc::Sender<Update>,
+        shutdown: &Shutdown,
+    ) -> Arc<Self> {
+        Self::start_with(Arc::clone(&self.watches), config, connector, updates, shutdown)
+    }
+
+    fn start_with(
+        watches: Arc<Watches>,
+        config: Config,
+        connector: Arc<dyn Connector>,
+        updates: mpsc::Sender<Update>,
+        shutdown: &Shutdown,
+    ) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let group = shutdown.child();
         let (events, notices) = Events::channel();
@@ -127,7 +149,7 @@ impl Upstream {
             retries: Retries::new(config.retry),
             pool: Pool::new(connector, events.clone(), pool_limits(&config), group.clone()),
             facts: Facts::new(if config.enabled { State::Connecting } else { State::Disabled }),
-            watches: Watches::new(),
+            watches,
             commands,
             group: group.clone(),
             config,

@@ -45,6 +45,7 @@ fn config(transport: Transport) -> Config {
         },
         sharing: config::Sharing::Shared,
         tools: config::Tools::default(),
+        source: switchyard::settings::Fingerprint::default(),
     }
 }
 

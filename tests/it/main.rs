@@ -16,6 +16,7 @@ mod peers;
 mod r2r;
 mod r2r_tools;
 mod redis;
+mod reload;
 mod rest;
 mod sdk;
 mod serving;

@@ -173,6 +173,7 @@ fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Config {
         },
         sharing: config::Sharing::Shared,
         tools: config::Tools::default(),
+        source: switchyard::settings::Fingerprint::default(),
     };
     manager::Config {
         servers: names.map(server).collect(),

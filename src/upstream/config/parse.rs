@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Breaker, Config, Limits, Retry, Sharing, Tools, transport};
-use crate::settings::{Fields, Setting};
+use crate::settings::{Fields, Fingerprint, Setting};
 
 /// Longest name of a server.
 const MAX_NAME: usize = 64;
@@ -39,6 +39,13 @@ impl Defaults {
             health_check_interval: fields.seconds("health_check_interval", PAUSE).unwrap_or(seconds(30)),
             folder: folder.to_owned(),
         }
+    }
+
+    /// That of a server's settings and of these, which stand for what it does not say. Where the file is
+    /// does not count: gateways on several machines with the same file have the same servers.
+    fn complete(&self, settings: Fingerprint) -> Fingerprint {
+        let Self { timeout, retry_attempts, connections, health_check_interval, folder: _ } = self;
+        settings.and(&format!("{:?}", (timeout, retry_attempts, connections, health_check_interval)))
     }
 
     /// `path` as written in the file, seen from where the program runs.
@@ -77,6 +84,7 @@ impl Config {
             limits: limits.unwrap_or_else(|| default_limits(defaults)),
             sharing,
             tools,
+            source: defaults.complete(setting.fingerprint()),
         })
     }
 }

@@ -67,7 +67,7 @@ impl Gateway {
             process.errors().iter().find_map(|line| bound_address(line))
         });
         let address = address.await;
-        Running { process, client: Client::at(&format!("http://{address}/mcp")), address, _gateway: self }
+        Running { process, client: Client::at(&format!("http://{address}/mcp")), address, gateway: self }
     }
 
     /// Starts it as a server on its standard input and output.
@@ -111,7 +111,7 @@ pub struct Running {
     /// Where it listens, as `127.0.0.1:40123`.
     pub address: String,
     client: Client,
-    _gateway: Gateway,
+    gateway: Gateway,
 }
 
 impl Running {
@@ -166,11 +166,26 @@ impl Running {
         .await;
     }
 
+    /// Puts `yaml` in the place of its registry file.
+    pub fn rewrite(&self, yaml: &str) {
+        std::fs::write(self.gateway.folder().join("mcp_servers.yaml"), yaml).expect("it can be written");
+    }
+
+    /// Sends it SIGHUP.
+    pub fn hang_up(&self) {
+        self.process.hang_up();
+    }
+
     /// The most memory it has held so far, in bytes (`VmHWM`).
     pub fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+    }
+
+    /// How many files and sockets it has open.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).expect("it runs").count()
     }
 
     /// The lines of its log so far, each one JSON.

@@ -84,9 +84,18 @@ impl Process {
 
     /// Asks it to end (SIGTERM).
     pub fn ask_to_end(&self) {
+        self.send(Signal::TERM);
+    }
+
+    /// Tells it that something changed (SIGHUP).
+    pub fn hang_up(&self) {
+        self.send(Signal::HUP);
+    }
+
+    fn send(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
         // An error means that it has ended already.
-        let _ = kill_process(id, Signal::TERM);
+        let _ = kill_process(id, signal);
     }
 
     /// Waits for its end, and kills it when patience ends; the status tells which.

@@ -4,6 +4,7 @@ pub(super) mod server;
 
 use std::time::Duration;
 
+use crate::settings::Fingerprint;
 use crate::upstream::config::{Breaker, Config, Limits, Retry, Sharing, Tools, Transport};
 
 /// The cap on one message in these tests.
@@ -30,5 +31,6 @@ pub(super) fn config(transport: Transport) -> Config {
         },
         sharing: Sharing::Shared,
         tools: Tools::default(),
+        source: Fingerprint::default(),
     }
 }

@@ -1,0 +1,134 @@
+//! What tells settings that changed from those that did not.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sha2::{Digest, Sha256};
+
+use super::node::{Node, Value};
+
+/// A hash (SHA-256) of settings as they are meant: two are equal when the same is said, wherever and in
+/// which order it stands. It may be made of secrets, so it has no text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// That of what is not there.
+    pub const ABSENT: Self = Self([0; 32]);
+
+    /// That of a document, or a part of one.
+    pub fn of(node: &Node) -> Self {
+        let mut hash = Sha256::new();
+        add(&mut hash, node);
+        Self(hash.finalize().into())
+    }
+
+    /// That of something which is also made of `more`.
+    #[must_use]
+    pub fn and(self, more: &str) -> Self {
+        Self(Sha256::new_with_prefix(self.0).chain_update(more).finalize().into())
+    }
+
+    /// Its bytes, to be hashed together with something else.
+    pub const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl Default for Fingerprint {
+    /// One that is equal to no other: for what no document says.
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(Sha256::new_with_prefix("unique").chain_update(number.to_le_bytes()).finalize().into())
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fingerprint(_)")
+    }
+}
+
+/// Every piece with its kind and its length, so that no two documents read the same.
+fn add(hash: &mut Sha256, node: &Node) {
+    match &node.value {
+        Value::Null => piece(hash, b'n', b""),
+        Value::Bool(value) => piece(hash, b'b', &[u8::from(*value)]),
+        Value::Integer { value, .. } => piece(hash, b'i', &value.to_le_bytes()),
+        Value::Float { value, .. } => piece(hash, b'f', &value.to_le_bytes()),
+        Value::Text(text) => piece(hash, b't', text.value().as_bytes()),
+        Value::List(items) => {
+            piece(hash, b'l', &items.len().to_le_bytes());
+            for item in items {
+                add(hash, item);
+            }
+        }
+        Value::Map(entries) => {
+            piece(hash, b'm', &entries.len().to_le_bytes());
+            let mut entries: Vec<_> = entries.iter().collect();
+            entries.sort_by(|one, other| one.key.cmp(&other.key));
+            for entry in entries {
+                piece(hash, b'k', entry.key.as_bytes());
+                add(hash, &entry.node);
+            }
+        }
+        Value::Unusable => piece(hash, b'u', b""),
+    }
+}
+
+fn piece(hash: &mut Sha256, kind: u8, bytes: &[u8]) {
+    hash.update([kind]);
+    hash.update(bytes.len().to_le_bytes());
+    hash.update(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(value: Value) -> Fingerprint {
+        Fingerprint::of(&Node::from(value))
+    }
+
+    #[test]
+    fn it_is_the_same_for_the_same_in_another_order() {
+        let one = of(json!({"a": [1, "x", null], "b": {"c": true, "d": 0.5}}));
+        assert_eq!(one, of(json!({"b": {"d": 0.5, "c": true}, "a": [1, "x", null]})));
+        assert_eq!(one.and("more"), one.and("more"));
+        assert_eq!(format!("{one:?}"), "Fingerprint(_)");
+    }
+
+    #[test]
+    fn it_is_another_for_anything_else() {
+        let all = [
+            json!({}),
+            json!({"a": null}),
+            json!({"a": 1}),
+            json!({"a": "1"}),
+            json!({"a": 1.5}),
+            json!({"a": true}),
+            json!({"a": []}),
+            json!({"a": {}}),
+            json!({"a": ["x", "y"]}),
+            json!({"a": ["y", "x"]}),
+            json!({"a": ["xy"]}),
+            json!({"a": [["x"], "y"]}),
+            json!({"a": [["x", "y"]]}),
+            json!({"a": {"b": 1}}),
+            json!({"a": {}, "b": 1}),
+            json!([]),
+        ];
+        let mut found: Vec<_> = all.into_iter().map(of).collect();
+        found.extend([
+            of(json!({})).and(""),
+            of(json!({})).and("x"),
+            Fingerprint::default(),
+            Fingerprint::default(),
+        ]);
+        let distinct: std::collections::HashSet<_> = found.iter().collect();
+        assert_eq!(distinct.len(), found.len());
+    }
+}

@@ -1,0 +1,135 @@
+//! A running program under a new registry file: by signal, and over REST.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use crate::support::scripted::{Act, Scripted, Server, Tool};
+use crate::support::{Answer, Gateway, Registry, Running, eventually};
+
+fn server(tool: &str) -> Server {
+    Scripted::modern().tool(Tool::named(tool)).start()
+}
+
+async fn reloaded(gateway: &Running, registry: &Registry) -> Answer {
+    gateway.rewrite(&registry.yaml());
+    gateway.post("/reload", "").await
+}
+
+#[tokio::test]
+async fn servers_come_and_go_and_clients_are_told() {
+    let (one, two, three) = (server("a"), server("b"), server("c"));
+    let both = Registry::new().http("one", &one.url()).http("two", &two.url());
+    let gateway = Gateway::of(&both).start().await;
+    gateway.offers(&["a", "b"]).await;
+    let session = gateway.mcp().legacy().await;
+    let mut stream = session.client.listen().await;
+
+    let next = Registry::new().http("one", &one.url()).http("three", &three.url());
+    let answer = reloaded(&gateway, &next).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(
+        answer.json(),
+        json!({"added": ["three"], "changed": [], "removed": ["two"], "unchanged": ["one"], "at_restart": []})
+    );
+    let notice = stream.next().await.expect("a notice");
+    assert_eq!(notice["method"], "notifications/tools/list_changed");
+    assert_eq!(gateway.offers(&["a", "c"]).await.len(), 2);
+    assert_eq!(session.call("c", json!({})).await.text(), "{}");
+    assert_eq!(gateway.call("two", "b", json!({})).await.json()["code"], "server_not_found");
+}
+
+#[tokio::test]
+async fn a_signal_does_the_same_and_a_bad_file_changes_nothing() {
+    let (one, two) = (server("a"), server("b"));
+    let gateway = Gateway::of(&Registry::new().http("one", &one.url())).start().await;
+    gateway.offers(&["a"]).await;
+
+    let bad = Registry::new().http("one", &one.url()).with("timeout: soon").http("two", &two.url());
+    let refused = reloaded(&gateway, &bad).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("invalid_configuration")));
+    let detail = refused.json()["detail"].to_string();
+    assert!(
+        detail.contains("mcp_servers.yaml:4:14") && detail.contains("mcp_servers.one.timeout"),
+        "{detail}"
+    );
+    gateway.hang_up();
+    let failures = || {
+        let says = |line: &Value| line["message"].to_string().contains("mcp_servers.one.timeout");
+        gateway.log().iter().filter(|line| says(line)).count()
+    };
+    eventually("the log says it too", async || (failures() == 2).then_some(())).await;
+    assert_eq!(gateway.offers(&["a"]).await, ["a"], "the running configuration stays");
+
+    gateway.rewrite(&Registry::new().http("one", &one.url()).http("two", &two.url()).yaml());
+    gateway.hang_up();
+    gateway.offers(&["a", "b"]).await;
+    assert!(gateway.stop().await.success(), "a hangup is no end");
+}
+
+#[tokio::test]
+async fn what_is_fixed_at_the_start_is_named() {
+    let one = server("a");
+    let registry = |port: u16| {
+        let registry = Registry::new().http("one", &one.url());
+        registry
+            .setting("server:")
+            .setting(&format!("  listen: 127.0.0.1:{port}"))
+            .setting("  max_sessions: 7")
+    };
+    let gateway = Gateway::of(&registry(8080)).start().await;
+    assert_eq!(reloaded(&gateway, &registry(8080)).await.json()["at_restart"], json!([]));
+    let cached = registry(8081).setting("cache: {type: memory}");
+    assert_eq!(reloaded(&gateway, &cached).await.json()["at_restart"], json!(["server", "cache"]));
+    assert_eq!(reloaded(&gateway, &registry(8080)).await.json()["at_restart"], json!([]), "it is as it was");
+}
+
+#[tokio::test]
+async fn a_child_with_other_arguments_is_another_child() {
+    let child = |tool: &str| Registry::new().child("one", &["--era", "legacy", "--tools", tool]);
+    let gateway = Gateway::of(&child("a")).start().await;
+    gateway.offers(&["a"]).await;
+    assert_eq!(reloaded(&gateway, &child("b")).await.json()["changed"], json!(["one"]));
+    gateway.offers(&["b"]).await;
+    assert!(gateway.call("one", "b", json!({})).await.json()["success"] == true);
+    assert_eq!(gateway.call("one", "a", json!({})).await.json()["code"], "tool_not_found");
+}
+
+/// RULES R24: 200 reloads under load, 0 failed calls. One server is never touched, one is another at each.
+#[tokio::test]
+async fn two_hundred_reloads_under_load_fail_no_call() {
+    let slow = || Tool::named("slow").does(Act::Slow(std::time::Duration::from_millis(20)));
+    let steady = Scripted::modern().tool(Tool::named("a")).start();
+    let changing = Scripted::modern().tool(Tool::named("b")).tool(slow()).start();
+    let registry = |turn: u32| {
+        let timeout = format!("timeout: {}", 30 + turn % 2);
+        Registry::new().http("steady", &steady.url()).http("changing", &changing.url()).with(&timeout)
+    };
+    let gateway = Gateway::of(&registry(0)).start().await;
+    gateway.offers(&["a", "b", "slow"]).await;
+    let before = gateway.descriptors();
+    let (over, made) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let call_on = async |(server, tool): (&str, &str)| {
+        while !over.load(Ordering::Relaxed) {
+            let answer = gateway.call(server, tool, json!({"n": 1})).await;
+            assert_eq!(answer.json()["success"], true, "{server}: {}", answer.body);
+            made.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let callers = join_all([("steady", "a"), ("changing", "b"), ("changing", "slow")].map(call_on));
+    let reloads = async {
+        for turn in 1..=200 {
+            let answer = reloaded(&gateway, &registry(turn)).await.json();
+            assert_eq!(
+                (&answer["unchanged"], &answer["changed"]),
+                (&json!(["steady"]), &json!(["changing"]))
+            );
+        }
+        over.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(callers, reloads);
+    assert!(made.load(Ordering::Relaxed) > 200, "there was load");
+    let is_as_before = async || (gateway.descriptors() <= before + 8).then_some(());
+    eventually("nothing is left of those that were replaced", is_as_before).await;
+}
