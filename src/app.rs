@@ -119,8 +119,12 @@ pub async fn serve(
     // Before any server is started: keys that cannot be read stop the start.
     let guard = Guard::new(&config.server)?;
     let manager = Manager::initialize(config.manager, &servers)?;
+    let authenticator = guard.authenticator();
     let reload = renewal.map(|Renewal { load, wanted }| {
-        let reload = reload::over(&manager, load, config.fixed);
+        let server = downstream::Config { listen: bound, ..config.server.clone() };
+        let running =
+            reload::Running { manager: Arc::clone(&manager), authenticator, server, fixed: config.fixed };
+        let reload = running.reloading(load);
         edge.spawn_until_end(reload::follow(wanted, Arc::clone(&reload)));
         reload
     });

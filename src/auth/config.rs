@@ -91,6 +91,9 @@ enum Mode {
 }
 
 impl Config {
+    /// Its keys in the file.
+    pub const FIELDS: [&str; 3] = ["auth_mode", "api_keys", "jwt"];
+
     /// Reads `auth_mode`, `api_keys` and `jwt` of the mapping that is being read. Relative paths of
     /// key files are relative to `folder`.
     pub fn from_fields(fields: &mut Fields<'_>, folder: &Path) -> Self {

@@ -15,8 +15,10 @@ mod known;
 mod principal;
 mod seal;
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use arc_swap::ArcSwap;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 
@@ -106,9 +108,13 @@ pub enum Error {
     Sign(#[from] jsonwebtoken::errors::Error),
 }
 
-/// Turns the credentials of a request into a principal, in the one way that is configured.
+/// Turns the credentials of a request into a principal, in the one way that is configured now.
 #[derive(Debug)]
-pub struct Authenticator(Mode);
+pub struct Authenticator(ArcSwap<Mode>);
+
+/// Keys that were read and checked.
+#[derive(Debug)]
+pub struct Keys(Mode);
 
 #[derive(Debug)]
 enum Mode {
@@ -117,19 +123,31 @@ enum Mode {
     Jwt(Box<jwt::Verifier>),
 }
 
-impl Authenticator {
-    /// Reads and checks the keys that `config` names. Blocks on files: for the start of the program.
-    pub fn new(config: &Config) -> Result<Self, Error> {
+impl Keys {
+    /// Reads and checks the keys that `config` names. Blocks on files.
+    pub fn read(config: &Config) -> Result<Self, Error> {
         Ok(Self(match config {
             Config::None => Mode::None,
             Config::ApiKey(keys) => Mode::ApiKey(api_key::Keys::new(keys)),
             Config::Jwt(jwt) => Mode::Jwt(Box::new(jwt::Verifier::new(jwt)?)),
         }))
     }
+}
+
+impl Authenticator {
+    /// With the keys that `config` names. Blocks on files: for the start of the program.
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        Keys::read(config).map(|keys| Self(ArcSwap::from_pointee(keys.0)))
+    }
+
+    /// Asks every later request for these keys, and takes no other any more.
+    pub fn renew(&self, keys: Keys) {
+        self.0.store(Arc::new(keys.0));
+    }
 
     /// Who sent `headers`.
     pub fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
-        match &self.0 {
+        match &**self.0.load() {
             Mode::None => Ok(Principal::anonymous()),
             Mode::ApiKey(keys) => {
                 let key = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;

@@ -18,7 +18,7 @@ pub use error::{Error, Report};
 pub use expand::Lookup;
 
 use crate::settings::{Fields, Fingerprint, Mark, Problem, Problems, Setting, Shown};
-use crate::{downstream, manager};
+use crate::{auth, downstream, manager};
 
 /// What the operator wants, all of it.
 #[derive(Debug, Clone)]
@@ -37,7 +37,9 @@ pub struct Fixed([(&'static str, Fingerprint); 2]);
 
 impl Fixed {
     fn of(fields: &Fields<'_>) -> Self {
-        Self(["server", "cache"].map(|name| (name, fields.fingerprint(name))))
+        // Keys are taken over.
+        let parts: [(_, &[&str]); 2] = [("server", &auth::Config::FIELDS), ("cache", &[])];
+        Self(parts.map(|(name, but)| (name, fields.fingerprint(name, but))))
     }
 
     /// The names of those that are others in `now`.

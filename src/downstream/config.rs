@@ -124,6 +124,13 @@ impl Config {
         Ok(config)
     }
 
+    /// The same with other ways to authenticate.
+    pub fn authenticating(self, auth: auth::Config) -> Result<Self, Exposed> {
+        let config = Self { auth, ..self };
+        config.check()?;
+        Ok(config)
+    }
+
     fn check(&self) -> Result<(), Exposed> {
         if self.listen.ip().is_loopback() {
             return Ok(());

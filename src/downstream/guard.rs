@@ -11,7 +11,7 @@
 //! (`listener`), what a principal may do ([`crate::auth`]).
 
 use std::error::Error as StdError;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -42,7 +42,7 @@ impl<B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Unpin + Send> Inco
 pub struct Guard {
     hosts: Hosts,
     origins: Origins,
-    authenticator: Authenticator,
+    authenticator: Arc<Authenticator>,
     max_body_bytes: usize,
     /// The first `Host` that was allowed: most clients write the same.
     usual_host: OnceLock<HeaderValue>,
@@ -54,10 +54,15 @@ impl Guard {
         Ok(Self {
             hosts: config.hosts.clone(),
             origins: config.origins.clone(),
-            authenticator: Authenticator::new(&config.auth)?,
+            authenticator: Arc::new(Authenticator::new(&config.auth)?),
             max_body_bytes: config.max_body_bytes,
             usual_host: OnceLock::new(),
         })
+    }
+
+    /// Who judges credentials.
+    pub fn authenticator(&self) -> Arc<Authenticator> {
+        Arc::clone(&self.authenticator)
     }
 
     /// Whether the request means us and comes from nowhere or from a listed origin, which is

@@ -40,10 +40,11 @@ impl<'a> Fields<'a> {
         Some(self.left.remove(at).1)
     }
 
-    /// What tells another value of `name`, or its absence, from the one that it has now.
-    pub fn fingerprint(&self, name: &str) -> Fingerprint {
+    /// What tells another value of `name`, or its absence, from the one that it has now; those of its keys
+    /// that stand in `but` do not count.
+    pub fn fingerprint(&self, name: &str, but: &[&str]) -> Fingerprint {
         let found = self.left.iter().find(|(key, _)| *key == name);
-        found.map_or(Fingerprint::ABSENT, |(_, setting)| setting.fingerprint())
+        found.map_or(Fingerprint::ABSENT, |(_, setting)| setting.fingerprint_without(but))
     }
 
     /// The value of `name`; its absence is a problem. `hint` says what to write.

@@ -23,6 +23,17 @@ impl Fingerprint {
         Self(hash.finalize().into())
     }
 
+    /// That of a mapping without some of its keys; that of what is not there when no other is left.
+    pub fn without(node: &Node, keys: &[&str]) -> Self {
+        let Value::Map(entries) = &node.value else { return Self::of(node) };
+        let left: Vec<_> =
+            entries.iter().filter(|entry| !keys.contains(&entry.key.as_str())).cloned().collect();
+        if left.is_empty() {
+            return Self::ABSENT;
+        }
+        Self::of(&Node { mark: node.mark, value: Value::Map(left) })
+    }
+
     /// That of something which is also made of `more`.
     #[must_use]
     pub fn and(self, more: &str) -> Self {
@@ -99,6 +110,14 @@ mod tests {
         assert_eq!(one, of(json!({"b": {"d": 0.5, "c": true}, "a": [1, "x", null]})));
         assert_eq!(one.and("more"), one.and("more"));
         assert_eq!(format!("{one:?}"), "Fingerprint(_)");
+    }
+
+    #[test]
+    fn what_is_left_out_does_not_count() {
+        let without = |value: Value| Fingerprint::without(&Node::from(value), &["key", "other"]);
+        assert_eq!(without(json!({"a": 1, "key": 2})), of(json!({"a": 1})));
+        assert_eq!(without(json!({"key": 2, "other": 3})), Fingerprint::ABSENT);
+        assert_ne!(without(json!({"a": {"key": 1}})), without(json!({"a": {}})), "only its own keys");
     }
 
     #[test]

@@ -52,6 +52,11 @@ impl<'a> Setting<'a> {
         Fingerprint::of(self.node)
     }
 
+    /// The same without some of its keys.
+    pub(super) fn fingerprint_without(&self, keys: &[&str]) -> Fingerprint {
+        Fingerprint::without(self.node, keys)
+    }
+
     /// Whether nothing is written: a section of which every line is commented out.
     pub fn is_null(&self) -> bool {
         matches!(self.node.value, Value::Null)

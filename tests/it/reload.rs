@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use switchyard::hex::hex;
 
 use crate::support::scripted::{Act, Scripted, Server, Tool};
 use crate::support::{Answer, Gateway, Registry, Running, eventually};
@@ -83,6 +85,65 @@ async fn what_is_fixed_at_the_start_is_named() {
     let cached = registry(8081).setting("cache: {type: memory}");
     assert_eq!(reloaded(&gateway, &cached).await.json()["at_restart"], json!(["server", "cache"]));
     assert_eq!(reloaded(&gateway, &registry(8080)).await.json()["at_restart"], json!([]), "it is as it was");
+}
+
+#[tokio::test]
+async fn a_key_that_was_taken_back_opens_nothing_any_more() {
+    let one = server("a");
+    let registry = |keys: &[&str]| {
+        let entry = |key: &&str| {
+            let hash = hex(&Sha256::digest(key.as_bytes()));
+            let id = key.split('_').nth(1).expect("an id");
+            format!("{{id: {id}, hash: \"sha256:{hash}\", role: superuser}}")
+        };
+        let keys = keys.iter().map(entry).collect::<Vec<_>>().join(", ");
+        Registry::new()
+            .http("one", &one.url())
+            .setting(&format!("server: {{auth_mode: api_key, api_keys: [{keys}]}}"))
+    };
+    let old = "swy_old_0123456789abcdef0123456789abcdef0123456789abcdef";
+    let new = "swy_new_fedcba9876543210fedcba9876543210fedcba9876543210";
+    let gateway = Gateway::of(&registry(&[old])).start().await;
+    let ask = async |key: &str, route: &str| {
+        let client = gateway.mcp().to(&gateway.url(&format!("/api/v1/mcp{route}")));
+        client.with_header("x-api-key", key).post("", &[]).await
+    };
+    gateway.offers_to("a", &format!("Bearer {old}")).await;
+    assert_eq!(ask(new, "/reload").await.status, 401);
+
+    gateway.rewrite(&registry(&[new]).yaml());
+    assert_eq!(ask(old, "/reload").await.json()["at_restart"], json!([]), "keys do not wait");
+    assert_eq!((ask(old, "/reload").await.status, ask(new, "/reload").await.status), (401, 200));
+
+    gateway.rewrite(&registry(&[new]).setting("tool_names: sometimes").yaml());
+    assert_eq!(ask(new, "/reload").await.status, 422);
+    assert_eq!(ask(new, "/servers/one/reconnect").await.status, 200, "and no key was lost");
+}
+
+#[tokio::test]
+async fn an_address_that_others_reach_is_not_opened() {
+    let one = server("a");
+    let registry = |listen: &str, auth: &str| {
+        let (hosts, listen) = ("allowed_hosts: [gateway.test]", format!("listen: {listen}"));
+        Registry::new().http("one", &one.url()).setting(&format!("server: {{{listen}, {hosts}, {auth}}}"))
+    };
+    let key = "swy_ci_0123456789abcdef0123456789abcdef0123456789abcdef";
+    let hash = hex(&Sha256::digest(key.as_bytes()));
+    let keys =
+        format!("auth_mode: api_key, api_keys: [{{id: ci, hash: \"sha256:{hash}\", role: superuser}}]");
+    let gateway = Gateway::of(&registry("127.0.0.1:1", &keys)).listening_on("0.0.0.0:0").start().await;
+    let port = gateway.address.rsplit(':').next().expect("a port").to_owned();
+    let reload = async |keyed: bool| {
+        let client = gateway.mcp().to(&format!("http://127.0.0.1:{port}/api/v1/mcp/reload"));
+        let client = if keyed { client.with_header("x-api-key", key) } else { client };
+        client.with_header("host", "gateway.test").post("", &[]).await
+    };
+    assert_eq!(reload(true).await.status, 200);
+    // Good for the address in the file, and not for the one that is listened on.
+    gateway.rewrite(&registry("127.0.0.1:1", "auth_mode: none").yaml());
+    let refused = reload(true).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("invalid_configuration")));
+    assert_eq!(reload(false).await.status, 401);
 }
 
 #[tokio::test]

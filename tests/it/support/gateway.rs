@@ -20,6 +20,7 @@ pub struct Gateway {
     folder: TempDir,
     environment: Vec<(String, String)>,
     path: Vec<PathBuf>,
+    listen: &'static str,
 }
 
 impl Gateway {
@@ -27,7 +28,7 @@ impl Gateway {
     pub fn with_config(yaml: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("mcp_servers.yaml"), yaml).expect("it can be written");
-        Self { folder, environment: Vec::new(), path: Vec::new() }
+        Self { folder, environment: Vec::new(), path: Vec::new(), listen: "127.0.0.1:0" }
     }
 
     /// With `registry` as its registry file.
@@ -47,6 +48,12 @@ impl Gateway {
         self
     }
 
+    /// Listening elsewhere than on loopback.
+    pub fn listening_on(mut self, address: &'static str) -> Self {
+        self.listen = address;
+        self
+    }
+
     /// The folder its configuration stands in, which is also its working folder and its home.
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -60,7 +67,7 @@ impl Gateway {
     /// Starts it and waits until it listens.
     pub async fn start(self) -> Running {
         let mut command = self.command("serve");
-        command.args(["--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(["--listen", self.listen]).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = Process::start(command);
         let address = eventually("the program listens", async || {
             assert!(!process.has_ended(), "it ended: {}", process.errors().join("\n"));
