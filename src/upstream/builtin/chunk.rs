@@ -10,7 +10,7 @@
 //! Positions and budgets count characters (Unicode scalar values), which is what most languages index
 //! texts by; [`Chunk::bytes`] has the same place in bytes.
 //!
-//! Not here: what is stored of a chunk, and how much a model reads (who makes their vectors says that).
+//! Not here: what is stored of a chunk, and how much a model reads ([`super::embedding`] says that).
 
 mod boundary;
 mod markdown;

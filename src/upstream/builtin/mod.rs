@@ -7,6 +7,7 @@
 mod answer;
 pub mod chunk;
 mod connection;
+pub mod embedding;
 pub mod handbook;
 #[cfg(test)]
 mod hostile;

@@ -34,7 +34,7 @@ const IDLE_LIMIT: Duration = Duration::from_secs(4);
 /// Idle connections to one service; more are closed.
 const MOST_IDLE: usize = 64;
 /// Bytes of one answer, or of one event of a stream.
-const MOST_BYTES: usize = 16 << 20;
+pub(super) const MOST_BYTES: usize = 16 << 20;
 
 /// One service and the connections to it. Clones share them.
 #[derive(Clone)]
