@@ -200,7 +200,7 @@ async fn every_route_lets_in_whom_its_row_names() {
         (Method::GET, "/health/ready", "", None),
         (Method::GET, "/metrics", "", Some(Role::Reader)),
     ];
-    let described = described().into_openapi().paths.paths.len();
+    let described = operations::described().paths.paths.len();
     assert_eq!(rows.len(), described, "every described route has a row");
     for (method, path, body, needed) in rows {
         for role in [None, Some(Role::Reader), Some(Role::Superuser)] {
@@ -349,7 +349,7 @@ fn the_document_refers_to_nothing_that_is_missing() {
             _ => {}
         }
     }
-    let document = serde_json::to_value(described().into_openapi()).expect("JSON");
+    let document = serde_json::to_value(operations::described()).expect("JSON");
     let mut found = Vec::new();
     references(&document, &mut found);
     assert!(found.len() > 20);

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::{Options, described};
+use super::Options;
 use crate::auth::{Principal, Role};
 use crate::manager::config::{Config, ToolNames};
 use crate::manager::{Manager, Scope};
@@ -50,7 +50,7 @@ impl Gateway {
         let manager = Manager::with_connectors(config, connectors, Shutdown::new());
         let drain = Shutdown::new();
         let options = Options { max_body: 64 * 1024, drain: drain.clone(), reload: None };
-        let document = described().into_openapi();
+        let document = super::operations::described();
         Self {
             router: super::router(manager.clone(), options),
             manager,

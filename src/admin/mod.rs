@@ -1,8 +1,8 @@
 //! Towards operators and programs: the REST API.
 //!
-//! Invariants: a route and its description are one item, so the `OpenAPI` document cannot describe
-//! another API; who may do what stands in [`router`]'s table and is decided by `auth`; every refusal
-//! is a problem document with a stable code.
+//! Invariants: a route and its description are one row of `operations`, so the `OpenAPI` document cannot
+//! describe another API; who may do what stands there too and is decided by `auth`; every refusal is a
+//! problem document with a stable code.
 //!
 //! Not here: authentication and the other checks at the door, which wrap this router.
 
@@ -17,6 +17,7 @@ mod fixture;
 mod health;
 mod metrics;
 mod openapi;
+mod operations;
 mod problem;
 mod reload;
 mod servers;
@@ -31,8 +32,6 @@ use axum::http::{HeaderValue, Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
-use utoipa_axum::routes;
 
 use crate::auth::{Action, Principal};
 use crate::manager::Manager;
@@ -91,38 +90,12 @@ impl Api {
 /// The router has a fallback, so that unknown paths are answered with a problem document. To merge
 /// it into one that has its own, call [`Router::reset_fallback`] first.
 pub fn router(manager: Arc<Manager>, options: Options) -> Router {
-    let (router, document) = described().split_for_parts();
-    router
-        .merge(openapi::pages(&document))
+    operations::served()
+        .merge(openapi::pages())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn(error::finish))
         .with_state(Api::new(manager, options))
-}
-
-/// Every described route, and what it takes to be let in.
-fn described() -> OpenApiRouter<Api> {
-    let api = OpenApiRouter::new()
-        .routes(only(Action::List, routes!(servers::list)))
-        .routes(only(Action::List, routes!(catalog::of_server)))
-        .routes(only(Action::List, routes!(catalog::all)))
-        .routes(only(Action::List, routes!(health::servers)))
-        .routes(only(Action::List, routes!(breakers::list)))
-        .routes(only(Action::Call, routes!(call::call)))
-        .routes(only(Action::ResetBreaker, routes!(breakers::reset)))
-        .routes(only(Action::Reconnect, routes!(servers::reconnect)))
-        .routes(only(Action::Reload, routes!(reload::reload)));
-    OpenApiRouter::with_openapi(openapi::base())
-        .nest(PREFIX, api)
-        .routes(routes!(health::summary))
-        .routes(routes!(health::live))
-        .routes(routes!(health::ready))
-        .routes(only(Action::List, routes!(metrics::metrics)))
-}
-
-/// The same route for those who may do `action`. What the path does not have stays 405.
-fn only(action: Action, route: UtoipaMethodRouter<Api>) -> UtoipaMethodRouter<Api> {
-    route.map(|route| route.route_layer(middleware::from_fn_with_state(action, authorise)))
 }
 
 async fn authorise(State(action): State<Action>, request: Request, next: Next) -> Response {

@@ -1,10 +1,11 @@
 //! The `OpenAPI` document and the page to browse it.
 //!
 //! Invariants: the page loads nothing from anywhere else and works without the internet; the
-//! document is printed once. Not here: the operations, which stand beside their functions.
+//! document is printed once, when it is first asked for. Not here: the operations, which stand beside
+//! their functions.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::Path;
@@ -22,7 +23,7 @@ use utoipa::openapi::{
 use utoipa::{IntoResponses, OpenApi};
 use utoipa_swagger_ui::{Config, Url};
 
-use super::not_found;
+use super::{not_found, operations};
 use super::problem::{Code, Document as Problem, PROBLEM_JSON};
 
 /// Scripts and styles of our own only; Swagger UI writes styles into its page.
@@ -62,15 +63,17 @@ pub(super) fn base() -> Document {
     document
 }
 
+/// The whole document.
+static TEXT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(printed(&operations::described())));
+
 /// `/openapi.json` and `/docs`.
-pub(super) fn pages<S: Clone + Send + Sync + 'static>(document: &Document) -> Router<S> {
-    let text = Bytes::from(printed(document));
+pub(super) fn pages<S: Clone + Send + Sync + 'static>() -> Router<S> {
     // Relative, so that the page also works where the router is nested in another one; and no badge
     // of a validator on the internet.
     let config = Arc::new(Config::new([Url::from("../openapi.json")]).validator_url("none"));
     let file = move |path: Option<Path<String>>, uri: Uri| page(config.clone(), path, uri);
     Router::new()
-        .route("/openapi.json", get(move || async move { with_type("application/json", text) }))
+        .route("/openapi.json", get(|| async { with_type("application/json", TEXT.clone()) }))
         .route("/docs", get(|| async { (StatusCode::PERMANENT_REDIRECT, [(LOCATION, "docs/")]) }))
         .route("/docs/", get(file.clone()))
         .route("/docs/{*file}", get(file))
