@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use super::activity::Running;
+use super::listener::MAX_HEAD_BYTES;
 use crate::worker::hushed;
 
 /// The body did not arrive within `body_timeout`.
@@ -66,14 +67,25 @@ impl HttpBody for Arriving {
     }
 }
 
-/// A body that is there, in parts that are not copied into one.
+/// What a connection takes of a body before it writes it out: hyper takes the next part while less
+/// than the largest head waits. Some room is left for the head of the answer.
+const TAKEN: usize = MAX_HEAD_BYTES - 4 * 1024;
+/// How much is copied at most to spare a second write.
+const JOINED: usize = 64 * 1024;
+
+/// A body that is there, in parts that are not copied into one: a head, a large payload, a short tail.
 pub(super) struct Parts {
     rest: std::array::IntoIter<Bytes, 3>,
 }
 
 impl Parts {
-    pub(super) fn new(parts: [Bytes; 3]) -> Self {
-        Self { rest: parts.into_iter() }
+    /// Behind a payload that fills what a connection takes at once, the tail would need a write of its
+    /// own, and a second look of the reader: then it is joined to as much of the payload as is left over.
+    pub(super) fn new([head, mut payload, tail]: [Bytes; 3]) -> Self {
+        let room = TAKEN.saturating_sub(head.len());
+        let is_joined = payload.len() > room && payload.len() - room <= JOINED;
+        let tail = if is_joined { [payload.split_off(room), tail].concat().into() } else { tail };
+        Self { rest: [head, payload, tail].into_iter() }
     }
 }
 
@@ -137,14 +149,31 @@ mod tests {
 
     #[tokio::test]
     async fn parts_are_one_body_of_known_length_and_none_is_copied() {
-        let payload = Bytes::from(vec![b'x'; 100_000]);
+        let payload = Bytes::from(vec![b'x'; 200_000]);
         let mut body = Parts::new([Bytes::from_static(b"{"), payload.clone(), Bytes::from_static(b"}")]);
-        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(100_002), false));
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(200_002), false));
         let _brace = body.frame().await;
         let frame = body.frame().await.expect("a frame").expect("it cannot fail");
         assert_eq!(frame.into_data().expect("data").as_ptr(), payload.as_ptr());
         assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(1), false));
         let _brace = body.frame().await;
         assert!(body.is_end_stream() && body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_tail_that_would_be_written_alone_is_joined_to_what_is_before_it() {
+        let brace = || Bytes::from_static(b"}");
+        for (length, joined) in [(1_000, 1), (TAKEN - 1, 1), (TAKEN, 2), (70_000, 70_001 - (TAKEN - 1))] {
+            let payload = Bytes::from(vec![b'x'; length]);
+            let mut body = Parts::new([Bytes::from_static(b"{"), payload.clone(), brace()]);
+            assert_eq!(body.size_hint().exact(), Some(length as u64 + 2));
+            let mut parts = Vec::new();
+            while let Some(frame) = body.frame().await {
+                parts.push(frame.expect("it cannot fail").into_data().expect("data"));
+            }
+            assert_eq!(parts[1].as_ptr(), payload.as_ptr(), "{length}: the first part is not copied");
+            assert_eq!(parts[2].len(), joined, "{length}");
+            assert_eq!(parts.concat(), [b"{", &payload[..], b"}"].concat(), "{length}");
+        }
     }
 }

@@ -19,7 +19,7 @@ use http::{HeaderName, HeaderValue};
 use super::bodies::Parts;
 use super::error::status_of;
 use super::exchange::{Exchange, Step};
-use super::passing::Passing;
+use super::passing::{Passing, around};
 use super::replay::{Log, Reader, retry};
 use super::sessions::{Held, Session};
 use crate::gateway::Gateway;
@@ -216,9 +216,13 @@ fn event(message: &Message) -> Bytes {
     Event::of(message.encode()).encode()
 }
 
-/// The response to the request `id` whose result is still arriving.
-fn passed(id: &RequestId, flow: Box<Flow>) -> Response {
-    let mut answer = Response::new(Body::new(Passing::new(id, flow)));
+/// The response to the request `id` whose result is still arriving, unless all of it is there.
+fn passed(id: &RequestId, mut flow: Box<Flow>) -> Response {
+    let body = match flow.arrived() {
+        Some((result, ending)) => Body::new(Parts::new(around(id, result, &ending))),
+        None => Body::new(Passing::new(id, flow)),
+    };
+    let mut answer = Response::new(body);
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
 }

@@ -42,7 +42,7 @@ use crate::worker::{Bell, Crew};
 /// How long `accept` rests after an error that is not the peer's, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// A connection buffers at most this much of a head, in bytes; a longer one is answered 431.
-const MAX_HEAD_BYTES: usize = 64 * 1024;
+pub(super) const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// The same for HTTP/2, where it is counted unpacked.
 const MAX_HEAD_LIST: u32 = 64 * 1024;
 /// Files that are open beside client connections: connections to servers, pipes, logs.

@@ -27,11 +27,18 @@ pub(super) struct Passing {
 impl Passing {
     /// The response to the request `id`.
     pub(super) fn new(id: &RequestId, flow: Box<Flow>) -> Self {
-        // Only what stands around it is used of this one.
-        let around = Response { id: Some(id.clone()), reply: Ok(Raw::empty_object()) };
-        let [head, _, tail] = around.parts();
+        let [head, _, tail] = around(id, Bytes::new(), &[]);
         Self { head: Some(head), flow: Some(flow), tail }
     }
+}
+
+/// The response to the request `id`: what is before `result`, that, and what is behind it, `ending` first.
+pub(super) fn around(id: &RequestId, result: Bytes, ending: &[u8]) -> [Bytes; 3] {
+    // Only what stands around it is used of this one.
+    let response = Response { id: Some(id.clone()), reply: Ok(Raw::empty_object()) };
+    let [head, _, tail] = response.parts();
+    let tail = if ending.is_empty() { tail } else { [ending, &tail].concat().into() };
+    [head, result, tail]
 }
 
 impl Body for Passing {

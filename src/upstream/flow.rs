@@ -137,6 +137,17 @@ impl Flow {
         Poll::Ready(Some(Ok(part)))
     }
 
+    /// All of the result, and what closes it, if it has come in one piece, is right, and nobody was given
+    /// anything of it; then this is its end.
+    pub fn arrived(&mut self) -> Option<(Bytes, Bytes)> {
+        let is_here = self.begun.len() == 1 && self.source.as_ref()?.is_end_stream();
+        // What is wrong is told to whoever goes on reading.
+        let ending = self.splice.finish().ok().filter(|_| is_here)?;
+        let result = self.begun.pop_front()?;
+        self.end(Ok(()));
+        Some((result, ending))
+    }
+
     /// The whole result. It is judged as a whole, and recorded so.
     pub async fn whole(mut self) -> Result<Raw, Error> {
         self.patience = Duration::MAX;

@@ -1,5 +1,8 @@
 //! How a flow ends, under paused time: whole, or cut and said so.
 
+use std::convert::Infallible;
+
+use http_body_util::{BodyExt, Empty};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -69,6 +72,41 @@ async fn the_parts_are_the_result() {
     }
     drop(pen);
     assert_eq!(whole.whole().await.expect("a result").as_str(), r#"{"a":1e400 }"#);
+}
+
+/// A flow of which all that comes has come, and was taken.
+fn arrived(text: &'static str) -> Flow {
+    let mut splice = Splice::new(7, TERMS);
+    let begun = splice.take(&Bytes::from_static(text.as_bytes())).expect("a result");
+    let nothing = Empty::new().map_err(|never: Infallible| match never {});
+    Flow::new(Box::new(nothing), splice, VecDeque::from([begun]), (CAP, CAP))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_come_in_one_piece_is_given_at_once_if_it_is_right() {
+    let mut flow = arrived(r#"{"jsonrpc":"2.0","result":{"a":1},"id":7}"#);
+    let (result, ending) = flow.arrived().expect("it is all there");
+    assert_eq!((&result[..], &ending[..]), (&br#"{"a":1"#[..], &b"}"[..]));
+    assert_eq!(next(&mut flow).await, None, "that was its end");
+
+    let mut flow = arrived(r#"{"jsonrpc":"2.0","result":{"a":1}}"#);
+    assert_eq!(flow.arrived(), None, "it answers nothing");
+    let broken = all(&mut flow).await.expect_err("nor is it given in parts");
+    assert_eq!(broken.to_string(), "the answer is not a valid MCP message: it does not answer the request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_begun_or_may_go_on_is_not_all_there() {
+    let (mut flow, pen) = flow();
+    say(&pen, r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#);
+    assert_eq!(flow.arrived(), None, "nobody has looked yet, and more may come");
+    drop(pen);
+    assert_eq!(all(&mut flow).await, Ok(r#"{"a":1}"#.into()));
+
+    let mut flow = arrived(r#"{"jsonrpc":"2.0","result":{"a":1},"id":7}"#);
+    assert!(next(&mut flow).await.is_some_and(|part| part.is_ok()));
+    assert_eq!(flow.arrived(), None, "some of it was given");
+    assert_eq!(all(&mut flow).await, Ok("}".into()));
 }
 
 #[tokio::test(start_paused = true)]
