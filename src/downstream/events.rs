@@ -50,6 +50,11 @@ pub(super) enum Form {
     Stream,
 }
 
+/// A response to a modern client that is there already.
+pub(super) fn given(response: &protocol::Response) -> Response {
+    whole(response, status_of(&response.reply))
+}
+
 /// The answer to a request: JSON when its response comes first, else a stream.
 pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response {
     let first = async {
@@ -63,8 +68,7 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
     };
     match tokio::time::timeout(KEEP_ALIVE_EVERY, first).await {
         Ok(Some(Step::Message(Message::Response(response)))) => {
-            let status = if exchange.is_modern() { status_of(&response.reply) } else { http::StatusCode::OK };
-            whole(&response, status)
+            if exchange.is_modern() { given(&response) } else { whole(&response, http::StatusCode::OK) }
         }
         Ok(Some(Step::Message(first))) => stream_of(exchange, event(&first), tasks),
         Ok(Some(Step::Flow(flow))) => passed(exchange.id(), flow),

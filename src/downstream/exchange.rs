@@ -19,7 +19,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::questions::{Asked, End, Questions};
 use super::sessions::Running;
@@ -264,11 +264,21 @@ fn poll_withdrawn(asked: &mut Vec<Asked>, cx: &mut Context<'_>) -> Poll<Asked> {
     Poll::Pending
 }
 
+/// The response to what needs no exchange, because it is known already. A panic on the way is caught
+/// where requests are let in.
+pub(super) fn at_once(gateway: &Gateway, caller: &Caller, request: &Request) -> Option<Response> {
+    let reply = span(caller, request).in_scope(|| gateway.at_once(caller, request))?;
+    Some(Response { id: Some(request.id.clone()), reply })
+}
+
+/// Of use to who follows one request; made for nobody else, because its fields are printed at once.
+fn span(caller: &Caller, request: &Request) -> Span {
+    tracing::debug_span!("request", method = %shown(&request.method), principal = %caller.principal.id())
+}
+
 /// Answers one request; a panic on the way is this request's alone.
 async fn answer(gateway: &Gateway, caller: &Caller, request: &Request, outlet: &Outlet) -> Received {
-    // Of use to who follows one request; made for nobody else, because its fields are printed at once.
-    let span =
-        tracing::debug_span!("request", method = %shown(&request.method), principal = %caller.principal.id());
+    let span = span(caller, request);
     let work = async {
         let received = gateway.receive(caller, request, outlet).await;
         if let Received::Whole(reply) = &received {

@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::error::Refusal;
 use super::events::{self, Form};
-use super::exchange::Exchange;
+use super::exchange::{self, Exchange};
 use super::front::Admitted;
 use super::headers;
 use super::sessions::{Session, Sessions};
@@ -159,6 +159,9 @@ impl Endpoint {
             && let Ok(mirrored) = tools::mirrored(self.0.gateway.manager(), &caller, params).await
         {
             headers::check_mirrored(&asked.headers, &mirrored)?;
+        }
+        if let Some(response) = exchange::at_once(&self.0.gateway, &caller, &request) {
+            return Ok(events::given(&response));
         }
         Ok(events::answer(Exchange::attached(&self.0.gateway, caller, request), &self.0.tasks).await)
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::caller::Caller;
 use super::{era, error};
-use crate::manager::Manager;
 use crate::manager::catalog::Page;
+use crate::manager::{Manager, Snapshot};
 use crate::protocol::error::code;
 use crate::protocol::feature::Kind;
 use crate::protocol::{ErrorObject, Raw, Reply};
@@ -23,7 +23,21 @@ const AFTER: &str = "after:";
 /// One page of the list of `kind`.
 pub(super) async fn list(manager: &Manager, caller: &Caller, kind: Kind, params: Option<&Raw>) -> Reply {
     manager.settled_at_start(&caller.scope, PATIENCE).await;
+    page(&manager.snapshot(), caller, kind, params)
+}
+
+/// The same where no server has to be waited for; none where one has.
+pub(super) fn at_once(
+    manager: &Manager,
+    caller: &Caller,
+    kind: Kind,
+    params: Option<&Raw>,
+) -> Option<Reply> {
     let snapshot = manager.snapshot();
+    snapshot.is_settled(&caller.scope).then(|| page(&snapshot, caller, kind, params))
+}
+
+fn page(snapshot: &Snapshot, caller: &Caller, kind: Kind, params: Option<&Raw>) -> Reply {
     let catalog =
         snapshot.catalog(&caller.scope).map_err(|error| error::object(&error, caller.version.era()))?;
     let listing = catalog.listing(kind);

@@ -149,6 +149,15 @@ impl Gateway {
         Received::Whole(reply)
     }
 
+    /// The same for what is answered out of what is known, a list whose servers all were heard: nobody
+    /// waits, and nothing is said meanwhile. None: it takes [`Gateway::receive`].
+    pub fn at_once(&self, caller: &Caller, request: &Request) -> Option<Reply> {
+        let params = request.params.as_ref();
+        let Some(Row::List(kind)) = row(&request.method, caller) else { return None };
+        logging::check(caller, params).ok()?;
+        lists::at_once(&self.manager, caller, kind, params)
+    }
+
     async fn do_row(&self, row: Row, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
         let params = request.params.as_ref();
         match row {
