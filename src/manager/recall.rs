@@ -20,7 +20,7 @@ use super::snapshot::Server;
 use super::target::{Called, Invocation, Target};
 use super::{Error, Manager, failed};
 use crate::protocol::caching::{self, Caching};
-use crate::protocol::feature::{Effect, List};
+use crate::protocol::feature::List;
 use crate::protocol::{Era, ErrorObject, Raw, Version};
 use crate::store::{Group, Keep, Key, Made, Places};
 use crate::upstream::{self, Outlet, Received};
@@ -56,7 +56,7 @@ impl<'a> Recall<'a> {
         let ttl = server.upstream.config().tools.cache_ttl?;
         let principal = invocation.principal.as_ref()?;
         let fits = target.tool().is_some()
-            && target.effect == Effect::ReadOnly
+            && target.effect.is_read_only()
             && GOES_ON.iter().all(|member| target.params.part(member).is_none());
         fits.then_some(Self { server, target, invocation, ttl, principal })
     }

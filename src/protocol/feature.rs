@@ -197,6 +197,9 @@ impl Item {
 pub enum Effect {
     /// `readOnlyHint`: changes nothing.
     ReadOnly,
+    /// `readOnlyHint`, and `idempotentHint: false` in so many words: changes nothing, but each call
+    /// counts, because it costs something or comes out otherwise. Never run twice.
+    Metered,
     /// `idempotentHint`: a second time changes nothing more.
     Idempotent,
     /// Anything else, which is the default: never run twice.
@@ -207,6 +210,11 @@ impl Effect {
     /// Whether running it again does no harm.
     pub const fn is_repeatable(self) -> bool {
         matches!(self, Self::ReadOnly | Self::Idempotent)
+    }
+
+    /// Whether nothing is changed by it, so that its answer may stand for another call's.
+    pub const fn is_read_only(self) -> bool {
+        matches!(self, Self::ReadOnly | Self::Metered)
     }
 }
 
@@ -240,13 +248,13 @@ impl Tool {
 }
 
 fn effect_of(definition: &Raw) -> Effect {
-    let hint = |name| definition.get("annotations").and_then(|a| a.get_as(name)).unwrap_or(false);
-    if hint("readOnlyHint") {
-        Effect::ReadOnly
-    } else if hint("idempotentHint") {
-        Effect::Idempotent
-    } else {
-        Effect::Unsafe
+    let hint = |name| definition.get("annotations")?.get_as::<bool>(name);
+    match (hint("readOnlyHint"), hint("idempotentHint")) {
+        // MCP gives the second hint no meaning beside the first; who writes it means something.
+        (Some(true), Some(false)) => Effect::Metered,
+        (Some(true), _) => Effect::ReadOnly,
+        (_, Some(true)) => Effect::Idempotent,
+        _ => Effect::Unsafe,
     }
 }
 
@@ -265,6 +273,9 @@ mod tests {
         };
         assert_eq!(effect(serde_json::json!({"readOnlyHint": true})), Effect::ReadOnly);
         assert_eq!(effect(serde_json::json!({"idempotentHint": true})), Effect::Idempotent);
+        let both = |again| effect(serde_json::json!({"readOnlyHint": true, "idempotentHint": again}));
+        assert_eq!((both(true), both(false)), (Effect::ReadOnly, Effect::Metered));
+        assert!(!Effect::Metered.is_repeatable() && Effect::Metered.is_read_only());
         assert_eq!(effect(serde_json::json!({"readOnlyHint": "true"})), Effect::Unsafe);
         assert_eq!(effect(serde_json::json!({"destructiveHint": false})), Effect::Unsafe);
         assert_eq!(effect(serde_json::json!(null)), Effect::Unsafe);

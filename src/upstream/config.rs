@@ -5,9 +5,11 @@
 
 mod builtin;
 mod parse;
+mod rag;
 mod transport;
 
 pub use parse::Defaults;
+pub use rag::Rag;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -132,6 +134,8 @@ pub enum Builtin {
     Handbook(Handbook),
     /// The tools of an R2R retrieval service.
     R2r(Box<R2r>),
+    /// The techniques of a RAG service.
+    Rag(Rag),
 }
 
 /// Options of the handbook.

@@ -35,7 +35,7 @@ pub(super) enum Kind {
     Read,
     /// A tool declared read-only or idempotent.
     Repeatable,
-    /// Any other tool.
+    /// Any other tool, and one that only reads but is paid for.
     Unsafe,
 }
 
@@ -43,7 +43,7 @@ impl Kind {
     /// What `call` is.
     pub(super) fn of(call: &Call) -> Self {
         match call.effect {
-            Effect::Unsafe => Self::Unsafe,
+            Effect::Unsafe | Effect::Metered => Self::Unsafe,
             Effect::ReadOnly | Effect::Idempotent if call.method == method::TOOLS_CALL => Self::Repeatable,
             Effect::ReadOnly | Effect::Idempotent => Self::Read,
         }

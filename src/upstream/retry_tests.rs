@@ -109,6 +109,7 @@ fn only_a_tool_can_be_cut_beyond_repair() {
     assert_eq!(Kind::of(&call(method::TOOLS_LIST, Effect::ReadOnly)), Kind::Read);
     assert_eq!(Kind::of(&call(method::TOOLS_CALL, Effect::ReadOnly)), Kind::Repeatable);
     assert_eq!(Kind::of(&call(method::TOOLS_CALL, Effect::Idempotent)), Kind::Repeatable);
+    assert_eq!(Kind::of(&call(method::TOOLS_CALL, Effect::Metered)), Kind::Unsafe);
     assert_eq!(Kind::of(&call(method::TOOLS_CALL, Effect::Unsafe)), Kind::Unsafe);
     assert_eq!(Kind::of(&call("vendor/anything", Effect::Unsafe)), Kind::Unsafe);
 }

@@ -113,7 +113,7 @@ fn the_registry_that_ships_with_the_project_loads() {
     let config = Config::load(&path, &environment).expect("valid");
     assert_eq!(config.manager.servers.len(), 1);
 
-    // Without the comment signs, its five examples are as good.
+    // Without the comment signs, its examples are as good.
     let text = std::fs::read_to_string(&path).expect("readable");
     let examples = text.lines().skip_while(|line| !line.contains("Five servers")).skip(2);
     let examples: Vec<_> =
@@ -126,7 +126,7 @@ fn the_registry_that_ships_with_the_project_loads() {
     let config =
         Config::parse(&path, text.as_bytes(), &environment).unwrap_or_else(|error| panic!("{error}"));
     let names: Vec<_> = config.manager.servers.iter().map(|server| server.name.to_string()).collect();
-    assert_eq!(names, ["everything", "files", "memory", "time", "issues"]);
+    assert_eq!(names, ["everything", "files", "memory", "time", "issues", "rag"]);
 }
 
 /// The parts of the reference between lines of three backquotes that begin with `kind`.
@@ -148,15 +148,17 @@ fn the_reference_tells_the_truth() {
 
     let environment = |name: &str| match name {
         "JWT_SECRET" | "ISSUES_TOKEN" => Ok("0123456789abcdef0123456789abcdef".to_owned()),
-        "R2R_SERVICE_EMAIL" | "R2R_SERVICE_PASSWORD" => Ok("canary".to_owned()),
+        "R2R_SERVICE_EMAIL" | "R2R_SERVICE_PASSWORD" | "RAG_API_KEY" => Ok("canary".to_owned()),
         _ => environment(name),
     };
-    let page = std::fs::read_to_string(path.with_file_name("r2r.md")).expect("readable");
-    let of_r2r = blocks(&page, "yaml");
-    assert!(!of_r2r.is_empty());
-    for example in &of_r2r {
-        let read = Config::parse(Path::new("example.yaml"), example.as_bytes(), &environment);
-        read.unwrap_or_else(|error| panic!("{error}"));
+    for page in ["r2r.md", "rag.md"] {
+        let page = std::fs::read_to_string(path.with_file_name(page)).expect("readable");
+        let examples = blocks(&page, "yaml");
+        assert!(!examples.is_empty());
+        for example in &examples {
+            let read = Config::parse(Path::new("example.yaml"), example.as_bytes(), &environment);
+            read.unwrap_or_else(|error| panic!("{error}"));
+        }
     }
     for example in examples.iter().filter(|example| **example != bad) {
         let read = Config::parse(Path::new("example.yaml"), example.as_bytes(), &environment);

@@ -15,6 +15,7 @@ mod orphans;
 mod peers;
 mod r2r;
 mod r2r_tools;
+mod rag;
 mod redis;
 mod reload;
 mod rest;

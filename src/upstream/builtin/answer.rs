@@ -59,9 +59,14 @@ pub(super) fn result(answer: &Raw) -> Raw {
     Raw::of(&ToolResult { content, structured_content: Some(answer), is_error: false })
 }
 
-/// No `structuredContent`: it would have to fit the tool's output schema.
+/// What can not be done, with all that helps to do better.
 pub(super) fn refused(refusal: &Refusal) -> Raw {
-    let answer = refusal.raw();
-    let content = [Text { r#type: "text", text: answer.as_str() }];
+    failed(&refusal.raw())
+}
+
+/// `why`, an object, in place of an answer. No `structuredContent`: it would have to fit the tool's
+/// output schema.
+pub(super) fn failed(why: &Raw) -> Raw {
+    let content = [Text { r#type: "text", text: why.as_str() }];
     Raw::of(&ToolResult { content, structured_content: None, is_error: true })
 }

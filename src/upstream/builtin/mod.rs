@@ -2,7 +2,7 @@
 //!
 //! [`Builtin`] is what one has to be; [`connector`] makes connections to it, so pool, breaker,
 //! catalog and naming treat it like a server across the network. A new built-in touches its own
-//! folder, its options in `upstream/config` and the table in this file.
+//! folder, its options in `upstream/config` and its row in the table of this file ([`connector`]).
 
 mod answer;
 pub mod chunk;
@@ -12,6 +12,7 @@ pub mod handbook;
 #[cfg(test)]
 mod hostile;
 mod r2r;
+mod rag;
 mod refusal;
 mod report;
 mod rest;
@@ -36,24 +37,23 @@ use super::{Means, config};
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw, Reply};
 
+/// A connector whose connections are servers of this type, opened anew for each.
+macro_rules! opening {
+    ($server:ty, $options:ident, $name:ident, $means:ident) => {{
+        let (options, name, means) = ($options.clone(), Arc::clone($name), $means.clone());
+        Arc::new(InProcess::new(move |events| {
+            let (options, name, means) = (options.clone(), Arc::clone(&name), means.clone());
+            async move { <$server>::open(&name, &options, &means, events).await }.boxed()
+        }))
+    }};
+}
+
 /// How the built-in server `name` of `config` is reached; its tasks run in the group of `means`.
 pub fn connector(name: &Arc<str>, config: &config::Builtin, means: &Means) -> Arc<dyn Connector> {
-    let (name, means) = (Arc::clone(name), means.clone());
     match config {
-        config::Builtin::Handbook(options) => {
-            let options = options.clone();
-            Arc::new(InProcess::new(move |events| {
-                let (name, options, means) = (Arc::clone(&name), options.clone(), means.clone());
-                async move { handbook::Handbook::open(&name, &options, &means, events).await }.boxed()
-            }))
-        }
-        config::Builtin::R2r(options) => {
-            let options = options.clone();
-            Arc::new(InProcess::new(move |events| {
-                let (name, options, means) = (Arc::clone(&name), options.clone(), means.clone());
-                async move { r2r::R2r::open(&name, &options, &means, events).await }.boxed()
-            }))
-        }
+        config::Builtin::Handbook(options) => opening!(handbook::Handbook, options, name, means),
+        config::Builtin::R2r(options) => opening!(r2r::R2r, options, name, means),
+        config::Builtin::Rag(options) => opening!(rag::Rag, options, name, means),
     }
 }
 

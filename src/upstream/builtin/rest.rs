@@ -27,6 +27,8 @@ use crate::upstream::error::Error;
 use crate::upstream::transport::reason;
 use crate::wire::sse::{Decoder, Event, Item};
 
+pub(super) use refusal::plain;
+
 const OURSELVES: &str = concat!("switchyard/", env!("CARGO_PKG_VERSION"));
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Common servers close idle connections after 5 s.

@@ -14,13 +14,13 @@ use crate::protocol::Raw;
 
 /// What is said about a tool.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct About {
+pub(super) struct About<'a> {
     /// The name it is called by.
-    pub name: &'static str,
+    pub name: &'a str,
     /// The same for people.
-    pub title: &'static str,
+    pub title: &'a str,
     /// What it does and when to use it, for language models.
-    pub description: &'static str,
+    pub description: &'a str,
     /// What it does to the world.
     pub effect: Effect,
 }
@@ -31,6 +31,8 @@ pub(super) struct About {
 pub(super) enum Effect {
     /// Nothing.
     Reads,
+    /// Nothing either, but a model of somebody else is paid for each call, and may answer otherwise.
+    Costs,
     /// Something is new afterwards; twice makes two.
     Adds,
     /// Something is another than before, or gone; twice is as once.
@@ -40,19 +42,19 @@ pub(super) enum Effect {
 /// One tool.
 #[derive(Debug, Clone)]
 pub(super) struct Tool {
-    name: &'static str,
+    name: String,
     definition: Raw,
     shape: Shape,
 }
 
 impl Tool {
     /// A tool that takes an `I` and gives an `O`.
-    pub(super) fn new<I: JsonSchema, O: JsonSchema>(about: &About) -> Self {
+    pub(super) fn new<I: JsonSchema, O: JsonSchema>(about: &About<'_>) -> Self {
         Self::with_schemas(about, &schema::of_input::<I>(), &schema::of_output::<O>())
     }
 
     /// A tool whose schemas were written by hand.
-    pub(super) fn with_schemas(about: &About, input: &Value, output: &Value) -> Self {
+    pub(super) fn with_schemas(about: &About<'_>, input: &Value, output: &Value) -> Self {
         let effect = about.effect;
         let definition = json!({
             "name": about.name,
@@ -62,19 +64,19 @@ impl Tool {
             "outputSchema": output,
             "annotations": {
                 "title": about.title,
-                "readOnlyHint": effect == Effect::Reads,
+                "readOnlyHint": effect == Effect::Reads || effect == Effect::Costs,
                 "destructiveHint": effect == Effect::Replaces,
-                "idempotentHint": effect != Effect::Adds,
-                // A store of documents is a world of its own, unlike the web.
-                "openWorldHint": false,
+                "idempotentHint": effect != Effect::Adds && effect != Effect::Costs,
+                // A store of documents is a world of its own, unlike the web and a model elsewhere.
+                "openWorldHint": effect == Effect::Costs,
             },
         });
-        Self { name: about.name, definition: Raw::of(&definition), shape: Shape::of(input) }
+        Self { name: about.name.to_owned(), definition: Raw::of(&definition), shape: Shape::of(input) }
     }
 
     /// The name it is called by.
-    pub(super) const fn name(&self) -> &'static str {
-        self.name
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// An element of `tools/list`.

@@ -10,6 +10,7 @@
 //! - [`redis`] a real Redis, and a slow way to it;
 //! - [`rmcp_peer`] the Rust SDK as independent client and server;
 //! - [`r2r`] R2R, from recordings;
+//! - [`rag`] a RAG bridge;
 //! - [`peers`] programs of other makers, where `scripts/peers` installed them.
 
 pub mod answer;
@@ -22,6 +23,8 @@ pub mod peers;
 pub mod process;
 #[allow(dead_code)] // unit tests use it too, each some of it
 pub mod r2r;
+#[allow(dead_code)] // the same
+pub mod rag;
 pub mod redis;
 pub mod registry;
 pub mod rmcp_peer;

@@ -98,6 +98,12 @@ impl Process {
         let _ = kill_process(id, signal);
     }
 
+    /// Ends it as a crash does; it is gone when this returns.
+    pub fn kill(mut self) {
+        let _ = self.child.kill(); // it has ended already
+        let _ = self.child.wait();
+    }
+
     /// Waits for its end, and kills it when patience ends; the status tells which.
     pub fn wait(&mut self) -> ExitStatus {
         if self.ended.recv_timeout(GRACE) == Err(mpsc::RecvTimeoutError::Timeout) {

@@ -109,12 +109,12 @@ impl R2r {
         match tool.name() {
             "r2r_search" => {
                 let input: search::Input = tool.read(arguments)?;
-                desk.history.note(report.home(), tool.name(), &input.query);
+                desk.history.note(report.home(), search::ABOUT.name, &input.query);
                 search::search(desk, input).await
             }
             "r2r_rag_query" => {
                 let input: rag::Input = tool.read(arguments)?;
-                desk.history.note(report.home(), tool.name(), &input.question);
+                desk.history.note(report.home(), rag::ABOUT.name, &input.question);
                 rag::ask(desk, input, report).await
             }
             "r2r_ingest_document" => self.take_in(tool.read(arguments)?, report).await,

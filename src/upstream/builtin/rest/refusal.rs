@@ -24,8 +24,13 @@ pub(super) async fn of(response: reqwest::Response, secrets: &[SecretString]) ->
     let status = response.status();
     let retry_after = retry_after(response.headers());
     let said = whole(response, MOST_BYTES).await.ok().and_then(|body| said(&body));
-    let detail = said.map_or_else(|| of_status(status), |text| line(&without(text, secrets)));
+    let detail = said.map_or_else(|| of_status(status), |text| plain(text, secrets));
     Error::Backend { status: status.as_u16(), detail, retry_after }
+}
+
+/// What a service says for people: one short line with none of `secrets` in it.
+pub(in crate::upstream::builtin) fn plain(text: String, secrets: &[SecretString]) -> String {
+    line(&without(text, secrets))
 }
 
 fn of_status(status: StatusCode) -> String {
