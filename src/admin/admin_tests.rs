@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use axum::http::{Method, Request};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use super::fixture::{Answer, Dial, Gateway, request, server, server_with_tools};
 use super::*;
@@ -177,8 +178,10 @@ async fn a_disabled_server_is_not_reconnected() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_registry_file_there_is_nothing_to_reload() {
-    let answered = three().await.post("/api/v1/mcp/reload", "").await;
-    assert_eq!(answered.problem(), (404, "not_found".into()));
+    let router = router(three().await.manager.clone(), Options::default());
+    let asked = request(Method::POST, "/api/v1/mcp/reload", Some(Role::Superuser), "");
+    let answered = router.oneshot(asked).await.expect("infallible");
+    assert_eq!(answered.status(), 404);
 }
 
 #[tokio::test(start_paused = true)]

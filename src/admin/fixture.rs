@@ -11,10 +11,10 @@ use bytes::Bytes;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::Options;
+use super::{Options, Reload, Reloaded};
 use crate::auth::{Principal, Role};
 use crate::manager::config::{Config, ToolNames};
-use crate::manager::{Manager, Scope};
+use crate::manager::{Applied, Manager, Scope};
 use crate::protocol::{Raw, Version, method};
 use crate::shutdown::Shutdown;
 use crate::upstream;
@@ -49,7 +49,9 @@ impl Gateway {
         let connectors = fakes.iter().map(Fake::connector).collect();
         let manager = Manager::with_connectors(config, connectors, Shutdown::new());
         let drain = Shutdown::new();
-        let options = Options { max_body: 64 * 1024, drain: drain.clone(), reload: None };
+        let unchanged = Reloaded { applied: Applied::default(), at_restart: Vec::new() };
+        let reload: Reload = Arc::new(move || Box::pin(std::future::ready(Ok(unchanged.clone()))));
+        let options = Options { max_body: 64 * 1024, drain: drain.clone(), reload: Some(reload) };
         let document = super::operations::described();
         Self {
             router: super::router(manager.clone(), options),

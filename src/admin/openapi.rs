@@ -23,8 +23,8 @@ use utoipa::openapi::{
 use utoipa::{IntoResponses, OpenApi};
 use utoipa_swagger_ui::{Config, Url};
 
-use super::{not_found, operations};
 use super::problem::{Code, Document as Problem, PROBLEM_JSON};
+use super::{not_found, operations};
 
 /// Scripts and styles of our own only; Swagger UI writes styles into its page.
 const PAGE_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \

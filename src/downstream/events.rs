@@ -68,7 +68,11 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
     };
     match tokio::time::timeout(KEEP_ALIVE_EVERY, first).await {
         Ok(Some(Step::Message(Message::Response(response)))) => {
-            if exchange.is_modern() { given(&response) } else { whole(&response, http::StatusCode::OK) }
+            if exchange.is_modern() {
+                given(&response)
+            } else {
+                whole(&response, http::StatusCode::OK)
+            }
         }
         Ok(Some(Step::Message(first))) => stream_of(exchange, event(&first), tasks),
         Ok(Some(Step::Flow(flow))) => passed(exchange.id(), flow),

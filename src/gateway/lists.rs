@@ -27,12 +27,7 @@ pub(super) async fn list(manager: &Manager, caller: &Caller, kind: Kind, params:
 }
 
 /// The same where no server has to be waited for; none where one has.
-pub(super) fn at_once(
-    manager: &Manager,
-    caller: &Caller,
-    kind: Kind,
-    params: Option<&Raw>,
-) -> Option<Reply> {
+pub(super) fn at_once(manager: &Manager, caller: &Caller, kind: Kind, params: Option<&Raw>) -> Option<Reply> {
     let snapshot = manager.snapshot();
     snapshot.is_settled(&caller.scope).then(|| page(&snapshot, caller, kind, params))
 }
