@@ -16,7 +16,7 @@ use super::openapi::ReadProblems;
 use super::view::{ServerHealth, ServerState};
 use super::{Api, json};
 use crate::auth::{Action, Principal};
-use crate::manager::{Scope, ServerStatus};
+use crate::manager::ServerStatus;
 
 /// All servers in one word; those that are disabled do not count. `healthy`: every server is.
 /// `degraded`: some are. `unhealthy`: none is.
@@ -148,7 +148,7 @@ pub(super) async fn live() -> Response {
 /// Readiness
 ///
 /// 200 once the first attempt to connect to every enabled server has ended, well or badly, until the
-/// gateway begins to drain. Open to everybody.
+/// gateway begins to drain. Servers that a reload brings do not count. Open to everybody.
 #[utoipa::path(
     get, path = "/health/ready", tag = "gateway", operation_id = "ready",
     responses(
@@ -160,7 +160,7 @@ pub(super) async fn live() -> Response {
 pub(super) async fn ready(State(Api { manager, options }): State<Api>) -> Response {
     let status = if options.drain.is_begun() {
         ProbeStatus::Draining
-    } else if manager.snapshot().is_settled(&Scope::All) {
+    } else if manager.snapshot().has_started() {
         return json(&Probe { status: ProbeStatus::Ready });
     } else {
         ProbeStatus::Starting

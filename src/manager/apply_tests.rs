@@ -71,6 +71,8 @@ async fn who_is_the_same_goes_on_untouched_and_the_rest_comes_and_goes() {
         [vec!["c"], vec![], vec!["b"], vec!["a"]]
     );
     assert_eq!(offered(&manager), ["t", "of_a"], "b is gone at once, and with it the clash");
+    let now = manager.snapshot();
+    assert!(now.has_started() && !now.is_settled(&Scope::All), "nobody waits for the gateway because of c");
     assert!(
         matches!(call(&manager, "b").await, Err(Error::ServerNotFound { available, .. }) if available == ["c", "a"])
     );

@@ -66,6 +66,8 @@ pub struct Snapshot {
     catalog: Arc<Catalog>,
     revisions: Revisions,
     started: Instant,
+    /// Whether all servers of an earlier configuration were settled once.
+    was_settled: bool,
 }
 
 impl Snapshot {
@@ -78,6 +80,7 @@ impl Snapshot {
             catalog: Arc::default(),
             revisions: Revisions::default(),
             started: Instant::now(),
+            was_settled: false,
         }
     }
 
@@ -120,6 +123,12 @@ impl Snapshot {
             Scope::All => self.servers.iter().all(|server| server.settled),
             Scope::Server(name) => self.server(name).is_ok_and(|server| server.settled),
         }
+    }
+
+    /// Whether that was so once, of these servers or of those before a reload: then the gateway as a whole is
+    /// in use, and a server that is new does not change that.
+    pub fn has_started(&self) -> bool {
+        self.was_settled || self.is_settled(&Scope::All)
     }
 
     /// Whether a server that a scope sees declares the capability `name`.
@@ -209,7 +218,7 @@ impl Snapshot {
 
     /// These servers from now on, with what is known of those that were there already.
     pub(super) fn applied(&self, config: &Config, upstreams: Vec<Arc<Upstream>>) -> Self {
-        let mut next = Self::new(upstreams);
+        let mut next = Self { was_settled: self.has_started(), ..Self::new(upstreams) };
         for server in &mut next.servers {
             if let Ok(before) = self.server(&server.upstream.config().name) {
                 server.follow(before);
