@@ -103,6 +103,13 @@ async fn what_has_begun_or_may_go_on_is_not_all_there() {
     drop(pen);
     assert_eq!(all(&mut flow).await, Ok(r#"{"a":1}"#.into()));
 
+    let (pen, pipe) = mpsc::unbounded_channel();
+    let mut flow = arrived(r#"{"jsonrpc":"2.0","result":{"a":1},"id":7}"#);
+    flow.source = Some(Box::new(Pipe(pipe)));
+    assert_eq!(flow.arrived(), None, "its server may go on");
+    say(&pen, "x");
+    assert!(all(&mut flow).await.is_err(), "and then it is no answer");
+
     let mut flow = arrived(r#"{"jsonrpc":"2.0","result":{"a":1},"id":7}"#);
     assert!(next(&mut flow).await.is_some_and(|part| part.is_ok()));
     assert_eq!(flow.arrived(), None, "some of it was given");
