@@ -88,6 +88,10 @@ async fn an_answer_that_was_paid_for_can_be_kept() {
     let again = gateway.call("rag", "rag_basic", question()).await;
     assert_eq!((first.status, &first.json()["data"]), (200, &again.json()["data"]));
     assert_eq!(bridge.count(INVOKE), 1);
+    let health = async || gateway.call("rag", "rag_health", json!({})).await.json()["data"]["status"].clone();
+    assert_eq!(health().await, "healthy");
+    bridge.fail(HEALTH, Some(Fault::status(500, "{}")));
+    assert_eq!(health().await, "failing", "how it is, is asked each time");
 }
 
 #[tokio::test]
