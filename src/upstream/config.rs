@@ -4,10 +4,12 @@
 //! checked while it is read, so nobody below asks again.
 
 mod builtin;
+mod chroma;
 mod parse;
 mod rag;
 mod transport;
 
+pub use chroma::Chroma;
 pub use parse::Defaults;
 pub use rag::Rag;
 
@@ -136,6 +138,8 @@ pub enum Builtin {
     R2r(Box<R2r>),
     /// The techniques of a RAG service.
     Rag(Rag),
+    /// Documents in a Chroma vector store.
+    Chroma(Box<Chroma>),
 }
 
 /// Options of the handbook.

@@ -126,7 +126,7 @@ fn the_registry_that_ships_with_the_project_loads() {
     let config =
         Config::parse(&path, text.as_bytes(), &environment).unwrap_or_else(|error| panic!("{error}"));
     let names: Vec<_> = config.manager.servers.iter().map(|server| server.name.to_string()).collect();
-    assert_eq!(names, ["everything", "files", "memory", "time", "issues", "rag"]);
+    assert_eq!(names, ["everything", "files", "memory", "time", "documents", "issues", "rag"]);
 }
 
 /// The parts of the reference between lines of three backquotes that begin with `kind`.
@@ -151,7 +151,7 @@ fn the_reference_tells_the_truth() {
         "R2R_SERVICE_EMAIL" | "R2R_SERVICE_PASSWORD" | "RAG_API_KEY" => Ok("canary".to_owned()),
         _ => environment(name),
     };
-    for page in ["r2r.md", "rag.md"] {
+    for page in ["r2r.md", "rag.md", "chroma.md"] {
         let page = std::fs::read_to_string(path.with_file_name(page)).expect("readable");
         let examples = blocks(&page, "yaml");
         assert!(!examples.is_empty());

@@ -20,7 +20,7 @@ mod tests;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::settings::Setting;
+use crate::settings::{Fields, Setting};
 use boundary::{Boundary, Strength};
 use markdown::Outline;
 
@@ -82,12 +82,18 @@ impl Chunking {
     /// Reads `{size: 1000, overlap: 200}`. Without an overlap it is a fifth of the size.
     pub fn from_settings(setting: &Setting<'_>) -> Option<Self> {
         let mut fields = setting.fields()?;
-        let size = fields.integer("size", 1..=MOST_SIZE).unwrap_or(Self::default().size);
-        let overlap = fields.integer("overlap", 0..=MOST_SIZE).unwrap_or(size / 5);
+        let chunking = Self::from_fields(&mut fields, MOST_SIZE);
         fields.finish();
+        chunking
+    }
+
+    /// Reads `size`, of at most `most`, and `overlap`, which stand among other fields.
+    pub fn from_fields(fields: &mut Fields<'_>, most: usize) -> Option<Self> {
+        let size = fields.integer("size", 1..=most).unwrap_or(Self::default().size);
+        let overlap = fields.integer("overlap", 0..=most).unwrap_or(size / 5);
         let chunking = Self::new(size, overlap);
         if let Err(problem) = chunking {
-            setting.key_problem(problem.to_string(), None);
+            fields.setting().key_problem(problem.to_string(), None);
         }
         chunking.ok()
     }

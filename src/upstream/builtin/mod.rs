@@ -5,6 +5,7 @@
 //! folder, its options in `upstream/config` and its row in the table of this file ([`connector`]).
 
 mod answer;
+pub mod chroma;
 pub mod chunk;
 mod connection;
 pub mod embedding;
@@ -54,6 +55,7 @@ pub fn connector(name: &Arc<str>, config: &config::Builtin, means: &Means) -> Ar
         config::Builtin::Handbook(options) => opening!(handbook::Handbook, options, name, means),
         config::Builtin::R2r(options) => opening!(r2r::R2r, options, name, means),
         config::Builtin::Rag(options) => opening!(rag::Rag, options, name, means),
+        config::Builtin::Chroma(options) => opening!(chroma::VectorStore, options, name, means),
     }
 }
 

@@ -142,7 +142,6 @@ impl Request {
     }
 
     /// Adds a header whose value is a secret.
-    #[allow(dead_code)] // for services that take a key in a header of their own
     pub(super) fn header(mut self, name: &HeaderName, value: &SecretString) -> Result<Self, Error> {
         let cannot = |_| unsendable("the value of a header cannot be sent");
         let mut text = HeaderValue::from_str(value.expose_secret()).map_err(cannot)?;

@@ -35,6 +35,8 @@ pub(super) enum Effect {
     Costs,
     /// Something is new afterwards; twice makes two.
     Adds,
+    /// Something is there afterwards, whether it was before or not; twice is as once.
+    Puts,
     /// Something is another than before, or gone; twice is as once.
     Replaces,
 }

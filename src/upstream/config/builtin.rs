@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::parse::Defaults;
 use super::transport::{Given, header_value, passable, path, require};
-use super::{Builtin, CacheTtl, Credentials, Handbook, R2r, rag};
+use super::{Builtin, CacheTtl, Credentials, Handbook, R2r, chroma, rag};
 use crate::settings::{Fields, Setting};
 
 /// One kind of built-in server.
@@ -19,10 +19,11 @@ struct Kind {
     read: fn(&Given<'_>, &Setting<'_>, &Defaults) -> Option<Builtin>,
 }
 
-const KINDS: [Kind; 3] = [
+const KINDS: [Kind; 4] = [
     Kind { word: "handbook", fields: &["handbook"], read: handbook },
     Kind { word: "r2r", fields: &["url", "r2r"], read: r2r },
     Kind { word: "rag", fields: &["url", "rag"], read: rag::read },
+    Kind { word: "chroma", fields: &["url", "chroma"], read: chroma::read },
 ];
 
 /// The fields of all of them; one that several take stands here several times.

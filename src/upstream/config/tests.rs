@@ -113,7 +113,9 @@ fn what_does_not_go_together_is_refused() {
     bad(json!({"builtin": "handbook"}), &["`transport` is missing (hint: add `transport: builtin`)"]);
     bad(
         json!({"transport": "builtin", "builtin": "handbok"}),
-        &["builtin: `handbok` is not one of `handbook`, `r2r`, `rag` (hint: did you mean `handbook`?)"],
+        &[
+            "builtin: `handbok` is not one of `handbook`, `r2r`, `rag`, `chroma` (hint: did you mean `handbook`?)",
+        ],
     );
 }
 

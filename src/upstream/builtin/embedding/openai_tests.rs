@@ -187,3 +187,18 @@ async fn many_long_vectors_are_asked_for_in_parts() {
     assert_eq!(remote.embed(&asked, soon()).await.expect("vectors").len(), 9);
     assert_eq!(service.seen().iter().map(super::super::testing::Seen::inputs).collect::<Vec<_>>(), [8, 1]);
 }
+
+/// By hand: where the variable `SWITCHYARD_EMBEDDINGS` has the URL of a service with all-MiniLM-L6-v2.
+#[tokio::test]
+async fn a_real_service_gives_the_vectors_that_others_get_from_it() {
+    let Ok(url) = std::env::var("SWITCHYARD_EMBEDDINGS") else { return };
+    let options = OpenAi { model: "all-MiniLM-L6-v2".into(), batch: 2, ..options(&url) };
+    let remote = Remote::new(&options).expect("usable").expect("it needs no key");
+    let asked = texts(&["The cat sits outside", "A cat is sitting outdoors", "hello world"]);
+    let vectors = remote.embed(&asked, soon()).await.expect("vectors");
+    for (found, wanted) in vectors[2].iter().zip([-0.034_477, 0.031_023, 0.006_735, 0.026_109, -0.039_362]) {
+        assert!((found - wanted).abs() < 1e-5, "{found} {wanted}");
+    }
+    let alike: f32 = vectors[0].iter().zip(&vectors[1]).map(|(one, two)| one * two).sum();
+    assert!(alike > 0.7 && remote.dimension() == Some(384), "{alike}");
+}

@@ -1,0 +1,77 @@
+//! Names of collections: what callers say, and what Chroma is told.
+
+use super::super::refusal::Refusal;
+
+/// Chroma's bounds of a name.
+const LENGTH: std::ops::RangeInclusive<usize> = 3..=512;
+/// Collections that one request lists: each takes some kilobytes.
+pub(super) const PAGE: usize = 200;
+/// Names that are suggested.
+const SUGGESTED: usize = 3;
+
+/// The name that Chroma has for what callers call `name`.
+pub(super) fn full(prefix: &str, name: &str) -> Result<String, Refusal> {
+    let full = format!("{prefix}{name}");
+    if is_name(&full) {
+        return Ok(full);
+    }
+    Err(Refusal::new("invalid_argument", "collection", name)
+        .because(&format!("With the prefix `{prefix}` this is no name that Chroma takes."))
+        .valid(&format!(
+            "letters and digits of ASCII, `.`, `_` and `-`, the last one a letter or digit; {} to {} with the prefix",
+            LENGTH.start(),
+            LENGTH.end()
+        ))
+        .suggest("Use a name such as team-docs; list_collections shows what there is."))
+}
+
+/// Chroma's rule.
+pub(in crate::upstream) fn is_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    LENGTH.contains(&bytes.len())
+        && is_end(bytes.first())
+        && is_end(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(byte))
+}
+
+/// Those of `known` that are most like `name`.
+pub(super) fn nearest(name: &str, known: impl Iterator<Item = String>) -> Vec<String> {
+    let wanted = name[..name.floor_char_boundary(128)].to_lowercase();
+    let like = |other: &String| strsim::jaro_winkler(&wanted, &other.to_lowercase());
+    let mut known: Vec<(f64, String)> = known.map(|other| (like(&other), other)).collect();
+    known.retain(|(like, _)| *like > 0.6);
+    known.sort_by(|a, b| b.0.total_cmp(&a.0));
+    known.into_iter().take(SUGGESTED).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_what_chroma_takes_with_its_prefix() {
+        for (prefix, name, wanted) in [
+            ("mcp_", "docs", Some("mcp_docs")),
+            ("mcp_", "a.b-C_9", Some("mcp_a.b-C_9")),
+            ("", "abc", Some("abc")),
+            ("", "ab", None),
+            ("mcp_", "", None),
+            ("mcp_", "docs-", None),
+            ("mcp_", "team docs", None),
+            ("mcp_", "документы", None),
+            ("mcp_", "../x", None),
+            ("_", "docs", None),
+        ] {
+            assert_eq!(full(prefix, name).ok().as_deref(), wanted, "{prefix:?} {name:?}");
+        }
+        assert!(full("mcp_", &"x".repeat(509)).is_err());
+    }
+
+    #[test]
+    fn the_nearest_names_are_suggested() {
+        let known = ["docs", "dogs", "invoices"].map(str::to_owned);
+        assert_eq!(nearest("docz", known.clone().into_iter()), ["docs", "dogs"]);
+        assert!(nearest("zzz", known.into_iter()).is_empty());
+    }
+}
