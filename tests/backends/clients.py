@@ -37,8 +37,8 @@ class Rest:
 
     name = "REST"
 
-    def __init__(self, port: int, patience: float = 90) -> None:
-        self._port, self._patience = port, patience
+    def __init__(self, port: int, patience: float = 90, server: str = "r2r") -> None:
+        self._port, self._patience, self._server = port, patience, server
         self._wire: http.client.HTTPConnection | None = None
 
     def __enter__(self) -> Rest:
@@ -61,15 +61,15 @@ class Rest:
         return self._exchange("GET", path, None)[1].decode()
 
     def server(self) -> dict[str, Any]:
-        """What the gateway says of the R2R server."""
-        return next(one for one in self.get("servers")["servers"] if one["name"] == "r2r")
+        """What the gateway says of the server."""
+        return next(one for one in self.get("servers")["servers"] if one["name"] == self._server)
 
     def tools(self) -> list[dict[str, Any]]:
         """The definitions of all tools."""
         return [tool["definition"] for tool in self.get("tools")["tools"]]
 
     def call(self, tool: str, arguments: dict[str, Any], timeout: float | None = None) -> Outcome:
-        body: dict[str, Any] = {"server": "r2r", "tool": tool, "arguments": arguments}
+        body: dict[str, Any] = {"server": self._server, "tool": tool, "arguments": arguments}
         if timeout:
             body["timeout"] = timeout
         began = time.monotonic()

@@ -10,6 +10,7 @@ import unittest
 from typing import Any
 
 from checks import Checks
+from chroma_run import same_revision
 from clients import Outcome
 from load import failures, slowest
 from scenario import QUESTIONS, Scenario
@@ -44,6 +45,15 @@ class Tests(unittest.TestCase):
             self.assertFalse(check.same("that is not", 1, 2))
         self.assertEqual((check.made, check.failed), (2, 1))
         self.assertIn("FAIL  g: that is not\n        found: 1, wanted 2", said.getvalue())
+
+    def test_half_a_document_and_a_mixture_are_not_taken_for_a_whole_one(self) -> None:
+        def mark(index: int, revision: int) -> dict[str, Any]:
+            return {"chunk_index": index, "chunk_count": 2, "revision": revision}
+
+        self.assertTrue(same_revision([mark(1, 7), mark(0, 7)]))
+        self.assertFalse(same_revision([mark(0, 7)]))
+        self.assertFalse(same_revision([mark(0, 7), mark(1, 8)]))
+        self.assertFalse(same_revision([]))
 
     def test_a_gateway_without_tools_fails_the_scenario(self) -> None:
         for way in (Nothing(), Liar()):
