@@ -133,9 +133,9 @@ struct Embedded {
 }
 
 impl Embedded {
-    fn draft(&self, content: &str, metadata: Metadata) -> Draft {
+    fn draft(self, content: &str, metadata: Metadata) -> Draft {
         let source = layout::source(content, &metadata);
-        Draft { pieces: self.pieces.clone(), metadata, source, chunk_size: self.chunk_size }
+        Draft { pieces: self.pieces, metadata, source, chunk_size: self.chunk_size }
     }
 
     fn dimension(&self) -> usize {
@@ -151,10 +151,11 @@ pub(super) async fn add(desk: &Desk, input: AddInput, report: &Report) -> Result
     let _turn = desk.writers.acquire().await;
     let size = input.chunk_size.map(|size| size as usize);
     let text = embedded(desk, ABOUT_ADD.name, &input.content, size, report).await?;
+    let dimension = text.dimension();
     let draft = text.draft(&input.content, said);
-    let done = match put_new(desk, &collection, &draft, text.dimension()).await {
+    let done = match put_new(desk, &collection, &draft, dimension).await {
         Err(failure) if is_gone(&failure) => {
-            put_new(desk, &desk.open_anew(&input.collection).await?, &draft, text.dimension()).await
+            put_new(desk, &desk.open_anew(&input.collection).await?, &draft, dimension).await
         }
         done => done,
     };

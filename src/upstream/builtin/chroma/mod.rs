@@ -131,7 +131,7 @@ fn search(options: &config::Chroma) -> Tool {
 /// What Chroma refuses is the caller's to know, and no fault of Chroma.
 fn blamed(tool: &str, failure: Failure) -> Failure {
     match failure {
-        Failure::Failed(Error::Backend { status: 400 | 413 | 422, detail, .. }) => {
+        Failure::Failed(Error::Backend { status: 400 | 404 | 413 | 422, detail, .. }) => {
             Refusal::new("refused_by_chroma", "arguments", &detail)
                 .because(&format!("{tool}: Chroma refused this: {detail}"))
                 .valid("what Chroma takes")
