@@ -23,6 +23,7 @@ use http::HeaderName;
 use secrecy::SecretString;
 use url::Url;
 
+use super::builtin::embedding;
 use crate::settings::Fingerprint;
 
 /// One server of the registry file.
@@ -149,6 +150,8 @@ pub struct Handbook {
     pub path: PathBuf,
     /// How many query results are remembered.
     pub cache_size: usize,
+    /// Who makes vectors of the documents, if anybody.
+    pub embedding: embedding::Config,
 }
 
 /// Options of the R2R server. `Debug` shows no URL: any part of one may be a secret.

@@ -21,6 +21,7 @@ from typing import Any
 
 import caches
 import faults
+import handbook
 from checks import Checks
 from clients import Rest, Sdk
 from scenario import Scenario, progress, resources
@@ -109,6 +110,7 @@ GROUPS: dict[str, Callable[[World], Checks]] = {
     "credentials": on_lab(faults.credentials),
     "outage": on_lab(faults.outage),
     "tokens": on_lab(faults.tokens),
+    "handbook": lambda world: handbook.meaning(world.binary, world.lab.stub, world.folder),
 }
 
 

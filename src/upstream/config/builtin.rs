@@ -7,6 +7,7 @@ use super::parse::Defaults;
 use super::transport::{Given, header_value, passable, path, require};
 use super::{Builtin, CacheTtl, Credentials, Handbook, R2r, chroma, rag};
 use crate::settings::{Fields, Setting};
+use crate::upstream::builtin::embedding;
 
 /// One kind of built-in server.
 #[derive(Clone, Copy)]
@@ -72,8 +73,13 @@ fn handbook(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Opt
     let mut fields = require(given, "handbook", server, hint)?.fields()?;
     let path = fields.require("path", "add the folder of documents, such as `path: docs`");
     let cache_size = fields.integer("cache_size", 0..=100_000).unwrap_or(100);
+    let embedding = match fields.take("embedding") {
+        Some(setting) => embedding::Config::from_settings(&setting, defaults.folder()),
+        None => Some(embedding::Config::None),
+    };
     fields.finish();
-    Some(Builtin::Handbook(Handbook { path: self::path(&path?, defaults)?, cache_size }))
+    let path = self::path(&path?, defaults)?;
+    Some(Builtin::Handbook(Handbook { path, cache_size, embedding: embedding? }))
 }
 
 fn r2r(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Builtin> {

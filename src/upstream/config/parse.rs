@@ -48,6 +48,11 @@ impl Defaults {
         settings.and(&format!("{:?}", (timeout, retry_attempts, connections, health_check_interval)))
     }
 
+    /// What relative paths are relative to.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// `path` as written in the file, seen from where the program runs.
     pub(super) fn resolve(&self, path: &str) -> PathBuf {
         self.folder.join(path)

@@ -11,7 +11,8 @@ use super::arguments::Search;
 use super::corpus::Snapshot;
 use super::document::{Document, folder_of_index};
 use super::history::Modified;
-use super::index::Match;
+use super::index::{Match, is_in};
+use super::meaning::{Near, Question, Sections, fused};
 use super::{excerpt, lookup, query};
 use crate::protocol::Raw;
 use crate::upstream::builtin::refusal::Refusal;
@@ -45,6 +46,8 @@ impl From<tantivy::TantivyError> for Failure {
 struct Found<'a> {
     query: &'a str,
     count: usize,
+    /// `lexical` or `hybrid`.
+    ranking: &'static str,
     hits: Vec<Hit>,
     #[serde(skip_serializing_if = "Option::is_none")]
     suggestion: Option<&'static str>,
@@ -60,7 +63,7 @@ struct Hit {
 struct HitMetadata {
     #[serde(flatten)]
     place: Place,
-    /// BM25, larger is better; comparable within one answer only.
+    /// Larger is better; comparable within one answer only.
     score: f64,
     truncated: bool,
 }
@@ -87,13 +90,23 @@ impl Place {
     }
 }
 
-/// The answer of `search_handbook`.
-pub(super) fn search(snapshot: &Snapshot, asked: &Search) -> Result<Raw, Failure> {
+/// The answer of `search_handbook`: by words, and by meaning too where there is a question.
+pub(super) fn search(
+    snapshot: &Snapshot,
+    asked: &Search,
+    question: Option<&Question>,
+) -> Result<Raw, Failure> {
     let scope = asked.section.as_deref().map(|name| lookup::scope(snapshot, name)).transpose()?;
     let words = query::asked(&asked.query);
     let matches = match query::build(&snapshot.state, &words, scope.as_deref())? {
         Some(query) => snapshot.state.search(&query)?,
         None => Vec::new(),
+    };
+    let near = question.map(Question::near).unwrap_or_default();
+    let (matches, ranking) = if near.is_empty() {
+        (matches, "lexical")
+    } else {
+        (fused(&matches, &near, &Sought { snapshot, scope: scope.as_deref(), question }), "hybrid")
     };
     let hit = |(found, document): (Match, &Arc<Document>)| {
         let (content, truncated) = excerpt::excerpt(document, found.section, &words);
@@ -104,7 +117,26 @@ pub(super) fn search(snapshot: &Snapshot, asked: &Search) -> Result<Raw, Failure
     let suggestion = hits.is_empty().then_some(
         "Nothing matches. Try fewer or other words, leave out section, or call list_handbook_topics.",
     );
-    Ok(Raw::of(&Found { query: &asked.query, count: hits.len(), hits, suggestion }))
+    Ok(Raw::of(&Found { query: &asked.query, count: hits.len(), ranking, hits, suggestion }))
+}
+
+/// Where a question is looked for.
+struct Sought<'a> {
+    snapshot: &'a Snapshot,
+    scope: Option<&'a str>,
+    question: Option<&'a Question>,
+}
+
+impl Sections for Sought<'_> {
+    fn is_wanted(&self, near: &Near) -> bool {
+        let document = self.snapshot.by_serial.get(&near.document);
+        let document = document.filter(|document| near.section < document.sections.len());
+        document.is_some_and(|document| self.scope.is_none_or(|scope| is_in(document, near.section, scope)))
+    }
+
+    fn is_embedded(&self, document: u64) -> bool {
+        self.question.is_some_and(|question| question.knows(document))
+    }
 }
 
 /// Best first. An index page names everything and explains little, so it stands behind the pages it

@@ -11,7 +11,7 @@ use super::follow;
 use crate::protocol::{Raw, Reply};
 use crate::shutdown::Shutdown;
 use crate::store::{self, Store};
-use crate::upstream::builtin::{Builtin, Report};
+use crate::upstream::builtin::{Builtin, Report, embedding};
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
 use crate::upstream::{Means, config};
@@ -84,7 +84,7 @@ pub(super) fn means(shutdown: &Shutdown) -> Means {
 }
 
 pub(super) async fn open(path: &Path, cache_size: usize) -> Result<Handbook, Error> {
-    let config = config::Handbook { path: path.to_owned(), cache_size };
+    let config = config::Handbook { path: path.to_owned(), cache_size, embedding: embedding::Config::None };
     Handbook::open("docs", &config, &means(&Shutdown::new()), Events::channel().0).await
 }
 

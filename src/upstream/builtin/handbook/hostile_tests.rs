@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::fixture::*;
+use super::meaning::tests::{Concepts, company, ready};
 
 #[tokio::test(start_paused = true)]
 async fn no_path_leads_out_of_the_folder() {
@@ -106,8 +107,21 @@ async fn no_path_leads_out_of_the_folder() {
 
 #[test]
 fn any_text_can_be_searched_for() {
+    search_for_anything("lexical", Fixture::with(COMPANY));
+}
+
+#[test]
+fn any_text_can_be_searched_for_by_meaning() {
+    search_for_anything("hybrid", async {
+        let fixture = company(&Concepts::working()).await;
+        ready(&fixture).await;
+        fixture
+    });
+}
+
+fn search_for_anything(ranking: &str, fixture: impl Future<Output = Fixture>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    let fixture = runtime.block_on(Fixture::with(COMPANY));
+    let fixture = runtime.block_on(fixture);
     let text = prop_oneof![
         any::<String>(),
         "[a-z\"'()*+:~^\\[\\]{}!?/\\\\ -]{1,60}",
@@ -118,5 +132,7 @@ fn any_text_can_be_searched_for() {
         let arguments = json!({"query": query, "n_results": n_results});
         let answer = runtime.block_on(call(&fixture.handbook, "search_handbook", &arguments));
         prop_assert_eq!(&answer["isError"], &json!(query.trim().is_empty()), "{}", answer);
+        let found = &answer["structuredContent"]["ranking"];
+        prop_assert!(found.is_null() || found == ranking, "{}", answer);
     });
 }

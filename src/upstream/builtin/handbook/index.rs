@@ -148,6 +148,11 @@ fn scopes(document: &Document, number: usize) -> Vec<String> {
     scopes
 }
 
+/// Whether the section is in `scope`.
+pub(super) fn is_in(document: &Document, number: usize, scope: &str) -> bool {
+    scopes(document, number).iter().any(|own| own == scope)
+}
+
 /// One state of the index.
 #[derive(Clone)]
 pub(super) struct State {

@@ -8,7 +8,8 @@
 //! Bad arguments are an answer of the tool (`isError`, see `builtin/refusal`); an unknown tool is a
 //! JSON-RPC error.
 //!
-//! Not here: vectors beside the words.
+//! Where an embedding provider is configured, `meaning` keeps vectors beside the words; then a search goes by
+//! both, and by words alone whenever there is no vector in time.
 
 mod answers;
 mod arguments;
@@ -24,6 +25,7 @@ mod history;
 mod index;
 mod lookup;
 mod markdown;
+mod meaning;
 mod neighbours;
 mod query;
 mod resources;
@@ -34,19 +36,23 @@ mod words;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 
 use self::answers::Failure;
-use self::arguments::Request;
+use self::arguments::{Request, Search};
 use self::cache::Cache;
 use self::corpus::Snapshot;
 use self::folder::Folder;
 pub use self::follow::Progress;
 use self::follow::{Followed, Phase};
+pub use self::meaning::Embedded;
+use self::meaning::{Asked, Meaning, Opening};
 use self::resources::Naming;
 use super::answer::{refused, result};
+use super::embedding;
 use super::tool::Tool;
 use super::{Builtin, Report, info, no_resource, no_tool};
 use crate::protocol::error::code;
@@ -64,6 +70,7 @@ pub struct Handbook {
     phase: watch::Receiver<Phase>,
     naming: Naming,
     cache: Cache,
+    meaning: Option<Meaning>,
     work: Arc<Semaphore>,
     tools: Vec<Tool>,
     tasks: Shutdown,
@@ -78,6 +85,8 @@ pub struct Figures {
     pub cache_hits: u64,
     /// Searches that were not.
     pub cache_misses: u64,
+    /// How far the vectors are, where there are any.
+    pub embedded: Option<Embedded>,
 }
 
 impl Handbook {
@@ -86,6 +95,26 @@ impl Handbook {
     ///
     /// The error is [`Error::Connect`] and names the folder when it can not be opened.
     pub async fn open(
+        name: &str,
+        config: &config::Handbook,
+        means: &Means,
+        events: Events,
+    ) -> Result<Self, Error> {
+        let handbook = Self::by_words(name, config, means, events).await?;
+        if matches!(config.embedding, embedding::Config::None) {
+            return Ok(handbook);
+        }
+        let (embedding, store) = (config.embedding.clone(), means.store.clone());
+        Ok(handbook.with(async move { embedding::open(&embedding, &store).await }.boxed()))
+    }
+
+    /// With vectors from the provider that `opening` gives.
+    fn with(mut self, opening: Opening) -> Self {
+        self.meaning = Some(Meaning::start(opening, self.phase.clone(), &self.tasks));
+        self
+    }
+
+    async fn by_words(
         name: &str,
         config: &config::Handbook,
         means: &Means,
@@ -103,6 +132,7 @@ impl Handbook {
             phase,
             naming,
             cache: Cache::new(config.cache_size, &means.store),
+            meaning: None,
             work: Arc::new(Semaphore::new(AT_A_TIME)),
             tools: tools::definitions(),
             tasks,
@@ -112,7 +142,8 @@ impl Handbook {
     /// How far the index is, and how often the cache helped.
     pub fn figures(&self) -> Figures {
         let (cache_hits, cache_misses) = self.cache.counts();
-        Figures { progress: self.phase.borrow().progress(), cache_hits, cache_misses }
+        let embedded = self.meaning.as_ref().map(|meaning| meaning.state().embedded);
+        Figures { progress: self.phase.borrow().progress(), cache_hits, cache_misses, embedded }
     }
 
     /// The documents, once they were read, and if `dated` once it is known when they were changed.
@@ -137,14 +168,30 @@ impl Handbook {
             Request::Updates { .. } => self.snapshot(true).await?,
             _ => self.snapshot(false).await?,
         };
-        let generation = snapshot.generation;
-        let asked = if let Request::Search(asked) = &request { Some(asked.clone()) } else { None };
-        if let Some(known) = asked.as_ref().and_then(|asked| self.cache.get(generation, asked)) {
+        match request {
+            Request::Search(asked) => self.found(snapshot, asked).await,
+            request => self.work_out(move || from_snapshot(&snapshot, &request)).await,
+        }
+    }
+
+    /// What a search finds, which is remembered unless the same would soon be answered better.
+    async fn found(&self, snapshot: Arc<Snapshot>, search: Search) -> Result<Reply, Error> {
+        let state = self.meaning.as_ref().map(Meaning::state).unwrap_or_default();
+        let moment = (snapshot.generation << u32::BITS) | u64::from(state.version);
+        if let Some(known) = self.cache.get(moment, &search) {
             return Ok(Ok(known));
         }
-        let reply = self.work_out(snapshot, request).await?;
-        if let (Some(asked), Ok(answer)) = (asked, &reply) {
-            self.cache.put(generation, asked, answer.clone());
+        let asked = match &self.meaning {
+            Some(meaning) => meaning.question(&state, &search.query).await,
+            None => Asked::ByWords,
+        };
+        let is_lasting = !matches!(asked, Asked::NotNow);
+        let (wanted, question) = (search.clone(), asked.question());
+        let reply = self.work_out(move || answers::search(&snapshot, &wanted, question.as_ref())).await?;
+        if let Ok(answer) = reply.as_ref()
+            && is_lasting
+        {
+            self.cache.put(moment, search, answer.clone());
         }
         Ok(reply)
     }
@@ -163,8 +210,11 @@ impl Handbook {
     }
 
     /// Answers on a thread that may block. Who stops waiting lets it finish: it takes milliseconds.
-    async fn work_out(&self, snapshot: Arc<Snapshot>, request: Request) -> Result<Reply, Error> {
-        let Some(answer) = on_a_thread(&self.work, move || from_snapshot(&snapshot, &request)).await else {
+    async fn work_out(
+        &self,
+        work: impl FnOnce() -> Result<Raw, Failure> + Send + 'static,
+    ) -> Result<Reply, Error> {
+        let Some(answer) = on_a_thread(&self.work, work).await else {
             return Err(Error::Unavailable { state: "shutting down" });
         };
         Ok(match answer {
@@ -239,7 +289,7 @@ impl Builtin for Handbook {
 fn from_snapshot(snapshot: &Snapshot, request: &Request) -> Result<Raw, Failure> {
     match request {
         Request::Ping => Ok(Raw::of(&PONG)),
-        Request::Search(asked) => answers::search(snapshot, asked),
+        Request::Search(asked) => answers::search(snapshot, asked, None),
         Request::Section { path } => answers::section(snapshot, path),
         Request::Topics => Ok(topics::topics(snapshot)),
         Request::Updates { days } => Ok(answers::updates(snapshot, *days, SystemTime::now())),

@@ -65,8 +65,7 @@ fn search() -> Tool {
         &["query"],
     );
     let mut metadata = place();
-    metadata["score"] =
-        json!({"type": "number", "description": "Relevance (BM25); comparable within one answer."});
+    metadata["score"] = json!({"type": "number", "description": "Relevance; comparable within one answer."});
     metadata["truncated"] =
         json!({"type": "boolean", "description": "The section is longer; get it whole by its path."});
     let required = ["file_path", "path", "section", "title", "modified", "score", "truncated"];
@@ -78,10 +77,12 @@ fn search() -> Tool {
         &json!({
             "query": {"type": "string"},
             "count": {"type": "integer", "minimum": 0},
+            "ranking": {"type": "string", "enum": ["lexical", "hybrid"], "description": "Whether words \
+                alone decided, or words and meaning."},
             "hits": {"type": "array", "items": hit, "description": "Best first."},
             "suggestion": {"type": "string", "description": "What to try when nothing was found."},
         }),
-        &["query", "count", "hits"],
+        &["query", "count", "ranking", "hits"],
     );
     let description = "Search the handbook and get the sections that fit best, best first. Each hit \
         holds the text of a section; when it is cut off, get the rest with get_handbook_section and \

@@ -1,0 +1,141 @@
+//! Two rankings made into one: what has the words of a question, and what is near to its meaning.
+//!
+//! Both say how good a section is on scales of their own. So each is measured against its own best: words
+//! as a share of the best score, meaning as how far a cosine is above the mean of all sections, as a share
+//! of how far the best is. Each counts for half; of a document without vectors, which may have changed just
+//! now, words count for all. Of the ways that were measured this lost least of what
+//! words find and kept most of what meaning finds (`docs/handbook.md` has the table): the rank alone, as in
+//! reciprocal rank fusion, throws away how sure either of the two is.
+
+use std::collections::HashMap;
+
+use super::super::index::Match;
+use super::vectors::Near;
+
+/// Sections that are near enough to be among the hits though they have none of the words.
+const NEAREST: usize = 100;
+/// What meaning counts for; words count for the rest.
+const MEANING: f32 = 0.5;
+
+/// Cosines as shares of the best.
+struct Scale {
+    mean: f32,
+    best: f32,
+}
+
+impl Scale {
+    #[allow(clippy::cast_precision_loss)] // of sections, far below 2^24
+    fn of(near: &[Near]) -> Self {
+        let sum: f32 = near.iter().map(|near| near.cosine).sum();
+        let best = near.iter().map(|near| near.cosine).fold(f32::MIN, f32::max);
+        Self { mean: sum / near.len().max(1) as f32, best }
+    }
+
+    /// From 0, for what is no nearer than most, to 1.
+    fn share(&self, cosine: f32) -> f32 {
+        let range = self.best - self.mean;
+        if range > f32::EPSILON { ((cosine - self.mean) / range).clamp(0.0, 1.0) } else { 1.0 }
+    }
+}
+
+/// What sections the two rankings are about.
+pub(in super::super) trait Sections {
+    /// Whether this one may be a hit.
+    fn is_wanted(&self, near: &Near) -> bool;
+
+    /// Whether this document has vectors.
+    fn is_embedded(&self, document: u64) -> bool;
+}
+
+/// The sections of `matches`, which have the words, and the nearest of `near` that are wanted, with a
+/// score from 0 to 1 each; in no order. `near` has all sections, or the mean would be of the best alone.
+pub(in super::super) fn fused(matches: &[Match], near: &[Near], sections: &impl Sections) -> Vec<Match> {
+    let scale = Scale::of(near);
+    let most = matches.iter().map(|found| found.score).fold(f32::EPSILON, f32::max);
+    let by_words = matches.iter().map(|found| {
+        let weight = if sections.is_embedded(found.document) { 1.0 - MEANING } else { 1.0 };
+        ((found.document, found.section), weight * found.score / most)
+    });
+    let mut scores: HashMap<(u64, usize), f32> = by_words.collect();
+    let place = |near: &Near| (near.document, near.section);
+    let (with_words, without): (Vec<&Near>, Vec<&Near>) = near
+        .iter()
+        .filter(|near| scores.contains_key(&place(near)) || sections.is_wanted(near))
+        .partition(|near| scores.contains_key(&place(near)));
+    for near in with_words.into_iter().chain(nearest(without)) {
+        *scores.entry(place(near)).or_default() += MEANING * scale.share(near.cosine);
+    }
+    let of = |((document, section), score)| Match { document, section, score };
+    scores.into_iter().map(of).collect()
+}
+
+/// The nearest ones, in no order; sorting all of them would cost as much as the products.
+fn nearest(mut all: Vec<&Near>) -> Vec<&Near> {
+    if all.len() > NEAREST {
+        let place = |near: &Near| (near.document, near.section);
+        let order =
+            |a: &&Near, b: &&Near| b.cosine.total_cmp(&a.cosine).then_with(|| place(a).cmp(&place(b)));
+        all.select_nth_unstable_by(NEAREST, order);
+        all.truncate(NEAREST);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by_words(document: u64, score: f32) -> Match {
+        Match { document, section: 0, score }
+    }
+
+    fn near(document: u64, cosine: f32) -> Near {
+        Near { document, section: 0, cosine }
+    }
+
+    /// All but 99 are wanted, and 5 has no vectors.
+    struct All;
+
+    impl Sections for All {
+        fn is_wanted(&self, near: &Near) -> bool {
+            near.document != 99
+        }
+
+        fn is_embedded(&self, document: u64) -> bool {
+            document != 5
+        }
+    }
+
+    fn ranked(matches: &[Match], near: &[Near]) -> Vec<(u64, f32)> {
+        let mut fused = fused(matches, near, &All);
+        fused.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.document.cmp(&b.document)));
+        fused.iter().map(|found| (found.document, (found.score * 100.0).round() / 100.0)).collect()
+    }
+
+    #[test]
+    fn both_count_against_their_own_best() {
+        let all = [near(1, 0.2), near(2, 0.6), near(3, 0.4), near(4, 0.0)];
+        // The mean is 0.3, so 3 is a third of the way to the best.
+        assert_eq!(
+            ranked(&[by_words(1, 8.0), by_words(3, 6.0)], &all),
+            [(3, 0.54), (1, 0.5), (2, 0.5), (4, 0.0)]
+        );
+        assert_eq!(ranked(&[], &all)[0], (2, 0.5));
+        assert_eq!(ranked(&[by_words(1, 8.0)], &[]), [(1, 0.5)]);
+        assert_eq!(ranked(&[by_words(5, 8.0), by_words(1, 8.0)], &all)[0], (5, 1.0), "it has no vectors");
+        assert_eq!(ranked(&[by_words(1, 0.0)], &[near(1, 0.5)]), [(1, 0.5)]);
+    }
+
+    #[test]
+    fn what_is_out_of_scope_is_no_hit_and_counts_for_the_mean() {
+        let all = [near(1, 0.4), near(2, 0.2), near(99, 0.9)];
+        assert_eq!(ranked(&[by_words(1, 1.0)], &all), [(1, 0.5), (2, 0.0)]);
+    }
+
+    #[test]
+    fn only_the_nearest_are_hits_without_the_words() {
+        let all: Vec<Near> = (0..300_u16).map(|at| near(u64::from(at), f32::from(at) / 300.0)).collect();
+        let fused = fused(&[by_words(0, 1.0)], &all, &All);
+        assert_eq!(fused.len(), NEAREST + 1);
+    }
+}

@@ -1,0 +1,103 @@
+"""The handbook with real vectors: what it finds, what a restart keeps, and what is left when the provider fails."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from checks import Checks
+from clients import Outcome, Rest
+from world import HERE, Gateway, Redis, until
+
+ROOT = HERE.parent.parent
+QUESTIONS = ROOT / "src/upstream/builtin/handbook/questions.json"
+MODEL, KEY = "all-MiniLM-L6-v2", "sk-canary-7f3a"
+#: Seconds that vectors of the documentation may take, and those of a few documents.
+PATIENCE, SOON = 300, 60
+#: In hundredths: answered by the right page first, and among the first three.
+WANTED = {"in_their_words": (95, 100), "in_other_words": (40, 70)}
+
+
+def meaning(binary: Path, stub: str, folder: Path) -> Checks:
+    """Everything about search by meaning; `stub` is the URL of the embedding service."""
+    check = Checks("handbook")
+    with Gateway(binary, _registry(stub, ROOT / "docs"), folder / "handbook.log") as gateway:
+        with Rest(gateway.port, server="handbook") as client:
+            until("searched by meaning", PATIENCE, lambda: _ranking(client, "hybrid"), 0.5)
+            for kind, questions in json.loads(QUESTIONS.read_text()).items():
+                _answered(check, client, kind, questions)
+        check.that("the key is in no log", KEY not in gateway.log.read_text(), gateway.log)
+    few = folder / "few"
+    shutil.copytree(ROOT / "docs", few, ignore=lambda _, names: [n for n in names if n not in ("naming.md", "r2r.md")])
+    _restart(check, binary, stub, few)
+    for fault in ("stub-status-503", "stub-status-401", "stub-garbage", "stub-short", "stub-slow-20000"):
+        _without(check, binary, stub, few, fault)
+    return check
+
+
+def _registry(stub: str, docs: Path, model: str = MODEL, **changes: Any) -> dict[str, Any]:
+    embedding = {"provider": "openai", "url": stub, "model": model, "api_key": KEY}
+    options = {"path": str(docs), "cache_size": 0, "embedding": embedding}
+    server = {"transport": "builtin", "builtin": "handbook", "handbook": options}
+    return {"mcp_servers": {"handbook": server}, **changes}
+
+
+def _search(client: Rest, query: str) -> Outcome:
+    return client.call("search_handbook", {"query": query})
+
+
+def _ranking(client: Rest, wanted: str) -> bool:
+    found = _search(client, "how is a tool called when two servers have one of its name")
+    return found.ok and found.data["ranking"] == wanted
+
+
+def _answered(check: Checks, client: Rest, kind: str, questions: list[tuple[str, str]]) -> None:
+    places = []
+    for question, pages in questions:
+        hits = _search(client, question).data.get("hits", [])
+        found = [hit["metadata"]["path"].split("#")[0] for hit in hits]
+        places.append(next((at for at, page in enumerate(found) if page in pages.split("|")), 99))
+    first, three = sum(at == 0 for at in places), sum(at < 3 for at in places)
+    says = f"{kind}: of {len(places)} {first} first, {three} among the first three"
+    least = [share * len(places) / 100 for share in WANTED[kind]]
+    check.that(says, first >= least[0] and three >= least[1], places)
+
+
+def _restart(check: Checks, binary: Path, stub: str, docs: Path) -> None:
+    """Vectors in Redis are there again after a restart, though the service is away."""
+    folder = docs.parent
+    with Redis(folder / "handbook-redis") as store:
+        asked = _registry(stub, docs, cache={"type": "redis", "url": store.url})
+        with Gateway(binary, asked, folder / "handbook-first.log") as first, Rest(first.port, server="handbook") as one:
+            until("searched by meaning", SOON, lambda: _ranking(one, "hybrid"), 0.2)
+        _control(stub, {"target": "embeddings", "status": 503, "count": 1_000_000})
+        try:
+            with Gateway(binary, asked, folder / "handbook-second.log") as second:
+                with Rest(second.port, server="handbook") as other:
+                    until("searched by meaning again", SOON, lambda: _ranking(other, "hybrid"), 0.2)
+                    check.that("after a restart vectors come from Redis, the service away", True)
+                    new = _search(other, "a question that nobody has put before")
+                    check.that("a new question is then answered by words", new.data.get("ranking") == "lexical", new)
+        finally:
+            _control(stub, {})
+
+
+def _without(check: Checks, binary: Path, stub: str, docs: Path, fault: str) -> None:
+    """A service that fails costs meaning, and no search."""
+    log = docs.parent / f"handbook-{fault}.log"
+    with Gateway(binary, _registry(stub, docs, fault), log) as gateway, Rest(gateway.port, server="handbook") as client:
+        made = [_search(client, f"tool name {number}") for number in range(20)]
+        check.that(f"{fault}: words answer", all(one.ok and one.data["ranking"] == "lexical" for one in made), made[0])
+        check.that(f"{fault}: at once", max(one.took for one in made[1:]) < 1, max(one.took for one in made))
+        said = [line for line in log.read_text().splitlines() if '"WARN"' in line]
+        check.that(f"{fault}: said once, without the key", len(said) <= 1 and KEY not in log.read_text(), said)
+
+
+def _control(stub: str, fault: dict[str, Any]) -> None:
+    request = urllib.request.Request(
+        stub.removesuffix("/v1") + "/stub/control", json.dumps(fault).encode(), {"Content-Type": "application/json"}
+    )
+    urllib.request.urlopen(request, timeout=10).close()
