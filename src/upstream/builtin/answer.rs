@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::refusal::Refusal;
-use crate::protocol::{Raw, Reply};
+use crate::protocol::{Raw, Reply, caching};
 use crate::upstream::error::Error;
 
 /// Why a tool has no answer.
@@ -34,6 +34,11 @@ pub(super) fn reply(outcome: Result<Raw, Failure>) -> Result<Reply, Error> {
         Err(Failure::Refused(refusal)) => Ok(Ok(refused(&refusal))),
         Err(Failure::Failed(error)) => Err(error),
     }
+}
+
+/// An answer that is true only now: it is kept nowhere, also where an operator has those of its server kept.
+pub(super) fn passing(reply: Reply) -> Reply {
+    reply.map(|result| result.with(caching::TTL, &Raw::of(&0)))
 }
 
 /// A tool's answer, members in this order.

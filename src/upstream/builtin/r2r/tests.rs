@@ -230,6 +230,8 @@ async fn a_document_is_followed_to_its_end() {
         seen.push(answer["progress"].as_f64().expect("a number"));
     }
     assert!(seen.is_sorted() && seen.last() == Some(&1.0), "{seen:?}");
+    let result = fixture.result("r2r_monitor_task", &json!({"document_id": id})).await;
+    assert_eq!(result["ttlMs"], 0, "kept nowhere, whatever an operator has kept");
     fixture.r2r.fail_ingestion(Some("no embeddings"));
     let id = fixture.put(own, "bad.md", "It will fail.").await;
     let mut answer = Value::Null;

@@ -35,10 +35,10 @@ use futures_util::future::BoxFuture;
 
 use self::bridge::Bridge;
 use self::shelf::Shelf;
-use super::answer::{reply, result};
+use super::answer::{passing, reply, result};
 use super::tool::Tool;
 use super::{Builtin, Report, info, no_tool};
-use crate::protocol::{Raw, Reply, caching};
+use crate::protocol::{Raw, Reply};
 use crate::shutdown::Shutdown;
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
@@ -134,11 +134,6 @@ impl Builtin for Rag {
     fn closed(&self) -> BoxFuture<'_, String> {
         self.shelf.refused().boxed()
     }
-}
-
-/// What is true only now: it is kept nowhere, also where answers of this server are.
-fn passing(reply: Reply) -> Reply {
-    reply.map(|result| result.with(caching::TTL, &Raw::of(&0)))
 }
 
 impl Drop for Rag {

@@ -27,6 +27,8 @@ enum Mode {
     Fails(u16),
     /// Refuses every request that has this word.
     Refuses(&'static str),
+    /// Fails where a request has this word.
+    FailsWith(&'static str),
 }
 
 /// Counts concepts: a deterministic provider.
@@ -85,7 +87,10 @@ impl Embedding for Concepts {
                 }
                 Mode::Fails(status) => failed(backend(status)),
                 Mode::Refuses(word) if texts.iter().any(|text| text.contains(word)) => failed(backend(400)),
-                Mode::Works | Mode::Refuses(_) => Ok(texts.iter().map(|text| Self::vector(text)).collect()),
+                Mode::FailsWith(word) if texts.iter().any(|text| text.contains(word)) => failed(backend(503)),
+                Mode::Works | Mode::Refuses(_) | Mode::FailsWith(_) => {
+                    Ok(texts.iter().map(|text| Self::vector(text)).collect())
+                }
             }
         })
     }
@@ -169,6 +174,21 @@ async fn until_all_have_vectors_words_alone_answer_at_once() {
         ("hybrid", "people/holidays"),
         "what was remembered is not given"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_of_the_documents_does_not_count_as_all() {
+    let model = Concepts::new(Mode::Hangs);
+    let fixture = company(&model).await;
+    let long = "Words about nothing at all. ".repeat(2_000);
+    fixture.write("a.md", &format!("# First\n\n{long}"));
+    fixture.write("zebra.md", &format!("# Last\n\n{long} Zebra."));
+    fixture.walked().await;
+    model.set(Mode::FailsWith("Zebra"));
+    sleep(PAUSES.1 * 4).await;
+    let embedded = fixture.handbook.figures().embedded.expect("a provider");
+    assert!(embedded.documents > 0 && embedded.documents < embedded.of && !embedded.is_ready, "{embedded:?}");
+    assert_eq!(search(&fixture, "laptop").await.0, "lexical");
 }
 
 #[tokio::test(start_paused = true)]
