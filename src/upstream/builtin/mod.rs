@@ -20,6 +20,10 @@ mod rest;
 #[cfg(test)]
 mod sample;
 mod schema;
+#[cfg(test)]
+#[allow(unreachable_pub)] // the integration tests use it too
+#[path = "../../../tests/it/support/served.rs"]
+mod served;
 mod shape;
 mod strict;
 mod tool;

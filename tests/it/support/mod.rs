@@ -11,6 +11,7 @@
 //! - [`rmcp_peer`] the Rust SDK as independent client and server;
 //! - [`r2r`] R2R, from recordings;
 //! - [`rag`] a RAG bridge;
+//! - [`served`] what these two are served by, which can be killed and come back;
 //! - [`peers`] programs of other makers, where `scripts/peers` installed them.
 
 pub mod answer;
@@ -29,6 +30,7 @@ pub mod redis;
 pub mod registry;
 pub mod rmcp_peer;
 pub mod scripted;
+pub mod served;
 pub mod sse;
 
 use std::future::Future;

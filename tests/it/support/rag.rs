@@ -2,15 +2,15 @@
 //!
 //! It is its own module, so that unit tests can use it too: nothing here knows the gateway.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
 use serde_json::{Value, json};
+
+use super::served::Served;
 
 /// The techniques it has unless told otherwise.
 pub const SIX: [&str; 6] =
@@ -67,14 +67,7 @@ struct State {
 #[derive(Debug)]
 pub struct Bridge {
     state: Arc<Mutex<State>>,
-    address: SocketAddr,
-    running: Option<Running>,
-}
-
-#[derive(Debug)]
-struct Running {
-    stop: tokio::sync::oneshot::Sender<()>,
-    thread: JoinHandle<()>,
+    service: Served,
 }
 
 impl Bridge {
@@ -82,15 +75,13 @@ impl Bridge {
     pub fn start() -> Self {
         let techniques = SIX.map(str::to_owned).to_vec();
         let state = Arc::new(Mutex::new(State { techniques, ..State::default() }));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let running = Some(Running::serve(listener, &state));
-        Self { state, address, running }
+        let routes = Router::new().fallback(answer).with_state(Arc::clone(&state));
+        Self { state, service: Served::start(routes) }
     }
 
     /// Its address, without `/mcp`.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.service.url()
     }
 
     /// It has these techniques from now on.
@@ -122,46 +113,16 @@ impl Bridge {
 
     /// Ends it as a crash does: connections are cut, and nobody listens when this returns.
     pub fn kill(&mut self) {
-        if let Some(running) = self.running.take() {
-            let _ = running.stop.send(()); // it has ended already
-            let _ = running.thread.join();
-        }
+        self.service.kill();
     }
 
     /// Starts it again at the same address.
     pub fn restart(&mut self) {
-        self.kill();
-        let listener = TcpListener::bind(self.address).expect("its port is still free");
-        self.running = Some(Running::serve(listener, &self.state));
+        self.service.restart();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no handler panicked")
-    }
-}
-
-impl Drop for Bridge {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-impl Running {
-    fn serve(listener: TcpListener, state: &Arc<Mutex<State>>) -> Self {
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let app = Router::new().fallback(answer).with_state(Arc::clone(state));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        listener.set_nonblocking(true).expect("a socket");
-        let thread = std::thread::spawn(move || {
-            runtime.block_on(async move {
-                let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
-                tokio::select! {
-                    ended = axum::serve(listener, app) => ended.expect("it serves"),
-                    _ = stopped => {}
-                }
-            });
-        });
-        Self { stop, thread }
     }
 }
 

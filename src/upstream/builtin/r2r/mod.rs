@@ -52,6 +52,8 @@ use futures_util::future::BoxFuture;
 use self::desk::Desk;
 use self::ingest::Ingest;
 use super::answer::{Failure, passing, reply};
+#[cfg(test)]
+use super::served; // for the double
 use super::tool::Tool;
 use super::{Builtin, Report, info, no_tool};
 use crate::protocol::{Raw, Reply};

@@ -36,6 +36,8 @@ use futures_util::future::BoxFuture;
 use self::bridge::Bridge;
 use self::shelf::Shelf;
 use super::answer::{passing, reply, result};
+#[cfg(test)]
+use super::served; // for the double
 use super::tool::Tool;
 use super::{Builtin, Report, info, no_tool};
 use crate::protocol::{Raw, Reply};

@@ -13,9 +13,7 @@ mod routes;
 mod state;
 mod users;
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
@@ -24,6 +22,7 @@ use axum::extract::{Request, State as Shared};
 use axum::response::Response;
 use serde_json::Value;
 
+use super::served::Served;
 use routes::{Asked, Reply};
 use state::State;
 pub use state::{Fault, Seen};
@@ -42,29 +41,20 @@ const MOST_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub struct R2r {
     state: Arc<Mutex<State>>,
-    address: SocketAddr,
-    running: Option<Running>,
-}
-
-#[derive(Debug)]
-struct Running {
-    stop: tokio::sync::oneshot::Sender<()>,
-    thread: JoinHandle<()>,
+    service: Served,
 }
 
 impl R2r {
     /// One with nothing in it, which takes in documents before it answers.
     pub fn start() -> Self {
         let state = Arc::new(Mutex::new(State::new()));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let running = Some(Running::serve(listener, &state));
-        Self { state, address, running }
+        let routes = Router::new().fallback(answer).with_state(Arc::clone(&state));
+        Self { state, service: Served::start(routes) }
     }
 
     /// Its address, without `/v3`.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.service.url()
     }
 
     /// Tokens that it gives from now on live so long.
@@ -148,50 +138,16 @@ impl R2r {
 
     /// Ends it as a crash does: connections are cut, and nobody listens when this returns.
     pub fn kill(&mut self) {
-        if let Some(running) = self.running.take() {
-            running.end();
-        }
+        self.service.kill();
     }
 
     /// Starts it again at the same address.
     pub fn restart(&mut self) {
-        self.kill();
-        let listener = TcpListener::bind(self.address).expect("its port is still free");
-        self.running = Some(Running::serve(listener, &self.state));
+        self.service.restart();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no handler panicked")
-    }
-}
-
-impl Drop for R2r {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-impl Running {
-    fn serve(listener: TcpListener, state: &Arc<Mutex<State>>) -> Self {
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let app = Router::new().fallback(answer).with_state(Arc::clone(state));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        listener.set_nonblocking(true).expect("a socket");
-        let thread = std::thread::spawn(move || {
-            runtime.block_on(async move {
-                let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
-                tokio::select! {
-                    ended = axum::serve(listener, app) => ended.expect("it serves"),
-                    _ = stopped => {}
-                }
-            });
-        });
-        Self { stop, thread }
-    }
-
-    fn end(self) {
-        let _ = self.stop.send(()); // it has ended already
-        let _ = self.thread.join();
     }
 }
 
