@@ -66,10 +66,24 @@ impl Desk {
         }
     }
 
-    /// The same after Chroma said that what was known as it is gone.
+    /// The same as Chroma has it now, whatever was known.
     pub(super) async fn open_anew(&self, name: &str) -> Result<Arc<Collection>, Failure> {
         let full = names::full(&self.options.collection_prefix, name)?;
         self.find(name, full).await
+    }
+
+    /// Does `work` in `collection`, which callers know as `name`; once more where Chroma says that it is gone:
+    /// it may have been made anew since we saw it.
+    pub(super) async fn within<T, F: Future<Output = Result<T, Failure>>>(
+        &self,
+        name: &str,
+        collection: &Arc<Collection>,
+        work: impl Fn(Arc<Collection>) -> F,
+    ) -> Result<T, Failure> {
+        match work(Arc::clone(collection)).await {
+            Err(failure) if is_gone(&failure) => work(self.open_anew(name).await?).await,
+            done => done,
+        }
     }
 
     async fn find(&self, name: &str, full: String) -> Result<Arc<Collection>, Failure> {
@@ -145,6 +159,6 @@ fn not_embedded(tool: &str, error: &embedding::Error) -> Refusal {
 }
 
 /// Whether Chroma says that the collection it was asked about by its id is gone.
-pub(super) const fn is_gone(failure: &Failure) -> bool {
+const fn is_gone(failure: &Failure) -> bool {
     matches!(failure, Failure::Failed(Error::Backend { status: 404, .. }))
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::agreement;
 use super::cutting::{Cut, cut};
-use super::desk::{Desk, is_gone};
+use super::desk::Desk;
 use super::layout::{self, Draft, Head, Piece};
 use super::metadata::{self, Subject};
 use super::model::{Collection, Metadata};
@@ -153,13 +153,8 @@ pub(super) async fn add(desk: &Desk, input: AddInput, report: &Report) -> Result
     let text = embedded(desk, ABOUT_ADD.name, &input.content, size, report).await?;
     let dimension = text.dimension();
     let draft = text.draft(&input.content, said);
-    let done = match put_new(desk, &collection, &draft, dimension).await {
-        Err(failure) if is_gone(&failure) => {
-            put_new(desk, &desk.open_anew(&input.collection).await?, &draft, dimension).await
-        }
-        done => done,
-    };
-    let (document_id, replaced) = done?;
+    let put = |collection| put_new(desk, collection, &draft, dimension);
+    let (document_id, replaced) = desk.within(&input.collection, &collection, put).await?;
     Ok(Raw::of(&Written { document_id, collection: input.collection, chunks: draft.pieces.len(), replaced }))
 }
 
@@ -167,11 +162,11 @@ pub(super) async fn add(desk: &Desk, input: AddInput, report: &Report) -> Result
 /// does, under the next one.
 async fn put_new(
     desk: &Desk,
-    collection: &Arc<Collection>,
+    collection: Arc<Collection>,
     draft: &Draft,
     dimension: usize,
 ) -> Result<(String, bool), Failure> {
-    agreement::agree(desk, collection, dimension).await?;
+    agreement::agree(desk, &collection, dimension).await?;
     for turn in 0..TURNS {
         let document = layout::document_id(&draft.source, turn);
         let place = Place { chroma: &desk.chroma, collection: collection.id, document: &document };
@@ -194,15 +189,10 @@ async fn put_new(
 /// The answer of `update_document`.
 pub(super) async fn update(desk: &Desk, input: UpdateInput, report: &Report) -> Result<Raw, Failure> {
     let said = input.metadata.map(|said| metadata::check(said, Subject::Document)).transpose()?;
-    let mut collection = desk.open(&input.collection).await?;
+    let collection = desk.open(&input.collection).await?;
     agreement::check(desk, &collection, None)?;
-    let head = match head(desk, &collection, &input.doc_id).await {
-        Err(failure) if is_gone(&failure) => {
-            collection = desk.open_anew(&input.collection).await?;
-            head(desk, &collection, &input.doc_id).await?
-        }
-        head => head?,
-    };
+    let head = |collection| head(desk, collection, &input.doc_id);
+    let (collection, head) = desk.within(&input.collection, &collection, head).await?;
     let _turn = desk.writers.acquire().await;
     let size = head.number("chunk_size").and_then(|size| usize::try_from(size).ok());
     let text = embedded(desk, ABOUT_UPDATE.name, &input.content, size, report).await?;
@@ -221,19 +211,15 @@ pub(super) async fn update(desk: &Desk, input: UpdateInput, report: &Report) -> 
 /// The answer of `delete_document`.
 pub(super) async fn delete(desk: &Desk, input: OneInput) -> Result<Raw, Failure> {
     let collection = desk.open(&input.collection).await?;
-    let deleted = match remove(desk, &collection, &input.doc_id).await {
-        Err(failure) if is_gone(&failure) => {
-            remove(desk, &*desk.open_anew(&input.collection).await?, &input.doc_id).await?
-        }
-        deleted => deleted?,
-    };
+    let remove = |collection| remove(desk, collection, &input.doc_id);
+    let deleted = desk.within(&input.collection, &collection, remove).await?;
     if deleted == 0 {
         return Err(no_document(&input.doc_id).into());
     }
     Ok(Raw::of(&Removed { document_id: input.doc_id, collection: input.collection, deleted }))
 }
 
-async fn remove(desk: &Desk, collection: &Collection, document: &str) -> Result<u64, Failure> {
+async fn remove(desk: &Desk, collection: Arc<Collection>, document: &str) -> Result<u64, Failure> {
     let place = Place { chroma: &desk.chroma, collection: collection.id, document };
     let _writer = desk.locks.lock(collection.id, document).await;
     let found = place.look().await?;
@@ -243,12 +229,8 @@ async fn remove(desk: &Desk, collection: &Collection, document: &str) -> Result<
 /// The answer of `get_document_info`.
 pub(super) async fn get(desk: &Desk, input: OneInput) -> Result<Raw, Failure> {
     let collection = desk.open(&input.collection).await?;
-    let head = match head(desk, &collection, &input.doc_id).await {
-        Err(failure) if is_gone(&failure) => {
-            head(desk, &*desk.open_anew(&input.collection).await?, &input.doc_id).await?
-        }
-        head => head?,
-    };
+    let head = |collection| head(desk, collection, &input.doc_id);
+    let (_, head) = desk.within(&input.collection, &collection, head).await?;
     Ok(Raw::of(&Known {
         document_id: input.doc_id,
         collection: input.collection,
@@ -260,10 +242,16 @@ pub(super) async fn get(desk: &Desk, input: OneInput) -> Result<Raw, Failure> {
     }))
 }
 
-async fn head(desk: &Desk, collection: &Collection, document: &str) -> Result<Head, Failure> {
+/// The head of the document, and the collection that it was found in.
+async fn head(
+    desk: &Desk,
+    collection: Arc<Collection>,
+    document: &str,
+) -> Result<(Arc<Collection>, Head), Failure> {
     let place = Place { chroma: &desk.chroma, collection: collection.id, document };
     let head: Result<_, Error> = place.head().await;
-    head?.ok_or_else(|| no_document(document).into())
+    let head = head?.ok_or_else(|| no_document(document))?;
+    Ok((collection, head))
 }
 
 async fn embedded(

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::agreement;
-use super::desk::{Desk, is_gone};
+use super::desk::Desk;
 use super::filter::filter;
 use super::layout::Mark;
 use super::metadata::Subject;
@@ -96,14 +96,12 @@ pub(super) async fn search(desk: &Desk, input: Input, report: &Report) -> Result
     let vector = vectors.pop().unwrap_or_default();
     let most = input.n_results.min(desk.options.max_results);
     let wish = Wish { vector, filter, wanted: most as usize };
-    let hits = match found(desk, &collection, wish.clone()).await {
-        Err(failure) if is_gone(&failure) => {
-            found(desk, &*desk.open_anew(&input.collection).await?, wish).await
-        }
-        hits => hits,
-    };
-    let space = collection.space();
-    let results: Vec<Passage> = hits?.into_iter().map(|hit| passage(hit, space)).collect();
+    let hits = desk.within(&input.collection, &collection, |collection| {
+        let wish = wish.clone();
+        async move { found(desk, &collection, wish).await }
+    });
+    let (hits, space) = (hits.await?, collection.space());
+    let results: Vec<Passage> = hits.into_iter().map(|hit| passage(hit, space)).collect();
     Ok(Raw::of(&Output { count: results.len(), results, collection: input.collection }))
 }
 
