@@ -12,6 +12,7 @@ pub mod embedding;
 pub mod handbook;
 #[cfg(test)]
 mod hostile;
+mod private_file;
 mod r2r;
 mod rag;
 mod refusal;

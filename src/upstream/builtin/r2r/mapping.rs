@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use super::id::Id;
-use super::private_file;
+use crate::upstream::builtin::private_file;
 
 const VERSION: u32 = 1;
 /// A larger file is none of ours.

@@ -17,7 +17,6 @@ mod id;
 mod ingest;
 mod mapping;
 mod model;
-mod private_file;
 mod project;
 mod rag;
 mod resources;

@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::Mode;
+use crate::upstream::builtin::private_file;
 use crate::upstream::builtin::r2r::id::Id;
-use crate::upstream::builtin::r2r::private_file;
 
 /// Bytes of the file that are read: more than all entries that may be there.
 const MOST_BYTES: u64 = 16 << 20;

@@ -5,7 +5,7 @@
 //! else writes the same name. Work for threads that may block.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -17,10 +17,18 @@ pub(super) fn open_lock(path: &Path) -> io::Result<File> {
 
 /// Has `text` stand at `path`, on the disk.
 pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    replace_with(path, |file| file.write_all(text))
+}
+
+/// Has what `write` writes stand at `path`, on the disk.
+pub(super) fn replace_with(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
     let new = beside(path, "new");
-    let mut file = open(&new, true)?;
-    file.write_all(text)?;
-    file.sync_all()?;
+    let mut file = BufWriter::new(open(&new, true)?);
+    write(&mut file)?;
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     fs::rename(new, path)?;
     // The name too is on the disk only when its folder is.
     File::open(folder(path))?.sync_all()
