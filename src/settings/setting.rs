@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use secrecy::SecretString;
@@ -132,6 +133,18 @@ impl<'a> Setting<'a> {
             self.problem(format!("{} is not {expected}", self.quoted()), None);
         }
         parsed
+    }
+
+    /// A path, seen from `folder` unless it is absolute; `~/` at its beginning is the home folder.
+    pub fn file_path(&self, folder: &Path) -> Option<PathBuf> {
+        let passable = |text: &str| (!text.is_empty() && !text.contains('\0')).then(|| text.to_owned());
+        let written = self.parsed("a path", passable)?;
+        let Some(below) = written.strip_prefix("~/") else { return Some(folder.join(written)) };
+        let home = std::env::home_dir();
+        if home.is_none() {
+            self.problem("there is no home folder", Some("write the whole path".into()));
+        }
+        Some(home?.join(below))
     }
 
     /// The URL of an HTTP service.

@@ -196,3 +196,25 @@ fn problems_come_in_the_order_of_the_document() {
     let marks: Vec<String> = problems.sorted().iter().map(|problem| problem.mark.to_string()).collect();
     assert_eq!(marks, ["2:3", "2:8", "9:1"]);
 }
+
+#[test]
+fn a_path_is_seen_from_the_folder_from_the_root_or_from_home() {
+    use std::path::{Path, PathBuf};
+    let home = std::env::home_dir().expect("tests run at home");
+    for (written, meant) in [
+        ("docs", PathBuf::from("etc/docs")),
+        ("/docs", PathBuf::from("/docs")),
+        ("~/docs", home.join("docs")),
+        ("~docs", PathBuf::from("etc/~docs")),
+    ] {
+        let node = Node::from(json!(written));
+        let found =
+            problems_of(&node, |setting| assert_eq!(setting.file_path(Path::new("etc")), Some(meant)));
+        assert_eq!(found, [""; 0]);
+    }
+    for written in ["", "a\0b"] {
+        let node = Node::from(json!(written));
+        let found = problems_of(&node, |setting| assert_eq!(setting.file_path(Path::new("etc")), None));
+        assert!(found.len() == 1 && found[0].contains("is not a path"), "{found:?}");
+    }
+}

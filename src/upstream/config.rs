@@ -152,6 +152,8 @@ pub struct Handbook {
     pub cache_size: usize,
     /// Who makes vectors of the documents, if anybody.
     pub embedding: embedding::Config,
+    /// Where the index is kept between two runs; none: nowhere.
+    pub index_dir: Option<PathBuf>,
 }
 
 /// Options of the R2R server. `Debug` shows no URL: any part of one may be a secret.

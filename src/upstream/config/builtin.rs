@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::parse::Defaults;
-use super::transport::{Given, header_value, passable, path, require};
+use super::transport::{Given, header_value, require};
 use super::{Builtin, CacheTtl, Credentials, Handbook, R2r, chroma, rag};
 use crate::settings::{Fields, Setting};
 use crate::upstream::builtin::embedding;
@@ -77,9 +77,10 @@ fn handbook(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Opt
         Some(setting) => embedding::Config::from_settings(&setting, defaults.folder()),
         None => Some(embedding::Config::None),
     };
+    let index_dir = fields.take("index_dir").map(|setting| setting.file_path(defaults.folder()));
     fields.finish();
-    let path = self::path(&path?, defaults)?;
-    Some(Builtin::Handbook(Handbook { path, cache_size, embedding: embedding? }))
+    let (path, index_dir) = (path?.file_path(defaults.folder())?, index_dir.flatten());
+    Some(Builtin::Handbook(Handbook { path, cache_size, embedding: embedding?, index_dir }))
 }
 
 fn r2r(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Builtin> {
@@ -94,7 +95,7 @@ fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) ->
     let credentials = credentials(&mut fields);
     let project = fields.require("project", "add a name, such as `project: my-app`");
     let auto_create_collections = fields.boolean("auto_create_collections").unwrap_or(true);
-    let mapping = fields.take("collection_mapping_file").map(|setting| from_home(&setting, defaults));
+    let mapping = fields.take("collection_mapping_file").map(|setting| setting.file_path(defaults.folder()));
     let roots = fields.take("ingest_roots").map(|setting| roots(&setting, defaults));
     let max_file_bytes = fields.integer("ingest_max_bytes", 1..=MOST_FILE_BYTES).unwrap_or(FILE_BYTES);
     let cache_ttl = fields.part("cache_ttl", cache_ttl).unwrap_or_default();
@@ -146,18 +147,5 @@ fn cache_ttl(setting: &Setting<'_>) -> Option<CacheTtl> {
 }
 
 fn roots(setting: &Setting<'_>, defaults: &Defaults) -> Vec<PathBuf> {
-    setting.list().unwrap_or_default().iter().filter_map(|root| from_home(root, defaults)).collect()
-}
-
-/// A path of which `~/` is the home folder.
-fn from_home(setting: &Setting<'_>, defaults: &Defaults) -> Option<PathBuf> {
-    let written = setting.parsed("a path", passable)?;
-    match (written.strip_prefix("~/"), std::env::home_dir()) {
-        (Some(below), Some(home)) => Some(home.join(below)),
-        (Some(_), None) => {
-            setting.problem("there is no home folder", Some("write the whole path".into()));
-            None
-        }
-        (None, _) => Some(defaults.resolve(&written)),
-    }
+    setting.list().unwrap_or_default().iter().filter_map(|root| root.file_path(defaults.folder())).collect()
 }

@@ -64,8 +64,8 @@ fn options_at(url: Option<Url>, setting: &Setting<'_>, defaults: &Defaults) -> O
     let token = token(&mut fields);
     let collection_prefix = fields.take("collection_prefix");
     let collection_prefix = collection_prefix.map_or(Some(PREFIX.into()), |setting| prefix(&setting));
-    let folder = defaults.resolve("");
-    let embedding = fields.part("embedding", |setting| embedding::Config::from_settings(setting, &folder));
+    let folder = defaults.folder();
+    let embedding = fields.part("embedding", |setting| embedding::Config::from_settings(setting, folder));
     let chunking = fields.part("chunking", chunking);
     let max_results = fields.integer("max_results", 1..=MOST_RESULTS).unwrap_or(RESULTS);
     fields.finish();

@@ -52,11 +52,6 @@ impl Defaults {
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
-
-    /// `path` as written in the file, seen from where the program runs.
-    pub(super) fn resolve(&self, path: &str) -> PathBuf {
-        self.folder.join(path)
-    }
 }
 
 impl Config {

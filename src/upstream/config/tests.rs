@@ -136,11 +136,13 @@ fn paths_are_relative_to_the_file() {
     let config = good(json!({"command": "x", "cwd": "work"}));
     let Transport::Stdio(stdio) = config.transport else { panic!("not stdio") };
     assert_eq!(stdio.cwd.as_deref(), Some(Path::new("etc/work")));
-    let config = good(json!({"transport": "builtin", "builtin": "handbook", "handbook": {"path": "/docs"}}));
+    let options = json!({"path": "/docs", "index_dir": "state"});
+    let config = good(json!({"transport": "builtin", "builtin": "handbook", "handbook": options}));
     let Transport::Builtin(Builtin::Handbook(handbook)) = config.transport else {
         panic!("not the handbook")
     };
     assert_eq!((handbook.path.as_path(), handbook.cache_size), (Path::new("/docs"), 100));
+    assert_eq!(handbook.index_dir.as_deref(), Some(Path::new("etc/state")));
 }
 
 #[test]

@@ -205,7 +205,7 @@ fn auth(setting: &Setting<'_>) -> Option<SecretString> {
 fn stdio(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Stdio> {
     let args = given.get("args").and_then(args).unwrap_or_default();
     let env = given.get("env").and_then(env).unwrap_or_default();
-    let cwd = given.get("cwd").and_then(|cwd| path(cwd, defaults));
+    let cwd = given.get("cwd").and_then(|cwd| cwd.file_path(defaults.folder()));
     let hint = "add the program to start, such as `command: npx`";
     let command = require(given, "command", server, hint)?.parsed("the name of a program", passable)?;
     Some(Stdio { command, args, env, secrets: referenced(given), cwd })
@@ -217,12 +217,8 @@ fn referenced(given: &Given<'_>) -> Vec<SecretString> {
 }
 
 /// A text that can be handed to the system.
-pub(super) fn passable(text: &str) -> Option<String> {
+fn passable(text: &str) -> Option<String> {
     (!text.is_empty() && !text.contains('\0')).then(|| text.to_owned())
-}
-
-pub(super) fn path(setting: &Setting<'_>, defaults: &Defaults) -> Option<std::path::PathBuf> {
-    setting.parsed("a path", passable).map(|path| defaults.resolve(&path))
 }
 
 fn args(setting: &Setting<'_>) -> Option<Vec<String>> {

@@ -102,6 +102,15 @@ const FIELDS: [(&str, Provider); 5] = [
 ];
 
 impl Config {
+    /// What tells apart the vectors of different models, in letters and digits. Of a URL, nothing can be read in it.
+    pub fn identity(&self) -> String {
+        match self {
+            Self::None => "none".to_owned(),
+            Self::OpenAi(options) => format!("openai {} {}", options.place(), short_hash(&options.model)),
+            Self::Local(options) => format!("local {} {}", options.place(), short_hash(&options.model)),
+        }
+    }
+
     /// Reads `embedding:`; a folder is seen from `folder`. `None` when nothing can be made of it; then that
     /// was reported.
     pub fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
@@ -187,8 +196,7 @@ impl<'a> Given<'a> {
             setting.key_problem("`model_dir` is missing", Some(hint.into()));
             return None;
         };
-        let passable = |text: &str| (!text.is_empty() && !text.contains('\0')).then(|| folder.join(text));
-        let model_dir = dir.parsed("a path", passable)?;
+        let model_dir = dir.file_path(folder)?;
         let name = model_dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Some(Local { model: self.model(&name)?, model_dir })
     }

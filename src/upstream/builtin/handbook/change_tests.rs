@@ -50,11 +50,7 @@ async fn a_missing_folder_is_a_connect_error_that_names_it() {
 #[tokio::test(start_paused = true)]
 async fn the_task_ends_with_the_handbook_and_with_the_program() {
     let folder = tempfile::tempdir().expect("a folder");
-    let config = config::Handbook {
-        path: folder.path().to_owned(),
-        cache_size: 1,
-        embedding: embedding::Config::None,
-    };
+    let config = config(folder.path(), 1);
     let shutdown = Shutdown::new();
     let handbook =
         Handbook::open("docs", &config, &means(&shutdown), Events::channel().0).await.expect("it opens");

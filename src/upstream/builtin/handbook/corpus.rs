@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use super::archive::{Archive, Archived, Indexed};
 use super::document::{Document, Origin};
 use super::folder::{Folder, Stamp, Text, View};
 use super::git_log::Blob;
@@ -72,6 +73,10 @@ pub(super) struct Corpus {
     folder: Folder,
     naming: Naming,
     index: SearchIndex,
+    /// Documents that are in the index from an earlier run, and were not looked for yet.
+    archived: HashMap<String, Indexed>,
+    /// Whether what is kept of the index on disk is this index.
+    is_kept: bool,
     /// Files as they were when they were read, those that were no text included.
     seen: BTreeMap<String, Stamp>,
     documents: BTreeMap<String, Arc<Document>>,
@@ -88,12 +93,26 @@ pub(super) struct Corpus {
 }
 
 impl Corpus {
-    /// Nothing yet; `generation` is the last one that was given out.
-    pub(super) fn new(folder: Folder, naming: Naming, generation: u64) -> Result<Self, Error> {
+    /// No documents yet, and what an earlier run left of the index; `generation` is the last one that was
+    /// given out.
+    pub(super) fn new(
+        folder: Folder,
+        naming: Naming,
+        generation: u64,
+        archived: Option<Archived>,
+    ) -> Result<Self, Error> {
+        let is_kept = archived.is_some();
+        let Archived { index, documents } = match archived {
+            Some(archived) => archived,
+            None => Archived { index: SearchIndex::new()?, documents: HashMap::new() },
+        };
         Ok(Self {
             folder,
             naming,
-            index: SearchIndex::new()?,
+            index,
+            next_serial: 1 + documents.values().map(|indexed| indexed.serial).max().unwrap_or_default(),
+            archived: documents,
+            is_kept,
             seen: BTreeMap::new(),
             documents: BTreeMap::new(),
             repository: None,
@@ -101,7 +120,6 @@ impl Corpus {
             is_dated: false,
             sections: 0,
             unlisted: 0,
-            next_serial: 1,
             generation,
             is_published: false,
         })
@@ -129,6 +147,9 @@ impl Corpus {
                 return Err(Error::Stopped);
             }
             self.take(&edit, &view, path, stamp)?;
+        }
+        for (_, gone) in std::mem::take(&mut self.archived) {
+            self.remove(&edit, gone.serial);
         }
         edit.commit()?;
         self.is_dated = false;
@@ -171,8 +192,13 @@ impl Corpus {
         self.seen.remove(path);
         if let Some(document) = self.documents.remove(path) {
             self.sections -= document.sections.len();
-            changes.remove(document.serial);
+            self.remove(changes, document.serial);
         }
+    }
+
+    fn remove(&mut self, changes: &Changes, serial: u64) {
+        self.is_kept = false;
+        changes.remove(serial);
     }
 
     fn take(&mut self, changes: &Changes, view: &View, path: &str, stamp: &Stamp) -> Result<(), Error> {
@@ -190,22 +216,55 @@ impl Corpus {
         };
         if self.sections + bodies.len() <= MAX_SECTIONS {
             self.sections += bodies.len();
-            changes.add(&document, &bodies)?;
+            self.add(changes, &document, &bodies)?;
             self.documents.insert(path.to_owned(), Arc::new(document));
         }
         Ok(())
     }
 
+    /// Adds the document to the index, unless an earlier run did.
+    fn add(&mut self, changes: &Changes, document: &Document, bodies: &[String]) -> Result<(), Error> {
+        let former = self.archived.remove(&document.file_path);
+        let is_there =
+            former.is_some_and(|former| former.serial == document.serial && former.sections == bodies.len());
+        if is_there {
+            return Ok(());
+        }
+        if let Some(former) = former {
+            self.remove(changes, former.serial);
+        }
+        self.is_kept = false;
+        Ok(changes.add(document, bodies)?)
+    }
+
     /// A text the Markdown parser fails on costs one document, not the handbook.
     fn parse(&mut self, path: &str, stamp: &Stamp, text: Text) -> Option<(Document, Vec<String>)> {
-        let (serial, file_path, modified) = (self.next_serial, path.to_owned(), stamp.modified);
+        let former = self.archived.get(path).filter(|former| former.is_of(&text.blob));
+        let serial = former.map_or(self.next_serial, |former| former.serial);
+        self.next_serial = self.next_serial.max(serial + 1);
+        let (file_path, modified) = (path.to_owned(), stamp.modified);
         let origin = Origin { serial, file_path, modified, blob: text.blob };
-        self.next_serial += 1;
         let parsed = catch_unwind(AssertUnwindSafe(|| Document::parse(origin, text.source)));
         if parsed.is_err() {
             tracing::error!(path = %untrusted(path), "a document of the handbook can not be parsed");
         }
         parsed.ok()
+    }
+
+    /// Whether the index is on disk as it is.
+    pub(super) fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    /// Has `archive` keep the index.
+    pub(super) fn keep(&mut self, archive: &mut Archive) {
+        self.is_kept = archive.write(&self.index, self.documents.values().map(AsRef::as_ref));
+    }
+
+    /// The index.
+    #[cfg(test)]
+    pub(super) fn index(&self) -> &SearchIndex {
+        &self.index
     }
 
     fn publish(&mut self) -> Snapshot {

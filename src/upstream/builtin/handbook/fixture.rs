@@ -83,9 +83,18 @@ pub(super) fn means(shutdown: &Shutdown) -> Means {
     Means { shutdown: shutdown.clone(), store: Store::open(&store::Config::default()) }
 }
 
+/// The settings of a handbook over `path` that keeps nothing on disk.
+pub(super) fn config(path: &Path, cache_size: usize) -> config::Handbook {
+    config::Handbook {
+        path: path.to_owned(),
+        cache_size,
+        embedding: embedding::Config::None,
+        index_dir: None,
+    }
+}
+
 pub(super) async fn open(path: &Path, cache_size: usize) -> Result<Handbook, Error> {
-    let config = config::Handbook { path: path.to_owned(), cache_size, embedding: embedding::Config::None };
-    Handbook::open("docs", &config, &means(&Shutdown::new()), Events::channel().0).await
+    Handbook::open("docs", &config(path, cache_size), &means(&Shutdown::new()), Events::channel().0).await
 }
 
 pub(super) async fn reply(handbook: &Handbook, tool: &str, arguments: &Value) -> Result<Reply, Error> {

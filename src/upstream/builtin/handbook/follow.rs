@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::archive::Archive;
 use super::corpus::{Corpus, Error, Snapshot, Watcher};
 use super::folder::Folder;
 use super::history::{self, Dates};
@@ -30,6 +31,9 @@ pub(super) const PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// A pause is at least this many times as long as the walk before it.
 const PAUSE_PER_WALK: u32 = 50;
+
+/// Pause between two writes of the index to disk.
+pub(super) const KEEPING: Duration = Duration::from_mins(1);
 
 /// How far the index is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +105,8 @@ pub(super) struct Followed {
     pub naming: Naming,
     /// Gets to know that the list of resources changed: once for all changes that one walk finds.
     pub events: Events,
+    /// Where the index is kept, if it is.
+    pub archive: Option<Archive>,
 }
 
 /// Begins to follow the folder, until `tasks` end.
@@ -113,6 +119,7 @@ pub(super) fn start(followed: Followed, tasks: &Shutdown) -> watch::Receiver<Pha
         last_error: None,
         last_refusal: None,
         next_dating: Instant::now(),
+        next_keeping: Instant::now(),
         told: Vec::new(),
     };
     tasks.spawn(task.run());
@@ -129,6 +136,8 @@ struct Follower {
     last_refusal: Option<String>,
     /// When git may be asked again: it takes at most a fiftieth of the time.
     next_dating: Instant,
+    /// When the index may be written again.
+    next_keeping: Instant,
     /// The resources that clients know of.
     told: Vec<Raw>,
 }
@@ -143,6 +152,9 @@ impl Follower {
             if let Some(undated) = corpus.take() {
                 corpus = self.date(undated).await;
             }
+            if let Some(unkept) = corpus.take() {
+                corpus = self.keep(unkept).await;
+            }
             tokio::select! {
                 () = self.tasks.requested() => {}
                 () = sleep(pause) => {}
@@ -150,38 +162,74 @@ impl Follower {
         }
     }
 
+    /// A corpus without documents, over what is kept of the index.
+    async fn begin(&mut self) -> Option<Corpus> {
+        let (folder, naming) = (self.followed.folder.clone(), self.followed.naming.clone());
+        let generation = self.phase.borrow().generation();
+        let mut archive = self.followed.archive.take();
+        let work = tokio::task::spawn_blocking(move || {
+            let archived = archive.as_mut().and_then(Archive::read);
+            (archive, Corpus::new(folder, naming, generation, archived))
+        });
+        let begun = match work.await {
+            Ok((archive, begun)) => {
+                self.followed.archive = archive;
+                begun.map_err(|error| error.to_string())
+            }
+            Err(error) => Err(format!("the index of the handbook could not be begun: {error}")),
+        };
+        begun.map_err(|reason| self.fail(reason)).ok()
+    }
+
     /// Brings the documents up to date; without a corpus, from the beginning. The corpus comes
     /// back unless it is of no more use.
     async fn refresh(&mut self, corpus: Option<Corpus>) -> Option<Corpus> {
-        let (folder, naming) = (self.followed.folder.clone(), self.followed.naming.clone());
-        let watcher = self.watcher();
-        let generation = self.phase.borrow().generation();
         let started = Instant::now();
+        let mut corpus = match corpus {
+            Some(corpus) => corpus,
+            None => self.begin().await?,
+        };
+        let watcher = self.watcher();
         let work = tokio::task::spawn_blocking(move || {
-            let mut corpus = match corpus {
-                Some(corpus) => corpus,
-                None => Corpus::new(folder, naming, generation)?,
-            };
             let outcome = corpus.refresh(&watcher);
             // A folder that can not be read leaves the corpus as it was.
             let kept = matches!(outcome, Ok(_) | Err(Error::Folder(_))).then_some(corpus);
-            Ok::<_, Error>((kept, outcome))
+            (kept, outcome)
         });
         match work.await {
-            Ok(Ok((kept, Ok(snapshot)))) => {
+            Ok((kept, Ok(snapshot))) => {
                 self.publish(snapshot, started.elapsed());
                 kept
             }
-            Ok(Ok((kept, Err(error)))) => {
+            Ok((kept, Err(error))) => {
                 self.fail(error.to_string());
                 kept
             }
-            Ok(Err(error)) => {
-                self.fail(error.to_string());
-                None
-            }
             Err(error) => {
                 self.fail(format!("reading the handbook failed: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Keeps the index on disk, where it is to be kept and is another one by now, but not too often.
+    async fn keep(&mut self, mut corpus: Corpus) -> Option<Corpus> {
+        if corpus.is_kept() || Instant::now() < self.next_keeping {
+            return Some(corpus);
+        }
+        let Some(mut archive) = self.followed.archive.take() else { return Some(corpus) };
+        self.next_keeping = Instant::now() + KEEPING;
+        let work = tokio::task::spawn_blocking(move || {
+            corpus.keep(&mut archive);
+            (corpus, archive)
+        });
+        match work.await {
+            Ok((corpus, archive)) => {
+                self.followed.archive = Some(archive);
+                Some(corpus)
+            }
+            Err(error) => {
+                self.fail(format!("keeping the index of the handbook failed: {error}"));
                 None
             }
         }

@@ -31,6 +31,11 @@ impl Blob {
         Self { sha1, sha256 }
     }
 
+    /// The digest that two contents do not share.
+    pub(super) fn strong(&self) -> [u8; 32] {
+        self.sha256
+    }
+
     fn is_called(&self, name: &[u8]) -> bool {
         let own: &[u8] = if name.len() == 2 * self.sha1.len() { &self.sha1 } else { &self.sha256 };
         let digits = own.iter().flat_map(|byte| [byte >> 4, byte & 15]);

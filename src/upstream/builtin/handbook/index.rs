@@ -1,19 +1,27 @@
 //! The full-text index: one entry per section, ranked by BM25.
 //!
 //! It lives in memory and knows numbers only: which document, which section. Invariant: a
-//! [`Searcher`] sees one state of the index for as long as it lives, whatever is written meanwhile.
+//! [`Searcher`] sees one state of the index for as long as it lives, whatever is written meanwhile. Its
+//! files can be copied out and in (`archive`); mapped from a disk they are not, because a file that is cut
+//! short under a map kills the process.
 //!
 //! Not here: how a query is put together (`query`), what a hit looks like (`search`).
 
+use std::path::PathBuf;
+
 use tantivy::collector::TopDocs;
 use tantivy::columnar::Column;
+use tantivy::directory::{Directory, FileSlice, RamDirectory};
 use tantivy::merge_policy::LogMergePolicy;
 use tantivy::query::Bm25StatisticsProvider;
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
 };
 use tantivy::tokenizer::TokenizerManager;
-use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Score, Searcher, TantivyDocument, Term};
+use tantivy::{
+    Index, IndexReader, IndexSettings, IndexWriter, ReloadPolicy, Score, Searcher, TantivyDocument,
+    TantivyError, Term,
+};
 
 use super::document::{Document, folder_of_index};
 use super::neighbours::{self, Candidate};
@@ -63,6 +71,7 @@ pub(super) struct Match {
 /// The index and the way into it.
 pub(super) struct SearchIndex {
     index: Index,
+    memory: RamDirectory,
     reader: IndexReader,
     fields: Fields,
 }
@@ -77,12 +86,45 @@ pub(super) struct Changes {
 impl SearchIndex {
     /// An empty index.
     pub(super) fn new() -> tantivy::Result<Self> {
-        let (schema, fields) = schema();
+        let memory = RamDirectory::create();
+        let index = Index::create(memory.clone(), schema().0, IndexSettings::default())?;
+        Self::over(index, memory)
+    }
+
+    /// The index of these files, which are those of [`files`](Self::files).
+    pub(super) fn of(files: Vec<(PathBuf, Vec<u8>)>) -> tantivy::Result<Self> {
+        let memory = RamDirectory::create();
+        for (path, bytes) in files {
+            memory.atomic_write(&path, &bytes)?;
+        }
+        let index = Index::open(memory.clone())?;
+        if index.schema() != schema().0 {
+            return Err(TantivyError::SchemaError("the fields are not ours".to_owned()));
+        }
+        Self::over(index, memory)
+    }
+
+    fn over(mut index: Index, memory: RamDirectory) -> tantivy::Result<Self> {
         let tokenizers = TokenizerManager::default();
         tokenizers.register(WORDS, words::analyzer());
-        let index = Index::builder().schema(schema).tokenizers(tokenizers).create_in_ram()?;
+        index.set_tokenizers(tokenizers);
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
-        Ok(Self { index, reader, fields })
+        Ok(Self { index, memory, reader, fields: schema().1 })
+    }
+
+    /// The files that the committed state consists of, and the list by which the index deletes others.
+    pub(super) fn files(&self) -> tantivy::Result<Vec<(PathBuf, FileSlice)>> {
+        let own = ["meta.json", ".managed.json"].map(PathBuf::from);
+        let paths = self.index.load_metas()?.list_segment_files().into_iter().chain(own);
+        // A segment names files that it may have; it has no others.
+        let file = |path: PathBuf| Some((self.memory.open_read(&path).ok()?, path));
+        Ok(paths.filter_map(file).map(|(bytes, path)| (path, bytes)).collect())
+    }
+
+    /// How many files there are, those that are of no use any more included.
+    #[cfg(test)]
+    pub(super) fn all_files(&self) -> usize {
+        self.index.directory().list_managed_files().len()
     }
 
     /// Begins a set of changes. The writer's threads live as long as the set.

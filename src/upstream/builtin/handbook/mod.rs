@@ -12,6 +12,7 @@
 //! both, and by words alone whenever there is no vector in time.
 
 mod answers;
+mod archive;
 mod arguments;
 mod cache;
 mod corpus;
@@ -23,6 +24,7 @@ mod follow;
 mod git_log;
 mod history;
 mod index;
+mod kept;
 mod lookup;
 mod markdown;
 mod meaning;
@@ -33,15 +35,18 @@ mod tools;
 mod topics;
 mod words;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 
 use self::answers::Failure;
+use self::archive::Archive;
 use self::arguments::{Request, Search};
 use self::cache::Cache;
 use self::corpus::Snapshot;
@@ -49,7 +54,7 @@ use self::folder::Folder;
 pub use self::follow::Progress;
 use self::follow::{Followed, Phase};
 pub use self::meaning::Embedded;
-use self::meaning::{Asked, Meaning, Opening};
+use self::meaning::{Asked, KeptVectors, Meaning, Opening};
 use self::resources::Naming;
 use super::answer::{refused, result};
 use super::embedding;
@@ -105,12 +110,13 @@ impl Handbook {
             return Ok(handbook);
         }
         let (embedding, store) = (config.embedding.clone(), means.store.clone());
-        Ok(handbook.with(async move { embedding::open(&embedding, &store).await }.boxed()))
+        let kept = KeptVectors::new(kept_file(config, name, "vectors"), &embedding.identity());
+        Ok(handbook.with(async move { embedding::open(&embedding, &store).await }.boxed(), kept))
     }
 
-    /// With vectors from the provider that `opening` gives.
-    fn with(mut self, opening: Opening) -> Self {
-        self.meaning = Some(Meaning::start(opening, self.phase.clone(), &self.tasks));
+    /// With vectors from the provider that `opening` gives, beside those of `kept`.
+    fn with(mut self, opening: Opening, kept: KeptVectors) -> Self {
+        self.meaning = Some(Meaning::start(opening, kept, self.phase.clone(), &self.tasks));
         self
     }
 
@@ -127,7 +133,8 @@ impl Handbook {
         opened.map_err(|reason| Error::Connect { reason })?;
         let tasks = means.shutdown.child();
         let naming = Naming::of(name);
-        let phase = follow::start(Followed { folder, naming: naming.clone(), events }, &tasks);
+        let archive = kept_file(config, name, "index").map(Archive::new);
+        let phase = follow::start(Followed { folder, naming: naming.clone(), events, archive }, &tasks);
         Ok(Self {
             phase,
             naming,
@@ -224,6 +231,12 @@ impl Handbook {
             Err(error) => Err(internal(&error)),
         })
     }
+}
+
+/// Where what `ending` says is kept of the handbook `name` between two runs, if it is.
+fn kept_file(config: &config::Handbook, name: &str, ending: &str) -> Option<PathBuf> {
+    let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
+    config.index_dir.as_ref().map(|folder| folder.join(format!("{name}.{ending}")))
 }
 
 /// Does `work` on a thread that may block, under one of `permits`; `None` when there are none any
@@ -324,6 +337,8 @@ mod fixture;
 mod history_tests;
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod keeping_tests;
 #[cfg(test)]
 mod resource_tests;
 #[cfg(test)]

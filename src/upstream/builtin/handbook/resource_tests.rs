@@ -23,8 +23,7 @@ fn listed(handbook: &Handbook) -> Vec<Value> {
 
 /// A handbook over `folder` that reports to the receiver.
 async fn reporting(folder: &std::path::Path) -> (Handbook, mpsc::Receiver<Event>) {
-    let config =
-        config::Handbook { path: folder.to_owned(), cache_size: 1, embedding: embedding::Config::None };
+    let config = config(folder, 1);
     let (events, reported) = Events::channel();
     let handbook =
         Handbook::open("runbooks", &config, &means(&Shutdown::new()), events).await.expect("it opens");

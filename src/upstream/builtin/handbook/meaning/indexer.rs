@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
+use super::kept::KeptVectors;
 use super::passages::{Passage, passages};
 use super::vectors::{OfDocument, Vectors, normalized};
 use super::{Embedded, Opening, State};
@@ -26,7 +27,7 @@ use crate::upstream::error::Error as Failure;
 /// Texts in one request to the provider.
 const AT_ONCE: usize = 128;
 /// A request takes no longer: a model of our own reads a full window in some tenths of a second.
-const LIMIT: Duration = Duration::from_mins(5);
+pub(super) const LIMIT: Duration = Duration::from_mins(5);
 /// Numbers of all vectors: 512 MiB.
 const MOST_NUMBERS: usize = 128 << 20;
 /// Pauses after a failure, each twice as long as the one before.
@@ -43,6 +44,8 @@ pub(super) struct Indexer {
     tasks: Shutdown,
     /// What changed documents had before, by file, for the passages that are still the same.
     former: HashMap<String, Arc<OfDocument>>,
+    /// What an earlier run made.
+    kept: KeptVectors,
     /// Failures, one after the other.
     failures: u32,
     /// Documents that the provider did not want, one after the other; then one is asked for at a time.
@@ -67,18 +70,26 @@ struct Job {
 }
 
 impl Indexer {
-    pub(super) fn new(phase: watch::Receiver<Phase>, state: watch::Sender<State>, tasks: Shutdown) -> Self {
+    /// Vectors that `kept` has are not made again.
+    pub(super) fn new(
+        phase: watch::Receiver<Phase>,
+        state: watch::Sender<State>,
+        kept: KeptVectors,
+        tasks: Shutdown,
+    ) -> Self {
         let told = Instant::now();
         let former = HashMap::new();
-        Self { phase, state, tasks, former, failures: 0, refused: 0, begun: None, told }
+        Self { phase, state, tasks, former, kept, failures: 0, refused: 0, begun: None, told }
     }
 
     pub(super) async fn run(mut self, opening: Opening) {
+        self.kept = self.kept.open().await;
         let tasks = self.tasks.clone();
         tokio::select! {
             () = tasks.requested() => {}
             () = self.work(opening) => {}
         }
+        self.keep().await;
     }
 
     async fn work(&mut self, opening: Opening) {
@@ -93,8 +104,14 @@ impl Indexer {
                 Next::Pause(pause) => sleep(pause).await,
                 Next::End => return,
                 Next::Wait => {
-                    if self.phase.changed().await.is_err() {
-                        return;
+                    let changed = match self.kept.due() {
+                        Some(due) => timeout_at(due, self.phase.changed()).await,
+                        None => Ok(self.phase.changed().await),
+                    };
+                    match changed {
+                        Ok(Ok(())) => {}
+                        Ok(Err(_)) => return,
+                        Err(_) => self.keep().await,
                     }
                 }
             }
@@ -112,10 +129,14 @@ impl Indexer {
         let jobs = self.jobs(&snapshot, &vectors, model.window()).await;
         if jobs.is_empty() {
             self.former.clear();
+            self.kept.forget();
             self.publish(vectors, &snapshot);
             return Next::Wait;
         }
         self.begun.get_or_insert_with(Instant::now);
+        if let Err(error) = self.kept.prove(model, jobs.iter().flat_map(|job| &job.passages)).await {
+            return self.failed(&error);
+        }
         match self.embed(model, &jobs).await {
             Ok(numbers) => {
                 self.recovered();
@@ -127,7 +148,16 @@ impl Indexer {
             Err(error) => return self.failed(&error),
         }
         self.publish(vectors, &snapshot);
+        self.kept.fell_behind();
+        if self.kept.due().is_some_and(|due| due <= Instant::now()) {
+            self.keep().await;
+        }
         Next::More
+    }
+
+    async fn keep(&mut self) {
+        let vectors = Arc::clone(&self.state.borrow().vectors);
+        self.kept.write(vectors).await;
     }
 
     /// Takes out what is of no document any more.
@@ -169,7 +199,9 @@ impl Indexer {
         for job in jobs {
             let former = self.former.get(&job.file_path);
             for passage in &job.passages {
-                let known = former.and_then(|former| former.find(&passage.digest()));
+                let digest = passage.digest();
+                let known =
+                    former.and_then(|former| former.find(&digest)).or_else(|| self.kept.find(&digest));
                 if known.is_none() {
                     places.push(vectors.len());
                     texts.push(passage.text.clone());
@@ -283,7 +315,7 @@ impl Job {
 }
 
 /// Whether it is about what was sent, and not about the provider.
-fn is_refusal(error: &Error) -> bool {
+pub(super) fn is_refusal(error: &Error) -> bool {
     let Error::Failed { failure: Failure::Backend { status, .. }, .. } = error else { return false };
     matches!(status, 400 | 413 | 422)
 }

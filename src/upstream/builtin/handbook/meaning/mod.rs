@@ -13,6 +13,7 @@
 
 mod fusion;
 mod indexer;
+mod kept;
 mod passages;
 #[cfg(test)]
 pub(super) mod tests;
@@ -27,6 +28,7 @@ use tokio::time::{Instant, timeout_at};
 
 pub(super) use self::fusion::{Sections, fused};
 use self::indexer::Indexer;
+pub(super) use self::kept::KeptVectors;
 use self::vectors::normalized;
 pub(super) use self::vectors::{Near, Vectors};
 use super::follow::Phase;
@@ -118,10 +120,15 @@ impl Question {
 }
 
 impl Meaning {
-    /// Begins to make vectors of the documents of `phase`, until `tasks` end.
-    pub(super) fn start(opening: Opening, phase: watch::Receiver<Phase>, tasks: &Shutdown) -> Self {
+    /// Begins to make vectors of the documents of `phase`, beside those of `kept`, until `tasks` end.
+    pub(super) fn start(
+        opening: Opening,
+        kept: KeptVectors,
+        phase: watch::Receiver<Phase>,
+        tasks: &Shutdown,
+    ) -> Self {
         let (sender, state) = watch::channel(State::default());
-        tasks.spawn(Indexer::new(phase, sender, tasks.clone()).run(opening));
+        tasks.spawn(Indexer::new(phase, sender, kept, tasks.clone()).run(opening));
         Self { state, outage: Mutex::default() }
     }
 

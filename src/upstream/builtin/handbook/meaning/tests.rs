@@ -21,7 +21,7 @@ const DIMENSION: usize = 257;
 
 /// What it does when it is asked.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Mode {
+pub(super) enum Mode {
     Works,
     Hangs,
     Fails(u16),
@@ -29,6 +29,8 @@ enum Mode {
     Refuses(&'static str),
     /// Fails where a request has this word.
     FailsWith(&'static str),
+    /// Makes other vectors, as another model would.
+    Mirrored,
 }
 
 /// Counts concepts: a deterministic provider.
@@ -46,7 +48,7 @@ impl Concepts {
         Arc::new(Self { mode: Mutex::new(mode), asked: Mutex::default() })
     }
 
-    fn set(&self, mode: Mode) {
+    pub(super) fn set(&self, mode: Mode) {
         *self.mode.lock().expect("lock") = mode;
     }
 
@@ -55,7 +57,7 @@ impl Concepts {
     }
 
     /// What was asked for since the last time.
-    fn asked(&self) -> Vec<Vec<String>> {
+    pub(super) fn asked(&self) -> Vec<Vec<String>> {
         std::mem::take(&mut self.asked.lock().expect("lock"))
     }
 
@@ -88,6 +90,13 @@ impl Embedding for Concepts {
                 Mode::Fails(status) => failed(backend(status)),
                 Mode::Refuses(word) if texts.iter().any(|text| text.contains(word)) => failed(backend(400)),
                 Mode::FailsWith(word) if texts.iter().any(|text| text.contains(word)) => failed(backend(503)),
+                Mode::Mirrored => {
+                    let mirrored = |mut vector: Vec<f32>| {
+                        vector.reverse();
+                        vector
+                    };
+                    Ok(texts.iter().map(|text| mirrored(Self::vector(text))).collect())
+                }
                 Mode::Works | Mode::Refuses(_) | Mode::FailsWith(_) => {
                     Ok(texts.iter().map(|text| Self::vector(text)).collect())
                 }
@@ -115,7 +124,7 @@ impl Embedding for Concepts {
 pub(in super::super) async fn company(model: &Arc<Concepts>) -> Fixture {
     let mut fixture = Fixture::with(COMPANY).await;
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
-    fixture.handbook = fixture.handbook.with(Box::pin(async { Ok(model) }));
+    fixture.handbook = fixture.handbook.with(Box::pin(async { Ok(model) }), KeptVectors::new(None, ""));
     fixture
 }
 
@@ -127,7 +136,7 @@ pub(in super::super) async fn ready(fixture: &Fixture) -> Embedded {
     state.borrow().embedded
 }
 
-async fn search(fixture: &Fixture, query: &str) -> (String, Vec<String>) {
+pub(super) async fn search(fixture: &Fixture, query: &str) -> (String, Vec<String>) {
     let answer = fixture.ask("search_handbook", json!({"query": query})).await;
     let path = |hit: &Value| hit["metadata"]["path"].as_str().expect("a path").to_owned();
     let hits = answer["hits"].as_array().expect("hits").iter().map(path).collect();
@@ -270,7 +279,7 @@ async fn a_document_that_the_provider_refuses_is_left_out_alone() {
 async fn a_provider_that_can_not_be_opened_leaves_the_words() {
     let mut fixture = Fixture::with(COMPANY).await;
     let unusable = Error::Unusable { reason: "no such folder".into() };
-    fixture.handbook = fixture.handbook.with(Box::pin(async { Err(unusable) }));
+    fixture.handbook = fixture.handbook.with(Box::pin(async { Err(unusable) }), KeptVectors::new(None, ""));
     fixture.walked().await;
     assert_eq!(search(&fixture, "laptop").await.0, "lexical");
     assert_eq!(fixture.handbook.figures().embedded, Some(Embedded::default()));

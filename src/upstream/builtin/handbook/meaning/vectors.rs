@@ -99,7 +99,7 @@ pub(super) fn normalized(mut vector: Vec<f32>) -> Vec<f32> {
 }
 
 /// The sum of the products, in lanes that the compiler turns into vector instructions.
-fn product(one: &[f32], other: &[f32]) -> f32 {
+pub(super) fn product(one: &[f32], other: &[f32]) -> f32 {
     let (ones, rest) = one.as_chunks::<LANES>();
     let (others, other_rest) = other.as_chunks::<LANES>();
     let mut sums = [0.0_f32; LANES];
