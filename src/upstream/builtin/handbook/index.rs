@@ -121,10 +121,10 @@ impl SearchIndex {
         Ok(paths.filter_map(file).map(|(bytes, path)| (path, bytes)).collect())
     }
 
-    /// How many files there are, those that are of no use any more included.
+    /// Bytes of all files, those that are of no use any more included.
     #[cfg(test)]
-    pub(super) fn all_files(&self) -> usize {
-        self.index.directory().list_managed_files().len()
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.total_mem_usage()
     }
 
     /// Begins a set of changes. The writer's threads live as long as the set.

@@ -105,6 +105,17 @@ async fn while_a_long_handbook_is_embedded_it_is_kept_once_a_minute() {
     assert_ne!(written(&state), Some(first));
 }
 
+#[tokio::test]
+async fn nothing_is_found_before_the_model_has_shown_that_it_is_the_same() {
+    let state = tempfile::tempdir().expect("a folder");
+    let one = [&[7_u8; 16][..], &1.0_f32.to_le_bytes()].concat();
+    forged(&file(&state), 1, 1, &one);
+    let mut kept = KeptVectors::new(Some(file(&state)), "m").open().await;
+    assert_eq!(kept.find(&[7; 16]), None);
+    kept.known.is_proven = true;
+    assert_eq!(kept.find(&[7; 16]), Some(&[1.0][..]));
+}
+
 fn read(path: &Path) -> Option<Known> {
     Kept::new(path.to_owned(), "handbook vectors 1 m").read(Known::read)
 }
@@ -126,9 +137,16 @@ fn numbers_that_do_not_fit_the_file_are_refused_before_memory_is_taken() {
     forged(&path, 1, 2, &one);
     assert_eq!(read(&path).expect("good").find(&[7; 16]), Some(&[1.0, 0.5][..]));
     assert_eq!(read(&path).expect("good").find(&[8; 16]), None);
-    for (count, length) in
-        [(1, 3), (2, 2), (0, 0), (u64::MAX, 2), (1, u64::MAX), (u64::MAX, u64::MAX), (1, 65_537)]
-    {
+    for (count, length) in [
+        (1, 3),
+        (2, 2),
+        (0, 0),
+        (u64::MAX, 2),
+        (1 << 40, 2),
+        (1, u64::MAX),
+        (u64::MAX, u64::MAX),
+        (1, 65_537),
+    ] {
         forged(&path, count, length, &one);
         assert!(read(&path).is_none(), "{count} of {length}");
     }
