@@ -15,6 +15,7 @@ mod outside;
 mod sequence;
 mod server;
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -22,6 +23,8 @@ use client::Client;
 use outside::{Outside, count};
 use sequence::{SEQUENCES, Sequence};
 
+/// Said to this program when it is to be the server of a sequence, as a child process.
+const SERVE: &str = "serve";
 /// Enough for connections to be open, buffers to have grown and caches to be filled.
 const WARM_UP: u64 = 100;
 
@@ -30,6 +33,11 @@ fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let calls = arguments.iter().find_map(|word| word.parse().ok()).unwrap_or(300);
     let is_bare = arguments.iter().any(|word| word == "bare");
+    if arguments.get(1).is_some_and(|word| word == SERVE)
+        && let Some(sequence) = SEQUENCES.iter().find(|sequence| arguments[0] == sequence.name)
+    {
+        return Ok(server::serve_lines(sequence.offer)?);
+    }
     let named = |sequence: &&Sequence| arguments.first().is_none_or(|name| name == sequence.name);
     let wanted: Vec<&Sequence> = SEQUENCES.iter().filter(named).collect();
     anyhow::ensure!(
@@ -46,17 +54,28 @@ fn main() -> anyhow::Result<()> {
 
 fn run(sequence: Sequence, is_bare: bool, calls: u64) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut client = runtime.block_on(async {
-        let server = server::start(sequence.offer).await?;
-        let address = if is_bare { bare::start(server).await? } else { gateway::start(server).await? };
-        ready(address, sequence).await
-    })?;
+    let mut client = runtime.block_on(async { ready(reached(sequence, is_bare).await?, sequence).await })?;
     runtime.block_on(Outside::of(client.calls(WARM_UP)))?;
     count(|| runtime.block_on(Outside::of(client.calls(calls))))
 }
 
+/// Where the calls of `sequence` go: to the gateway before its server, or to the bare hop.
+async fn reached(sequence: Sequence, is_bare: bool) -> anyhow::Result<SocketAddr> {
+    if sequence.offer.is_child {
+        anyhow::ensure!(!is_bare, "the bare hop has no child process");
+        // JSON is YAML.
+        let program = serde_json::json!(std::env::current_exe()?.to_string_lossy());
+        return gateway::start(&format!("command: {program}\n    args: [{}, {SERVE}]", sequence.name)).await;
+    }
+    let server = server::start(sequence.offer).await?;
+    if is_bare {
+        return Ok(bare::start(server).await?);
+    }
+    gateway::start(&format!("url: http://{server}/mcp")).await
+}
+
 /// A client whose first call has been answered: before that, the gateway may not know the server.
-async fn ready(address: std::net::SocketAddr, sequence: Sequence) -> anyhow::Result<Client> {
+async fn ready(address: SocketAddr, sequence: Sequence) -> anyhow::Result<Client> {
     let patience = Instant::now() + Duration::from_mins(1);
     let mut client = Client::connect(address, sequence).await?;
     loop {

@@ -34,18 +34,20 @@ pub struct Sequence {
     wanted: Wanted,
 }
 
-const MODERN: Offer = Offer { is_modern: true, tools: 3 };
-const LEGACY: Offer = Offer { is_modern: false, tools: 3 };
-const LARGE: Offer = Offer { is_modern: true, tools: 500 };
+const MODERN: Offer = Offer { is_child: false, is_modern: true, tools: 3 };
+const LEGACY: Offer = Offer { is_child: false, is_modern: false, tools: 3 };
+const CHILD: Offer = Offer { is_child: true, ..MODERN };
+const LARGE: Offer = Offer { is_child: false, is_modern: true, tools: 500 };
 
 /// All of them.
-pub const SEQUENCES: [Sequence; 7] = [
+pub const SEQUENCES: [Sequence; 8] = [
     Sequence::new("modern", Dialect::Modern, MODERN, Wanted::Tool("echo")),
     Sequence::new("legacy", Dialect::Legacy, LEGACY, Wanted::Tool("echo")),
     Sequence::new("eras", Dialect::Legacy, MODERN, Wanted::Tool("echo")),
     Sequence::new("rest", Dialect::Rest, MODERN, Wanted::Tool("echo")),
     Sequence::new("events", Dialect::Modern, MODERN, Wanted::Tool("events")),
     Sequence::new("tools_500", Dialect::Modern, LARGE, Wanted::Tools),
+    Sequence::new("stdio", Dialect::Modern, CHILD, Wanted::Tool("echo")),
     Sequence::new("kib_64", Dialect::Modern, MODERN, Wanted::Tool("big")),
 ];
 

@@ -1,9 +1,11 @@
 //! The server at the end, written by hand: it reads a request, finds out what is wanted, and answers with
 //! text that was ready. It never asks, never waits, and sends each answer in one write.
 //!
-//! What it does is not counted (`outside`), so it only has to be the same each time.
+//! What it does is not counted (`outside`), so it only has to be the same each time. As a child process
+//! (`serve_lines`) it is this program once more, which callgrind does not follow.
 
-use std::io;
+use std::borrow::Cow;
+use std::io::{self, BufRead as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -21,6 +23,8 @@ const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"to
 /// What the server is.
 #[derive(Debug, Clone, Copy)]
 pub struct Offer {
+    /// Whether it is a child process, or listens.
+    pub is_child: bool,
     /// Whether it speaks 2026-07-28, or sessions of 2025-11-25.
     pub is_modern: bool,
     /// How many tools it has. The first one is `echo`, `big` and `events` come next.
@@ -56,6 +60,28 @@ struct Params<'a> {
 struct Arguments<'a> {
     #[serde(borrow)]
     message: &'a RawValue,
+}
+
+impl<'a> Call<'a> {
+    fn tool(&self) -> &'a str {
+        self.params.as_ref().map_or("", |params| params.name)
+    }
+}
+
+/// Answers lines on standard input until that ends.
+pub fn serve_lines(offer: Offer) -> io::Result<()> {
+    let texts = Texts::of(offer);
+    let mut output = io::stdout().lock();
+    for line in io::stdin().lock().lines() {
+        let line = line?;
+        let Ok(call) = serde_json::from_str::<Call<'_>>(&line) else { continue };
+        if let (Some(id), Some(result)) = (call.id, texts.result_of(&call)) {
+            let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n");
+            output.write_all(answer.as_bytes())?;
+            output.flush()?;
+        }
+    }
+    Ok(())
 }
 
 /// Starts it in the current runtime.
@@ -126,24 +152,31 @@ impl Texts {
             status(output, "202 Accepted");
             return true;
         };
-        let tool = call.params.as_ref().map_or("", |params| params.name);
-        let echoed = call.params.as_ref().and_then(|params| params.arguments.as_ref());
-        match (call.method, self.is_modern) {
-            ("server/discover", true) => json(output, id, DISCOVERED),
-            ("initialize", false) => json(output, id, INITIALIZED),
-            ("tools/list", _) => json(output, id, &self.listed),
-            ("tools/call", _) if tool == "big" => json(output, id, &self.result(&self.big)),
-            ("tools/call", _) => {
-                let result = self.result(echoed.map_or("\"\"", |arguments| arguments.message.get()));
-                if tool == "events" { event(output, id, &result) } else { json(output, id, &result) }
-            }
-            ("subscriptions/listen", true) => {
+        match self.result_of(&call) {
+            Some(result) if call.tool() == "events" => event(output, id, &result),
+            Some(result) => json(output, id, &result),
+            None if self.is_modern && call.method == "subscriptions/listen" => {
                 listening(output, id);
                 return false;
             }
-            _ => status(output, "404 Not Found"),
+            None => status(output, "404 Not Found"),
         }
         true
+    }
+
+    /// What a call comes to, where that is one result.
+    fn result_of(&self, call: &Call<'_>) -> Option<Cow<'_, str>> {
+        let echoed = call.params.as_ref().and_then(|params| params.arguments.as_ref());
+        Some(match (call.method, self.is_modern) {
+            ("server/discover", true) => DISCOVERED.into(),
+            ("initialize", false) => INITIALIZED.into(),
+            ("tools/list", _) => Cow::from(&self.listed),
+            ("tools/call", _) if call.tool() == "big" => self.result(&self.big).into(),
+            ("tools/call", _) => {
+                self.result(echoed.map_or("\"\"", |arguments| arguments.message.get())).into()
+            }
+            _ => return None,
+        })
     }
 
     fn result(&self, text: &str) -> String {
