@@ -73,23 +73,30 @@ const TAKEN: usize = MAX_HEAD_BYTES - 4 * 1024;
 /// How much is copied at most to spare a second write.
 const JOINED: usize = 64 * 1024;
 
-/// A body that is there, in parts that are not copied into one: a head, a large payload, a short tail.
-pub(super) struct Parts {
-    rest: std::array::IntoIter<Bytes, 3>,
+/// A body that is there, in parts that are not copied into one, such as a head, a large payload, a short tail.
+pub(super) struct Parts<const N: usize> {
+    rest: std::array::IntoIter<Bytes, N>,
 }
 
-impl Parts {
+impl<const N: usize> Parts<N> {
+    /// These, as they are.
+    pub(super) fn of(parts: [Bytes; N]) -> Self {
+        Self { rest: parts.into_iter() }
+    }
+}
+
+impl Parts<3> {
     /// Behind a payload that fills what a connection takes at once, the tail would need a write of its
     /// own, and a second look of the reader: then it is joined to as much of the payload as is left over.
     pub(super) fn new([head, mut payload, tail]: [Bytes; 3]) -> Self {
         let room = TAKEN.saturating_sub(head.len());
         let is_joined = payload.len() > room && payload.len() - room <= JOINED;
         let tail = if is_joined { [payload.split_off(room), tail].concat().into() } else { tail };
-        Self { rest: [head, payload, tail].into_iter() }
+        Self::of([head, payload, tail])
     }
 }
 
-impl HttpBody for Parts {
+impl<const N: usize> HttpBody for Parts<N> {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -14,7 +14,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::bodies::Parts;
 use super::error::status_of;
@@ -24,7 +24,7 @@ use super::replay::{Log, Reader, retry};
 use super::sessions::{Held, Session};
 use crate::gateway::Gateway;
 use crate::gateway::subscriptions::Feed;
-use crate::protocol::{self, Message, RequestId};
+use crate::protocol::{self, Closed, ErrorObject, Message, RequestId};
 use crate::shutdown::Shutdown;
 use crate::upstream::Flow;
 use crate::wire::sse::{Event, KEEP_ALIVE};
@@ -50,8 +50,17 @@ pub(super) enum Form {
     Stream,
 }
 
+/// A page of a list for a modern client. A large one is copied for none who reads it.
+pub(super) fn listed(id: RequestId, listed: Result<Closed, ErrorObject>) -> Response {
+    match listed {
+        Ok(page) if page.size() > COPIED => json(Body::new(Parts::of(page.parts(&id))), StatusCode::OK),
+        Ok(page) => json(page.encode(&id).into(), StatusCode::OK),
+        Err(error) => given(&protocol::Response { id: Some(id), reply: Err(error) }),
+    }
+}
+
 /// A response to a modern client that is there already.
-pub(super) fn given(response: &protocol::Response) -> Response {
+fn given(response: &protocol::Response) -> Response {
     whole(response, status_of(&response.reply))
 }
 
@@ -71,7 +80,7 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
             if exchange.is_modern() {
                 given(&response)
             } else {
-                whole(&response, http::StatusCode::OK)
+                whole(&response, StatusCode::OK)
             }
         }
         Ok(Some(Step::Message(first))) => stream_of(exchange, event(&first), tasks),
@@ -93,7 +102,7 @@ pub(super) async fn recorded(
         Form::Stream => None,
         Form::Json => match tokio::time::timeout(STREAM_AFTER, exchange.first()).await {
             Ok(Some(Step::Message(Message::Response(response)))) => {
-                return whole(&response, http::StatusCode::OK);
+                return whole(&response, StatusCode::OK);
             }
             Ok(Some(Step::Flow(flow))) => return passed(exchange.id(), flow),
             Ok(None) => return event_stream(Body::empty()),
@@ -235,15 +244,14 @@ fn passed(id: &RequestId, mut flow: Box<Flow>) -> Response {
     answer
 }
 
-/// A response that is there. A large one is written in its parts, so that a page of a list that many
-/// read is copied for none of them.
-fn whole(response: &protocol::Response, status: http::StatusCode) -> Response {
+/// A response that is there. A large one is written in its parts.
+fn whole(response: &protocol::Response, status: StatusCode) -> Response {
     let payload = response.reply.as_ref().unwrap_or_else(|error| error.raw());
     let is_large = payload.bytes().len() > COPIED;
     json(if is_large { Body::new(Parts::new(response.parts())) } else { response.encode().into() }, status)
 }
 
-fn json(body: Body, status: http::StatusCode) -> Response {
+fn json(body: Body, status: StatusCode) -> Response {
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

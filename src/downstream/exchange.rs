@@ -25,7 +25,7 @@ use super::questions::{Asked, End, Questions};
 use super::sessions::Running;
 use crate::gateway::{self, Caller, Gateway, era};
 use crate::protocol::error::code;
-use crate::protocol::{Era, ErrorObject, Message, Raw, Request, RequestId, Response, meta};
+use crate::protocol::{Closed, Era, ErrorObject, Message, Raw, Request, RequestId, Response, meta};
 use crate::shutdown::Shutdown;
 use crate::upstream::{Flow, Inlet, Outlet, Received, Said};
 
@@ -264,11 +264,14 @@ fn poll_withdrawn(asked: &mut Vec<Asked>, cx: &mut Context<'_>) -> Poll<Asked> {
     Poll::Pending
 }
 
-/// The response to what needs no exchange, because it is known already. A panic on the way is caught
-/// where requests are let in.
-pub(super) fn at_once(gateway: &Gateway, caller: &Caller, request: &Request) -> Option<Response> {
-    let reply = span(caller, request).in_scope(|| gateway.at_once(caller, request))?;
-    Some(Response { id: Some(request.id.clone()), reply })
+/// The answer to what needs no exchange, because it is known already. A panic on the way is caught where
+/// requests are let in.
+pub(super) fn at_once(
+    gateway: &Gateway,
+    caller: &Caller,
+    request: &Request,
+) -> Option<Result<Closed, ErrorObject>> {
+    span(caller, request).in_scope(|| gateway.at_once(caller, request))
 }
 
 /// Of use to who follows one request; made for nobody else, because its fields are printed at once.

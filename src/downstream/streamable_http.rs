@@ -160,8 +160,8 @@ impl Endpoint {
         {
             headers::check_mirrored(&asked.headers, &mirrored)?;
         }
-        if let Some(response) = exchange::at_once(&self.0.gateway, &caller, &request) {
-            return Ok(events::given(&response));
+        if let Some(listed) = exchange::at_once(&self.0.gateway, &caller, &request) {
+            return Ok(events::listed(request.id, listed));
         }
         Ok(events::answer(Exchange::attached(&self.0.gateway, caller, request), &self.0.tasks).await)
     }

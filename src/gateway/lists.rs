@@ -13,7 +13,7 @@ use crate::manager::catalog::Page;
 use crate::manager::{Manager, Snapshot};
 use crate::protocol::error::code;
 use crate::protocol::feature::Kind;
-use crate::protocol::{ErrorObject, Raw, Reply};
+use crate::protocol::{Closed, ErrorObject, Raw, Reply};
 
 /// How long a list waits for servers that are still connecting for the first time.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -23,16 +23,26 @@ const AFTER: &str = "after:";
 /// One page of the list of `kind`.
 pub(super) async fn list(manager: &Manager, caller: &Caller, kind: Kind, params: Option<&Raw>) -> Reply {
     manager.settled_at_start(&caller.scope, PATIENCE).await;
-    page(&manager.snapshot(), caller, kind, params)
+    Ok(page(&manager.snapshot(), caller, kind, params)?.result())
 }
 
 /// The same where no server has to be waited for; none where one has.
-pub(super) fn at_once(manager: &Manager, caller: &Caller, kind: Kind, params: Option<&Raw>) -> Option<Reply> {
+pub(super) fn at_once(
+    manager: &Manager,
+    caller: &Caller,
+    kind: Kind,
+    params: Option<&Raw>,
+) -> Option<Result<Closed, ErrorObject>> {
     let snapshot = manager.snapshot();
     snapshot.is_settled(&caller.scope).then(|| page(&snapshot, caller, kind, params))
 }
 
-fn page(snapshot: &Snapshot, caller: &Caller, kind: Kind, params: Option<&Raw>) -> Reply {
+fn page(
+    snapshot: &Snapshot,
+    caller: &Caller,
+    kind: Kind,
+    params: Option<&Raw>,
+) -> Result<Closed, ErrorObject> {
     let catalog =
         snapshot.catalog(&caller.scope).map_err(|error| error::object(&error, caller.version.era()))?;
     let listing = catalog.listing(kind);

@@ -38,7 +38,7 @@ use crate::auth::Sealer;
 use crate::manager::{self, Manager};
 use crate::protocol::error::code;
 use crate::protocol::feature::{Kind, Lists};
-use crate::protocol::{Era, ErrorObject, Raw, Reply, Request, method};
+use crate::protocol::{Closed, Era, ErrorObject, Raw, Reply, Request, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::{Outlet, Received};
 
@@ -151,7 +151,7 @@ impl Gateway {
 
     /// The same for what is answered out of what is known, a list whose servers all were heard: nobody
     /// waits, and nothing is said meanwhile. None: it takes [`Gateway::receive`].
-    pub fn at_once(&self, caller: &Caller, request: &Request) -> Option<Reply> {
+    pub fn at_once(&self, caller: &Caller, request: &Request) -> Option<Result<Closed, ErrorObject>> {
         let params = request.params.as_ref();
         let Some(Row::List(kind)) = row(&request.method, caller) else { return None };
         logging::check(caller, params).ok()?;

@@ -302,50 +302,6 @@ impl Notification {
     }
 }
 
-impl Response {
-    /// The response as JSON. An id that could not be read is left out (`id?` in the schema of MCP).
-    pub fn encode(&self) -> Bytes {
-        let payload = self.payload();
-        let mut out = Vec::with_capacity(payload.len() + self.head_length() + TAIL.len());
-        self.write_head(&mut out);
-        out.extend_from_slice(payload);
-        out.extend_from_slice(TAIL);
-        Bytes::from(out)
-    }
-
-    /// The same in three parts, for who writes a large payload without copying it.
-    pub fn parts(&self) -> [Bytes; 3] {
-        let mut head = Vec::with_capacity(self.head_length());
-        self.write_head(&mut head);
-        [Bytes::from(head), self.payload().clone(), Bytes::from_static(TAIL)]
-    }
-
-    const fn payload(&self) -> &Bytes {
-        match &self.reply {
-            Ok(result) => result.bytes(),
-            Err(error) => error.raw().bytes(),
-        }
-    }
-
-    fn head_length(&self) -> usize {
-        const MEMBERS: usize = r#"{"jsonrpc":"2.0","id":,"result":"#.len();
-        MEMBERS + self.id.as_ref().map_or(0, |id| id.raw().bytes().len())
-    }
-
-    fn write_head(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",");
-        if let Some(id) = &self.id {
-            out.extend_from_slice(b"\"id\":");
-            out.extend_from_slice(id.raw().bytes());
-            out.push(b',');
-        }
-        out.extend_from_slice(if self.reply.is_ok() { b"\"result\":" } else { b"\"error\":" });
-    }
-}
-
-/// What stands behind the payload of a response.
-const TAIL: &[u8] = b"}";
-
 /// A request with an id of our own. `params` writes a comma and the member `params`, or nothing; its
 /// value is expected to take `room` bytes.
 pub fn compose(id: u64, method: &str, room: usize, params: impl FnOnce(&mut Vec<u8>)) -> Bytes {

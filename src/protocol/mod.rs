@@ -22,6 +22,7 @@ mod part;
 mod places;
 mod plain;
 pub mod raw;
+pub mod response;
 mod scan;
 mod skip;
 pub mod splice;
@@ -36,4 +37,5 @@ pub use message::{Message, Notification, ParseError, Request, RequestId, Respons
 pub use method::Method;
 pub use part::Part;
 pub use raw::Raw;
+pub use response::Closed;
 pub use version::{Era, Version};

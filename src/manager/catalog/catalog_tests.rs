@@ -72,11 +72,11 @@ fn a_page_is_written_once_in_each_form() {
     let catalog = catalog(&[("s", Has { tools: &["a", "b", "c"], ..Has::default() })]);
     let listing = catalog.listing(Kind::Tools);
     let page = |after| listing.page(after, NEW).expect("a page");
-    let write = |page: Page<'_>, form: Form| page.written(form, Page::items);
+    let write = |page: Page<'_>, form: Form| page.written(form, Page::items).result();
     let first = write(page(None), Form::Modern);
     assert_eq!(first, page(None).items());
     assert_eq!(first.bytes().as_ptr(), write(page(None), Form::Modern).bytes().as_ptr(), "no copy");
-    let never = |page: Page<'_>, form| page.written(form, |_| panic!("written again"));
+    let never = |page: Page<'_>, form| page.written(form, |_| panic!("written again")).result();
     assert_eq!(never(page(None), Form::Modern), first);
     for (after, form) in [(None, Form::Legacy), (None, Form::Unsettled), (Some("b"), Form::Modern)] {
         assert_ne!(write(page(after), form).bytes().as_ptr(), first.bytes().as_ptr());

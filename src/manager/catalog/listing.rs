@@ -12,7 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::protocol::caching::Caching;
 use crate::protocol::feature::Effect;
 use crate::protocol::headers::HeaderParam;
-use crate::protocol::{Raw, Version};
+use crate::protocol::{Closed, Raw, Version};
 
 /// Where something lives, and what must be known to ask for it.
 #[derive(Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub struct Listing {
 }
 
 /// The forms of one page, for newer and for older clients.
-type Printed = [[OnceLock<Raw>; 3]; 2];
+type Printed = [[OnceLock<Closed>; 3]; 2];
 
 impl Default for Listing {
     fn default() -> Self {
@@ -156,13 +156,14 @@ impl<'a> Page<'a> {
     /// The page in `form`, as `write` made it the first time that it was asked for. Only a page that
     /// begins elsewhere than usual, because the list has changed since the page before, is written
     /// each time.
-    pub fn written(self, form: Form, write: impl FnOnce(Self) -> Raw) -> Raw {
+    pub fn written(self, form: Form, write: impl FnOnce(Self) -> Raw) -> Closed {
+        let write = || Closed::new(&write(self));
         let number = self.first / self.listing.per_page;
         match self.listing.printed.get(number) {
             Some(printed) if self.first == number * self.listing.per_page => {
-                printed[usize::from(self.is_older)][form as usize].get_or_init(|| write(self)).clone()
+                printed[usize::from(self.is_older)][form as usize].get_or_init(write).clone()
             }
-            _ => write(self),
+            _ => write(),
         }
     }
 }
