@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -53,6 +54,15 @@ impl Shutdown {
         F: Future<Output = ()> + Send + 'static,
     {
         self.tracker.spawn(task);
+    }
+
+    /// The same in another runtime. One that is gone drops `task` at once.
+    #[allow(clippy::disallowed_methods)] // so is this
+    pub fn spawn_on<F>(&self, task: F, runtime: &Handle)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tracker.spawn_on(task, runtime);
     }
 
     /// Runs `task` in the background and drops it where it stands when the end is requested.

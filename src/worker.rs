@@ -12,10 +12,11 @@ mod bell;
 
 use std::cell::Cell;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 pub use bell::{Bell, hushed};
@@ -35,6 +36,27 @@ pub const SHARES: usize = 16;
 /// The number of the share that is this worker's, below [`SHARES`].
 pub fn share() -> usize {
     current() % SHARES
+}
+
+/// The runtimes of the workers that were here, for who begins a task where another one is at work.
+#[derive(Debug, Default)]
+pub struct Runtimes([OnceLock<Handle>; SHARES]);
+
+impl Runtimes {
+    /// Notes the runtime of this worker, the first time for its share.
+    pub fn note_here(&self) {
+        let share = &self.0[share()];
+        if share.get().is_none()
+            && let Ok(here) = Handle::try_current()
+        {
+            let _ = share.set(here);
+        }
+    }
+
+    /// The runtime of a worker whose share is `share`, if one was here.
+    pub fn of(&self, share: usize) -> Option<&Handle> {
+        self.0.get(share)?.get()
+    }
 }
 
 /// Makes this thread the worker `number`, for as long as it lives.

@@ -304,7 +304,7 @@ impl Notification {
 
 /// A request with an id of our own. `params` writes a comma and the member `params`, or nothing; its
 /// value is expected to take `room` bytes.
-pub fn compose(id: u64, method: &str, room: usize, params: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+pub fn compose(id: u64, method: &str, room: usize, params: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     const MEMBERS: usize = r#"{"jsonrpc":"2.0","id":,"method":"","params":}"#.len();
     let mut digits = Decimal::default();
     let id = digits.write(id);
@@ -315,7 +315,7 @@ pub fn compose(id: u64, method: &str, room: usize, params: impl FnOnce(&mut Vec<
     write_string(&mut out, method);
     params(&mut out);
     out.push(b'}');
-    Bytes::from(out)
+    out
 }
 
 fn encode_call(id: Option<&RequestId>, method: &str, params: Option<&Raw>) -> Bytes {

@@ -137,9 +137,9 @@ fn a_request_is_composed_as_it_would_be_encoded() {
     let composed = message::compose(u64::MAX, "a \"b\"", 0, |out| {
         write_dressed(out, Some(&params), Era::Legacy, &sender(), None);
     });
-    assert_eq!(composed, text);
+    assert_eq!(composed, text.as_bytes());
     let bare = message::compose(0, "ping", 0, |out| write_dressed(out, None, Era::Legacy, &sender(), None));
-    assert_eq!(bare, r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#);
+    assert_eq!(bare, br#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#);
     assert_eq!(NEWEST, Raw::of(Version::NEWEST_MODERN.as_str()).bytes().as_ref());
     assert!(
         LogLevel::ALL.into_iter().all(|level| level.as_json() == Raw::of(level.as_str()).bytes().as_ref())

@@ -116,13 +116,24 @@ pub fn encode(message: Bytes) -> Bytes {
         line.put_slice(&shared);
         line
     });
+    unbreak(&mut line);
+    line.put_u8(b'\n');
+    line.freeze()
+}
+
+/// The same for a message that was just printed, with room for one byte more.
+pub fn of(mut message: Vec<u8>) -> Bytes {
+    unbreak(&mut message);
+    message.push(b'\n');
+    message.into()
+}
+
+fn unbreak(line: &mut [u8]) {
     let mut from = 0;
     while let Some(at) = memchr2(b'\n', b'\r', &line[from..]) {
         line[from + at] = b' ';
         from += at + 1;
     }
-    line.put_u8(b'\n');
-    line.freeze()
 }
 
 #[cfg(test)]

@@ -32,11 +32,22 @@ use crate::upstream::config::{Config, Transport};
 use crate::upstream::connection::{Call, Connector};
 use crate::upstream::error::Error;
 use crate::upstream::{Means, builtin};
+use crate::wire::lines;
 
 /// A call as a request of one server, in JSON: our id, `_meta` as its era wants it.
 fn compose(call: &Call, id: u64, era: Era) -> Bytes {
+    print(call, id, era, 0).into()
+}
+
+/// The same as a line.
+fn compose_line(call: &Call, id: u64, era: Era) -> Bytes {
+    lines::of(print(call, id, era, 1))
+}
+
+/// The same with room for `more` bytes.
+fn print(call: &Call, id: u64, era: Era, more: usize) -> Vec<u8> {
     let (params, sender, token) = (call.params.as_ref(), &call.sender, call.wants_progress.then_some(id));
-    message::compose(id, &call.method, meta::room(params, era, sender, token), |out| {
+    message::compose(id, &call.method, meta::room(params, era, sender, token) + more, |out| {
         meta::write_dressed(out, params, era, sender, token);
     })
 }

@@ -29,6 +29,7 @@ use crate::protocol::{Notification, Raw, Reply, Response, meta, method};
 use crate::upstream::connection::{Call, Outlet, Owner};
 use crate::upstream::error::Error;
 use crate::wire::Clip;
+use crate::worker;
 
 /// How long a server may still speak for a call after it was told that the call was given up.
 const GHOST_FOR: Duration = Duration::from_secs(5);
@@ -61,10 +62,27 @@ struct Table {
 
 struct Open {
     answer: oneshot::Sender<Result<Reply, Error>>,
+    /// The share of the worker on which its caller waits.
+    share: usize,
     outlet: Outlet,
     purpose: Purpose,
     written: bool,
     over: Over,
+}
+
+/// An answer with whom it is for, taken out of the table.
+pub(super) struct Answered {
+    waiting: oneshot::Sender<Result<Reply, Error>>,
+    answer: Result<Reply, Error>,
+    /// The share of the worker on which its caller waits.
+    pub(super) share: usize,
+}
+
+impl Answered {
+    /// Hands it over; false when nobody waits for it any more.
+    pub(super) fn deliver(self) -> bool {
+        self.waiting.send(self.answer).is_ok()
+    }
 }
 
 /// A call that was given up.
@@ -168,7 +186,8 @@ impl Pending {
         let id = table.last_id;
         let (outlet, over) = (outlet.clone(), Over::default());
         let is_alone = table.open.values().all(|open| open.purpose == Purpose::Listen);
-        let open = Open { answer: sender, outlet, purpose, written: false, over };
+        let share = worker::share();
+        let open = Open { answer: sender, share, outlet, purpose, written: false, over };
         table.open.insert(id, open);
         Ok(Ticket::new(id, answer, is_alone, self))
     }
@@ -192,16 +211,23 @@ impl Pending {
 
     /// Hands an answer to whom it belongs; false when nobody waits for it.
     pub(super) fn answer(&self, response: Response) -> bool {
-        match response.id {
-            Some(id) => id.as_u64().is_some_and(|id| self.settle(id, Ok(response.reply))),
+        self.answered(response).is_some_and(Answered::deliver)
+    }
+
+    /// The same for who hands it over in a moment; none when nobody asked.
+    pub(super) fn answered(&self, response: Response) -> Option<Answered> {
+        let id = match response.id {
+            Some(id) => id.as_u64(),
             // The server could not read the id of what it answers. With one request open it is clear.
-            None => self.only_one().is_some_and(|id| self.settle(id, Ok(response.reply))),
-        }
+            None => self.only_one(),
+        };
+        self.settle(id?, Ok(response.reply))
     }
 
     /// Ends the request whose answer was too long to be kept, if its ends still tell which.
     pub(super) fn answer_too_long(&self, clip: &Clip, limit: usize) -> bool {
-        id_in(clip).is_some_and(|id| self.settle(id, Err(Error::TooLarge { limit })))
+        let found = id_in(clip).and_then(|id| self.settle(id, Err(Error::TooLarge { limit })));
+        found.is_some_and(Answered::deliver)
     }
 
     /// Puts a notification that belongs to a call into its outlet; false when there is no such call.
@@ -271,15 +297,14 @@ impl Pending {
         }
     }
 
-    fn settle(&self, id: u64, answer: Result<Reply, Error>) -> bool {
+    fn settle(&self, id: u64, answer: Result<Reply, Error>) -> Option<Answered> {
         let open = {
             let mut table = self.lock();
             // An answer that comes too late says that the call has ended there too.
             table.ghosts.retain(|ghost| ghost.id != id);
             table.open.remove(&id)
         };
-        // A request that was given up meanwhile has no receiver any more.
-        open.is_some_and(|open| open.answer.send(answer).is_ok())
+        open.map(|open| Answered { waiting: open.answer, answer, share: open.share })
     }
 
     fn outlet_of_token(&self, progress: &Notification) -> Option<Outlet> {

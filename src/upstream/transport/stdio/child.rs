@@ -18,7 +18,7 @@ use std::time::Duration;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
 use rustix::process::Signal;
 use tokio::net::unix::pipe;
-use tokio::process::{ChildStderr, ChildStdout, Command};
+use tokio::process::{ChildStderr, Command};
 use tokio::sync::oneshot;
 
 use super::{environment, parent_death};
@@ -33,8 +33,8 @@ pub(super) struct Child {
     pub(super) process: Process,
     /// Its input, which any thread may write to.
     pub(super) stdin: pipe::Sender,
-    /// Its output.
-    pub(super) stdout: ChildStdout,
+    /// Its output, which any worker may read.
+    pub(super) stdout: pipe::Receiver,
     /// Its other output.
     pub(super) stderr: ChildStderr,
 }
@@ -49,6 +49,8 @@ pub(super) async fn start(config: &Stdio) -> Result<Child, String> {
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else { return Err("it has no pipes".into()) };
     let stdin = stdin.into_owned_fd().and_then(pipe::Sender::from_owned_fd);
     let stdin = stdin.map_err(|error| format!("its input cannot be used: {error}"))?;
+    let stdout = stdout.into_owned_fd().and_then(pipe::Receiver::from_owned_fd);
+    let stdout = stdout.map_err(|error| format!("its output cannot be used: {error}"))?;
     Ok(Child { process: Process(process), stdin, stdout, stderr })
 }
 

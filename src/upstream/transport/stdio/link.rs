@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use tokio::process::{ChildStderr, ChildStdout};
+use tokio::net::unix::pipe;
+use tokio::process::ChildStderr;
 use tokio_util::sync::CancellationToken;
 
 use super::Server;
 use super::child::{Child, Process};
 use super::keeper::Keeper;
 use super::outbox::{Due, Outbox, Outgoing};
-use super::reader::Reader;
+use super::reader::{Desk, Over, Reader};
 use super::stderr::{self, LastWords};
 use crate::protocol::{Era, Notification, Raw, Reply};
 use crate::shutdown::Shutdown;
@@ -21,8 +22,9 @@ use crate::upstream::error::Error;
 use crate::upstream::transport::closing::Closing;
 use crate::upstream::transport::pending::{Pending, Purpose};
 use crate::upstream::transport::questions::Questions;
-use crate::upstream::transport::{cancelled, compose};
+use crate::upstream::transport::{cancelled, compose_line};
 use crate::wire::lines;
+use crate::worker::Runtimes;
 
 /// The connection's end of the pipes. Dropping it ends the child.
 pub(super) struct Link {
@@ -46,6 +48,8 @@ struct Channel {
     broken: Closing,
     /// Ends the writers.
     stop: CancellationToken,
+    /// Where the callers are.
+    runtimes: Arc<Runtimes>,
     tasks: Shutdown,
 }
 
@@ -73,7 +77,8 @@ impl Link {
         let pending = Pending::new(0, move |id| canceller.offer(line(&cancelled(id))));
         let signals = Signals::default();
         let (broken, stop) = (signals.broken.clone(), signals.stop_writing.clone());
-        let channel = Channel { pending, outbox, broken, stop, tasks: server.shutdown.clone() };
+        let (runtimes, tasks) = (Arc::default(), server.shutdown.clone());
+        let channel = Channel { pending, outbox, broken, stop, runtimes, tasks };
         server.shutdown.spawn(write(channel.clone(), due));
         let link = Self {
             channel,
@@ -88,7 +93,7 @@ impl Link {
 
     fn spawn_tasks(
         &self,
-        (process, stdout, stderr): (Process, ChildStdout, ChildStderr),
+        (process, stdout, stderr): (Process, pipe::Receiver, ChildStderr),
         signals: Signals,
         server: &Server,
         events: &Events,
@@ -102,10 +107,11 @@ impl Link {
             stop_reading.run_until_cancelled(drain).await;
             heard.cancel();
         });
-        let name = Arc::clone(&server.name);
+        let (name, runtimes) = (Arc::clone(&server.name), Arc::clone(&channel.runtimes));
         let questions = Questions::new(shutdown, move |answer| deliver(channel.clone(), answer).boxed());
-        let reader = Reader::new(name, server.message_bytes, Arc::clone(&pending), questions, events.clone());
-        shutdown.spawn(reader.run(stdout, signals.clone()));
+        let desk = Desk { pending: Arc::clone(&pending), runtimes, tasks: shutdown.clone() };
+        let reader = Reader::new(name, server.message_bytes, desk, (questions, events.clone()));
+        shutdown.spawn(reader.run(stdout, Over::new(signals.clone())));
         let (closing, obituary) = (self.closing.clone(), self.obituary.clone());
         let (end, gone) = (self.end.clone(), self.gone.clone());
         let keeper = Keeper { process, signals, last, pending, closing, obituary, end, gone };
@@ -128,7 +134,7 @@ impl Link {
     /// A request that is part of connecting.
     pub(super) async fn ask(&self, method: &str, params: Option<Raw>, era: Era) -> Result<Reply, Error> {
         let call = Call::of_gateway(method, params);
-        self.exchange(&Outlet::none(), Purpose::Handshake, |id| compose(&call, id, era)).await
+        self.exchange(&Outlet::none(), Purpose::Handshake, |id| compose_line(&call, id, era)).await
     }
 
     /// The child is one client's.
@@ -168,7 +174,8 @@ impl Channel {
         compose: impl FnOnce(u64) -> Bytes,
     ) -> Result<Reply, Error> {
         let mut ticket = self.pending.open(outlet, purpose)?;
-        let line = lines::encode(compose(ticket.id()));
+        self.runtimes.note_here();
+        let line = compose(ticket.id());
         // When nothing can be written any more, the ticket is about to learn why.
         self.send(Outgoing::Request { id: ticket.id(), line }, ticket.is_alone()).await;
         ticket.answer().await

@@ -29,7 +29,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::link::Link;
-use super::compose;
+use super::compose_line;
 use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::pending::Purpose;
 use crate::protocol::lifecycle::Peer;
@@ -229,7 +229,7 @@ impl Connection for ToServer {
     }
 
     fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
-        self.link.exchange(outlet, Purpose::of(call), |id| compose(call, id, self.peer.era())).boxed()
+        self.link.exchange(outlet, Purpose::of(call), |id| compose_line(call, id, self.peer.era())).boxed()
     }
 
     fn tells_whose(&self) -> bool {

@@ -1,85 +1,197 @@
 //! Reads the child's output and hands each message to whom it belongs.
 //!
-//! Invariant: it never waits for anything but output, so one caller can not hold up another.
+//! What has come is taken line by line, and then the answers in it go out: those for callers on this
+//! worker at once, those for another one in one task there, because each wake across threads is a call
+//! of the system. When all answers go to one other worker for a while the reader moves there, so that
+//! calls which are made in one place are answered in it.
+//!
+//! Invariants: it never waits for anything but output, so one caller can not hold up another; nothing
+//! that was read waits for more to come; the pipe has one reader at a time, and what it knows moves
+//! with it.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
-use tokio::process::ChildStdout;
-use tokio_util::codec::FramedRead;
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::runtime::Handle;
+use tokio_util::codec::Decoder;
 
 use super::link::Signals;
 use crate::protocol::Message;
+use crate::shutdown::Shutdown;
 use crate::upstream::connection::Events;
 use crate::upstream::transport::inbound;
-use crate::upstream::transport::pending::Pending;
+use crate::upstream::transport::pending::{Answered, Pending};
 use crate::upstream::transport::questions::Questions;
 use crate::wire::lines::{Line, Lines};
+use crate::worker::{self, Runtimes};
 
 /// Room for what is read at once; a pipe holds 64 KiB.
 const READ_BYTES: usize = 32 * 1024;
+/// The least room for a read, so that the end of the buffer costs no small ones.
+const LEAST_ROOM: usize = 4 * 1024;
+/// So many answers in a row for one other worker make the reader move there.
+const MOVES_AFTER: usize = 64;
 
 /// The reading end of one child.
 pub(super) struct Reader {
     server: Arc<str>,
+    lines: Lines,
     limit: usize,
-    pending: Arc<Pending>,
+    buffer: BytesMut,
+    desk: Desk,
     questions: Questions,
     events: Events,
+    /// Answers among what was read just now.
+    answered: Vec<Answered>,
+    /// The share of the worker that the last answers went to, if it was one, and how many they are.
+    row: (usize, usize),
     /// Lines that were no message.
     skipped: u64,
 }
 
+/// Whom it reads for, and where they are.
+pub(super) struct Desk {
+    pub(super) pending: Arc<Pending>,
+    pub(super) runtimes: Arc<Runtimes>,
+    pub(super) tasks: Shutdown,
+}
+
+/// Says at its end that all of the output was handed over, whatever ends it.
+pub(super) struct Over(Signals);
+
+impl Over {
+    pub(super) const fn new(signals: Signals) -> Self {
+        Self(signals)
+    }
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.read.cancel();
+        self.0.broken.close("the process closed its output");
+    }
+}
+
 impl Reader {
-    pub(super) const fn new(
+    pub(super) fn new(
         server: Arc<str>,
         limit: usize,
-        pending: Arc<Pending>,
-        questions: Questions,
-        events: Events,
+        desk: Desk,
+        (questions, events): (Questions, Events),
     ) -> Self {
-        Self { server, limit, pending, questions, events, skipped: 0 }
+        Self {
+            server,
+            lines: Lines::new(limit),
+            limit,
+            buffer: BytesMut::with_capacity(READ_BYTES),
+            desk,
+            questions,
+            events,
+            answered: Vec::new(),
+            row: (worker::share(), 0),
+            skipped: 0,
+        }
     }
 
     /// Reads until the end of the output, or until it is told to stop.
-    pub(super) async fn run(mut self, stdout: ChildStdout, signals: Signals) {
-        let mut lines = FramedRead::with_capacity(stdout, Lines::new(self.limit), READ_BYTES);
-        let work = async {
-            while let Some(Ok(line)) = lines.next().await {
-                self.take(line);
+    pub(super) async fn run(mut self, mut pipe: pipe::Receiver, over: Over) {
+        let stop = over.0.stop_reading.clone();
+        let moves = stop.run_until_cancelled(self.read(&mut pipe)).await.flatten();
+        if let Some(there) = moves
+            && let Ok(pipe) = pipe.into_nonblocking_fd()
+        {
+            self.go_on(pipe, over, &there);
+        }
+    }
+
+    /// Goes on in another runtime, which is to watch the pipe from now on.
+    fn go_on(self, pipe: OwnedFd, over: Over, there: &Handle) {
+        let tasks = self.desk.tasks.clone();
+        let task = async move {
+            if let Ok(pipe) = pipe::Receiver::from_owned_fd(pipe) {
+                self.run(pipe, over).await;
             }
         };
-        signals.stop_reading.run_until_cancelled(work).await;
-        signals.read.cancel();
-        signals.broken.close("the process closed its output");
+        tasks.spawn_on(task, there);
+    }
+
+    /// Reads until the end of the output, or until it should go on in the runtime that is given back.
+    async fn read(&mut self, pipe: &mut pipe::Receiver) -> Option<Handle> {
+        loop {
+            // It never fails: the error is the codec's, for those that read by themselves.
+            while let Ok(Some(line)) = self.lines.decode(&mut self.buffer) {
+                self.take(line);
+            }
+            self.deliver();
+            if let Some(there) = self.moves() {
+                return Some(there);
+            }
+            self.buffer.reserve(LEAST_ROOM);
+            if pipe.read_buf(&mut self.buffer).await.ok()? == 0 {
+                break;
+            }
+        }
+        while let Ok(Some(line)) = self.lines.decode_eof(&mut self.buffer) {
+            self.take(line);
+        }
+        self.deliver();
+        None
     }
 
     fn take(&mut self, line: Line) {
         let message = match line {
             Line::Whole(line) => Message::from_server(&line),
             Line::TooLong(clip) => {
-                let answered = self.pending.answer_too_long(&clip, self.limit);
+                let answered = self.desk.pending.answer_too_long(&clip, self.limit);
                 let bytes = clip.length();
                 tracing::warn!(server = %self.server, bytes, answered, "a message beyond the cap was skipped");
                 return;
             }
         };
         match message {
-            Ok(Message::Response(response)) => {
-                self.pending.answer(response);
-            }
+            Ok(Message::Response(response)) => self.answered.extend(self.desk.pending.answered(response)),
             Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => {}
             Ok(Message::Notification(notification)) => {
                 if let Some(notification) = inbound::sort(notification, &self.events) {
-                    self.pending.notify(notification);
+                    self.desk.pending.notify(notification);
                 }
             }
             Ok(Message::Request(request)) => {
-                let pending = Arc::clone(&self.pending);
+                let pending = Arc::clone(&self.desk.pending);
                 self.questions.take(request, move |owner| pending.whose(owner));
             }
             Err(error) => self.skip(&error.to_string()),
         }
+    }
+
+    /// Hands out the answers of this turn.
+    fn deliver(&mut self) {
+        let of = |share: usize| move |answered: &Answered| answered.share == share;
+        while let Some(share) = self.answered.last().map(|answered| answered.share) {
+            let count = self.answered.iter().filter(|answered| of(share)(answered)).count();
+            self.row = if self.row.0 == share { (share, self.row.1 + count) } else { (share, count) };
+            let group = self.answered.extract_if(.., |answered| of(share)(answered));
+            match self.desk.runtimes.of(share) {
+                Some(there) if count > 1 && share != worker::share() => {
+                    let group: Vec<Answered> = group.collect();
+                    self.desk.tasks.spawn_on(async move { group.into_iter().for_each(deliver) }, there);
+                }
+                _ => group.for_each(deliver),
+            }
+        }
+    }
+
+    /// The runtime in which it should go on reading, if that is another one.
+    fn moves(&mut self) -> Option<Handle> {
+        let (share, count) = self.row;
+        if count < MOVES_AFTER || share == worker::share() {
+            return None;
+        }
+        self.row.1 = 0;
+        self.desk.runtimes.of(share).cloned()
     }
 
     /// Real servers print banners. The first one is worth a warning, the others only a number.
@@ -91,3 +203,12 @@ impl Reader {
         }
     }
 }
+
+/// Whoever has gone needs no answer.
+fn deliver(answered: Answered) {
+    answered.deliver();
+}
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;
