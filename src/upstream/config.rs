@@ -5,11 +5,13 @@
 
 mod builtin;
 mod chroma;
+mod handbook;
 mod parse;
 mod rag;
 mod transport;
 
 pub use chroma::Chroma;
+pub use handbook::{Collection, Handbook, Keeping};
 pub use parse::Defaults;
 pub use rag::Rag;
 
@@ -23,7 +25,6 @@ use http::HeaderName;
 use secrecy::SecretString;
 use url::Url;
 
-use super::builtin::embedding;
 use crate::settings::Fingerprint;
 
 /// One server of the registry file.
@@ -134,26 +135,13 @@ impl fmt::Debug for Stdio {
 #[derive(Debug, Clone)]
 pub enum Builtin {
     /// Search over a folder of Markdown.
-    Handbook(Handbook),
+    Handbook(Box<Handbook>),
     /// The tools of an R2R retrieval service.
     R2r(Box<R2r>),
     /// The techniques of a RAG service.
     Rag(Rag),
     /// Documents in a Chroma vector store.
     Chroma(Box<Chroma>),
-}
-
-/// Options of the handbook.
-#[derive(Debug, Clone)]
-pub struct Handbook {
-    /// The folder, relative to the registry file or absolute.
-    pub path: PathBuf,
-    /// How many query results are remembered.
-    pub cache_size: usize,
-    /// Who makes vectors of the documents, if anybody.
-    pub embedding: embedding::Config,
-    /// Where the index is kept between two runs; none: nowhere.
-    pub index_dir: Option<PathBuf>,
 }
 
 /// Options of the R2R server. `Debug` shows no URL: any part of one may be a secret.

@@ -23,6 +23,7 @@ from checks import Checks
 from chroma_corpus import KNOWN, VERSIONS, large, others
 from chroma_world import RECORDS, Chroma, Stub, ask, install, registry
 from clients import Outcome, Rest
+from handbook_store import kept_at_chroma
 from world import Failed, Gateway, home, until
 
 DOCUMENTS = 200
@@ -277,6 +278,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--binary", type=Path, required=True, help="the gateway")
     parser.add_argument("--home", type=Path, default=home(), help="where the packages are kept")
+    parser.add_argument("--group", action="append", choices=("tools", "handbook"), help="only this one")
     parser.add_argument("--keep", action="store_true", help="keep the folder of the run even when all passed")
     asked = parser.parse_args()
     # Ended from outside, what was started here is ended too.
@@ -287,9 +289,15 @@ def main() -> int:
         programs = install(asked.home.resolve())
         began = time.monotonic()
         with Stub(programs["STUB_PYTHON"], folder) as stub, Chroma(programs["CHROMA"], folder) as chroma:
-            check = run(World(asked.binary.resolve(), chroma, stub, folder))
-        passed = not check.failed
-        print(f"\n{check.made - check.failed} passed, {check.failed} failed, {time.monotonic() - began:.0f} s")
+            binary, groups = asked.binary.resolve(), asked.group or ["tools", "handbook"]
+            parts = {
+                "tools": lambda: run(World(binary, chroma, stub, folder)),
+                "handbook": lambda: kept_at_chroma(binary, chroma, stub, folder),
+            }
+            checks = [parts[group]() for group in groups]
+        made, failed = sum(check.made for check in checks), sum(check.failed for check in checks)
+        passed = not failed
+        print(f"\n{made - failed} passed, {failed} failed, {time.monotonic() - began:.0f} s")
     except Failed as error:
         print(f"chroma: {error}", file=sys.stderr)
     if passed and not asked.keep:

@@ -48,7 +48,8 @@ class Stub:
     def __init__(self, python: str, folder: Path) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/v1"
-        command = [python, str(HERE / "lab" / "embed-stub.py"), "--port", str(self.port)]
+        self.log = folder / "stub.jsonl"
+        command = [python, str(HERE / "lab" / "embed-stub.py"), "--port", str(self.port), "--log", str(self.log)]
         self._program = Program("embed-stub", command, folder / "stub.log")
 
     def __enter__(self) -> Stub:
@@ -57,6 +58,11 @@ class Stub:
 
     def __exit__(self, *how: Any) -> None:
         self._program.__exit__(None, None, None)
+
+    def embedded(self) -> int:
+        """Texts that vectors were made of so far."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return sum(one["inputs"] for one in map(json.loads, lines) if one["status"] == 200)
 
 
 class Chroma:
@@ -94,6 +100,15 @@ class Chroma:
     def collection(self, name: str) -> str:
         """The id of a collection, by the name that Chroma has."""
         return str(ask("GET", f"{self.url}{RECORDS}/{name}")["id"])
+
+    def ids(self, name: str) -> set[str]:
+        """The ids of all records of a collection, by the name that Chroma has."""
+        asked = {"include": [], "limit": 100_000}
+        return set(ask("POST", f"{self.url}{RECORDS}/{self.collection(name)}/get", asked)["ids"])
+
+    def drop(self, name: str) -> None:
+        """A collection is deleted, past the gateway."""
+        ask("DELETE", f"{self.url}{RECORDS}/{name}")
 
     def count(self, collection: str) -> int:
         return int(ask("GET", f"{self.url}{RECORDS}/{collection}/count"))

@@ -24,11 +24,11 @@ WANTED = {"in_their_words": (90, 100), "in_other_words": (40, 70)}
 def meaning(binary: Path, stub: str, folder: Path) -> Checks:
     """Everything about search by meaning; `stub` is the URL of the embedding service."""
     check = Checks("handbook")
-    with Gateway(binary, _registry(stub, ROOT / "docs"), folder / "handbook.log") as gateway:
+    with Gateway(binary, registry(stub, ROOT / "docs"), folder / "handbook.log") as gateway:
         with Rest(gateway.port, server="handbook") as client:
-            until("searched by meaning", PATIENCE, lambda: _ranking(client, "hybrid"), 0.5)
+            until("searched by meaning", PATIENCE, lambda: ranking(client, "hybrid"), 0.5)
             for kind, questions in json.loads(QUESTIONS.read_text()).items():
-                _answered(check, client, kind, questions)
+                answered(check, client, kind, questions)
         check.that("the key is in no log", KEY not in gateway.log.read_text(), gateway.log)
     few = folder / "few"
     shutil.copytree(ROOT / "docs", few, ignore=lambda _, names: [n for n in names if n not in ("naming.md", "r2r.md")])
@@ -38,48 +38,53 @@ def meaning(binary: Path, stub: str, folder: Path) -> Checks:
     return check
 
 
-def _registry(stub: str, docs: Path, model: str = MODEL, **changes: Any) -> dict[str, Any]:
+def registry(stub: str, docs: Path, model: str = MODEL, options: Any = None, **changes: Any) -> dict[str, Any]:
+    """A registry with a handbook alone; `options` are added to its own."""
     embedding = {"provider": "openai", "url": stub, "model": model, "api_key": KEY}
-    options = {"path": str(docs), "cache_size": 0, "embedding": embedding}
+    options = {"path": str(docs), "cache_size": 0, "embedding": embedding, **(options or {})}
     server = {"transport": "builtin", "builtin": "handbook", "handbook": options}
     return {"mcp_servers": {"handbook": server}, **changes}
 
 
-def _search(client: Rest, query: str) -> Outcome:
+def search(client: Rest, query: str) -> Outcome:
+    """A search, by REST."""
     return client.call("search_handbook", {"query": query})
 
 
-def _ranking(client: Rest, wanted: str) -> bool:
-    found = _search(client, "how is a tool called when two servers have one of its name")
+def ranking(client: Rest, wanted: str) -> bool:
+    """Whether searches are answered like that."""
+    found = search(client, "how is a tool called when two servers have one of its name")
     return found.ok and found.data["ranking"] == wanted
 
 
-def _answered(check: Checks, client: Rest, kind: str, questions: list[tuple[str, str]]) -> None:
+def answered(check: Checks, client: Rest, kind: str, questions: list[tuple[str, str]]) -> tuple[int, int]:
+    """How many were answered by the right page first, and among the first three."""
     places = []
     for question, pages in questions:
-        hits = _search(client, question).data.get("hits", [])
+        hits = search(client, question).data.get("hits", [])
         found = [hit["metadata"]["path"].split("#")[0] for hit in hits]
         places.append(next((at for at, page in enumerate(found) if page in pages.split("|")), 99))
     first, three = sum(at == 0 for at in places), sum(at < 3 for at in places)
     says = f"{kind}: of {len(places)} {first} first, {three} among the first three"
     least = [share * len(places) / 100 for share in WANTED[kind]]
     check.that(says, first >= least[0] and three >= least[1], places)
+    return first, three
 
 
 def _restart(check: Checks, binary: Path, stub: str, docs: Path) -> None:
     """Vectors in Redis are there again after a restart, though the service is away."""
     folder = docs.parent
     with Redis(folder / "handbook-redis") as store:
-        asked = _registry(stub, docs, cache={"type": "redis", "url": store.url})
+        asked = registry(stub, docs, cache={"type": "redis", "url": store.url})
         with Gateway(binary, asked, folder / "handbook-first.log") as first, Rest(first.port, server="handbook") as one:
-            until("searched by meaning", SOON, lambda: _ranking(one, "hybrid"), 0.2)
+            until("searched by meaning", SOON, lambda: ranking(one, "hybrid"), 0.2)
         _control(stub, {"target": "embeddings", "status": 503, "count": 1_000_000})
         try:
             with Gateway(binary, asked, folder / "handbook-second.log") as second:
                 with Rest(second.port, server="handbook") as other:
-                    until("searched by meaning again", SOON, lambda: _ranking(other, "hybrid"), 0.2)
+                    until("searched by meaning again", SOON, lambda: ranking(other, "hybrid"), 0.2)
                     check.that("after a restart vectors come from Redis, the service away", True)
-                    new = _search(other, "a question that nobody has put before")
+                    new = search(other, "a question that nobody has put before")
                     check.that("a new question is then answered by words", new.data.get("ranking") == "lexical", new)
         finally:
             _control(stub, {})
@@ -88,8 +93,8 @@ def _restart(check: Checks, binary: Path, stub: str, docs: Path) -> None:
 def _without(check: Checks, binary: Path, stub: str, docs: Path, fault: str) -> None:
     """A service that fails costs meaning, and no search."""
     log = docs.parent / f"handbook-{fault}.log"
-    with Gateway(binary, _registry(stub, docs, fault), log) as gateway, Rest(gateway.port, server="handbook") as client:
-        made = [_search(client, f"tool name {number}") for number in range(20)]
+    with Gateway(binary, registry(stub, docs, fault), log) as gateway, Rest(gateway.port, server="handbook") as client:
+        made = [search(client, f"tool name {number}") for number in range(20)]
         check.that(f"{fault}: words answer", all(one.ok and one.data["ranking"] == "lexical" for one in made), made[0])
         check.that(f"{fault}: at once", max(one.took for one in made[1:]) < 1, max(one.took for one in made))
         said = [line for line in log.read_text().splitlines() if '"WARN"' in line]

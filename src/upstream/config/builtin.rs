@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use super::parse::Defaults;
 use super::transport::{Given, header_value, require};
-use super::{Builtin, CacheTtl, Credentials, Handbook, R2r, chroma, rag};
+use super::{Builtin, CacheTtl, Credentials, R2r, chroma, handbook, rag};
 use crate::settings::{Fields, Setting};
-use crate::upstream::builtin::embedding;
 
 /// One kind of built-in server.
 #[derive(Clone, Copy)]
@@ -21,7 +20,7 @@ struct Kind {
 }
 
 const KINDS: [Kind; 4] = [
-    Kind { word: "handbook", fields: &["handbook"], read: handbook },
+    Kind { word: "handbook", fields: &["handbook"], read: handbook::read },
     Kind { word: "r2r", fields: &["url", "r2r"], read: r2r },
     Kind { word: "rag", fields: &["url", "rag"], read: rag::read },
     Kind { word: "chroma", fields: &["url", "chroma"], read: chroma::read },
@@ -66,21 +65,6 @@ fn refuse_others(given: &Given<'_>, kind: &Kind) {
 fn words(are_meant: impl Fn(&Kind) -> bool, between: &str) -> String {
     let words = KINDS.iter().filter(|kind| are_meant(kind)).map(|kind| format!("`{}`", kind.word));
     words.collect::<Vec<_>>().join(between)
-}
-
-fn handbook(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Builtin> {
-    let hint = "add `handbook: {path: docs}`, the folder of documents";
-    let mut fields = require(given, "handbook", server, hint)?.fields()?;
-    let path = fields.require("path", "add the folder of documents, such as `path: docs`");
-    let cache_size = fields.integer("cache_size", 0..=100_000).unwrap_or(100);
-    let embedding = match fields.take("embedding") {
-        Some(setting) => embedding::Config::from_settings(&setting, defaults.folder()),
-        None => Some(embedding::Config::None),
-    };
-    let index_dir = fields.take("index_dir").map(|setting| setting.file_path(defaults.folder()));
-    fields.finish();
-    let (path, index_dir) = (path?.file_path(defaults.folder())?, index_dir.flatten());
-    Some(Builtin::Handbook(Handbook { path, cache_size, embedding: embedding?, index_dir }))
 }
 
 fn r2r(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Builtin> {

@@ -58,10 +58,7 @@ pub(super) fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults)
 
 fn options_at(url: Option<Url>, setting: &Setting<'_>, defaults: &Defaults) -> Option<Chroma> {
     let mut fields = setting.fields()?;
-    let mut name = |field| fields.parsed(field, "a name of 3 to 512 characters", database_name);
-    let (tenant, database) = (name("tenant"), name("database"));
-    let create_database = fields.boolean("create_database").unwrap_or(false);
-    let token = token(&mut fields);
+    let (place, create_database) = place(&mut fields, url);
     let collection_prefix = fields.take("collection_prefix");
     let collection_prefix = collection_prefix.map_or(Some(PREFIX.into()), |setting| prefix(&setting));
     let folder = defaults.folder();
@@ -69,16 +66,25 @@ fn options_at(url: Option<Url>, setting: &Setting<'_>, defaults: &Defaults) -> O
     let chunking = fields.part("chunking", chunking);
     let max_results = fields.integer("max_results", 1..=MOST_RESULTS).unwrap_or(RESULTS);
     fields.finish();
-    let usual = Place::usual(url?);
-    let place = Place {
+    let place = place?;
+    let (chunking, markdown) = chunking.unwrap_or((Chunking::default(), true));
+    let (collection_prefix, embedding) = (collection_prefix?, embedding.unwrap_or_default());
+    Some(Chroma { place, create_database, collection_prefix, embedding, chunking, markdown, max_results })
+}
+
+/// The database at `url`, and whether it is made when it is missing.
+pub(super) fn place(fields: &mut Fields<'_>, url: Option<Url>) -> (Option<Place>, bool) {
+    let mut name = |field| fields.parsed(field, "a name of 3 to 512 characters", database_name);
+    let (tenant, database) = (name("tenant"), name("database"));
+    let create_database = fields.boolean("create_database").unwrap_or(false);
+    let token = token(fields);
+    let place = url.map(Place::usual).map(|usual| Place {
         tenant: tenant.unwrap_or(usual.tenant),
         database: database.unwrap_or(usual.database),
         url: usual.url,
         token,
-    };
-    let (chunking, markdown) = chunking.unwrap_or((Chunking::default(), true));
-    let (collection_prefix, embedding) = (collection_prefix?, embedding.unwrap_or_default());
-    Some(Chroma { place, create_database, collection_prefix, embedding, chunking, markdown, max_results })
+    });
+    (place, create_database)
 }
 
 fn chunking(setting: &Setting<'_>) -> Option<(Chunking, bool)> {

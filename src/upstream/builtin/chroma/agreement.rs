@@ -24,7 +24,7 @@ pub(super) const CREATED_AT: &str = "created_at";
 
 /// A model, as the metadata of a collection tell it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub(super) struct Model {
+pub(in crate::upstream::builtin) struct Model {
     provider: String,
     #[serde(rename = "model")]
     name: String,
@@ -34,7 +34,7 @@ pub(super) struct Model {
 
 impl Model {
     /// That of a collection, if it says one.
-    pub(super) fn of(collection: &Collection) -> Option<Self> {
+    pub(in crate::upstream::builtin) fn of(collection: &Collection) -> Option<Self> {
         let metadata = collection.metadata.as_ref()?;
         let text = |key| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
         let noted = metadata.get(DIMENSION).and_then(Value::as_u64);
@@ -44,14 +44,22 @@ impl Model {
     }
 
     /// Ours, of which `dimension` may be known by now. None where nothing makes vectors.
-    pub(super) fn ours(embedding: &dyn Embedding, dimension: Option<usize>) -> Option<Self> {
+    pub(in crate::upstream::builtin) fn ours(
+        embedding: &dyn Embedding,
+        dimension: Option<usize>,
+    ) -> Option<Self> {
         let (provider, name) = (embedding.provider().to_owned(), embedding.model().to_owned());
         let dimension = dimension.or(embedding.dimension());
         (provider != "none").then_some(Self { provider, name, dimension })
     }
 
+    /// Numbers in a vector, where it was known.
+    pub(in crate::upstream::builtin) const fn dimension(&self) -> Option<usize> {
+        self.dimension
+    }
+
     /// Writes it into the metadata of a collection.
-    pub(super) fn note(&self, metadata: &mut Metadata) {
+    pub(in crate::upstream::builtin) fn note(&self, metadata: &mut Metadata) {
         metadata.insert(PROVIDER.into(), self.provider.as_str().into());
         metadata.insert(MODEL.into(), self.name.as_str().into());
         if let Some(dimension) = self.dimension {
@@ -59,7 +67,8 @@ impl Model {
         }
     }
 
-    fn is_same(&self, other: &Self) -> bool {
+    /// Whether vectors of both may stand beside each other.
+    pub(in crate::upstream::builtin) fn is_same(&self, other: &Self) -> bool {
         let may_be = match (self.dimension, other.dimension) {
             (Some(one), Some(two)) => one == two,
             _ => true,
@@ -67,7 +76,8 @@ impl Model {
         self.provider == other.provider && self.name == other.name && may_be
     }
 
-    fn words(&self) -> String {
+    /// It in words.
+    pub(in crate::upstream::builtin) fn words(&self) -> String {
         let dimension = self.dimension.map(|many| format!(", {many} numbers")).unwrap_or_default();
         format!("`{}` of provider `{}`{dimension}", self.name, self.provider)
     }

@@ -260,7 +260,7 @@ impl Chroma {
     }
 
     /// A request about the records of a collection.
-    fn of(&self, method: Method, collection: Uuid, what: &str) -> Result<Request, Error> {
+    pub(super) fn of(&self, method: Method, collection: Uuid, what: &str) -> Result<Request, Error> {
         let id = collection.to_string();
         self.below(method, &[id.as_str(), what])
     }

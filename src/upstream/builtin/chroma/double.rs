@@ -1,7 +1,10 @@
 //! For tests: a Chroma in memory that does what the real one was seen doing, its silence included: `upsert`
 //! merges metadata, what is missing is left out, deleting by ids counts what was asked, a query reads the
-//! texts a moment after it has seen which records are near. It can fail at a request, before or after it
+//! texts a moment after it has seen which records are near and fails where one of the ids it is asked among is
+//! not there. It can fail at a request, before or after it
 //! did what was asked, and let requests through in a given order.
+
+mod kept;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -9,37 +12,18 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
-use axum::http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use url::Url;
 use uuid::Uuid;
 
-use super::judging::{distance, fits};
+pub(in crate::upstream::builtin) use self::kept::Stored;
+use self::kept::{Answer, Kept, error, ok, shown};
 use crate::shutdown::Shutdown;
-
-type Answer = (StatusCode, Value);
-
-/// One record.
-#[derive(Debug, Clone)]
-pub(super) struct Stored {
-    pub document: String,
-    pub metadata: Map<String, Value>,
-    vector: Vec<f64>,
-}
-
-#[derive(Debug, Clone)]
-struct Kept {
-    id: Uuid,
-    metadata: Value,
-    space: String,
-    dimension: Option<usize>,
-    records: BTreeMap<String, Stored>,
-}
 
 /// When it fails: at the request of this number, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(in crate::upstream::builtin) enum Fault {
     Before(usize),
     After(usize),
 }
@@ -51,6 +35,16 @@ struct State {
     fault: Option<Fault>,
     /// From then on everything fails.
     is_down: bool,
+    /// From then on nothing is answered.
+    is_mute: bool,
+    tampering: Option<Tampering>,
+}
+
+/// Makes another answer of what was asked for at a path that ends like this.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::upstream::builtin) struct Tampering {
+    pub at: &'static str,
+    pub with: fn(&mut Value),
 }
 
 /// Who goes next: callers tell who they are by their token.
@@ -61,7 +55,7 @@ struct Turns {
 }
 
 /// See the head of this file.
-pub(super) struct Double {
+pub(in crate::upstream::builtin) struct Double {
     pub url: Url,
     state: Arc<Mutex<State>>,
     turns: Arc<(Mutex<Turns>, Notify)>,
@@ -69,7 +63,7 @@ pub(super) struct Double {
 }
 
 impl Double {
-    pub(super) async fn start() -> Self {
+    pub(in crate::upstream::builtin) async fn start() -> Self {
         let (state, turns) = (Arc::<Mutex<State>>::default(), Arc::<(Mutex<Turns>, Notify)>::default());
         let (own, gate) = (Arc::clone(&state), Arc::clone(&turns));
         let router = Router::new().fallback(move |request: Request<Body>| {
@@ -85,10 +79,18 @@ impl Double {
                 let answered = state.lock().expect("lock").answer(parts.method.as_str(), &path, &body);
                 let (status, mut answer) = answered;
                 gate.1.notify_waiters();
-                if path.ends_with("/query") && status.is_success() {
+                let reads_up = !body["include"].as_array().is_some_and(|all| all == &["distances"]);
+                if path.ends_with("/query") && status.is_success() && reads_up {
                     wait(&gate, who).await;
                     state.lock().expect("lock").read_up(&path, &mut answer);
                     gate.1.notify_waiters();
+                }
+                let (is_mute, tampering) = state.lock().expect("lock").spoiling(&path);
+                if is_mute {
+                    std::future::pending::<()>().await;
+                }
+                if let Some(tampering) = tampering {
+                    (tampering.with)(&mut answer);
                 }
                 (status, answer.to_string())
             }
@@ -113,24 +115,34 @@ impl Double {
         self.turns.1.notify_waiters();
     }
 
-    pub(super) fn fail(&self, fault: Option<Fault>) {
+    pub(in crate::upstream::builtin) fn fail(&self, fault: Option<Fault>) {
         let mut state = self.state.lock().expect("lock");
         (state.fault, state.is_down) = (fault, false);
         state.seen.clear();
     }
 
+    /// Whether requests are answered at all.
+    pub(in crate::upstream::builtin) fn mute(&self, is_mute: bool) {
+        self.state.lock().expect("lock").is_mute = is_mute;
+    }
+
+    /// What is made of answers from now on.
+    pub(in crate::upstream::builtin) fn tamper(&self, tampering: Option<Tampering>) {
+        self.state.lock().expect("lock").tampering = tampering;
+    }
+
     /// Method and path of each request since the last fault was set.
-    pub(super) fn seen(&self) -> Vec<String> {
+    pub(in crate::upstream::builtin) fn seen(&self) -> Vec<String> {
         self.state.lock().expect("lock").seen.clone()
     }
 
     /// The records of a collection, by the name that Chroma has.
-    pub(super) fn records(&self, name: &str) -> BTreeMap<String, Stored> {
+    pub(in crate::upstream::builtin) fn records(&self, name: &str) -> BTreeMap<String, Stored> {
         self.state.lock().expect("lock").kept.get(name).map(|kept| kept.records.clone()).unwrap_or_default()
     }
 
     /// Drops a collection behind our back.
-    pub(super) fn drop_collection(&self, name: &str) {
+    pub(in crate::upstream::builtin) fn drop_collection(&self, name: &str) {
         self.state.lock().expect("lock").kept.remove(name);
     }
 }
@@ -163,16 +175,11 @@ async fn wait(gate: &(Mutex<Turns>, Notify), who: Option<char>) {
     }
 }
 
-fn error(status: u16, kind: &str, message: &str) -> Answer {
-    let status = StatusCode::from_u16(status).expect("a status");
-    (status, json!({"error": kind, "message": message}))
-}
-
-fn ok(answer: Value) -> Answer {
-    (StatusCode::OK, answer)
-}
-
 impl State {
+    fn spoiling(&self, path: &str) -> (bool, Option<Tampering>) {
+        (self.is_mute, self.tampering.filter(|tampering| path.ends_with(tampering.at)))
+    }
+
     fn answer(&mut self, method: &str, path: &str, body: &Value) -> Answer {
         let at = self.seen.len();
         self.seen.push(format!("{method} {}", path.rsplit('/').next().unwrap_or_default()));
@@ -250,132 +257,5 @@ impl State {
         let answer = shown(&name, &kept);
         self.kept.insert(name, kept);
         ok(answer)
-    }
-}
-
-fn shown(name: &str, kept: &Kept) -> Value {
-    json!({
-        "id": kept.id, "name": name, "metadata": kept.metadata, "dimension": kept.dimension,
-        "configuration_json": {"hnsw": {"space": kept.space}, "spann": null},
-        "tenant": "default_tenant", "database": "default_database", "log_position": 0, "version": 0,
-    })
-}
-
-impl Kept {
-    fn act(&mut self, method: &str, what: &str, body: &Value) -> Answer {
-        match (method, what) {
-            ("PUT", "") => {
-                self.metadata = body["new_metadata"].clone();
-                ok(json!({}))
-            }
-            ("GET", "count") => ok(self.records.len().into()),
-            ("POST", "upsert") => self.upsert(body),
-            ("POST", "get") => self.get(body),
-            ("POST", "query") => self.query(body),
-            ("POST", "delete") => self.delete(body),
-            _ => error(404, "NotFoundError", what),
-        }
-    }
-
-    fn upsert(&mut self, body: &Value) -> Answer {
-        let vectors = body["embeddings"].as_array().expect("vectors");
-        let numbers = |vector: &Value| -> Vec<f64> {
-            vector.as_array().expect("a vector").iter().filter_map(Value::as_f64).collect()
-        };
-        let vectors: Vec<Vec<f64>> = vectors.iter().map(numbers).collect();
-        let dimension = self.dimension.unwrap_or(vectors[0].len());
-        if let Some(wrong) = vectors.iter().find(|vector| vector.len() != dimension) {
-            let message =
-                format!("Collection expecting embedding with dimension of {dimension}, got {}", wrong.len());
-            return error(400, "InvalidArgumentError", &message);
-        }
-        if vectors.len() > 7 {
-            return error(413, "TooLarge", "too many records");
-        }
-        self.dimension = Some(dimension);
-        for (at, vector) in vectors.into_iter().enumerate() {
-            let id = body["ids"][at].as_str().expect("an id").to_owned();
-            let document = body["documents"][at].as_str().expect("a text").to_owned();
-            let old = self.records.get(&id).map(|old| old.metadata.clone());
-            let mut metadata = old.unwrap_or_default();
-            for (key, value) in body["metadatas"][at].as_object().expect("metadata") {
-                match value {
-                    Value::Null => drop(metadata.remove(key)),
-                    value => drop(metadata.insert(key.clone(), value.clone())),
-                }
-            }
-            self.records.insert(id, Stored { document, metadata, vector });
-        }
-        ok(json!({}))
-    }
-
-    fn chosen(&self, body: &Value) -> Result<Vec<(&String, &Stored)>, Answer> {
-        let ids = body["ids"].as_array();
-        let by_id = |id: &str| ids.is_none_or(|ids| ids.iter().any(|one| one == id));
-        let mut chosen = Vec::new();
-        for (id, stored) in self.records.iter().filter(|(id, _)| by_id(id)) {
-            let fits = body.get("where").map_or(Ok(true), |filter| fits(filter, &stored.metadata));
-            if fits.map_err(|why| error(400, "InvalidArgumentError", &why))? {
-                chosen.push((id, stored));
-            }
-        }
-        Ok(chosen)
-    }
-
-    fn get(&self, body: &Value) -> Answer {
-        let chosen = match self.chosen(body) {
-            Ok(chosen) => chosen,
-            Err(refused) => return refused,
-        };
-        let limit = body["limit"].as_u64().map_or(usize::MAX, |limit| usize::try_from(limit).expect("small"));
-        let chosen: Vec<_> = chosen.into_iter().take(limit).collect();
-        let has = |what: &str| body["include"].as_array().expect("a list").iter().any(|one| one == what);
-        let ids: Vec<_> = chosen.iter().map(|(id, _)| id).collect();
-        let documents: Vec<_> = chosen.iter().map(|(_, stored)| &stored.document).collect();
-        let metadatas: Vec<_> = chosen.iter().map(|(_, stored)| &stored.metadata).collect();
-        ok(json!({
-            "ids": ids, "embeddings": null, "uris": null,
-            "documents": has("documents").then_some(documents),
-            "metadatas": has("metadatas").then_some(metadatas),
-        }))
-    }
-
-    fn query(&self, body: &Value) -> Answer {
-        let asked: Vec<f64> = body["query_embeddings"][0]
-            .as_array()
-            .expect("a vector")
-            .iter()
-            .filter_map(Value::as_f64)
-            .collect();
-        if self.dimension.is_some_and(|dimension| dimension != asked.len()) {
-            let message = format!(
-                "Collection expecting embedding with dimension of {}, got {}",
-                self.dimension.unwrap_or_default(),
-                asked.len()
-            );
-            return error(400, "InvalidArgumentError", &message);
-        }
-        let chosen = match self.chosen(body) {
-            Ok(chosen) => chosen,
-            Err(refused) => return refused,
-        };
-        let mut near: Vec<_> =
-            chosen.into_iter().map(|(id, stored)| (distance(&asked, &stored.vector), id, stored)).collect();
-        near.sort_by(|a, b| a.0.total_cmp(&b.0));
-        near.truncate(usize::try_from(body["n_results"].as_u64().expect("a number")).expect("small"));
-        let ids: Vec<_> = near.iter().map(|(_, id, _)| id).collect();
-        let distances: Vec<_> = near.iter().map(|(distance, _, _)| distance).collect();
-        ok(json!({"ids": [ids], "distances": [distances]}))
-    }
-
-    fn delete(&mut self, body: &Value) -> Answer {
-        let chosen = match self.chosen(body) {
-            Ok(chosen) => chosen.into_iter().map(|(id, _)| id.clone()).collect::<Vec<_>>(),
-            Err(refused) => return refused,
-        };
-        self.records.retain(|id, _| !chosen.contains(id));
-        // By ids it counts what was asked for.
-        let deleted = body["ids"].as_array().map_or(chosen.len(), Vec::len);
-        ok(json!({"deleted": deleted}))
     }
 }

@@ -10,6 +10,7 @@
 //! Not here: how a text is cut ([`super::chunk`]).
 
 mod agreement;
+mod bare;
 mod client;
 mod collections;
 mod cutting;
@@ -26,7 +27,7 @@ mod seeking;
 mod writing;
 
 #[cfg(test)]
-mod double;
+pub(super) mod double;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
@@ -43,6 +44,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+pub(super) use agreement::Model;
+pub use bare::{Distant, Vector};
 pub use client::{Chroma, Place, Token};
 pub use filter::{BadFilter, filter};
 pub use model::{BadRecords, Collection, Hit, Metadata, Query, Record, Records, Select, Space};

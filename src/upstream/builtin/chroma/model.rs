@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::bare::Vector;
+
 /// Bytes of one request, roughly: the server takes 40 MiB.
 const MOST_BYTES: usize = 32 << 20;
 /// Bytes that a number of a vector takes in JSON, at most.
@@ -95,7 +97,9 @@ pub struct Record {
 pub struct Records {
     ids: Vec<String>,
     embeddings: Vec<Vec<f32>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     documents: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     metadatas: Vec<Metadata>,
 }
 
@@ -146,6 +150,18 @@ impl Records {
             all.metadatas.push(record.metadata);
         }
         Ok(all)
+    }
+
+    /// Vectors with nothing beside them, for a collection whose vectors have `dimension` numbers.
+    pub fn bare(vectors: Vec<Vector>, dimension: usize) -> Result<Self, BadRecords> {
+        let bare = |Vector { id, numbers }| Record {
+            id,
+            vector: numbers,
+            document: String::new(),
+            metadata: Metadata::new(),
+        };
+        let all = Self::new(vectors.into_iter().map(bare).collect(), Some(dimension))?;
+        Ok(Self { documents: Vec::new(), metadatas: Vec::new(), ..all })
     }
 
     /// How many.

@@ -11,8 +11,9 @@ use super::arguments::Search;
 use super::corpus::Snapshot;
 use super::document::{Document, folder_of_index};
 use super::history::Modified;
-use super::index::{Match, is_in};
-use super::meaning::{Near, Question, Sections, fused};
+use super::index::{Match, is_in, touches};
+use super::meaning::{Near, Nearby, Question, Sections, Wish, fused};
+use super::words::Word;
 use super::{excerpt, lookup, query};
 use crate::protocol::Raw;
 use crate::upstream::builtin::refusal::Refusal;
@@ -90,34 +91,73 @@ impl Place {
     }
 }
 
-/// The answer of `search_handbook`: by words, and by meaning too where there is a question.
-pub(super) fn search(
-    snapshot: &Snapshot,
-    asked: &Search,
-    question: Option<&Question>,
-) -> Result<Raw, Failure> {
+/// What of a search needs no vectors: the first half of `search_handbook`.
+pub(super) struct ByWords {
+    scope: Option<String>,
+    words: Vec<Word>,
+    matches: Vec<Match>,
+}
+
+/// What has the words of `asked`.
+pub(super) fn by_words(snapshot: &Snapshot, asked: &Search) -> Result<ByWords, Failure> {
     let scope = asked.section.as_deref().map(|name| lookup::scope(snapshot, name)).transpose()?;
     let words = query::asked(&asked.query);
     let matches = match query::build(&snapshot.state, &words, scope.as_deref())? {
         Some(query) => snapshot.state.search(&query)?,
         None => Vec::new(),
     };
-    let near = question.map(Question::near).unwrap_or_default();
-    let (matches, ranking) = if near.is_empty() {
-        (matches, "lexical")
-    } else {
-        (fused(&matches, &near, &Sought { snapshot, scope: scope.as_deref(), question }), "hybrid")
-    };
-    let hit = |(found, document): (Match, &Arc<Document>)| {
-        let (content, truncated) = excerpt::excerpt(document, found.section, &words);
-        let place = Place::of(snapshot, document, found.section);
-        Hit { content, metadata: HitMetadata { place, score: rounded(found.score), truncated } }
-    };
-    let hits: Vec<Hit> = ranked(snapshot, matches).take(asked.n_results).map(hit).collect();
-    let suggestion = hits.is_empty().then_some(
-        "Nothing matches. Try fewer or other words, leave out section, or call list_handbook_topics.",
-    );
-    Ok(Raw::of(&Found { query: &asked.query, count: hits.len(), ranking, hits, suggestion }))
+    Ok(ByWords { scope, words, matches })
+}
+
+/// The answer of `search_handbook`: by words, and by meaning too where there is a question whose vectors are
+/// in memory.
+pub(super) fn search(
+    snapshot: &Snapshot,
+    asked: &Search,
+    question: Option<&Question>,
+) -> Result<Raw, Failure> {
+    let found = by_words(snapshot, asked)?;
+    Ok(found.answer(snapshot, asked, question, question.and_then(Question::near)))
+}
+
+impl ByWords {
+    /// What `question` asks beside this of whoever keeps the vectors.
+    pub(super) fn wish(&self, snapshot: &Snapshot, question: &Question) -> Wish {
+        let Some(scope) = self.scope.as_deref() else { return question.wish(&self.matches, None) };
+        let sought = Sought { snapshot, scope: Some(scope), question: None };
+        let is_within = |document, section| match section {
+            Some(section) => sought.is_wanted(&Near { document, section, cosine: 0.0 }),
+            None => snapshot.by_serial.get(&document).is_some_and(|document| touches(document, scope)),
+        };
+        question.wish(&self.matches, Some(&is_within))
+    }
+
+    /// The answer, by words and by what is near where that is known.
+    pub(super) fn answer(
+        self,
+        snapshot: &Snapshot,
+        asked: &Search,
+        question: Option<&Question>,
+        nearby: Option<Nearby>,
+    ) -> Raw {
+        let Self { scope, words, matches } = self;
+        let (matches, ranking) = match nearby.filter(|nearby| !nearby.is_empty()) {
+            Some(nearby) => {
+                (fused(&matches, &nearby, &Sought { snapshot, scope: scope.as_deref(), question }), "hybrid")
+            }
+            None => (matches, "lexical"),
+        };
+        let hit = |(found, document): (Match, &Arc<Document>)| {
+            let (content, truncated) = excerpt::excerpt(document, found.section, &words);
+            let place = Place::of(snapshot, document, found.section);
+            Hit { content, metadata: HitMetadata { place, score: rounded(found.score), truncated } }
+        };
+        let hits: Vec<Hit> = ranked(snapshot, matches).take(asked.n_results).map(hit).collect();
+        let suggestion = hits.is_empty().then_some(
+            "Nothing matches. Try fewer or other words, leave out section, or call list_handbook_topics.",
+        );
+        Raw::of(&Found { query: &asked.query, count: hits.len(), ranking, hits, suggestion })
+    }
 }
 
 /// Where a question is looked for.

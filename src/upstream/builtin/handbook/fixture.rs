@@ -83,12 +83,13 @@ pub(super) fn means(shutdown: &Shutdown) -> Means {
     Means { shutdown: shutdown.clone(), store: Store::open(&store::Config::default()) }
 }
 
-/// The settings of a handbook over `path` that keeps nothing on disk.
+/// The settings of a handbook over `path` that keeps nothing on disk and goes by words.
 pub(super) fn config(path: &Path, cache_size: usize) -> config::Handbook {
     config::Handbook {
         path: path.to_owned(),
         cache_size,
         embedding: embedding::Config::None,
+        keeping: config::Keeping::Memory,
         index_dir: None,
     }
 }

@@ -190,6 +190,14 @@ fn scopes(document: &Document, number: usize) -> Vec<String> {
     scopes
 }
 
+/// Whether a section of the document may be in `scope`, which costs less to know than whether one is.
+pub(super) fn touches(document: &Document, scope: &str) -> bool {
+    let whole = scope.split('#').next().unwrap_or(scope);
+    let below = document.path.strip_prefix(whole);
+    below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+        || folder_of_index(&document.path) == Some(whole)
+}
+
 /// Whether the section is in `scope`.
 pub(super) fn is_in(document: &Document, number: usize, scope: &str) -> bool {
     scopes(document, number).iter().any(|own| own == scope)

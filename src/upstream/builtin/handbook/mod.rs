@@ -31,6 +31,7 @@ mod meaning;
 mod neighbours;
 mod query;
 mod resources;
+mod searching;
 mod tools;
 mod topics;
 mod words;
@@ -47,14 +48,14 @@ use tokio::sync::{Semaphore, watch};
 
 use self::answers::Failure;
 use self::archive::Archive;
-use self::arguments::{Request, Search};
+use self::arguments::Request;
 use self::cache::Cache;
 use self::corpus::Snapshot;
 use self::folder::Folder;
 pub use self::follow::Progress;
 use self::follow::{Followed, Phase};
 pub use self::meaning::Embedded;
-use self::meaning::{Asked, KeptVectors, Meaning, Opening};
+use self::meaning::{KeptVectors, Link, Meaning, Opening, Shelf};
 use self::resources::Naming;
 use super::answer::{refused, result};
 use super::embedding;
@@ -111,12 +112,27 @@ impl Handbook {
         }
         let (embedding, store) = (config.embedding.clone(), means.store.clone());
         let kept = KeptVectors::new(kept_file(config, name, "vectors"), &embedding.identity());
-        Ok(handbook.with(async move { embedding::open(&embedding, &store).await }.boxed(), kept))
+        let opening = async move { embedding::open(&embedding, &store).await }.boxed();
+        Ok(match &config.keeping {
+            config::Keeping::Memory => handbook.with(opening, kept),
+            config::Keeping::Chroma(collection) => {
+                let link = Link::new(collection, name)?;
+                handbook.at(opening, Shelf::at(Arc::new(link)))
+            }
+        })
     }
 
-    /// With vectors from the provider that `opening` gives, beside those of `kept`.
+    /// With vectors from the provider that `opening` gives, beside those of `kept`, in memory.
     fn with(mut self, opening: Opening, kept: KeptVectors) -> Self {
-        self.meaning = Some(Meaning::start(opening, kept, self.phase.clone(), &self.tasks));
+        let phase = self.phase.clone();
+        self.meaning = Some(Meaning::start(opening, kept, Shelf::Memory, phase, &self.tasks));
+        self
+    }
+
+    /// With vectors from the provider that `opening` gives, kept in this place.
+    fn at(mut self, opening: Opening, place: Shelf) -> Self {
+        let (kept, phase) = (KeptVectors::new(None, ""), self.phase.clone());
+        self.meaning = Some(Meaning::start(opening, kept, place, phase, &self.tasks));
         self
     }
 
@@ -181,28 +197,6 @@ impl Handbook {
         }
     }
 
-    /// What a search finds, which is remembered unless the same would soon be answered better.
-    async fn found(&self, snapshot: Arc<Snapshot>, search: Search) -> Result<Reply, Error> {
-        let state = self.meaning.as_ref().map(Meaning::state).unwrap_or_default();
-        let moment = (snapshot.generation << u32::BITS) | u64::from(state.version);
-        if let Some(known) = self.cache.get(moment, &search) {
-            return Ok(Ok(known));
-        }
-        let asked = match &self.meaning {
-            Some(meaning) => meaning.question(&state, &search.query).await,
-            None => Asked::ByWords,
-        };
-        let is_lasting = !matches!(asked, Asked::NotNow);
-        let (wanted, question) = (search.clone(), asked.question());
-        let reply = self.work_out(move || answers::search(&snapshot, &wanted, question.as_ref())).await?;
-        if let Ok(answer) = reply.as_ref()
-            && is_lasting
-        {
-            self.cache.put(moment, search, answer.clone());
-        }
-        Ok(reply)
-    }
-
     /// The text of a document. A megabyte of it takes a millisecond, so it is done on a thread that may block.
     async fn text(&self, uri: &str) -> Result<Reply, Error> {
         let snapshot = self.snapshot(false).await?;
@@ -221,14 +215,25 @@ impl Handbook {
         &self,
         work: impl FnOnce() -> Result<Raw, Failure> + Send + 'static,
     ) -> Result<Reply, Error> {
+        Ok(match self.done(work).await? {
+            Ok(answer) => Ok(result(&answer)),
+            Err(reply) => reply,
+        })
+    }
+
+    /// What came of `work`, or the answer that says why nothing did.
+    async fn done<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<Result<T, Reply>, Error> {
         let Some(answer) = on_a_thread(&self.work, work).await else {
             return Err(Error::Unavailable { state: "shutting down" });
         };
         Ok(match answer {
-            Ok(Ok(answer)) => Ok(result(&answer)),
-            Ok(Err(Failure::Refused(refusal))) => Ok(refused(&refusal)),
-            Ok(Err(Failure::Index(error))) => Err(internal(&error)),
-            Err(error) => Err(internal(&error)),
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(Failure::Refused(refusal))) => Err(Ok(refused(&refusal))),
+            Ok(Err(Failure::Index(error))) => Err(Err(internal(&error))),
+            Err(error) => Err(Err(internal(&error))),
         })
     }
 }

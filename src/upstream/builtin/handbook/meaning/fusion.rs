@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use super::super::index::Match;
-use super::vectors::Near;
+use super::vectors::{Near, Nearby};
 
 /// Sections that are near enough to be among the hits though they have none of the words.
 const NEAREST: usize = 100;
@@ -24,11 +24,9 @@ struct Scale {
 }
 
 impl Scale {
-    #[allow(clippy::cast_precision_loss)] // of sections, far below 2^24
-    fn of(near: &[Near]) -> Self {
-        let sum: f32 = near.iter().map(|near| near.cosine).sum();
-        let best = near.iter().map(|near| near.cosine).fold(f32::MIN, f32::max);
-        Self { mean: sum / near.len().max(1) as f32, best }
+    fn of(nearby: &Nearby) -> Self {
+        let best = nearby.near.iter().map(|near| near.cosine).fold(f32::MIN, f32::max);
+        Self { mean: nearby.mean, best }
     }
 
     /// From 0, for what is no nearer than most, to 1.
@@ -47,10 +45,10 @@ pub(in super::super) trait Sections {
     fn is_embedded(&self, document: u64) -> bool;
 }
 
-/// The sections of `matches`, which have the words, and the nearest of `near` that are wanted, with a
-/// score from 0 to 1 each; in no order. `near` has all sections, or the mean would be of the best alone.
-pub(in super::super) fn fused(matches: &[Match], near: &[Near], sections: &impl Sections) -> Vec<Match> {
-    let scale = Scale::of(near);
+/// The sections of `matches`, which have the words, and the nearest of `nearby` that are wanted, with a
+/// score from 0 to 1 each; in no order. Of what `nearby` does not have, words alone count.
+pub(in super::super) fn fused(matches: &[Match], nearby: &Nearby, sections: &impl Sections) -> Vec<Match> {
+    let scale = Scale::of(nearby);
     let most = matches.iter().map(|found| found.score).fold(f32::EPSILON, f32::max);
     let by_words = matches.iter().map(|found| {
         let weight = if sections.is_embedded(found.document) { 1.0 - MEANING } else { 1.0 };
@@ -58,7 +56,8 @@ pub(in super::super) fn fused(matches: &[Match], near: &[Near], sections: &impl 
     });
     let mut scores: HashMap<(u64, usize), f32> = by_words.collect();
     let place = |near: &Near| (near.document, near.section);
-    let (with_words, without): (Vec<&Near>, Vec<&Near>) = near
+    let (with_words, without): (Vec<&Near>, Vec<&Near>) = nearby
+        .near
         .iter()
         .filter(|near| scores.contains_key(&place(near)) || sections.is_wanted(near))
         .partition(|near| scores.contains_key(&place(near)));
@@ -107,7 +106,7 @@ mod tests {
     }
 
     fn ranked(matches: &[Match], near: &[Near]) -> Vec<(u64, f32)> {
-        let mut fused = fused(matches, near, &All);
+        let mut fused = fused(matches, &Nearby::of_all(near.to_vec()), &All);
         fused.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.document.cmp(&b.document)));
         fused.iter().map(|found| (found.document, (found.score * 100.0).round() / 100.0)).collect()
     }
@@ -135,7 +134,7 @@ mod tests {
     #[test]
     fn only_the_nearest_are_hits_without_the_words() {
         let all: Vec<Near> = (0..300_u16).map(|at| near(u64::from(at), f32::from(at) / 300.0)).collect();
-        let fused = fused(&[by_words(0, 1.0)], &all, &All);
+        let fused = fused(&[by_words(0, 1.0)], &Nearby::of_all(all), &All);
         assert_eq!(fused.len(), NEAREST + 1);
     }
 }

@@ -4,16 +4,19 @@
 //! document that is gone is gone from the next state; at most [`AT_ONCE`] texts are asked for at a time, and
 //! the newest documents are looked at between two requests; there are at most [`MOST_NUMBERS`] numbers,
 //! and what is beyond is found by its words alone. After a failure it goes on where it was, after a pause.
+//! Where vectors are kept elsewhere, a state is published when they are there, and what it does not have any more
+//! is dropped there afterwards.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::kept::KeptVectors;
 use super::passages::{Passage, passages};
+use super::shelf::{Known, Shelf, Trouble};
 use super::vectors::{OfDocument, Vectors, normalized};
 use super::{Embedded, Opening, State};
 use crate::shutdown::Shutdown;
@@ -28,7 +31,7 @@ use crate::upstream::error::Error as Failure;
 const AT_ONCE: usize = 128;
 /// A request takes no longer: a model of our own reads a full window in some tenths of a second.
 pub(super) const LIMIT: Duration = Duration::from_mins(5);
-/// Numbers of all vectors: 512 MiB.
+/// Numbers of all vectors that are in memory: 512 MiB.
 const MOST_NUMBERS: usize = 128 << 20;
 /// Pauses after a failure, each twice as long as the one before.
 pub(super) const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
@@ -41,6 +44,7 @@ const TELLING: Duration = Duration::from_secs(30);
 pub(super) struct Indexer {
     phase: watch::Receiver<Phase>,
     state: watch::Sender<State>,
+    shelf: Shelf,
     tasks: Shutdown,
     /// What changed documents had before, by file, for the passages that are still the same.
     former: HashMap<String, Arc<OfDocument>>,
@@ -70,16 +74,17 @@ struct Job {
 }
 
 impl Indexer {
-    /// Vectors that `kept` has are not made again.
+    /// Vectors that `kept` has are not made again, and new ones are put on `shelf`.
     pub(super) fn new(
         phase: watch::Receiver<Phase>,
         state: watch::Sender<State>,
         kept: KeptVectors,
+        shelf: Shelf,
         tasks: Shutdown,
     ) -> Self {
         let told = Instant::now();
         let former = HashMap::new();
-        Self { phase, state, tasks, former, kept, failures: 0, refused: 0, begun: None, told }
+        Self { phase, state, shelf, tasks, former, kept, failures: 0, refused: 0, begun: None, told }
     }
 
     pub(super) async fn run(mut self, opening: Opening) {
@@ -101,19 +106,20 @@ impl Indexer {
         loop {
             match self.step(model.as_ref()).await {
                 Next::More => {}
-                Next::Pause(pause) => sleep(pause).await,
+                Next::Pause(pause) => tokio::select! {
+                    () = sleep(pause) => {}
+                    () = self.shelf.is_back() => {}
+                },
                 Next::End => return,
-                Next::Wait => {
-                    let changed = match self.kept.due() {
-                        Some(due) => timeout_at(due, self.phase.changed()).await,
-                        None => Ok(self.phase.changed().await),
-                    };
-                    match changed {
-                        Ok(Ok(())) => {}
-                        Ok(Err(_)) => return,
-                        Err(_) => self.keep().await,
+                Next::Wait => tokio::select! {
+                    changed = self.phase.changed() => {
+                        if changed.is_err() {
+                            return;
+                        }
                     }
-                }
+                    () = self.shelf.is_due() => {}
+                    () = due(self.kept.due()) => self.keep().await,
+                },
             }
         }
     }
@@ -124,28 +130,34 @@ impl Indexer {
             Phase::Ready(snapshot) => Arc::clone(snapshot),
             Phase::Reading(_) | Phase::Failed(_) => return Next::Wait,
         };
-        let mut vectors = Vectors::clone(&self.state.borrow().vectors);
+        let mut vectors = Vectors::clone(&self.state.borrow().known.vectors);
         self.retire(&mut vectors, &snapshot);
+        let before = vectors.by_serial.len();
+        let opened = self.shelf.open(model, &mut vectors).await;
+        if vectors.by_serial.len() < before || !self.shelf.is_reached_by(self.state.borrow().reach.as_ref()) {
+            // What is lost is not waited for.
+            self.publish(vectors.clone(), &snapshot);
+        }
+        if let Err(trouble) = opened {
+            return self.failed(&trouble);
+        }
         let jobs = self.jobs(&snapshot, &vectors, model.window()).await;
         if jobs.is_empty() {
-            self.former.clear();
-            self.kept.forget();
-            self.publish(vectors, &snapshot);
-            return Next::Wait;
+            return self.finish(vectors, &snapshot).await;
         }
         self.begun.get_or_insert_with(Instant::now);
         if let Err(error) = self.kept.prove(model, jobs.iter().flat_map(|job| &job.passages)).await {
-            return self.failed(&error);
+            return self.failed(&error.into());
         }
         match self.embed(model, &jobs).await {
             Ok(numbers) => {
                 self.recovered();
                 Self::take(&mut vectors, jobs, numbers);
             }
-            Err(error) if is_refusal(&error) && self.refused < MOST_REFUSED => {
+            Err(Trouble::Embedding(error)) if is_refusal(&error) && self.refused < MOST_REFUSED => {
                 self.refuse(&mut vectors, jobs, &error);
             }
-            Err(error) => return self.failed(&error),
+            Err(trouble) => return self.failed(&trouble),
         }
         self.publish(vectors, &snapshot);
         self.kept.fell_behind();
@@ -156,8 +168,25 @@ impl Indexer {
     }
 
     async fn keep(&mut self) {
-        let vectors = Arc::clone(&self.state.borrow().vectors);
+        let vectors = Arc::clone(&self.state.borrow().known.vectors);
         self.kept.write(vectors).await;
+    }
+
+    /// All documents have vectors.
+    async fn finish(&mut self, vectors: Vectors, snapshot: &Snapshot) -> Next {
+        self.former.clear();
+        self.kept.forget();
+        if let Err(trouble) = self.shelf.settle(&vectors).await {
+            return self.failed(&trouble);
+        }
+        if self.shelf.reach().is_some() {
+            self.recovered();
+        }
+        self.publish(vectors.clone(), snapshot);
+        match self.shelf.forget(&vectors).await {
+            Ok(()) => Next::Wait,
+            Err(trouble) => self.failed(&trouble),
+        }
     }
 
     /// Takes out what is of no document any more.
@@ -192,9 +221,10 @@ impl Indexer {
         cut.await.unwrap_or_default()
     }
 
-    /// The vectors of all passages of `jobs`, in their order; only what is new is asked for.
-    async fn embed(&self, model: &dyn Embedding, jobs: &[Job]) -> Result<Vec<Vec<f32>>, Error> {
-        let mut vectors: Vec<Vec<f32>> = Vec::new();
+    /// The vectors of all passages of `jobs`, in their order, or nothing in the place of one that is kept
+    /// elsewhere; only what is new is asked for.
+    async fn embed(&mut self, model: &dyn Embedding, jobs: &[Job]) -> Result<Vec<Vec<f32>>, Trouble> {
+        let (mut vectors, mut digests): (Vec<Vec<f32>>, Vec<_>) = (Vec::new(), Vec::new());
         let (mut texts, mut places) = (Vec::new(), Vec::new());
         for job in jobs {
             let former = self.former.get(&job.file_path);
@@ -202,11 +232,12 @@ impl Indexer {
                 let digest = passage.digest();
                 let known =
                     former.and_then(|former| former.find(&digest)).or_else(|| self.kept.find(&digest));
-                if known.is_none() {
+                if known.is_none() && !self.shelf.has(&digest) {
                     places.push(vectors.len());
                     texts.push(passage.text.clone());
                 }
                 vectors.push(known.unwrap_or_default().to_vec());
+                digests.push(digest);
             }
         }
         for (texts, places) in texts.chunks(AT_ONCE).zip(places.chunks(AT_ONCE)) {
@@ -215,7 +246,7 @@ impl Indexer {
                 vectors[*place] = normalized(vector);
             }
         }
-        Ok(vectors)
+        self.shelf.put(model, &digests, vectors).await
     }
 
     fn take(vectors: &mut Vectors, jobs: Vec<Job>, made: Vec<Vec<f32>>) {
@@ -247,13 +278,13 @@ impl Indexer {
         }
     }
 
-    fn failed(&mut self, error: &Error) -> Next {
-        if matches!(error, Error::NotConfigured(_) | Error::Unusable { .. }) {
+    fn failed(&mut self, trouble: &Trouble) -> Next {
+        if let Trouble::Embedding(error @ (Error::NotConfigured(_) | Error::Unusable { .. })) = trouble {
             useless(error);
             return Next::End;
         }
-        if self.failures == 0 {
-            tracing::warn!(%error, "the handbook can not be embedded: it is tried again");
+        if self.failures == 0 && !self.shelf.is_told(trouble) {
+            tracing::warn!(error = %trouble, "the handbook can not be embedded: it is tried again");
         }
         let pause = PAUSES.0.saturating_mul(1 << self.failures.min(16)).min(PAUSES.1);
         (self.failures, self.refused) = (self.failures.saturating_add(1), 0);
@@ -271,21 +302,23 @@ impl Indexer {
     fn publish(&mut self, vectors: Vectors, snapshot: &Snapshot) {
         let (documents, of) = (vectors.by_serial.len(), snapshot.documents.len());
         let before = self.state.borrow().embedded;
-        let is_ready = documents == of || (before.is_ready && documents * 2 >= of);
+        let is_most = documents == of || (before.is_ready && documents * 2 >= of);
+        let is_ready = is_most && self.shelf.is_ready();
         let embedded = Embedded { documents, of, passages: vectors.passages(), is_ready };
         self.tell(embedded, before);
         self.state.send_modify(|state| {
             if is_ready || state.embedded.is_ready {
                 state.version = state.version.wrapping_add(1);
             }
-            state.vectors = Arc::new(vectors);
+            state.known = Known::new(Arc::new(vectors));
+            state.reach = self.shelf.reach();
             state.embedded = embedded;
         });
     }
 
     fn tell(&mut self, embedded: Embedded, before: Embedded) {
         let Embedded { documents, of, passages, is_ready } = embedded;
-        if documents == of {
+        if documents == of && is_ready {
             let Some(begun) = self.begun.take() else { return };
             let milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             tracing::info!(documents, passages, milliseconds, "the handbook is searched by meaning too");
@@ -311,6 +344,14 @@ impl Job {
 
     fn without(self) -> (u64, OfDocument) {
         (self.serial, OfDocument { file_path: self.file_path, ..OfDocument::default() })
+    }
+}
+
+/// Resolves at `when`, if ever.
+pub(super) async fn due(when: Option<Instant>) {
+    match when {
+        Some(when) => sleep_until(when).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -5,40 +5,47 @@
 //!                                       ▲──────fewer than half have──────────┘
 //! ```
 //!
-//! Invariants: while it is not ready, and while the provider does not answer, searches are answered by words
-//! alone, and the answer says so; a question waits for its vector at most [`WAIT`], and after a failure
-//! nobody but one caller every [`REST`] waits at all. A [`State`] stays as it is while the next one is made.
+//! Invariants: while it is not ready, and while the provider or the place where vectors are kept does not
+//! answer, searches are answered by words alone, and the answer says so; a question waits for its vector at most
+//! [`WAIT`], and as long again for Chroma where vectors are there; after a failure nobody but one caller every
+//! `outage::REST` waits at all. A [`State`] stays as it is while the next one is made.
 //!
-//! Not here: making the vectors (`indexer`), and what becomes of both rankings (`fusion`).
+//! Not here: making the vectors (`indexer`), where they are (`shelf`), and what becomes of both rankings
+//! (`fusion`).
 
 mod fusion;
 mod indexer;
 mod kept;
+mod outage;
 mod passages;
+mod shelf;
 #[cfg(test)]
 pub(super) mod tests;
 mod vectors;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 pub(super) use self::fusion::{Sections, fused};
 use self::indexer::Indexer;
 pub(super) use self::kept::KeptVectors;
+use self::outage::Outage;
+use self::shelf::{Known, Reach};
+pub(super) use self::shelf::{Link, Shelf, Wish};
 use self::vectors::normalized;
-pub(super) use self::vectors::{Near, Vectors};
+pub(super) use self::vectors::{Near, Nearby};
 use super::follow::Phase;
+use super::index::Match;
 use crate::shutdown::Shutdown;
 use crate::upstream::builtin::embedding::{self, Embedding};
+use crate::upstream::error::Error;
 
-/// How long a question waits for its vector.
+/// How long a question waits for its vector, and then for those who keep the others.
 const WAIT: Duration = Duration::from_secs(1);
-/// After a failure, how long the provider is not asked for the vector of a question.
-const REST: Duration = Duration::from_secs(10);
 
 /// The way to a provider, which may take a while.
 pub(super) type Opening = BoxFuture<'static, Result<Arc<dyn Embedding>, embedding::Error>>;
@@ -61,7 +68,9 @@ pub struct Embedded {
 pub(super) struct State {
     /// None until it was opened.
     model: Option<Arc<dyn Embedding>>,
-    vectors: Arc<Vectors>,
+    known: Known,
+    /// The way to vectors that are not here.
+    reach: Option<Arc<Reach>>,
     /// Counts the states in which the same question has another answer.
     pub version: u32,
     /// How far it is.
@@ -71,20 +80,14 @@ pub(super) struct State {
 /// The vectors of a handbook, kept up to date by a task.
 pub(super) struct Meaning {
     state: watch::Receiver<State>,
-    outage: Mutex<Outage>,
-}
-
-/// What is remembered of a provider that failed.
-#[derive(Default)]
-struct Outage {
-    /// Until when nobody asks it.
-    until: Option<Instant>,
+    outage: Outage,
 }
 
 /// A question and what it is held against.
 pub(super) struct Question {
     vector: Vec<f32>,
-    vectors: Arc<Vectors>,
+    known: Known,
+    reach: Option<Arc<Reach>>,
 }
 
 /// How a question can be answered.
@@ -108,28 +111,64 @@ impl Asked {
 }
 
 impl Question {
-    /// How near every section is to it, in no order.
-    pub(super) fn near(&self) -> Vec<Near> {
-        self.vectors.near(&self.vector)
+    /// How near every section is to it, where the vectors are in memory; else Chroma is asked.
+    pub(super) fn near(&self) -> Option<Nearby> {
+        self.reach.is_none().then(|| Nearby::of_all(self.known.vectors.near(&self.vector)))
+    }
+
+    /// Whether Chroma is to be asked what is near.
+    pub(super) fn is_asked_elsewhere(&self) -> bool {
+        self.reach.is_some()
+    }
+
+    /// What to ask Chroma, where `matches` have the words: see [`Known::wish`].
+    pub(super) fn wish(
+        &self,
+        matches: &[Match],
+        is_within: Option<&dyn Fn(u64, Option<usize>) -> bool>,
+    ) -> Wish {
+        self.known.wish(matches, is_within)
+    }
+
+    /// How near sections are to it by what Chroma answers; none when it does not. That is remembered as the outage
+    /// of a provider is.
+    pub(super) async fn ask(&self, wish: &Wish) -> Option<Nearby> {
+        let reach = self.reach.as_ref()?;
+        let Link { outage, news, .. } = &*reach.link;
+        match timeout(WAIT, reach.nearby(&self.vector, wish, &self.known)).await {
+            Ok(Ok(nearby)) => {
+                if outage.answered() {
+                    news.notify_one();
+                }
+                return Some(nearby);
+            }
+            // Who keeps it makes it anew.
+            Ok(Err(Error::Backend { status: 404, .. })) => news.notify_one(),
+            Ok(Err(error)) => outage.failed(&error.to_string()),
+            Err(_) => outage.failed("it did not answer in time"),
+        }
+        None
     }
 
     /// Whether a document has vectors.
     pub(super) fn knows(&self, document: u64) -> bool {
-        self.vectors.by_serial.get(&document).is_some_and(|of| !of.sections.is_empty())
+        self.known.vectors.by_serial.get(&document).is_some_and(|of| !of.sections.is_empty())
     }
 }
 
 impl Meaning {
-    /// Begins to make vectors of the documents of `phase`, beside those of `kept`, until `tasks` end.
+    /// Begins to make vectors of the documents of `phase`, beside those of `kept`, and to put them on `shelf`,
+    /// until `tasks` end.
     pub(super) fn start(
         opening: Opening,
         kept: KeptVectors,
+        shelf: Shelf,
         phase: watch::Receiver<Phase>,
         tasks: &Shutdown,
     ) -> Self {
         let (sender, state) = watch::channel(State::default());
-        tasks.spawn(Indexer::new(phase, sender, kept, tasks.clone()).run(opening));
-        Self { state, outage: Mutex::default() }
+        tasks.spawn(Indexer::new(phase, sender, kept, shelf, tasks.clone()).run(opening));
+        Self { state, outage: Outage::of("the embedding provider") }
     }
 
     /// The present state.
@@ -142,7 +181,8 @@ impl Meaning {
         let Some(model) = state.model.as_ref().filter(|_| state.embedded.is_ready) else {
             return Asked::ByWords;
         };
-        if !self.may_ask() {
+        let may_ask_chroma = state.reach.as_ref().is_none_or(|reach| reach.link.outage.may_ask());
+        if !may_ask_chroma || !self.outage.may_ask() {
             return Asked::NotNow;
         }
         // The beginning of a pasted text tells what it is about.
@@ -150,48 +190,23 @@ impl Meaning {
         let text: String = text.chars().take(most).collect();
         let deadline = Instant::now() + WAIT;
         match timeout_at(deadline, model.embed(&[text], deadline)).await {
-            Ok(Ok(mut vectors)) if vectors.len() == 1 => {
-                self.answered();
-                let vector = normalized(vectors.remove(0));
-                Asked::ByMeaning(Question { vector, vectors: Arc::clone(&state.vectors) })
-            }
+            Ok(Ok(mut vectors)) if vectors.len() == 1 => self.asked(state, normalized(vectors.remove(0))),
             Ok(Ok(_)) => self.failed("it gave no vector"),
             Ok(Err(error)) => self.failed(&error.to_string()),
             Err(_) => self.failed("it did not answer in time"),
         }
     }
 
-    /// Whether the provider may be asked. Of those who come after its rest, the first one only.
-    fn may_ask(&self) -> bool {
-        let mut outage = self.outage();
-        let now = Instant::now();
-        let may = outage.until.is_none_or(|until| until <= now);
-        if may && outage.until.is_some() {
-            outage.until = Some(now + REST);
+    fn asked(&self, state: &State, vector: Vec<f32>) -> Asked {
+        if state.reach.as_ref().is_some_and(|reach| !reach.fits(&vector)) {
+            return self.failed("its vector has another length than those of the documents");
         }
-        may
+        self.outage.answered();
+        Asked::ByMeaning(Question { vector, known: state.known.clone(), reach: state.reach.clone() })
     }
 
-    fn answered(&self) {
-        if self.outage().until.take().is_some() {
-            tracing::info!("the embedding provider answers again: the handbook is searched by meaning too");
-        }
-    }
-
-    /// Told once and not for every question.
     fn failed(&self, reason: &str) -> Asked {
-        let before = self.outage().until.replace(Instant::now() + REST);
-        if before.is_none() {
-            tracing::warn!(
-                reason,
-                "the embedding provider failed: the handbook is searched by words alone meanwhile"
-            );
-        }
+        self.outage.failed(reason);
         Asked::NotNow
-    }
-
-    fn outage(&self) -> std::sync::MutexGuard<'_, Outage> {
-        // Every change leaves it whole.
-        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,12 +1,13 @@
 //! Search by meaning, with a provider of a few concepts that fails as it is told.
 
-use std::sync::Arc;
+use std::sync::Mutex;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::super::fixture::*;
 use super::indexer::PAUSES;
+use super::outage::REST;
 use super::*;
 use crate::upstream::builtin::embedding::{Error, Window};
 use crate::upstream::error::Error as Failure;
@@ -17,11 +18,11 @@ const CONCEPTS: &[&[&str]] = &[
     &["leave", "vacation", "holidays"],
     &["night", "dark", "nocturnal"],
 ];
-const DIMENSION: usize = 257;
+pub(super) const DIMENSION: usize = 257;
 
 /// What it does when it is asked.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Mode {
+pub(in super::super) enum Mode {
     Works,
     Hangs,
     Fails(u16),
@@ -44,11 +45,11 @@ impl Concepts {
         Self::new(Mode::Works)
     }
 
-    fn new(mode: Mode) -> Arc<Self> {
+    pub(in super::super) fn new(mode: Mode) -> Arc<Self> {
         Arc::new(Self { mode: Mutex::new(mode), asked: Mutex::default() })
     }
 
-    pub(super) fn set(&self, mode: Mode) {
+    pub(in super::super) fn set(&self, mode: Mode) {
         *self.mode.lock().expect("lock") = mode;
     }
 
@@ -57,11 +58,11 @@ impl Concepts {
     }
 
     /// What was asked for since the last time.
-    pub(super) fn asked(&self) -> Vec<Vec<String>> {
+    pub(in super::super) fn asked(&self) -> Vec<Vec<String>> {
         std::mem::take(&mut self.asked.lock().expect("lock"))
     }
 
-    fn vector(text: &str) -> Vec<f32> {
+    pub(in super::super) fn vector(text: &str) -> Vec<f32> {
         let mut vector = vec![0.0; DIMENSION];
         for word in text.to_lowercase().split(|letter: char| !letter.is_alphanumeric()) {
             let concept = CONCEPTS.iter().position(|words| words.contains(&word));
@@ -136,7 +137,7 @@ pub(in super::super) async fn ready(fixture: &Fixture) -> Embedded {
     state.borrow().embedded
 }
 
-pub(super) async fn search(fixture: &Fixture, query: &str) -> (String, Vec<String>) {
+pub(in super::super) async fn search(fixture: &Fixture, query: &str) -> (String, Vec<String>) {
     let answer = fixture.ask("search_handbook", json!({"query": query})).await;
     let path = |hit: &Value| hit["metadata"]["path"].as_str().expect("a path").to_owned();
     let hits = answer["hits"].as_array().expect("hits").iter().map(path).collect();

@@ -1,5 +1,7 @@
 //! The vectors of the documents, and which sections are nearest to a question.
 //!
+//! Where vectors are kept elsewhere (`shelf`), a document has the digests of its texts here and no numbers.
+//!
 //! Invariants: all vectors have one length and are normalized, so that a product is a cosine; the vectors of
 //! a document stand in one piece of memory and are shared by all states that have the document. A search
 //! looks at every vector: 40,000 of 384 numbers take some 10 ms.
@@ -42,9 +44,36 @@ pub(in super::super) struct Near {
     pub cosine: f32,
 }
 
+/// Sections, and how near they are to a question.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(in super::super) struct Nearby {
+    /// The nearest and those that were wished for, or all.
+    pub(super) near: Vec<Near>,
+    /// The mean of all cosines, those that `near` does not have included.
+    pub(super) mean: f32,
+}
+
+impl Nearby {
+    /// Of all sections.
+    #[allow(clippy::cast_precision_loss)] // of sections, far below 2^24
+    pub(super) fn of_all(near: Vec<Near>) -> Self {
+        let sum: f32 = near.iter().map(|near| near.cosine).sum();
+        let mean = sum / near.len().max(1) as f32;
+        Self { near, mean }
+    }
+
+    /// Whether there is none.
+    pub(in super::super) fn is_empty(&self) -> bool {
+        self.near.is_empty()
+    }
+}
+
 impl OfDocument {
-    /// The vector that was made of the text with this digest.
+    /// The vector that was made of the text with this digest, if it is here.
     pub(super) fn find(&self, digest: &Digested) -> Option<&[f32]> {
+        if self.numbers.is_empty() {
+            return None;
+        }
         let at = self.digests.iter().position(|other| other == digest)?;
         let length = self.numbers.len() / self.digests.len();
         self.numbers.get(at * length..(at + 1) * length)
@@ -64,7 +93,7 @@ impl OfDocument {
 
 impl Vectors {
     /// Every section that has a vector, in no order; none where the question is of another length.
-    pub(in super::super) fn near(&self, question: &[f32]) -> Vec<Near> {
+    pub(super) fn near(&self, question: &[f32]) -> Vec<Near> {
         let mut near = Vec::new();
         if question.is_empty() {
             return near;
