@@ -2,22 +2,30 @@
 //!
 //! Invariants: no redirect is followed and no proxy taken from the environment; an address is built
 //! from segments, none of which can become two, go up or end the path; nothing is retried here; a
-//! body is read while it is counted and never beyond the cap; an idle connection lives 4 s; no error
-//! names an address, a secret or what was sent. There is no deadline here: whoever calls has one.
+//! body is read while it is counted and never beyond the cap; an idle connection lives 4 s, and one whose
+//! end has arrived takes no request (`line`); no error names an address, a secret or what was sent.
+//! There is no deadline here: whoever calls has one. What was not begun on a connection that had been
+//! closed goes out on another one; what may have arrived is never sent twice here.
 //!
 //! Not here: what a service means by its answers, and logging in to it.
 
+mod line;
 mod refusal;
 
+use std::iter;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use futures_util::stream;
-use http::{HeaderName, HeaderValue, Method};
+use http::header::{ACCEPT, USER_AGENT};
+use http::{HeaderName, HeaderValue, Method, Response};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use percent_encoding::percent_decode_str;
 use reqwest::multipart::Form;
-use reqwest::redirect::Policy;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::Url;
@@ -27,9 +35,11 @@ use crate::upstream::error::Error;
 use crate::upstream::transport::reason;
 use crate::wire::sse::{Decoder, Event, Item};
 
+use line::Dialer;
 pub(super) use refusal::plain;
 
-const OURSELVES: &str = concat!("switchyard/", env!("CARGO_PKG_VERSION"));
+const OURSELVES: HeaderValue = HeaderValue::from_static(concat!("switchyard/", env!("CARGO_PKG_VERSION")));
+const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Common servers close idle connections after 5 s.
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
@@ -38,10 +48,15 @@ const MOST_IDLE: usize = 64;
 /// Bytes of one answer, or of one event of a stream.
 pub(super) const MOST_BYTES: usize = 16 << 20;
 
+/// Sends requests, and keeps connections for the next ones.
+type Pool = legacy::Client<Dialer, reqwest::Body>;
+
 /// One service and the connections to it. Clones share them.
 #[derive(Clone)]
 pub(super) struct Rest {
-    http: reqwest::Client,
+    pool: Pool,
+    /// Writes requests, files among them; sends none.
+    writer: reqwest::Client,
     base: Url,
     /// What the URL said of who we are.
     basic: Option<Basic>,
@@ -58,28 +73,21 @@ impl Rest {
     /// For the service at `base`, whose user and password, if any, are sent where nothing else says who
     /// we are; its query is not used.
     pub(super) fn new(base: &Url) -> Result<Self, Error> {
-        let mut http = reqwest::Client::builder()
-            .user_agent(OURSELVES)
-            .redirect(Policy::none())
-            .referer(false)
-            .retry(reqwest::retry::never())
-            .no_proxy()
-            .http1_only()
-            .connect_timeout(CONNECT_LIMIT)
+        let pool = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_LIMIT)
-            .pool_max_idle_per_host(MOST_IDLE);
-        if base.scheme() == "http" {
-            // Reading the system's certificates takes long.
-            http = http.tls_certs_only([]);
-        }
-        let http = http.build().map_err(|error| Error::Connect { reason: words(error) })?;
+            .pool_max_idle_per_host(MOST_IDLE)
+            .build(Dialer::new(base)?);
+        // It trusts nobody, because reading the system's certificates takes long.
+        let writer = reqwest::Client::builder().no_proxy().tls_certs_only([]).build();
+        let writer = writer.map_err(|error| Error::Connect { reason: reason(&error.without_url()) })?;
         let basic = basic(base);
         let mut base = base.clone();
         // They refuse only URLs that can not have a user.
         let _ = (base.set_username(""), base.set_password(None));
         base.set_query(None);
         base.set_fragment(None);
-        Ok(Self { http, base, basic })
+        Ok(Self { pool, writer, base, basic })
     }
 
     /// A request for what stands at `path` below the base. Every segment is one part of it and is
@@ -94,8 +102,8 @@ impl Rest {
             Ok(mut segments) => segments.pop_if_empty().extend(path),
             Err(()) => return Err(unsendable("the URL of the service cannot be used")),
         };
-        let builder = self.http.request(method, url);
-        Ok(Request { builder, basic: self.basic.clone(), secrets: Vec::new() })
+        let builder = self.writer.request(method, url);
+        Ok(Request { pool: self.pool.clone(), builder, basic: self.basic.clone(), secrets: Vec::new() })
     }
 }
 
@@ -118,6 +126,7 @@ pub(super) fn unsendable(why: &str) -> Error {
 
 /// One request that is being put together.
 pub(super) struct Request {
+    pool: Pool,
     builder: reqwest::RequestBuilder,
     /// Sent unless something else says who we are.
     basic: Option<Basic>,
@@ -185,7 +194,10 @@ impl Request {
             self.builder = self.builder.basic_auth(user.expose_secret(), Some(password.expose_secret()));
             self.secrets.push(password);
         }
-        let response = self.builder.send().await.map_err(unanswered)?;
+        let mut request = self.builder.build().and_then(http::Request::try_from).map_err(unwritten)?;
+        request.headers_mut().insert(USER_AGENT, OURSELVES);
+        request.headers_mut().insert(ACCEPT, ANYTHING);
+        let response = self.pool.request(request).await.map_err(|error| unanswered(&error))?;
         if response.status().is_success() {
             return Ok(Answer { response });
         }
@@ -195,13 +207,13 @@ impl Request {
 
 /// An answer that says success, not yet read.
 pub(super) struct Answer {
-    response: reqwest::Response,
+    response: Response<Incoming>,
 }
 
 impl Answer {
     /// All of it.
     pub(super) async fn bytes(self) -> Result<Bytes, Error> {
-        whole(self.response, MOST_BYTES).await
+        whole(self.response.into_body(), MOST_BYTES).await
     }
 
     /// All of it, as JSON of a known form; what else it has is not looked at.
@@ -219,15 +231,15 @@ impl Answer {
 
     /// The events of a stream, until it ends. One beyond the cap ends it with an error.
     pub(super) fn events(self) -> impl Stream<Item = Result<Event, Error>> + Send + 'static {
-        let begun = (self.response, Decoder::new(MOST_BYTES), Bytes::new());
-        stream::try_unfold(begun, |(mut response, mut decoder, mut input)| async move {
+        let begun = (self.response.into_body(), Decoder::new(MOST_BYTES), Bytes::new());
+        stream::try_unfold(begun, |(mut body, mut decoder, mut input)| async move {
             loop {
                 match decoder.decode(&mut input) {
-                    Some(Item::Event(event)) => return Ok(Some((event, (response, decoder, input)))),
+                    Some(Item::Event(event)) => return Ok(Some((event, (body, decoder, input)))),
                     Some(Item::TooLong(_)) => return Err(Error::TooLarge { limit: MOST_BYTES }),
                     None => {}
                 }
-                match response.chunk().await.map_err(cut)? {
+                match chunk(&mut body).await? {
                     Some(chunk) => input = chunk,
                     None => return Ok(None),
                 }
@@ -237,32 +249,45 @@ impl Answer {
 }
 
 /// The whole body, if it has at most `limit` bytes.
-async fn whole(mut response: reqwest::Response, limit: usize) -> Result<Bytes, Error> {
-    let mut body = BytesMut::new();
-    while let Some(chunk) = response.chunk().await.map_err(cut)? {
-        if chunk.len() > limit - body.len() {
+async fn whole(mut body: Incoming, limit: usize) -> Result<Bytes, Error> {
+    let mut all = BytesMut::new();
+    while let Some(chunk) = chunk(&mut body).await? {
+        if chunk.len() > limit - all.len() {
             return Err(Error::TooLarge { limit });
         }
-        body.extend_from_slice(&chunk);
+        all.extend_from_slice(&chunk);
     }
-    Ok(body.freeze())
+    Ok(all.freeze())
+}
+
+/// The next piece of `body`, until it ends.
+async fn chunk(body: &mut Incoming) -> Result<Option<Bytes>, Error> {
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Error::Cut { reason: reason(&error) })?;
+        // What is none are trailers, which nobody wants.
+        if let Ok(data) = frame.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
+}
+
+fn unwritten(_: reqwest::Error) -> Error {
+    unsendable("it cannot be written")
 }
 
 /// What is known of a request without an answer.
-fn unanswered(error: reqwest::Error) -> Error {
-    if error.is_builder() {
-        return unsendable("it cannot be written");
+fn unanswered(error: &legacy::Error) -> Error {
+    let causes = iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source());
+    let was_not_taken =
+        causes.filter_map(|cause| cause.downcast_ref::<hyper::Error>()).any(hyper::Error::is_canceled);
+    let (is_connect, reason) = (error.is_connect(), reason(error));
+    match () {
+        () if is_connect => Error::Connect { reason },
+        () if was_not_taken => Error::NotSent { reason },
+        () => Error::Lost { reason },
     }
-    let is_connect = error.is_connect();
-    let reason = words(error);
-    if is_connect { Error::Connect { reason } } else { Error::Lost { reason } }
 }
 
-fn cut(error: reqwest::Error) -> Error {
-    Error::Cut { reason: words(error) }
-}
-
-/// Why, without the address: any part of one may be a secret.
-fn words(error: reqwest::Error) -> String {
-    reason(&error.without_url())
-}
+#[cfg(test)]
+mod tests;

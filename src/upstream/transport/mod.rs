@@ -26,7 +26,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::json;
 
-pub(super) use self::http::{reason, retry_after};
+pub(super) use self::http::{certified, reason, retry_after};
 use crate::protocol::{Era, Notification, Raw, message, meta, method};
 use crate::upstream::config::{Config, Transport};
 use crate::upstream::connection::{Call, Connector};

@@ -4,7 +4,8 @@
 //! what was sent (`input` of a validation error); no secret of the request, should the text have it;
 //! one short line. A body that is not JSON is not shown: it may be anything.
 
-use http::StatusCode;
+use http::{Response, StatusCode};
+use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::whole;
@@ -20,10 +21,10 @@ const LONGEST: usize = 300;
 const MOST_PROBLEMS: usize = 5;
 
 /// The error that `response` is. `secrets` were sent with the request.
-pub(super) async fn of(response: reqwest::Response, secrets: &[SecretString]) -> Error {
+pub(super) async fn of(response: Response<Incoming>, secrets: &[SecretString]) -> Error {
     let status = response.status();
     let retry_after = retry_after(response.headers());
-    let said = whole(response, MOST_BYTES).await.ok().and_then(|body| said(&body));
+    let said = whole(response.into_body(), MOST_BYTES).await.ok().and_then(|body| said(&body));
     let detail = said.map_or_else(|| of_status(status), |text| plain(text, secrets));
     Error::Backend { status: status.as_u16(), detail, retry_after }
 }

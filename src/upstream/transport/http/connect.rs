@@ -72,7 +72,7 @@ impl Dialer {
 
 /// How servers prove who they are: to the certificates that the system trusts. Reading those takes
 /// long, so all clients share them.
-fn certified() -> Result<Arc<ClientConfig>, Error> {
+pub(in crate::upstream) fn certified() -> Result<Arc<ClientConfig>, Error> {
     static SHARED: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     if let Some(config) = SHARED.get() {
         return Ok(Arc::clone(config));

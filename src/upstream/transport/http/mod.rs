@@ -37,6 +37,7 @@ use url::{Position, Url};
 pub(in crate::upstream) use self::body::Body;
 use self::body::Line;
 use self::connect::Dialer;
+pub(in crate::upstream) use self::connect::certified;
 pub(super) use self::error::{is_media_type, status_error};
 pub(in crate::upstream) use self::error::{reason, retry_after};
 use self::idle::Idle;
