@@ -26,7 +26,7 @@ use crate::upstream;
 impl From<manager::Error> for Problem {
     fn from(error: manager::Error) -> Self {
         use manager::Error as E;
-        let (detail, verdict) = (error.to_string(), error.verdict());
+        let (detail, verdict, guidance) = (error.to_string(), error.verdict(), error.guidance());
         let problem = match error {
             E::ServerNotFound { server, available, nearest } => {
                 Self::new(Code::ServerNotFound, detail).with(|document| {
@@ -63,7 +63,10 @@ impl From<manager::Error> for Problem {
             }
         };
         problem.with(|document| {
-            document.error_type = Some(ErrorType(verdict.word));
+            if let Some(guidance) = guidance {
+                document.suggestion = Some(guidance.to_owned());
+            }
+            document.error_type = ErrorType(verdict.word);
             document.retryable = Some(verdict.is_retryable);
         })
     }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::manager::Word;
+use crate::manager::{NO_MCP, Word};
 use crate::protocol::{ErrorObject, Raw};
 use crate::telemetry::RequestId;
 
@@ -141,12 +141,43 @@ impl Code {
         }
     }
 
+    /// The word for its kind, where the failure of a server does not say it more exactly.
+    const fn word(self) -> Word {
+        match self {
+            Self::InvalidRequest
+            | Self::InvalidArguments
+            | Self::AmbiguousTool
+            | Self::MethodNotAllowed
+            | Self::BadHost
+            | Self::BodyIncomplete
+            | Self::BodyTooLarge
+            | Self::UnsupportedMediaType
+            | Self::InvalidConfiguration => Word::InvalidParams,
+            Self::Unauthorized
+            | Self::Forbidden
+            | Self::HostNotAllowed
+            | Self::OriginNotAllowed
+            | Self::AuthFailed => Word::AuthenticationError,
+            Self::NotFound | Self::ServerNotFound | Self::ToolNotFound => Word::NotFound,
+            Self::BodyTimeout | Self::TimedOut => Word::Timeout,
+            Self::Overloaded => Word::RateLimited,
+            Self::ConnectionFailed
+            | Self::OutcomeUnknown
+            | Self::InvalidAnswer
+            | Self::BackendError
+            | Self::ServerUnavailable => Word::ServiceUnavailable,
+            Self::CircuitOpen => Word::CircuitOpen,
+            Self::InternalError => Word::InternalError,
+        }
+    }
+
     /// Whether the document may say when it is worth trying again.
     pub(super) const fn may_be_temporary(self) -> bool {
         matches!(self, Self::Overloaded | Self::CircuitOpen | Self::InvalidAnswer | Self::BackendError)
     }
 
-    /// What the reader can do about it, where that does not depend on the case.
+    /// What the reader can do about it, where that does not depend on the case. Of failures of servers the table
+    /// of the facade says it.
     const fn suggestion(self) -> Option<&'static str> {
         Some(match self {
             Self::InvalidArguments => {
@@ -157,19 +188,7 @@ impl Code {
             Self::Forbidden => "use a credential with the role superuser",
             Self::NotFound => "GET /openapi.json describes every path",
             Self::UnsupportedMediaType => "send the header \"Content-Type: application/json\"",
-            Self::Overloaded => "try again after the seconds in retry_after_seconds",
-            Self::ConnectionFailed => {
-                "check that the server runs and is reachable from the gateway, GET /api/v1/mcp/health"
-            }
-            Self::OutcomeUnknown => "the tool may have run: find out before calling it again",
-            Self::InvalidAnswer => "check that the server speaks MCP at its configured address",
-            Self::AuthFailed => {
-                "mend the credentials and POST /api/v1/mcp/reload, or POST /api/v1/mcp/servers/{name}/reconnect once the server accepts them"
-            }
-            Self::CircuitOpen => {
-                "wait for the next probe, or POST /api/v1/mcp/circuit-breakers/{server}/reset once the server is well"
-            }
-            Self::TimedOut => "the tool may have run; give it longer with \"timeout\", in seconds",
+            Self::InvalidAnswer => NO_MCP,
             Self::InvalidConfiguration => {
                 "mend the file and reload again; `switchyard check` shows the same problems"
             }
@@ -222,10 +241,12 @@ pub(super) struct Document {
     /// Names that are not ambiguous.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) candidates: Vec<String>,
-    /// What it is for a program that calls tools; MCP clients find the same word in `data.type`.
+    /// What kind of failure it is; MCP clients find the same word in `data.type`.
+    pub(super) error_type: ErrorType,
+    /// Of a bug of the gateway: the id that its line in the log has.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub(super) error_type: Option<ErrorType>,
+    #[schema(value_type = String, format = "uuid", nullable = false)]
+    error_id: Option<RequestId>,
     /// Whether the same call can succeed when it is made again.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -285,7 +306,8 @@ impl Problem {
             available: Vec::new(),
             nearest: Vec::new(),
             candidates: Vec::new(),
-            error_type: None,
+            error_type: ErrorType(code.word()),
+            error_id: None,
             retryable: None,
             retry_after_seconds: None,
             suggestion: code.suggestion().map(str::to_owned),
@@ -350,6 +372,7 @@ impl Problem {
     pub(super) fn print(&self, id: RequestId) -> Bytes {
         let mut document = self.0.clone();
         document.request_id = Some(id);
+        document.error_id = (document.code == Code::InternalError).then_some(id);
         Raw::of(&*document).bytes().clone()
     }
 }

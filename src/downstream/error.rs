@@ -8,12 +8,11 @@ use std::time::Duration;
 use axum::body::Body;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use serde::Serialize;
 
-use crate::gateway::error::limited;
+use crate::gateway::error::{self, Limit, limited};
 use crate::manager::{self, Word};
 use crate::protocol::error::code;
-use crate::protocol::{self, Era, ErrorObject, Message, ParseError, RequestId, Version};
+use crate::protocol::{self, Era, ErrorObject, Message, ParseError, Raw, RequestId, Version};
 
 /// When it is worth asking for a session again.
 const SESSION_RETRY_IN: Duration = Duration::from_secs(5);
@@ -63,7 +62,10 @@ pub enum Refusal {
     #[error(
         "too many sessions are open; come back when one has ended, or have the operator raise max_sessions"
     )]
-    TooManySessions,
+    TooManySessions {
+        /// How many there may be.
+        most: usize,
+    },
     /// The same id twice at a time.
     #[error("a request with this id is already running")]
     IdInUse,
@@ -90,10 +92,13 @@ pub enum Refusal {
     PostedResponse,
 }
 
-#[derive(Serialize)]
-struct Supported<'a> {
-    supported: [&'static str; 1],
-    requested: &'a str,
+/// What the protocol wants to be said of it, and what every error of ours says.
+fn unsupported(text: &str, requested: &str) -> ErrorObject {
+    let object =
+        error::refusal(code::UNSUPPORTED_PROTOCOL_VERSION, "unsupported_version", Word::InvalidParams, text);
+    let supported = Raw::of(&[Version::NEWEST_MODERN.as_str()]);
+    let data = object.data().unwrap_or_else(Raw::empty_object);
+    object.with_data(&data.with("supported", &supported).with("requested", &Raw::of(requested)))
 }
 
 impl Refusal {
@@ -114,7 +119,7 @@ impl Refusal {
             Self::Accept(_) => StatusCode::NOT_ACCEPTABLE,
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Server(_) | Self::UnknownSession => StatusCode::NOT_FOUND,
-            Self::TooManySessions => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManySessions { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         }
     }
@@ -125,24 +130,44 @@ impl Refusal {
             Self::Message(error) => error.code(),
             Self::HeaderMismatch(_) => code::HEADER_MISMATCH,
             Self::Meta(_) => code::INVALID_PARAMS,
-            Self::UnsupportedVersion { .. } => code::UNSUPPORTED_PROTOCOL_VERSION,
             // Only clients of older revisions have sessions.
-            Self::TooManySessions => {
-                let word = Word::ConnectionLimitExceeded;
-                return limited("too_many_sessions", word, &self.to_string(), SESSION_RETRY_IN);
+            Self::TooManySessions { most } => {
+                let limit = Limit { most: *most, now: *most };
+                return limited("too_many_sessions", &self.to_string(), SESSION_RETRY_IN, Some(limit));
             }
             Self::TooManyRequests => {
-                return limited("too_many_requests", Word::RateLimited, &self.to_string(), REQUEST_RETRY_IN);
+                return limited("too_many_requests", &self.to_string(), REQUEST_RETRY_IN, None);
             }
-            Self::Server(error) => return crate::gateway::error::object(error, Era::Legacy),
+            Self::Server(error) => return error::object(error, Era::Legacy),
+            Self::UnsupportedVersion { requested } => return unsupported(&self.to_string(), requested),
             _ => code::INVALID_REQUEST,
         };
-        let object = ErrorObject::new(number, &self.to_string());
+        let (code, word) = self.case();
+        error::refusal(number, code, word, &self.to_string())
+    }
+
+    /// The stable code of what has no facts of its own, and its word.
+    const fn case(&self) -> (&'static str, Word) {
         match self {
-            Self::UnsupportedVersion { requested } => {
-                object.with_data(&Supported { supported: [Version::NEWEST_MODERN.as_str()], requested })
+            Self::Message(_) => ("invalid_message", Word::InvalidParams),
+            Self::BodyTooLarge { .. } => ("body_too_large", Word::InvalidParams),
+            Self::Body => ("body_incomplete", Word::InvalidParams),
+            Self::ContentType => ("unsupported_media_type", Word::InvalidParams),
+            Self::Accept(_) => ("not_acceptable", Word::InvalidParams),
+            Self::Method { .. } => ("method_not_allowed", Word::InvalidParams),
+            Self::Server(_) => ("server_not_found", Word::NotFound),
+            Self::NoSession => ("no_session", Word::InvalidParams),
+            Self::UnknownSession => ("unknown_session", Word::NotFound),
+            Self::UnknownEvent => ("unknown_event", Word::NotFound),
+            Self::TooManySessions { .. } => ("too_many_sessions", Word::ConnectionLimitExceeded),
+            Self::IdInUse => ("id_in_use", Word::InvalidParams),
+            Self::TooManyRequests => ("too_many_requests", Word::RateLimited),
+            Self::VersionHeader(_) | Self::UnsupportedVersion { .. } => {
+                ("unsupported_version", Word::InvalidParams)
             }
-            _ => object,
+            Self::HeaderMismatch(_) => ("header_mismatch", Word::InvalidParams),
+            Self::Meta(_) => ("invalid_meta", Word::InvalidParams),
+            Self::PostedResponse => ("posted_response", Word::InvalidParams),
         }
     }
 
@@ -155,7 +180,7 @@ impl Refusal {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         match self {
             Self::Method { allow } => headers.insert(ALLOW, HeaderValue::from_static(allow)),
-            Self::TooManySessions => headers.insert(RETRY_AFTER, SESSION_RETRY_IN.as_secs().into()),
+            Self::TooManySessions { .. } => headers.insert(RETRY_AFTER, SESSION_RETRY_IN.as_secs().into()),
             Self::TooManyRequests => headers.insert(RETRY_AFTER, REQUEST_RETRY_IN.as_secs().into()),
             _ => None,
         };

@@ -23,10 +23,11 @@ use tracing::{Instrument, Span};
 
 use super::questions::{Asked, End, Questions};
 use super::sessions::Running;
+use crate::gateway::error::internal;
 use crate::gateway::{self, Caller, Gateway, era};
-use crate::protocol::error::code;
 use crate::protocol::{Closed, Era, ErrorObject, Message, Raw, Request, RequestId, Response, meta};
 use crate::shutdown::Shutdown;
+use crate::telemetry;
 use crate::upstream::{Flow, Inlet, Outlet, Received, Said};
 
 /// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
@@ -291,9 +292,10 @@ async fn answer(gateway: &Gateway, caller: &Caller, request: &Request, outlet: &
     };
     let handled = std::panic::AssertUnwindSafe(work.instrument(span));
     handled.catch_unwind().await.unwrap_or_else(|_| {
-        tracing::error!(method = %shown(&request.method), "a request panicked");
-        let text = "the gateway failed on this request; its log says more";
-        Received::Whole(Err(ErrorObject::new(code::INTERNAL_ERROR, text)))
+        let id = telemetry::RequestId::new();
+        tracing::error!(error_id = %id, method = %shown(&request.method), "a request panicked");
+        let text = "the gateway failed on this request; its log says more under error_id";
+        Received::Whole(Err(internal(text, id)))
     })
 }
 

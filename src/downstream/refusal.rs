@@ -10,6 +10,7 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use crate::auth::Denied;
+use crate::manager::Word;
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw};
 use crate::telemetry::RequestId;
@@ -80,6 +81,9 @@ struct Problem<'a> {
     code: &'static str,
     detail: &'a str,
     request_id: RequestId,
+    error_type: Word,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_id: Option<RequestId>,
 }
 
 #[derive(Serialize)]
@@ -89,9 +93,14 @@ struct ErrorResponse<'a> {
 }
 
 #[derive(Serialize)]
-struct Details {
+struct Details<'a> {
+    r#type: Word,
     code: &'static str,
+    detail: &'a str,
+    retryable: bool,
     request_id: RequestId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_id: Option<RequestId>,
 }
 
 impl Refusal {
@@ -120,6 +129,21 @@ impl Refusal {
             Self::Denied(Denied::NoRole) => "forbidden",
             Self::Panicked => "internal_error",
         }
+    }
+
+    /// The word for its kind.
+    const fn word(self) -> Word {
+        match self {
+            Self::HostCount | Self::TooLarge { .. } | Self::BodyCut => Word::InvalidParams,
+            Self::Host | Self::Origin | Self::Denied(_) => Word::AuthenticationError,
+            Self::BodyTimedOut => Word::Timeout,
+            Self::Panicked => Word::InternalError,
+        }
+    }
+
+    /// What finds the line of a bug in the log.
+    fn error_id(self, id: RequestId) -> Option<RequestId> {
+        (self == Self::Panicked).then_some(id)
     }
 
     /// The same in words, as the REST API has it for the same code.
@@ -161,13 +185,21 @@ impl Refusal {
             code: self.code(),
             detail: &self.to_string(),
             request_id: id,
+            error_type: self.word(),
+            error_id: self.error_id(id),
         })
     }
 
     fn json_rpc(self, id: RequestId) -> Raw {
         let code = if self == Self::Panicked { code::INTERNAL_ERROR } else { code::INVALID_REQUEST };
-        let error = ErrorObject::new(code, &self.to_string())
-            .with_data(&Details { code: self.code(), request_id: id });
+        let error = ErrorObject::new(code, &self.to_string()).with_data(&Details {
+            r#type: self.word(),
+            code: self.code(),
+            detail: &self.to_string(),
+            retryable: self == Self::BodyTimedOut,
+            request_id: id,
+            error_id: self.error_id(id),
+        });
         Raw::of(&ErrorResponse { jsonrpc: "2.0", error: error.raw() })
     }
 
@@ -201,12 +233,13 @@ mod tests {
         assert_eq!(
             body(Refusal::TooLarge { limit: 10 }, Face::Rest, id).await,
             json!({"type": "urn:switchyard:problem:body_too_large", "title": "The body is too large", "status": 413,
-                "detail": "the body is larger than 10 bytes", "code": "body_too_large", "request_id": id.to_string()})
+                "detail": "the body is larger than 10 bytes", "code": "body_too_large", "request_id": id.to_string(), "error_type": "invalid_params"})
         );
         assert_eq!(
             body(Refusal::Host, Face::Mcp, id).await,
             json!({"jsonrpc": "2.0", "error": {"code": -32600, "message": "this Host is not served here",
-                "data": {"code": "host_not_allowed", "request_id": id.to_string()}}})
+                "data": {"type": "authentication_error", "code": "host_not_allowed",
+                    "detail": "this Host is not served here", "retryable": false, "request_id": id.to_string()}}})
         );
     }
 

@@ -270,6 +270,11 @@ impl Sessions {
         table.drain().for_each(|(_, session)| session.end());
     }
 
+    /// What is said to one who finds no room.
+    pub const fn refusal(&self) -> Refusal {
+        Refusal::TooManySessions { most: self.max }
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.table.read().unwrap_or_else(PoisonError::into_inner).len()

@@ -179,7 +179,7 @@ impl Endpoint {
 
     async fn initialize(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
         let caller = Caller::legacy(asked.principal, asked.scope, request.params.as_ref());
-        let session = self.0.sessions.open(caller).ok_or(Refusal::TooManySessions)?;
+        let session = self.0.sessions.open(caller).ok_or_else(|| self.0.sessions.refusal())?;
         let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request);
         let mut response = events::answer(exchange, &self.0.tasks).await;
         if let Ok(value) = HeaderValue::from_str(session.id()) {

@@ -23,7 +23,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::caller::Caller;
 use super::era::questions;
-use super::{Gateway, era, error, tasks};
+use super::error::Wrong;
+use super::{Gateway, era, error, tasks, wanted};
 use crate::manager::{Called, Error, Invocation, Target};
 use crate::protocol::Abilities;
 use crate::protocol::{ErrorObject, Raw, Reply};
@@ -73,11 +74,13 @@ impl Given {
         let present = |name| params.get(name).filter(|value| !value.is_null());
         let responses = present(RESPONSES);
         if responses.as_ref().is_some_and(|responses| !responses.is_object()) {
-            return Err(error::bad_input("params.inputResponses must be an object"));
+            let text = "params.inputResponses must be an object";
+            return Err(wanted::bad(text, RESPONSES, responses.as_ref(), "an object"));
         }
-        let state = present(STATE).map(|state| state.read::<String>());
-        let state =
-            state.transpose().map_err(|_| error::bad_input("params.requestState must be a string"))?;
+        let bad =
+            |state: &Raw| wanted::bad("params.requestState must be a string", STATE, Some(state), "a string");
+        let read = |state: Raw| state.read::<String>().map_err(|_| bad(&state));
+        let state = present(STATE).map(read).transpose()?;
         Ok(Self { responses, state })
     }
 }
@@ -94,9 +97,17 @@ impl Place<'_> {
     async fn taken(&self, state: &str) -> Result<Waiting, ErrorObject> {
         let taken = self.gateway.parked.take(&self.caller.principal, &purpose(self.target), state).await;
         taken.ok_or_else(|| {
+            let wrong = Wrong {
+                field: "params.requestState",
+                // Sealed: alike for whoever gives a wrong one.
+                found: None,
+                valid: "what the last answer to this request gave, once and soon",
+                suggestion: "begin again without requestState and inputResponses",
+            };
             error::bad_input(
                 "params.requestState is not of this request, was used already or is too old; \
                  begin again without requestState and inputResponses",
+                wrong,
             )
         })
     }

@@ -2,11 +2,14 @@
 
 use super::caller::Caller;
 use super::resources::{first, refused};
-use super::{Gateway, error};
+use super::{Gateway, error, wanted};
 use crate::auth::Action;
 use crate::manager::Reference;
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::upstream::Outlet;
+
+/// What `ref` has to be.
+const REFERENCE: &str = "an object with type, and name or uri";
 
 /// Completes an argument of a prompt, or a variable of a resource template.
 pub(super) async fn complete(
@@ -18,7 +21,8 @@ pub(super) async fn complete(
     if !caller.principal.may(Action::Read) {
         return Err(error::forbidden("complete arguments"));
     }
-    let params = params.ok_or_else(|| error::bad_input("params is missing; ref says what to complete"))?;
+    let params = params
+        .ok_or_else(|| wanted::bad("params is missing; ref says what to complete", "ref", None, REFERENCE))?;
     let reference = reference(params)?;
     let found = gateway.manager.completion_targets(&caller.scope, &reference, params).await;
     let targets = found.map_err(|failure| refused(caller, &failure))?;
@@ -26,17 +30,25 @@ pub(super) async fn complete(
 }
 
 fn reference(params: &Raw) -> Result<Reference, ErrorObject> {
-    let reference = params
-        .get("ref")
-        .filter(Raw::is_object)
-        .ok_or_else(|| error::bad_input("params.ref must be an object that says what to complete"))?;
+    let found = params.get("ref");
+    let reference = found.as_ref().filter(|reference| reference.is_object()).ok_or_else(|| {
+        let text = "params.ref must be an object that says what to complete";
+        wanted::bad(text, "ref", found.as_ref(), REFERENCE)
+    })?;
     let text = |member: &str| {
         let text = reference.get_as::<String>(member);
-        text.ok_or_else(|| error::bad_input(&format!("params.ref.{member} must be a string")))
+        text.ok_or_else(|| {
+            let (member, found) = (format!("ref.{member}"), reference.get(member));
+            wanted::bad(&format!("params.{member} must be a string"), &member, found.as_ref(), "a string")
+        })
     };
     match reference.get_as::<String>("type").as_deref() {
         Some("ref/prompt") => text("name").map(Reference::Prompt),
         Some("ref/resource") => text("uri").map(Reference::Resource),
-        _ => Err(error::bad_input("params.ref.type must be \"ref/prompt\" or \"ref/resource\"")),
+        _ => {
+            let valid = "\"ref/prompt\" or \"ref/resource\"";
+            let found = reference.get("type");
+            Err(wanted::bad(&format!("params.ref.type must be {valid}"), "ref.type", found.as_ref(), valid))
+        }
     }
 }

@@ -53,7 +53,7 @@ fn for_modern(method: &str, result: Raw) -> Raw {
 /// A modern server's result for a client that knows only final ones, without the members that it
 /// may ignore being removed.
 fn for_legacy(method: &str, result: &Raw) -> Reply {
-    let refused = |text: &str| Err(ErrorObject::new(code::INTERNAL_ERROR, text));
+    let refused = |text: &str| Err(error::invalid_answer(text));
     let kind = result.part("resultType").map(|kind| kind.text().unwrap_or_default());
     match kind.as_deref() {
         None | Some(COMPLETE) if method == method::TOOLS_CALL => Ok(schema::wrap_unannounced(result)),

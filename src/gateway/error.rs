@@ -2,6 +2,8 @@
 //!
 //! One match. `data.type`, `detail`, `retryable` and `retry_after` say what a program needs to know;
 //! `data.code` holds the same stable code as the REST API's problem documents; texts name what to do.
+//! Invariant: every error of our own is made here and has a `type`. What was sent wrong is named with what would be
+//! right; a bug of ours has an id that its line in the log has too.
 //! Our own failures have a number for each era (`Number`); standard codes keep their meaning.
 //! Not here: what servers answered, which passes untouched.
 
@@ -9,9 +11,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::manager::{Error, Named, Verdict, Word};
+use crate::manager::{Error, NO_MCP, Named, Verdict, Word};
 use crate::protocol::error::code;
 use crate::protocol::{Era, ErrorObject, Raw, foreign};
+use crate::telemetry::RequestId;
 use crate::upstream;
 
 /// A failure of ours that JSON-RPC has no code for. Up to 2025-11-25 codes of the range for
@@ -45,7 +48,6 @@ impl Number {
 
 /// The `data` member of our errors.
 #[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Facts<'a> {
     code: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,9 +71,58 @@ struct Facts<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
     retryable: bool,
-    /// In seconds; `retryAfterSeconds` is the older name of the same.
-    #[serde(rename = "retry_after", skip_serializing_if = "Option::is_none")]
+    /// The same as `retry_after_seconds`, under the name that clients of R2R know.
+    #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guidance: Option<&'a str>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    wrong: Option<Shown<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_id: Option<RequestId>,
+    #[serde(rename = "requiredCapabilities", skip_serializing_if = "Option::is_none")]
+    required_capabilities: Option<&'a Raw>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    limit: Option<Limit>,
+}
+
+/// What was sent wrong, and what would be right.
+#[derive(Debug, Clone, Copy)]
+pub struct Wrong<'a> {
+    /// Where it stands: `params.name`.
+    pub field: &'a str,
+    /// What stands there, if anything does.
+    pub found: Option<&'a Raw>,
+    /// What may stand there.
+    pub valid: &'a str,
+    /// What to do.
+    pub suggestion: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown<'a> {
+    field: &'a str,
+    rejected_value: Option<Raw>,
+    valid_range: &'a str,
+    suggestion: &'a str,
+}
+
+impl<'a> From<Wrong<'a>> for Shown<'a> {
+    fn from(wrong: Wrong<'a>) -> Self {
+        let Wrong { field, found, valid, suggestion } = wrong;
+        Self { field, rejected_value: found.map(foreign::value), valid_range: valid, suggestion }
+    }
+}
+
+/// How many there may be, and how many there are.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Limit {
+    /// The limit.
+    #[serde(rename = "max_connections")]
+    pub most: usize,
+    /// What counts against it.
+    #[serde(rename = "current_connections")]
+    pub now: usize,
 }
 
 impl<'a> Facts<'a> {
@@ -81,7 +132,13 @@ impl<'a> Facts<'a> {
 
     fn judged(self, verdict: Verdict) -> Self {
         let retry_after = verdict.retry_after.map(|pause| pause.as_secs_f64());
-        Self { word: Some(verdict.word), retryable: verdict.is_retryable, retry_after, ..self }
+        Self {
+            word: Some(verdict.word),
+            retryable: verdict.is_retryable,
+            retry_after,
+            retry_after_seconds: retry_after,
+            ..self
+        }
     }
 
     fn named(self, kind: Named, name: &'a str) -> Self {
@@ -113,7 +170,14 @@ pub fn object(error: &Error, era: Era) -> ErrorObject {
                 Named::Tool => "ambiguous_tool",
                 Named::Prompt => "ambiguous_prompt",
             };
-            (code::INVALID_PARAMS, Facts { code, candidates, ..Facts::default() }.named(*kind, name))
+            let wrong = Shown {
+                field: "params.name",
+                rejected_value: Some(foreign::value(&Raw::of(name))),
+                valid_range: "one of the candidates",
+                suggestion: "use one of the candidates, or ask at the address of one server",
+            };
+            let facts = Facts { code, candidates, wrong: Some(wrong), ..Facts::default() };
+            (code::INVALID_PARAMS, facts.named(*kind, name))
         }
         Error::ResourceNotFound { uri } => {
             (code::INVALID_PARAMS, Facts { code: "resource_not_found", uri: Some(uri), ..Facts::default() })
@@ -125,7 +189,7 @@ pub fn object(error: &Error, era: Era) -> ErrorObject {
                 server: Some(server),
                 tool: tool.as_deref(),
                 detail: Some(source.to_string()),
-                retry_after_seconds: verdict.retry_after.map(|pause| pause.as_secs_f64()),
+                guidance: error.guidance(),
                 ..Facts::default()
             };
             (number.map_or(code::INTERNAL_ERROR, |number| number.code(era)), facts)
@@ -156,16 +220,28 @@ const fn of_upstream(error: &upstream::Error) -> (Option<Number>, &'static str) 
 }
 
 /// The refusal of one more than a client of an older revision may have; `code` is stable.
-pub fn limited(code: &'static str, word: Word, text: &str, retry_after: Duration) -> ErrorObject {
-    let facts = Facts::of(code, word, text).judged(Verdict::passing(word, Some(retry_after)));
+pub fn limited(code: &'static str, text: &str, retry_after: Duration, limit: Option<Limit>) -> ErrorObject {
+    let word = if limit.is_some() { Word::ConnectionLimitExceeded } else { Word::RateLimited };
+    let facts = Facts { limit, ..Facts::of(code, word, text) };
+    let facts = facts.judged(Verdict::passing(word, Some(retry_after)));
     ErrorObject::new(Number::RateLimit.code(Era::Legacy), text).with_data(&facts)
+}
+
+/// An error of ours with a number of the protocol, its stable `code` and its word.
+pub fn refusal(number: i64, code: &'static str, word: Word, text: &str) -> ErrorObject {
+    ErrorObject::new(number, text).with_data(&Facts::of(code, word, text))
+}
+
+/// A bug of ours; `id` stands in its line of the log.
+pub fn internal(text: &str, id: RequestId) -> ErrorObject {
+    let facts = Facts { error_id: Some(id), ..Facts::of("internal_error", Word::InternalError, text) };
+    ErrorObject::new(code::INTERNAL_ERROR, text).with_data(&facts)
 }
 
 /// The refusal of something the caller's role does not allow.
 pub fn forbidden(action: &str) -> ErrorObject {
     let text = format!("this credential may not {action}; it needs the role superuser");
-    let facts = Facts::of("forbidden", Word::AuthenticationError, &text);
-    ErrorObject::new(code::INVALID_REQUEST, &text).with_data(&facts)
+    refusal(code::INVALID_REQUEST, "forbidden", Word::AuthenticationError, &text)
 }
 
 /// Nobody has the resource `uri`; `number` is the code of the client's era.
@@ -176,19 +252,31 @@ pub(super) fn no_resource(number: i64, uri: &str) -> ErrorObject {
 }
 
 /// What a client sent that does not fit the method.
-pub fn bad_input(text: &str) -> ErrorObject {
-    ErrorObject::new(code::INVALID_PARAMS, text)
+pub fn bad_input(text: &str, wrong: Wrong<'_>) -> ErrorObject {
+    let facts = Facts::of("invalid_params", Word::InvalidParams, text);
+    ErrorObject::new(code::INVALID_PARAMS, text).with_data(&Facts { wrong: Some(wrong.into()), ..facts })
+}
+
+/// A cursor that this list did not give.
+pub fn bad_cursor(found: &Raw) -> ErrorObject {
+    let wrong = Wrong {
+        field: "params.cursor",
+        found: Some(found),
+        valid: "the nextCursor of a page of this list",
+        suggestion: "list again from the beginning, without cursor",
+    };
+    bad_input("the cursor is not one of this list; list again from the beginning", wrong)
 }
 
 /// The end of a request that needed input from its client and did not get it. `code` is stable.
 pub fn input(code: &'static str, text: &str) -> ErrorObject {
-    ErrorObject::new(code::INVALID_REQUEST, text).with_data(&Facts::of(code, Word::InvalidParams, text))
+    refusal(code::INVALID_REQUEST, code, Word::InvalidParams, text)
 }
 
 /// A server's answer that is none of its revision.
 pub fn invalid_answer(text: &str) -> ErrorObject {
     let facts = Facts::of("invalid_answer", Word::ServiceUnavailable, text);
-    ErrorObject::new(code::INTERNAL_ERROR, text).with_data(&facts)
+    ErrorObject::new(code::INTERNAL_ERROR, text).with_data(&Facts { guidance: Some(NO_MCP), ..facts })
 }
 
 /// A server's refusal, which came because a modern client lacks capabilities.
@@ -199,8 +287,9 @@ pub fn lacking(refusal: &ErrorObject, capabilities: &Raw) -> ErrorObject {
 
 /// A modern client lacks `capabilities`.
 pub fn needs(capabilities: &Raw, text: &str) -> ErrorObject {
-    ErrorObject::new(code::MISSING_CLIENT_CAPABILITY, text)
-        .with_data(&Raw::empty_object().with("requiredCapabilities", capabilities))
+    let facts = Facts::of("capability_missing", Word::InvalidParams, text);
+    let facts = Facts { required_capabilities: Some(capabilities), ..facts };
+    ErrorObject::new(code::MISSING_CLIENT_CAPABILITY, text).with_data(&facts)
 }
 
 #[cfg(test)]

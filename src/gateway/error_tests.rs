@@ -70,3 +70,55 @@ fn standard_codes_are_the_same_in_both_eras_and_have_words_too() {
         assert_eq!(data["detail"], object.message());
     }
 }
+
+#[test]
+fn what_was_sent_wrong_is_named_with_what_would_be_right() {
+    let found = Raw::of(&"x".repeat(1_000));
+    let wrong =
+        Wrong { field: "params.a", found: Some(&found), valid: "a number", suggestion: "send a number" };
+    let data = value(&bad_input("params.a must be a number", wrong));
+    assert_eq!((&data["type"], &data["code"]), (&json!("invalid_params"), &json!("invalid_params")));
+    assert_eq!((&data["field"], &data["valid_range"]), (&json!("params.a"), &json!("a number")));
+    assert_eq!(data["suggestion"], "send a number");
+    let shown = data["rejected_value"].as_str().expect("text");
+    assert!(shown.len() < 250 && shown.ends_with('…'), "{shown}");
+    let missing = value(&bad_input("params.a is missing", Wrong { found: None, ..wrong }));
+    assert_eq!(missing.get("rejected_value"), Some(&json!(null)));
+    assert_eq!(value(&bad_cursor(&Raw::of(&7)))["rejected_value"], 7);
+    let several =
+        Error::Ambiguous { kind: Named::Tool, name: "find".into(), candidates: vec!["a__find".into()] };
+    let data = value(&object(&several, Era::Modern));
+    assert_eq!((&data["field"], &data["rejected_value"]), (&json!("params.name"), &json!("find")));
+}
+
+#[test]
+fn a_failure_says_what_to_do_and_when() {
+    let (_, data) = told(U::CircuitOpen { retry_in: Duration::from_millis(1500) }, Era::Modern);
+    assert_eq!((&data["retry_after_seconds"], &data["retry_after"]), (&json!(1.5), &json!(1.5)));
+    for source in [
+        U::Connect { reason: "no route".into() },
+        U::Lost { reason: "reset".into() },
+        U::TimedOut { after: Duration::from_secs(1) },
+        backend(500),
+        U::Unavailable { state: "disabled" },
+        U::TooLarge { limit: 1 },
+    ] {
+        let (_, data) = told(source, Era::Legacy);
+        assert!(data["guidance"].as_str().is_some_and(|text| !text.is_empty()), "{data}");
+    }
+}
+
+#[test]
+fn a_bug_has_the_id_of_its_line_in_the_log_and_a_full_table_its_numbers() {
+    let id = RequestId::new();
+    let data = value(&internal("it failed", id));
+    assert_eq!((&data["type"], &data["error_id"]), (&json!("internal_error"), &json!(id.to_string())));
+    let limit = Limit { most: 5, now: 5 };
+    let full = limited("too_many_sessions", "no room", Duration::from_secs(5), Some(limit));
+    let data = value(&full);
+    assert_eq!(data["type"], "connection_limit_exceeded");
+    assert_eq!((&data["max_connections"], &data["current_connections"]), (&json!(5), &json!(5)));
+    assert_eq!(data["retry_after_seconds"], 5.0);
+    let busy = value(&limited("too_many_requests", "wait", Duration::from_secs(1), None));
+    assert_eq!((&busy["type"], busy.get("max_connections")), (&json!("rate_limited"), None));
+}

@@ -11,7 +11,6 @@ use super::caller::Caller;
 use super::{era, error};
 use crate::manager::catalog::Page;
 use crate::manager::{Manager, Snapshot};
-use crate::protocol::error::code;
 use crate::protocol::feature::Kind;
 use crate::protocol::{Closed, ErrorObject, Raw, Reply};
 
@@ -48,6 +47,7 @@ fn page(
     let listing = catalog.listing(kind);
     let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());
     let after = cursor.as_ref().map(read_cursor).transpose()?;
+    let bad_cursor = || error::bad_cursor(cursor.as_ref().unwrap_or(&Raw::of("")));
     let page = listing.page(after.as_deref(), caller.version).ok_or_else(bad_cursor)?;
     let is_settled = snapshot.is_settled(&caller.scope);
     let form = era::list_form(caller.version, is_settled);
@@ -65,13 +65,7 @@ fn write_cursor(after: &str) -> Raw {
 }
 
 fn read_cursor(cursor: &Raw) -> Result<String, ErrorObject> {
-    let text: String = cursor.read().map_err(|_| bad_cursor())?;
-    text.strip_prefix(AFTER).map(str::to_owned).ok_or_else(bad_cursor)
-}
-
-fn bad_cursor() -> ErrorObject {
-    ErrorObject::new(
-        code::INVALID_PARAMS,
-        "the cursor is not one of this list; list again from the beginning",
-    )
+    let text = cursor.read::<String>().ok();
+    let after = text.as_deref().and_then(|text| text.strip_prefix(AFTER));
+    after.map(str::to_owned).ok_or_else(|| error::bad_cursor(cursor))
 }

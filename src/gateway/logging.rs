@@ -6,13 +6,15 @@
 //! `server/utilities/logging` of each revision.
 
 use super::caller::Caller;
-use crate::protocol::error::code;
+use super::wanted;
 use crate::protocol::{ErrorObject, LogLevel, Raw, Reply, meta};
 
 /// `logging/setLevel`.
 pub(super) fn set_level(caller: &Caller, params: Option<&Raw>) -> Reply {
-    let name = params.and_then(|params| params.get_as::<String>("level"));
-    let level = name.as_deref().and_then(LogLevel::from_name).ok_or_else(|| unknown("params.level"))?;
+    let found = params.and_then(|params| params.get("level"));
+    let name = found.as_ref().and_then(|level| level.read::<String>().ok());
+    let level = name.as_deref().and_then(LogLevel::from_name);
+    let level = level.ok_or_else(|| unknown("level", found.as_ref()))?;
     if let Some(mailbox) = &caller.mailbox {
         mailbox.set_log_level(level);
     }
@@ -23,15 +25,16 @@ pub(super) fn set_level(caller: &Caller, params: Option<&Raw>) -> Reply {
 pub(super) fn check(caller: &Caller, params: Option<&Raw>) -> Result<(), ErrorObject> {
     match meta::log_level(params) {
         Some(Err(_)) if caller.version.is_modern() => {
-            Err(unknown(&format!("params._meta[\"{}\"]", meta::LOG_LEVEL)))
+            let found = params.and_then(|params| params.get("_meta")?.get(meta::LOG_LEVEL));
+            Err(unknown(&format!("_meta[\"{}\"]", meta::LOG_LEVEL), found.as_ref()))
         }
         _ => Ok(()),
     }
 }
 
-fn unknown(member: &str) -> ErrorObject {
-    let levels = LogLevel::ALL.map(LogLevel::as_str).join(", ");
-    ErrorObject::new(code::INVALID_PARAMS, &format!("{member} must be one of {levels}"))
+fn unknown(member: &str, found: Option<&Raw>) -> ErrorObject {
+    let valid = format!("one of {}", LogLevel::ALL.map(LogLevel::as_str).join(", "));
+    wanted::bad(&format!("params.{member} must be {valid}"), member, found, &valid)
 }
 
 #[cfg(test)]
@@ -42,6 +45,7 @@ mod tests {
     use crate::auth::Principal;
     use crate::gateway::era;
     use crate::manager::Scope;
+    use crate::protocol::error::code;
     use crate::protocol::{Notification, method};
 
     fn legacy() -> Caller {

@@ -35,7 +35,7 @@ use subscriptions::{Board, Feed};
 use tasks::TaskIds;
 
 use crate::auth::Sealer;
-use crate::manager::{self, Manager};
+use crate::manager::{self, Manager, Word};
 use crate::protocol::error::code;
 use crate::protocol::feature::{Kind, Lists};
 use crate::protocol::{Closed, Era, ErrorObject, Raw, Reply, Request, method};
@@ -216,5 +216,5 @@ fn row(name: &str, caller: &Caller) -> Option<Row> {
 fn unknown_method(name: &str, caller: &Caller) -> ErrorObject {
     let shown: String = name.chars().take(64).collect();
     let text = format!("the method {shown:?} does not exist in protocol revision {}", caller.version);
-    ErrorObject::new(code::METHOD_NOT_FOUND, &text)
+    error::refusal(code::METHOD_NOT_FOUND, "method_not_found", Word::NotFound, &text)
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::caller::Caller;
 use super::{Gateway, asking, era, error, references, wanted};
 use crate::auth::Action;
-use crate::manager::{Error, Invocation, Target};
+use crate::manager::{Error, Invocation, Target, Word};
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::upstream::Outlet;
@@ -69,7 +69,9 @@ pub(super) async fn first(
             Err(_) => {}
         }
     }
-    Err(told.unwrap_or_else(|| error::bad_input("nobody has that")))
+    Err(told.unwrap_or_else(|| {
+        error::refusal(code::INVALID_PARAMS, "not_found", Word::NotFound, "nobody has that")
+    }))
 }
 
 /// Whether a server says that it has no such resource: the code of either era, or that it has no

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::error;
+use super::error::{self, Wrong};
 use crate::protocol::{ErrorObject, Raw};
 
 /// `params` and the text in its `member`, which says `what`.
@@ -11,12 +11,15 @@ pub(super) fn text<'a>(
     member: &str,
     what: &str,
 ) -> Result<(Cow<'a, str>, &'a Raw), ErrorObject> {
-    let params =
-        params.ok_or_else(|| error::bad_input(&format!("params is missing; {member} says {what}")))?;
-    let text = params
-        .part(member)
-        .ok_or_else(|| error::bad_input(&format!("params.{member} is missing; it says {what}")))?;
-    let text = text.text().ok_or_else(|| error::bad_input(&format!("params.{member} must be a string")))?;
+    let params = params
+        .ok_or_else(|| bad(&format!("params is missing; {member} says {what}"), member, None, "a string"))?;
+    let text = params.part(member).ok_or_else(|| {
+        bad(&format!("params.{member} is missing; it says {what}"), member, None, "a string")
+    })?;
+    let found = || params.get(member);
+    let text = text.text().ok_or_else(|| {
+        bad(&format!("params.{member} must be a string"), member, found().as_ref(), "a string")
+    })?;
     Ok((text, params))
 }
 
@@ -24,8 +27,16 @@ pub(super) fn text<'a>(
 pub(super) fn arguments(params: &Raw) -> Result<(), ErrorObject> {
     match params.part("arguments") {
         Some(arguments) if !arguments.is_object() => {
-            Err(error::bad_input("params.arguments must be an object"))
+            let (text, found) = ("params.arguments must be an object", params.slice(arguments));
+            Err(bad(text, "arguments", Some(&found), "an object"))
         }
         _ => Ok(()),
     }
+}
+
+/// `member` of the parameters is not `valid`.
+pub(super) fn bad(text: &str, member: &str, found: Option<&Raw>, valid: &str) -> ErrorObject {
+    let field = format!("params.{member}");
+    let suggestion = format!("send {field} as {valid}");
+    error::bad_input(text, Wrong { field: &field, found, valid, suggestion: &suggestion })
 }

@@ -30,7 +30,7 @@ pub use registry::Told;
 pub use routing::Reference;
 pub use snapshot::{Revisions, Scope, Server, Snapshot};
 pub use target::{Called, Invocation, Target};
-pub use verdict::{Verdict, Word};
+pub use verdict::{NO_MCP, Verdict, Word};
 
 use crate::protocol::feature::Kind;
 use crate::protocol::meta::Sender;

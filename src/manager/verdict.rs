@@ -1,4 +1,4 @@
-//! What a failure is for whoever called: its word, and whether calling again can help.
+//! What a failure is for whoever called: its word, whether calling again can help, and what else does.
 //!
 //! One table for MCP clients and REST. The words are stable; a failure that is not `is_retryable` may
 //! be mended too, but not by doing the same again. Not here: what each protocol calls it beside.
@@ -67,6 +67,56 @@ impl Error {
             Self::Ambiguous { .. } => Verdict::of(Word::InvalidParams),
             Self::Upstream { source, .. } => of_upstream(source),
         }
+    }
+}
+
+impl Error {
+    /// What to do about the failure of a server; the other failures name what there is instead.
+    pub const fn guidance(&self) -> Option<&'static str> {
+        match self {
+            Self::Upstream { source, .. } => Some(guidance_of(source)),
+            Self::ServerNotFound { .. }
+            | Self::NameNotFound { .. }
+            | Self::ResourceNotFound { .. }
+            | Self::Ambiguous { .. } => None,
+        }
+    }
+}
+
+/// What to do about an answer that is none of MCP.
+pub const NO_MCP: &str = "check that the server speaks MCP at its configured address";
+
+const fn guidance_of(error: &upstream::Error) -> &'static str {
+    use upstream::Error as E;
+    match error {
+        E::CircuitOpen { .. } => {
+            "wait for the next probe, or POST /api/v1/mcp/circuit-breakers/{server}/reset once the server is well"
+        }
+        E::Overloaded { .. } | E::Leased { .. } => "try again after the seconds in retry_after_seconds",
+        E::Connect { .. } | E::NotSent { .. } => {
+            "check that the server runs and is reachable from the gateway, GET /api/v1/mcp/health"
+        }
+        E::Lost { .. } | E::Cut { .. } => "the tool may have run: find out before calling it again",
+        E::TimedOut { .. } => {
+            "the tool may have run; give it longer: the server's `timeout`, or \"timeout\" of a REST call, in seconds"
+        }
+        E::Status { status, .. } | E::Backend { status, .. } => guidance_of_status(*status),
+        E::AuthFailed { .. } => {
+            "mend the credentials and POST /api/v1/mcp/reload, or POST /api/v1/mcp/servers/{name}/reconnect once the server accepts them"
+        }
+        E::Malformed { .. } => NO_MCP,
+        E::TooLarge { .. } => "ask for less at a time, or raise the server's limit for one message",
+        E::Unavailable { .. } => "have an operator enable it, or POST /api/v1/mcp/servers/{name}/reconnect",
+    }
+}
+
+const fn guidance_of_status(status: u16) -> &'static str {
+    match status {
+        429 | 502..=504 => "try again later, after the seconds in retry_after_seconds where they are given",
+        401 | 403 => "check which credentials the gateway was given for it, and what they allow",
+        404 | 410 => "check the name or the id: what is asked for is not there",
+        400..=499 => "change what is asked; `detail` has what it says of it",
+        _ => "what is behind the server failed: look there, and at GET /api/v1/mcp/health",
     }
 }
 

@@ -1,15 +1,32 @@
 //! What a server says, made safe to show in an error or a log: escaped, and short.
 
+use super::raw::Raw;
+
 /// Longest text that is shown, in characters.
 const LONGEST: usize = 200;
 /// Most names of a list that are shown.
 const NAMES: usize = 5;
 /// Longest of them, in characters.
 const LONGEST_NAME: usize = 32;
+/// Most bytes of a value that is shown as it is.
+const VALUE: usize = 200;
 
 /// `text` as one short line without control characters.
 pub fn shown(text: &str) -> String {
     cut(text, LONGEST)
+}
+
+/// A value that somebody sent, to be shown to whoever sent it: as it is while it is short, else the
+/// beginning of its text.
+pub fn value(value: &Raw) -> Raw {
+    // A number that is beyond all readers would make the whole answer unreadable.
+    if value.bytes().len() <= VALUE && value.read::<serde_json::Value>().is_ok() {
+        return value.clone();
+    }
+    let text = value.as_str();
+    let cut = text.floor_char_boundary(VALUE);
+    let end = if cut < text.len() { "…" } else { "" };
+    Raw::of(&format!("{}{end}", &text[..cut]))
 }
 
 /// The first few of `names`, each of them short, and how many there are besides.

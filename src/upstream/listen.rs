@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use super::carrier::Carrier;
@@ -250,6 +251,7 @@ fn not_honoured() -> ErrorObject {
         code::INVALID_PARAMS,
         "the server does not tell of this; it acknowledged other things only",
     )
+    .with_data(&json!({"type": "not_found", "code": "not_told"}))
 }
 
 fn is_refusal(end: &Result<Reply, Error>) -> bool {

@@ -8,7 +8,7 @@
 //!
 //! Not here: task ids, which are the gateway's own, and which requests make which.
 
-use crate::protocol::error::code;
+use crate::gateway::error;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{ErrorObject, Raw, Reply, Version};
 
@@ -165,7 +165,7 @@ fn milliseconds(value: &Raw) -> Option<Raw> {
 }
 
 fn own(text: &str) -> ErrorObject {
-    ErrorObject::new(code::INTERNAL_ERROR, text)
+    error::invalid_answer(text)
 }
 
 #[cfg(test)]

@@ -20,12 +20,14 @@ pub use resources::{subscribe, unsubscribe};
 
 use super::Gateway;
 use super::caller::Caller;
-use super::era;
+use super::{era, wanted};
 use crate::manager::{Manager, Scope};
-use crate::protocol::error::code;
 use crate::protocol::feature::{List, Lists};
 use crate::protocol::{ErrorObject, Notification, Raw, Reply, RequestId, meta, method};
 use crate::upstream::Outlet;
+
+/// The member that says what to listen to.
+const FILTER: &str = "notifications";
 
 /// `subscriptions/listen`: says what is honoured, then sends notices into `outlet` until the
 /// gateway shuts down. Dropping the future ends the subscription.
@@ -36,19 +38,17 @@ pub async fn listen(
     outlet: &Outlet,
 ) -> Reply {
     let (id, params) = request;
-    let filter =
-        params.and_then(|params| params.get("notifications")).filter(Raw::is_object).ok_or_else(|| {
-            ErrorObject::new(
-                code::INVALID_PARAMS,
-                "params.notifications must be an object that says what to listen to",
-            )
-        })?;
+    let found = params.and_then(|params| params.get(FILTER));
+    let filter = found.as_ref().filter(|filter| filter.is_object()).ok_or_else(|| {
+        let text = "params.notifications must be an object that says what to listen to";
+        wanted::bad(text, FILTER, found.as_ref(), "an object")
+    })?;
     let manager = gateway.manager();
-    let lists = honoured(manager, &caller.scope, &filter);
+    let lists = honoured(manager, &caller.scope, filter);
     let mailbox = Arc::new(Mailbox::default());
     mailbox.listen_to(lists, manager.snapshot().revisions(&caller.scope));
     let mut feed = Feed::new(manager, &caller.scope, &mailbox);
-    let uris = resources::subscribe_all(gateway, &caller.scope, &mailbox, wanted(&filter)?).await;
+    let uris = resources::subscribe_all(gateway, &caller.scope, &mailbox, resources_of(filter)?).await;
     outlet.deliver(tagged(acknowledged(lists, &uris), id)).await;
     loop {
         tokio::select! {
@@ -67,13 +67,11 @@ fn honoured(manager: &Manager, scope: &Scope, filter: &Raw) -> Lists {
 }
 
 /// The resources of `filter`, each once.
-fn wanted(filter: &Raw) -> Result<Vec<String>, ErrorObject> {
+fn resources_of(filter: &Raw) -> Result<Vec<String>, ErrorObject> {
     let Some(member) = filter.get("resourceSubscriptions") else { return Ok(Vec::new()) };
     let mut uris: Vec<String> = member.read().map_err(|_| {
-        ErrorObject::new(
-            code::INVALID_PARAMS,
-            "params.notifications.resourceSubscriptions must be an array of URIs",
-        )
+        let (name, valid) = ("notifications.resourceSubscriptions", "an array of URIs");
+        wanted::bad(&format!("params.{name} must be {valid}"), name, Some(&member), valid)
     })?;
     let mut seen = HashSet::new();
     uris.retain(|uri| seen.insert(uri.clone()));

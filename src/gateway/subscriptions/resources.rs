@@ -14,9 +14,9 @@ use tokio::time::timeout;
 
 use super::board::{Subscription, Topic};
 use super::mailbox::{MAX_SUBSCRIPTIONS, Mailbox};
-use crate::gateway::{Caller, Gateway, error};
+use crate::gateway::{Caller, Gateway, error, wanted};
 use crate::manager::catalog::Place;
-use crate::manager::{self, Scope};
+use crate::manager::{self, Scope, Word};
 use crate::protocol::error::code;
 use crate::protocol::{Era, ErrorObject, Raw, Reply};
 use crate::upstream::Subject;
@@ -91,14 +91,22 @@ impl Gateway {
                 Err(error) => refusal = refusal.or(Some(told(&error))),
             }
         }
-        Err(refusal.unwrap_or_else(|| ErrorObject::new(code::INVALID_PARAMS, "no server has resources")))
+        Err(refusal.unwrap_or_else(|| {
+            error::refusal(
+                code::INVALID_PARAMS,
+                "resource_not_found",
+                Word::NotFound,
+                "no server has resources",
+            )
+        }))
     }
 }
 
 fn uri_of(params: Option<&Raw>) -> Result<String, ErrorObject> {
-    let uri = params.and_then(|params| params.get_as::<String>("uri"));
-    uri.ok_or_else(|| {
-        ErrorObject::new(code::INVALID_PARAMS, "params.uri must be a string; it says which resource")
+    let found = params.and_then(|params| params.get("uri"));
+    found.as_ref().and_then(|uri| uri.read::<String>().ok()).ok_or_else(|| {
+        let text = "params.uri must be a string; it says which resource";
+        wanted::bad(text, "uri", found.as_ref(), "a string")
     })
 }
 
@@ -106,5 +114,5 @@ fn too_many() -> ErrorObject {
     let text = format!(
         "a session can be subscribed to {MAX_SUBSCRIPTIONS} resources at a time; unsubscribe from another one first"
     );
-    ErrorObject::new(code::INVALID_REQUEST, &text)
+    error::refusal(code::INVALID_REQUEST, "too_many_subscriptions", Word::RateLimited, &text)
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::tests::{ask, gateway, modern, raw, said, server, session, told};
 use super::*;
 use crate::protocol::Version;
+use crate::protocol::error::code;
 use crate::upstream::Event;
 use crate::upstream::fake::{Answer, Fake};
 

@@ -8,7 +8,6 @@ use super::super::{Gateway, error};
 use super::invocation;
 use crate::auth::Principal;
 use crate::manager::{Scope, Target};
-use crate::protocol::error::code;
 use crate::protocol::feature::Effect;
 use crate::protocol::{ErrorObject, Raw, Reply, method};
 use crate::upstream::Outlet;
@@ -98,6 +97,5 @@ fn read(gateway: &Gateway, caller: &Caller, cursor: &Raw) -> Result<(String, Opt
         let payload = gateway.sealer.open(PURPOSE, &caller.principal, &cursor.read::<String>().ok()?)?;
         serde_json::from_slice(&payload).ok()
     };
-    let bad = "the cursor is not one of this list; list again from the beginning";
-    opened().ok_or_else(|| ErrorObject::new(code::INVALID_PARAMS, bad))
+    opened().ok_or_else(|| error::bad_cursor(cursor))
 }

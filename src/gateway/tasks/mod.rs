@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use super::caller::Caller;
 use super::era::task::{self, EXTENSION};
+use super::error::Wrong;
 use super::{Gateway, era, error};
 use crate::auth::Action;
 use crate::manager::{Called, Error, Invocation, Manager, Target};
@@ -83,7 +84,13 @@ pub(super) async fn handle(
 
 /// An id that is not the caller's, or nobody's: the two look alike.
 fn unknown() -> ErrorObject {
-    ErrorObject::new(code::INVALID_PARAMS, "params.taskId is not the id of a task of this client")
+    let wrong = Wrong {
+        field: "params.taskId",
+        found: None,
+        valid: "the id of a task that this client was given",
+        suggestion: "use the taskId of the answer that made the task",
+    };
+    error::bad_input("params.taskId is not the id of a task of this client", wrong)
 }
 
 /// Whether a modern client declared that it can follow tasks.

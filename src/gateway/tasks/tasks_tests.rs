@@ -147,7 +147,7 @@ async fn a_modern_client_follows_an_old_task() {
     let unable = scene.request(&modern("c", "{}"), "tasks/get", &params).await;
     assert!(
         text(&unable)
-            .contains(r#"{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#)
+            .contains(r#""requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#)
     );
 }
 

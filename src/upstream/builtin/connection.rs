@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
-use super::{Builtin, Report};
+use super::{Builtin, Report, no_text};
 use crate::protocol::error::code;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Era, ErrorObject, Notification, Raw, Reply, Version, method};
@@ -107,11 +107,16 @@ impl<B: Builtin> Local<B> {
             }
             method::RESOURCES_READ => match call.params.as_ref().and_then(|params| params.text("uri")) {
                 Some(uri) => self.builtin.read(&uri, &Report::of(call, outlet)).await,
-                None => Ok(Err(ErrorObject::new(code::INVALID_PARAMS, "params.uri must be a string"))),
+                None => Ok(Err(no_text(
+                    "uri",
+                    call.params.as_ref().and_then(|params| params.get("uri")).as_ref(),
+                ))),
             },
             method::SUBSCRIPTIONS_LISTEN => self.listen(call.params.as_ref(), outlet).await,
             other => {
-                Ok(Err(ErrorObject::new(code::METHOD_NOT_FOUND, &format!("there is no method {other}"))))
+                let refused =
+                    ErrorObject::new(code::METHOD_NOT_FOUND, &format!("there is no method {other}"));
+                Ok(Err(refused.with_data(&json!({"type": "not_found", "code": "method_not_found"}))))
             }
         }
     }
@@ -132,7 +137,7 @@ impl<B: Builtin> Local<B> {
     async fn call(&self, params: Option<&Raw>, report: &Report) -> Result<Reply, Error> {
         let name: Option<String> = params.and_then(|params| params.get_as("name"));
         let Some(name) = name else {
-            return Ok(Err(ErrorObject::new(code::INVALID_PARAMS, "params.name must be a string")));
+            return Ok(Err(no_text("name", params.and_then(|params| params.get("name")).as_ref())));
         };
         let arguments = params.and_then(|params| params.get("arguments")).unwrap_or_else(Raw::empty_object);
         self.builtin.call(&name, arguments, report).await

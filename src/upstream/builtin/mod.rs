@@ -36,12 +36,14 @@ use futures_util::future::BoxFuture;
 
 pub use connection::InProcess;
 pub use report::Report;
+use serde_json::json;
 
 use super::connection::Connector;
 use super::error::Error;
 use super::{Means, config};
 use crate::protocol::error::code;
-use crate::protocol::{ErrorObject, Raw, Reply};
+use crate::protocol::{ErrorObject, Raw, Reply, foreign};
+use crate::telemetry::RequestId;
 
 /// A connector whose connections are servers of this type, opened anew for each.
 macro_rules! opening {
@@ -125,11 +127,31 @@ fn info(name: &str, title: &str) -> Raw {
 /// There is no tool `name`: −32602.
 fn no_tool(name: &str) -> ErrorObject {
     ErrorObject::new(code::INVALID_PARAMS, &format!("unknown tool {name:?}"))
+        .with_data(&json!({"type": "not_found", "code": "tool_not_found", "tool": foreign::shown(name)}))
+}
+
+/// A bug, or a fault of this machine: in the log under the id that the caller gets.
+fn internal(what: &'static str, error: &dyn std::error::Error) -> ErrorObject {
+    let id = RequestId::new();
+    tracing::error!(error_id = %id, %error, "{what}");
+    let data = json!({"type": "internal_error", "code": "internal_error", "error_id": id, "retryable": true});
+    ErrorObject::new(code::INTERNAL_ERROR, &format!("{what}; try again")).with_data(&data)
+}
+
+/// `member` of the parameters is no string.
+fn no_text(member: &str, found: Option<&Raw>) -> ErrorObject {
+    let (field, valid) = (format!("params.{member}"), "a string");
+    let data = json!({
+        "type": "invalid_params", "code": "invalid_params", "field": field,
+        "rejected_value": found.map(foreign::value), "valid_range": valid,
+        "suggestion": format!("send {field} as {valid}"),
+    });
+    ErrorObject::new(code::INVALID_PARAMS, &format!("{field} must be {valid}")).with_data(&data)
 }
 
 /// There is no resource `uri`: −32602 with the URI (2026-07-28 `server/resources`); gateways make of it
 /// what older clients know.
 fn no_resource(uri: &str) -> ErrorObject {
     ErrorObject::new(code::INVALID_PARAMS, "there is no such resource")
-        .with_data(&Raw::object(&[("uri", &Raw::of(uri))]))
+        .with_data(&json!({"type": "not_found", "code": "resource_not_found", "uri": uri}))
 }

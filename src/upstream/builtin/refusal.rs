@@ -5,10 +5,7 @@
 
 use serde::Serialize;
 
-use crate::protocol::Raw;
-
-/// A rejected value is shown up to this many bytes.
-const SHOWN: usize = 200;
+use crate::protocol::{Raw, foreign};
 
 /// One argument that can not be used.
 #[derive(Debug, Clone)]
@@ -28,7 +25,7 @@ struct Members {
 impl Refusal {
     /// `value` of the argument `field` can not be used.
     pub(super) fn new<T: Serialize + ?Sized>(error: &'static str, field: &str, value: &T) -> Self {
-        let rejected_value = shown(Raw::of(value));
+        let rejected_value = foreign::value(&Raw::of(value));
         let (message, valid_range, suggestion) = <(String, String, String)>::default();
         let field = field.to_owned();
         Self(Box::new(Members { error, message, field, rejected_value, valid_range, suggestion }))
@@ -71,15 +68,4 @@ impl Refusal {
     pub(super) fn raw(&self) -> Raw {
         Raw::of(&self.0)
     }
-}
-
-fn shown(value: Raw) -> Raw {
-    // A number that is beyond all readers would make the whole answer unreadable.
-    if value.bytes().len() <= SHOWN && value.read::<serde_json::Value>().is_ok() {
-        return value;
-    }
-    let text = value.as_str();
-    let cut = text.floor_char_boundary(SHOWN);
-    let end = if cut < text.len() { "…" } else { "" };
-    Raw::of(&format!("{}{end}", &text[..cut]))
 }

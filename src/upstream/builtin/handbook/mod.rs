@@ -61,7 +61,6 @@ use super::answer::{refused, result};
 use super::embedding;
 use super::tool::Tool;
 use super::{Builtin, Report, info, no_resource, no_tool};
-use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::shutdown::Shutdown;
 use crate::upstream::connection::Events;
@@ -328,8 +327,7 @@ const INSTRUCTIONS: &str = "A handbook of Markdown documents. Answer questions a
     what there is.";
 
 fn internal(error: &dyn std::error::Error) -> ErrorObject {
-    tracing::error!(%error, "the handbook could not answer");
-    ErrorObject::new(code::INTERNAL_ERROR, "the handbook could not answer; try again")
+    super::internal("the handbook could not answer", error)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::fixture::*;
 use super::*;
+use crate::protocol::error::code;
 
 #[tokio::test(start_paused = true)]
 async fn ping_answers_before_anything_is_read() {
