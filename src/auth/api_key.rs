@@ -1,11 +1,14 @@
-//! API keys: made here, stored as a hash, compared in constant time.
+//! API keys: stored as a hash, and those made here compared in constant time.
 //!
 //! A key reads `swy_<id>_<48 hex digits>`: the id finds the entry, the 192 random bits are the
 //! secret. Because the secret is random and long, one round of SHA-256 is enough; a slow hash
 //! protects only what people invent. An id that is not known costs the same as one that is.
+//!
+//! Keys that another system made have the hashes that it gave them (`slow`), and any form.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use secrecy::SecretString;
@@ -13,6 +16,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::principal::{Principal, Role};
+use super::slow::{self, Desk, Slow};
 use super::{Denied, Reason};
 use crate::hex::hex;
 
@@ -23,17 +27,49 @@ const MAX_KEY_BYTES: usize = PREFIX.len() + MAX_ID_BYTES + 1 + 2 * RANDOM_BYTES;
 /// The longest id.
 const MAX_ID_BYTES: usize = 64;
 
-/// SHA-256 of a whole key; written `sha256:` and 64 hex digits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Hash([u8; 32]);
+/// What is stored of a key.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Hash {
+    /// Of one of our making.
+    Sha256(Sha),
+    /// Of one that another system made.
+    Slow(slow::Hash),
+}
 
 impl Hash {
+    /// Reads `sha256:…`, `$2b$…` or `$argon2id$…`. `None` for what is none of them; the error says
+    /// why one is not taken.
+    pub fn parse(text: &str) -> Option<Result<Self, &'static str>> {
+        match Sha::parse(text) {
+            Some(hash) => Some(Ok(Self::Sha256(hash))),
+            None => slow::Hash::parse(text).map(|read| read.map(Self::Slow)),
+        }
+    }
+
+    pub(super) const fn slow(&self) -> Option<&slow::Hash> {
+        match self {
+            Self::Sha256(_) => None,
+            Self::Slow(hash) => Some(hash),
+        }
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hash(_)")
+    }
+}
+
+/// SHA-256 of a whole key; written `sha256:` and 64 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Sha([u8; 32]);
+
+impl Sha {
     fn of(key: &str) -> Self {
         Self(Sha256::digest(key.as_bytes()).into())
     }
 
-    /// Reads what [`struct@Hash`]'s `Display` wrote.
-    pub fn parse(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("sha256:")?.as_bytes();
         let mut bytes = [0; 32];
         if digits.len() != 2 * bytes.len() {
@@ -47,15 +83,9 @@ impl Hash {
     }
 }
 
-impl fmt::Display for Hash {
+impl fmt::Display for Sha {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "sha256:{}", hex(&self.0))
-    }
-}
-
-impl fmt::Debug for Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hash(_)")
     }
 }
 
@@ -72,6 +102,16 @@ pub struct ApiKey {
     pub expires: Option<SystemTime>,
 }
 
+impl ApiKey {
+    /// Its holder, if it has not ended.
+    pub(super) fn principal(&self, now: SystemTime) -> Result<Principal, Denied> {
+        match self.expires {
+            Some(end) if end <= now => Err(Denied::Credential(Reason::Expired)),
+            _ => Ok(Principal::of_key(&self.id, self.role)),
+        }
+    }
+}
+
 /// Whether `text` can name a key: lower-case letters, digits and `-`.
 pub fn is_id(text: &str) -> bool {
     (1..=MAX_ID_BYTES).contains(&text.len())
@@ -79,36 +119,65 @@ pub fn is_id(text: &str) -> bool {
 }
 
 /// Makes a key. The text is to be shown once and then forgotten; only the hash is stored.
-pub fn mint(id: &str) -> (SecretString, Hash) {
+pub fn mint(id: &str) -> (SecretString, Sha) {
     let random: [u8; RANDOM_BYTES] = rand::random();
     let key = format!("{PREFIX}{id}_{}", hex(&random));
-    let hash = Hash::of(&key);
+    let hash = Sha::of(&key);
     (key.into(), hash)
 }
 
-/// All keys, by id.
+/// All keys, by id, and those of other systems once more.
 #[derive(Debug)]
-pub(super) struct Keys(HashMap<String, ApiKey>);
+pub(super) struct Keys {
+    all: HashMap<String, ApiKey>,
+    slow: Option<Arc<Slow>>,
+}
 
 impl Keys {
     /// The keys of a configuration, in which no id stands twice.
     pub(super) fn new(keys: &[ApiKey]) -> Self {
-        Self(keys.iter().map(|key| (key.id.clone(), key.clone())).collect())
+        let all = keys.iter().map(|key| (key.id.clone(), key.clone())).collect();
+        Self { all, slow: Slow::new(keys) }
     }
 
-    /// Whose key `text` is.
+    /// Whose key `text` is; [`Denied::Unchecked`] where it has to be held against slow hashes.
     pub(super) fn check(&self, text: &str, now: SystemTime) -> Result<Principal, Denied> {
-        let found = id_of(text).and_then(|id| self.0.get(id));
+        if let Some((slow, _)) = self.slow_for(text) {
+            return slow.remembered(text, now);
+        }
+        let found = id_of(text).and_then(|id| self.all.get(id));
         // An unknown key is compared as well, with a hash nothing is known to have.
-        let stored = found.map_or(Hash([0; 32]), |key| key.hash);
-        let sent = Hash::of(&text[..text.floor_char_boundary(MAX_KEY_BYTES)]);
+        let stored = match found.map(|key| &key.hash) {
+            Some(Hash::Sha256(hash)) => *hash,
+            Some(Hash::Slow(_)) | None => Sha([0; 32]),
+        };
+        let sent = Sha::of(&text[..text.floor_char_boundary(MAX_KEY_BYTES)]);
         let equal = bool::from(stored.0.ct_eq(&sent.0));
         match found {
-            Some(key) if equal && text.len() <= MAX_KEY_BYTES => match key.expires {
-                Some(end) if end <= now => Err(Denied::Credential(Reason::Expired)),
-                _ => Ok(Principal::of_key(&key.id, key.role)),
-            },
+            Some(key) if equal && text.len() <= MAX_KEY_BYTES => key.principal(now),
             _ => Err(Denied::Credential(Reason::UnknownKey)),
+        }
+    }
+
+    /// The same, with the check that takes long.
+    pub(super) async fn check_slowly(
+        &self,
+        desk: &Desk,
+        text: &str,
+        now: SystemTime,
+    ) -> Result<Principal, Denied> {
+        match self.slow_for(text) {
+            Some((slow, id)) => slow.check(desk, text, id, now).await,
+            None => self.check(text, now),
+        }
+    }
+
+    /// Who judges a key that is not of our form, or names an entry with a slow hash, and that entry.
+    fn slow_for<'t>(&self, text: &'t str) -> Option<(&Arc<Slow>, Option<&'t str>)> {
+        let slow = self.slow.as_ref()?;
+        match id_of(text) {
+            Some(id) => self.all.get(id)?.hash.slow().map(|_| (slow, Some(id))),
+            None => Some((slow, None)),
         }
     }
 }
@@ -128,6 +197,7 @@ mod tests {
 
     fn entry(id: &str, role: Role) -> (String, ApiKey) {
         let (key, hash) = mint(id);
+        let hash = Hash::Sha256(hash);
         (key.expose_secret().to_owned(), ApiKey { id: id.into(), hash, role, expires: None })
     }
 
@@ -172,13 +242,13 @@ mod tests {
 
     #[test]
     fn hashes_are_read_as_written() {
-        let hash = Hash::of("swy_ci_00");
-        assert_eq!(Hash::parse(&hash.to_string()), Some(hash));
+        let hash = Sha::of("swy_ci_00");
+        assert_eq!(Hash::parse(&hash.to_string()), Some(Ok(Hash::Sha256(hash))));
         assert_eq!(Hash::parse(&hash.to_string().to_uppercase()), None, "the prefix is lower case");
         for bad in ["", "sha256:", "sha256:zz", "md5:00", &hash.to_string()[..70], &format!("{hash}0")] {
             assert_eq!(Hash::parse(bad), None, "{bad}");
         }
-        assert_eq!(format!("{hash:?}"), "Hash(_)");
+        assert_eq!(format!("{:?}", Hash::Sha256(hash)), "Hash(_)");
     }
 
     #[test]
@@ -186,7 +256,7 @@ mod tests {
         let ((one, _), (two, hash)) = (mint("ci"), mint("ci"));
         assert_ne!(one.expose_secret(), two.expose_secret());
         assert_eq!(two.expose_secret().len(), "swy_ci_".len() + 48);
-        assert_eq!(Hash::of(two.expose_secret()), hash);
+        assert!(Sha::of(two.expose_secret()) == hash);
         assert!(is_id("a-0") && !is_id("A") && !is_id("a_b") && !is_id("") && !is_id(&"a".repeat(65)));
     }
 }

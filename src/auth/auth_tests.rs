@@ -15,6 +15,7 @@ fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
 
 fn with_key() -> (Authenticator, SecretString) {
     let (key, hash) = mint("ci");
+    let hash = Hash::Sha256(hash);
     let entry = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None };
     (Authenticator::new(&Config::ApiKey(vec![entry])).expect("no files"), key)
 }

@@ -13,6 +13,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::api_key::{self, ApiKey, Hash};
 use super::principal::Role;
+use super::slow;
 use crate::settings::{Fields, Setting};
 
 /// HMAC secrets are at least this long, as RFC 7518, section 3.2 wants for HS256.
@@ -147,6 +148,11 @@ fn read_keys(setting: &Setting<'_>) -> Vec<ApiKey> {
         }
         keys.push(key);
     }
+    if keys.iter().filter(|key| key.hash.slow().is_some()).count() > slow::MOST_KEYS {
+        let hint = "a new key of such a holder, by `switchyard key new`, costs nothing to check".to_owned();
+        let message = format!("more than {} keys have a hash of bcrypt or Argon2id", slow::MOST_KEYS);
+        setting.key_problem(message, Some(hint));
+    }
     keys
 }
 
@@ -154,30 +160,51 @@ fn read_key(setting: &Setting<'_>) -> Option<ApiKey> {
     let mut fields = setting.fields()?;
     let id = fields.require("id", "the name that stands in the key: swy_<id>_…");
     let hash = fields.require("hash", "`switchyard key new` prints it");
-    let role = fields.require("role", "write `role: reader` or `role: superuser`");
+    let role = read_roles(&mut fields);
     let expires = fields.parsed("expires", "a date such as 2027-06-30 or 2027-06-30T12:00:00Z", parse_time);
     fields.finish();
     let expected = "lower-case letters, digits and `-`, at most 64";
     Some(ApiKey {
         id: id?.parsed(expected, |id| api_key::is_id(id).then(|| id.to_owned()))?,
         hash: read_hash(&hash?)?,
-        role: read_role(&role?)?,
+        role: role?,
         expires,
     })
 }
 
 /// Somebody may have put the key itself here, so what stands here is never shown.
 fn read_hash(setting: &Setting<'_>) -> Option<Hash> {
-    let hash = Hash::parse(setting.secret()?.expose_secret());
-    if hash.is_none() {
-        let hint = "the hash of a key, not the key; `switchyard key new` prints both".to_owned();
-        setting.hidden_problem("expected `sha256:` and 64 hexadecimal digits", Some(hint));
+    match Hash::parse(setting.secret()?.expose_secret()) {
+        Some(Ok(hash)) => return Some(hash),
+        Some(Err(why)) => setting.hidden_problem(format!("this hash cannot be taken: {why}"), None),
+        None => {
+            let hint = "the hash of a key, not the key; `switchyard key new` prints both".to_owned();
+            let expected = "expected `sha256:` and 64 hexadecimal digits, or a hash of bcrypt or Argon2id";
+            setting.hidden_problem(expected, Some(hint));
+        }
     }
-    hash
+    None
 }
 
-fn read_role(setting: &Setting<'_>) -> Option<Role> {
-    setting.choice(&Role::ALL.map(|role| (role.as_str(), role)))
+/// `role`, or `roles`, of which the strongest counts: each may do all that a weaker one may.
+fn read_roles(fields: &mut Fields<'_>) -> Option<Role> {
+    let (one, many) = (fields.take("role"), fields.take("roles"));
+    if one.is_some() && many.is_some() {
+        fields.setting().key_problem("expected one of `role` and `roles`", None);
+        return None;
+    }
+    if one.is_none() && many.is_none() {
+        let hint = "write `role: reader` or `role: superuser`, or several as `roles`".to_owned();
+        fields.setting().key_problem("`role` is missing", Some(hint));
+        return None;
+    }
+    let listed = many.as_ref().and_then(Setting::list).unwrap_or_default();
+    if let Some(many) = many.as_ref().filter(|_| listed.is_empty()) {
+        many.problem("no role is listed", None);
+    }
+    let options = Role::ALL.map(|role| (role.as_str(), role));
+    let named: Vec<Role> = one.iter().chain(&listed).filter_map(|name| name.choice(&options)).collect();
+    Role::ALL.into_iter().rev().find(|role| named.contains(role))
 }
 
 impl Jwt {

@@ -6,6 +6,7 @@ use super::*;
 use crate::settings::{Node, Problems};
 
 const HASH: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000001";
+const BCRYPT: &str = "$2b$04$abcdefghijklmnopqrstuuGqJ4YqcLIdpOaYxIRWHmR4A5W5xP3oK";
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 fn read(json: serde_json::Value) -> (Config, Vec<String>) {
@@ -34,6 +35,19 @@ fn keys_are_read() {
     assert_eq!((keys[0].id.as_str(), keys[0].role, keys[0].expires), ("ci", Role::Reader, None));
     let end = keys[1].expires.expect("given").duration_since(SystemTime::UNIX_EPOCH).expect("later");
     assert_eq!(end.as_secs(), 1_814_356_800);
+}
+
+#[test]
+fn a_key_may_have_the_hash_of_another_system_and_several_roles() {
+    let argon = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$c29tZXNhbHRzb21lc2FsdHNvbWVzYWx0c29tZXM";
+    let (config, problems) = read(json!({"auth_mode": "api_key", "api_keys": [
+        {"id": "old", "hash": BCRYPT, "roles": ["superuser", "reader"]},
+        {"id": "older", "hash": argon, "roles": ["reader"]},
+    ]}));
+    assert_eq!(problems, [""; 0]);
+    let Config::ApiKey(keys) = config else { panic!("keys") };
+    assert_eq!((keys[0].role, keys[1].role), (Role::Superuser, Role::Reader));
+    assert!(keys.iter().all(|key| key.hash.slow().is_some()));
 }
 
 #[test]
@@ -70,6 +84,23 @@ fn what_is_wrong_with_keys_is_said_and_no_key_is_shown() {
         (
             keys(json!([{"id": "ci", "hash": "swy_ci_s3cret", "role": "reader"}])),
             "api_keys[0].hash: expected `sha256:` and 64 hexadecimal digits",
+        ),
+        (
+            keys(json!([{"id": "ci", "hash": "$2b$15$s3cret", "role": "reader"}])),
+            "api_keys[0].hash: this hash cannot be taken: it is not a complete bcrypt hash",
+        ),
+        (
+            keys(json!([{"id": "ci", "hash": HASH, "role": "reader", "roles": ["reader"]}])),
+            "api_keys[0]: expected one of `role` and `roles`",
+        ),
+        (keys(json!([{"id": "ci", "hash": HASH, "roles": []}])), "api_keys[0].roles: no role is listed"),
+        (
+            keys(json!([{"id": "ci", "hash": HASH, "roles": ["reader", "admin"]}])),
+            "api_keys[0].roles[1]: `admin` is not one of `reader`, `superuser`",
+        ),
+        (
+            keys((0..17).map(|id| json!({"id": id.to_string(), "hash": BCRYPT, "role": "reader"})).collect()),
+            "api_keys: more than 16 keys have a hash of bcrypt or Argon2id",
         ),
         (
             keys(json!([{"id": "c_i", "hash": HASH, "role": "reader"}])),

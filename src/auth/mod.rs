@@ -14,6 +14,7 @@ mod jwt_keys;
 mod known;
 mod principal;
 mod seal;
+mod slow;
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -40,6 +41,12 @@ pub enum Denied {
     /// The credential, or the way it was sent, is not good.
     #[error("the credential was refused: {0}")]
     Credential(Reason),
+    /// Whether the key is good is not known yet, and finding out takes long: ask [`Authenticator::check`].
+    #[error("the key was not checked yet")]
+    Unchecked,
+    /// Too many keys are being checked; try again soon.
+    #[error("too many keys are being checked")]
+    Busy,
     /// The credential is good and gives no role here.
     #[error("the token names no role that is known here")]
     NoRole,
@@ -110,7 +117,11 @@ pub enum Error {
 
 /// Turns the credentials of a request into a principal, in the one way that is configured now.
 #[derive(Debug)]
-pub struct Authenticator(ArcSwap<Mode>);
+pub struct Authenticator {
+    mode: ArcSwap<Mode>,
+    /// One for all keys there ever are: a reload must not double what wrong ones can cost.
+    desk: slow::Desk,
+}
 
 /// Keys that were read and checked.
 #[derive(Debug)]
@@ -137,23 +148,37 @@ impl Keys {
 impl Authenticator {
     /// With the keys that `config` names. Blocks on files: for the start of the program.
     pub fn new(config: &Config) -> Result<Self, Error> {
-        Keys::read(config).map(|keys| Self(ArcSwap::from_pointee(keys.0)))
+        let Keys(mode) = Keys::read(config)?;
+        Ok(Self { mode: ArcSwap::from_pointee(mode), desk: slow::Desk::default() })
     }
 
     /// Asks every later request for these keys, and takes no other any more.
     pub fn renew(&self, keys: Keys) {
-        self.0.store(Arc::new(keys.0));
+        self.mode.store(Arc::new(keys.0));
     }
 
-    /// Who sent `headers`.
+    /// Who sent `headers`, or [`Denied::Unchecked`] where that can not be said at once.
     pub fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
-        match &**self.0.load() {
+        match &**self.mode.load() {
             Mode::None => Ok(Principal::anonymous()),
             Mode::ApiKey(keys) => {
                 let key = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
                 keys.check(key, SystemTime::now())
             }
             Mode::Jwt(verifier) => verifier.check(credential(headers, &[AUTHORIZATION])?),
+        }
+    }
+
+    /// Who sent `headers`, whose key has to be held against slow hashes.
+    pub async fn check(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
+        let mode = self.mode.load_full();
+        match &*mode {
+            Mode::ApiKey(keys) => {
+                let key = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
+                keys.check_slowly(&self.desk, key, SystemTime::now()).await
+            }
+            // Other keys since.
+            Mode::None | Mode::Jwt(_) => self.authenticate(headers),
         }
     }
 }

@@ -24,7 +24,7 @@ use super::Config;
 use super::authority::{Authority, Hosts, Origin, Origins};
 use super::bodies::BodyTimedOut;
 use super::refusal::Refusal;
-use crate::auth::{self, Authenticator, Principal};
+use crate::auth::{self, Authenticator, Denied, Principal};
 
 /// The only paths that need no credential, for GET and HEAD: somebody who watches over the process.
 const PUBLIC: [&str; 3] = ["/health", "/health/live", "/health/ready"];
@@ -104,10 +104,19 @@ impl Guard {
         if declared_length(&parts.headers).is_some_and(|length| length > self.max_body_bytes as u64) {
             return Err(Refusal::TooLarge { limit: self.max_body_bytes });
         }
-        if matches!(parts.method, Method::GET | Method::HEAD) && PUBLIC.contains(&parts.uri.path()) {
-            return Ok(self.authenticator.authenticate(&parts.headers).ok());
+        let judged = self.authenticator.authenticate(&parts.headers);
+        if judged.is_err() && judged != Err(Denied::Unchecked) && is_public(parts) {
+            return Ok(None);
         }
-        self.authenticator.authenticate(&parts.headers).map(Some).map_err(Refusal::Denied)
+        judged.map(Some).map_err(Refusal::Denied)
+    }
+
+    /// The same for a key that it takes long to check.
+    async fn check_key(&self, parts: &request::Parts) -> Result<Option<Principal>, Refusal> {
+        match self.authenticator.check(&parts.headers).await {
+            Err(_) if is_public(parts) => Ok(None),
+            judged => judged.map(Some).map_err(Refusal::Denied),
+        }
     }
 
     /// Who asks, and the whole body.
@@ -116,7 +125,10 @@ impl Guard {
         head: &request::Parts,
         body: &mut B,
     ) -> Result<(Option<Principal>, Bytes), Refusal> {
-        let principal = self.check_head(head)?;
+        let principal = match self.check_head(head) {
+            Err(Refusal::Denied(Denied::Unchecked)) => Box::pin(self.check_key(head)).await?,
+            judged => judged?,
+        };
         Ok((principal, read(body, self.max_body_bytes).await?))
     }
 
@@ -148,6 +160,10 @@ fn host_of(parts: &request::Parts) -> Result<Authority, Refusal> {
         (None, Some(host)) if parts.version >= Version::HTTP_2 => Ok(host),
         (None, _) => Err(Refusal::HostCount),
     }
+}
+
+fn is_public(parts: &request::Parts) -> bool {
+    matches!(parts.method, Method::GET | Method::HEAD) && PUBLIC.contains(&parts.uri.path())
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {

@@ -6,13 +6,15 @@ use axum::response::Response;
 use axum::routing::{any, get};
 use axum::{Extension, Router};
 use http::StatusCode;
+use http::header::RETRY_AFTER;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 use tower::ServiceExt;
 
 use super::*;
-use crate::auth::{ApiKey, Role, mint};
+use crate::auth::{ApiKey, Denied, Hash, Role, mint};
 use crate::downstream::front::Front;
+use crate::downstream::refusal::Face;
 use crate::telemetry::RequestId;
 
 const PATHS: [&str; 5] = ["/mcp", "/mcp/files", "/api/v1/mcp/call", "/health", "/nowhere"];
@@ -32,6 +34,7 @@ fn door(config: &Config) -> Router {
 
 fn with_key() -> (Config, String) {
     let (key, hash) = mint("ci");
+    let hash = Hash::Sha256(hash);
     let entry = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None };
     (Config { auth: auth::Config::ApiKey(vec![entry]), ..Config::default() }, key.expose_secret().to_owned())
 }
@@ -358,4 +361,25 @@ async fn a_panic_is_an_answer() {
     let problem = json(response).await;
     assert_eq!((&problem["code"], &problem["request_id"]), (&"internal_error".into(), &id.into()));
     assert!(!problem.to_string().contains("bug"));
+}
+
+/// A key of another system, and who is let in with it: the first time it is held against a slow hash.
+#[tokio::test]
+async fn a_key_with_a_slow_hash_gets_in_at_its_first_request_and_a_wrong_one_does_not() {
+    let key = "legacy-key-of-another-system";
+    let hash = Hash::parse(&bcrypt::hash(key, 4).expect("hashed")).expect("a hash").expect("taken");
+    let entry = ApiKey { id: "old".into(), hash, role: Role::Reader, expires: None };
+    let door = door(&Config { auth: auth::Config::ApiKey(vec![entry]), ..Config::default() });
+    for _ in 0..2 {
+        let answer = get_from(&door, "/mcp", &[("host", "localhost"), ("x-api-key", key)]).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        let text = answer.into_body().collect().await.expect("a body").to_bytes();
+        assert!(text.starts_with(b"key:old "), "{text:?}");
+        let wrong = [("host", "localhost"), ("authorization", "Bearer legacy-key-of-another-systen")];
+        assert_eq!(get_from(&door, "/mcp", &wrong).await.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(get_from(&door, "/health", &wrong).await.status(), StatusCode::OK);
+    }
+    let busy = Refusal::Denied(Denied::Busy).response(Face::Rest, RequestId::new());
+    assert_eq!(busy.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(busy.headers()[RETRY_AFTER], "1");
 }

@@ -5,7 +5,7 @@
 //! problem document (RFC 9457).
 
 use axum::response::Response;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
@@ -14,6 +14,9 @@ use crate::manager::Word;
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw};
 use crate::telemetry::RequestId;
+
+/// When the check of a key is worth another try, in seconds.
+const BUSY_RETRY_IN: &str = "1";
 
 /// Who reads the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +71,8 @@ pub enum Refusal {
 /// The same text whatever is wrong with a credential: why it was refused helps only who guesses.
 const fn text_of(denied: Denied) -> &'static str {
     match denied {
-        Denied::Missing | Denied::Credential(_) => "a valid credential is required",
+        Denied::Missing | Denied::Credential(_) | Denied::Unchecked => "a valid credential is required",
+        Denied::Busy => "too many keys are being checked for the first time; try again in a moment",
         Denied::NoRole => "the credential gives no role here",
     }
 }
@@ -111,7 +115,10 @@ impl Refusal {
             Self::Host | Self::Origin | Self::Denied(Denied::NoRole) => StatusCode::FORBIDDEN,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTimedOut => StatusCode::REQUEST_TIMEOUT,
-            Self::Denied(Denied::Missing | Denied::Credential(_)) => StatusCode::UNAUTHORIZED,
+            Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => {
+                StatusCode::UNAUTHORIZED
+            }
+            Self::Denied(Denied::Busy) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -125,7 +132,8 @@ impl Refusal {
             Self::TooLarge { .. } => "body_too_large",
             Self::BodyTimedOut => "body_timeout",
             Self::BodyCut => "body_incomplete",
-            Self::Denied(Denied::Missing | Denied::Credential(_)) => "unauthorized",
+            Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => "unauthorized",
+            Self::Denied(Denied::Busy) => "authentication_busy",
             Self::Denied(Denied::NoRole) => "forbidden",
             Self::Panicked => "internal_error",
         }
@@ -135,6 +143,7 @@ impl Refusal {
     const fn word(self) -> Word {
         match self {
             Self::HostCount | Self::TooLarge { .. } | Self::BodyCut => Word::InvalidParams,
+            Self::Denied(Denied::Busy) => Word::RateLimited,
             Self::Host | Self::Origin | Self::Denied(_) => Word::AuthenticationError,
             Self::BodyTimedOut => Word::Timeout,
             Self::Panicked => Word::InternalError,
@@ -155,7 +164,10 @@ impl Refusal {
             Self::TooLarge { .. } => "The body is too large",
             Self::BodyTimedOut => "The body did not arrive in time",
             Self::BodyCut => "The body is not complete",
-            Self::Denied(Denied::Missing | Denied::Credential(_)) => "A credential is needed",
+            Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => {
+                "A credential is needed"
+            }
+            Self::Denied(Denied::Busy) => "Too many keys are being checked",
             Self::Denied(Denied::NoRole) => "The credential does not allow this",
             Self::Panicked => "The gateway failed",
         }
@@ -171,6 +183,9 @@ impl Refusal {
         *response.status_mut() = self.status();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if self == Self::Denied(Denied::Busy) {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(BUSY_RETRY_IN));
+        }
         if let Some(challenge) = self.challenge() {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
@@ -196,7 +211,7 @@ impl Refusal {
             r#type: self.word(),
             code: self.code(),
             detail: &self.to_string(),
-            retryable: self == Self::BodyTimedOut,
+            retryable: matches!(self, Self::BodyTimedOut | Self::Denied(Denied::Busy)),
             request_id: id,
             error_id: self.error_id(id),
         });

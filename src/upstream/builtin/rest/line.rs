@@ -107,7 +107,10 @@ impl AsyncRead for Attentive {
         }
         // The waker is registered: what arrives after this look wakes.
         match (&*SockRef::from(&self.0)).read(buffer.initialize_unfilled()) {
-            Ok(count) => Poll::Ready(Ok(buffer.advance(count))),
+            Ok(count) => {
+                buffer.advance(count);
+                Poll::Ready(Ok(()))
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
         }

@@ -1,0 +1,246 @@
+//! Keys that another system made, stored as it stored them: bcrypt or Argon2id.
+//!
+//! Such a hash costs a processor a tenth of a second, and most such keys do not say which entry they belong
+//! to. Invariants: one is computed at a time in the whole program ([`Desk`]), few wait for it and not for
+//! long, so wrong keys cost one processor at most; a text that was checked a moment ago, good or bad, is not
+//! checked again; it is remembered under a keyed hash, as long as these keys are the configured ones and
+//! [`GOOD_FOR`] or [`BAD_FOR`] at most; what bcrypt would cut off is refused, because keys that differ only
+//! there would be one.
+//!
+//! Not here: keys of our own making (`api_key`), whose one round of SHA-256 needs none of this.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::{Algorithm, Argon2, Params, PasswordVerifier};
+use aws_lc_rs::hmac;
+use bcrypt::HashParts;
+use lru::LruCache;
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout};
+
+use super::api_key::ApiKey;
+use super::principal::Principal;
+use super::{Denied, Reason};
+
+/// How many entries may have such a hash: a key that does not name its entry is held against all.
+pub(super) const MOST_KEYS: usize = 16;
+/// No key is longer.
+const MAX_KEY_BYTES: usize = 256;
+/// What bcrypt reads of a text, the zero behind it not counted.
+const BCRYPT_BYTES: usize = 71;
+/// The highest cost of bcrypt that is taken: each one more doubles the time, 14 is about a second.
+const MOST_COST: u32 = 14;
+/// Most memory that an Argon2id hash may ask for, in KiB, and most that memory times passes may come to.
+const MOST_KIB: u32 = 128 << 10;
+const MOST_WORK: u32 = 512 << 10;
+
+/// Who waits for a check at most, and how long.
+const MOST_WAITING: usize = 32;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a good key is good without a check.
+const GOOD_FOR: Duration = Duration::from_hours(1);
+/// How long a bad one is bad.
+const BAD_FOR: Duration = Duration::from_mins(1);
+/// Bad ones that are remembered: some hundred bytes each.
+const MOST_BAD: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
+const MOST_GOOD: NonZeroUsize = NonZeroUsize::new(4 * MOST_KEYS).expect("not zero");
+
+/// A hash of another system, as it was written.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hash(Kind);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Kind {
+    Bcrypt(Arc<str>),
+    Argon2id(Arc<str>),
+}
+
+impl Hash {
+    /// Reads `$2b$…` and `$argon2id$…`. `None` for what is no such hash; the error says why one is
+    /// not taken.
+    pub(super) fn parse(text: &str) -> Option<Result<Self, &'static str>> {
+        if text.starts_with("$2") {
+            Some(of_bcrypt(text).map(|()| Self(Kind::Bcrypt(text.into()))))
+        } else if text.starts_with("$argon2") {
+            Some(of_argon2(text).map(|()| Self(Kind::Argon2id(text.into()))))
+        } else {
+            None
+        }
+    }
+
+    /// Whether `key` was hashed to this. Takes long.
+    fn is_of(&self, key: &str) -> bool {
+        match &self.0 {
+            Kind::Bcrypt(hash) => key.len() <= BCRYPT_BYTES && bcrypt::verify(key, hash).unwrap_or(false),
+            Kind::Argon2id(hash) => PasswordHash::new(hash)
+                .is_ok_and(|hash| Argon2::default().verify_password(key.as_bytes(), &hash).is_ok()),
+        }
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hash(_)")
+    }
+}
+
+fn of_bcrypt(text: &str) -> Result<(), &'static str> {
+    let is_variant = ["$2a$", "$2b$", "$2y$"].iter().any(|variant| text.starts_with(variant));
+    match HashParts::from_str(text) {
+        Ok(parts) if is_variant && parts.get_cost() <= MOST_COST => Ok(()),
+        Ok(_) if is_variant => Err("its cost is higher than 14, so each check would take seconds"),
+        _ => Err("it is not a complete bcrypt hash: $2b$, a cost, and 53 characters"),
+    }
+}
+
+fn of_argon2(text: &str) -> Result<(), &'static str> {
+    const INCOMPLETE: &str = "it is not a complete Argon2 hash: $argon2id$v=19$m=…,t=…,p=…$salt$hash";
+    let hash = PasswordHash::new(text).map_err(|_| INCOMPLETE)?;
+    if hash.algorithm.as_str() != Algorithm::Argon2id.as_str() {
+        return Err("only Argon2id is taken of the Argon2 family");
+    }
+    if hash.salt.is_none() || hash.hash.is_none() {
+        return Err(INCOMPLETE);
+    }
+    let params = Params::try_from(&hash).map_err(|_| INCOMPLETE)?;
+    let work = params.m_cost().saturating_mul(params.t_cost());
+    if params.m_cost() > MOST_KIB || work > MOST_WORK {
+        return Err("it asks for more than 128 MiB, or for more than 512 MiB over all passes");
+    }
+    Ok(())
+}
+
+/// Where checks are made, one after the other, whatever the keys are just now.
+#[derive(Debug)]
+pub(super) struct Desk {
+    running: Arc<Semaphore>,
+    waiting: Semaphore,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self { running: Arc::new(Semaphore::new(1)), waiting: Semaphore::new(MOST_WAITING) }
+    }
+}
+
+impl Desk {
+    /// The right to compute, until it is dropped.
+    async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        let _place = self.waiting.try_acquire().ok()?;
+        timeout(PATIENCE, Arc::clone(&self.running).acquire_owned()).await.ok()?.ok()
+    }
+}
+
+/// The keys with such hashes, and what is remembered of texts that were held against them.
+pub(super) struct Slow {
+    keys: Vec<ApiKey>,
+    /// Of this process alone, so that what is remembered says nothing to who sees memory of it later.
+    secret: hmac::Key,
+    seen: Mutex<Seen>,
+}
+
+type Name = [u8; 32];
+
+struct Seen {
+    /// Which of the keys it is, and since when that is known.
+    good: LruCache<Name, (usize, Instant)>,
+    bad: LruCache<Name, Instant>,
+}
+
+impl Slow {
+    /// None where no key has such a hash.
+    pub(super) fn new(keys: &[ApiKey]) -> Option<Arc<Self>> {
+        let keys: Vec<ApiKey> = keys.iter().filter(|key| key.hash.slow().is_some()).cloned().collect();
+        if keys.is_empty() {
+            return None;
+        }
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, &rand::random::<[u8; 32]>());
+        let seen = Seen { good: LruCache::new(MOST_GOOD), bad: LruCache::new(MOST_BAD) };
+        Some(Arc::new(Self { keys, secret, seen: Mutex::new(seen) }))
+    }
+
+    /// Whose key `text` is, if that is known without a check.
+    pub(super) fn remembered(&self, text: &str, now: SystemTime) -> Result<Principal, Denied> {
+        if text.len() > MAX_KEY_BYTES {
+            return Err(Denied::Credential(Reason::UnknownKey));
+        }
+        let (name, moment) = (self.name(text), Instant::now());
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((index, since)) = seen.good.get(&name)
+            && moment.saturating_duration_since(*since) < GOOD_FOR
+        {
+            let key = self.keys.get(*index).ok_or(Denied::Unchecked)?;
+            return key.principal(now);
+        }
+        match seen.bad.get(&name) {
+            Some(since) if moment.saturating_duration_since(*since) < BAD_FOR => {
+                Err(Denied::Credential(Reason::UnknownKey))
+            }
+            _ => Err(Denied::Unchecked),
+        }
+    }
+
+    /// The same, with a check where it is needed. `id` is that of the only key that it can be.
+    pub(super) async fn check(
+        self: &Arc<Self>,
+        desk: &Desk,
+        text: &str,
+        id: Option<&str>,
+        now: SystemTime,
+    ) -> Result<Principal, Denied> {
+        let turn = desk.turn().await.ok_or(Denied::Busy)?;
+        // Somebody may have come with the same text and been before us.
+        let known = self.remembered(text, now);
+        if known != Err(Denied::Unchecked) {
+            return known;
+        }
+        let (slow, sent, id) = (Arc::clone(self), SecretString::from(text), id.map(str::to_owned));
+        let checked = spawn_blocking(move || {
+            slow.compute(sent.expose_secret(), id.as_deref(), now);
+            drop(turn);
+        });
+        checked.await.map_err(|_| Denied::Busy)?;
+        match self.remembered(text, now) {
+            Err(Denied::Unchecked) => Err(Denied::Busy),
+            known => known,
+        }
+    }
+
+    /// Holds `text` against the keys that it can be, and remembers what came of it.
+    fn compute(&self, text: &str, id: Option<&str>, now: SystemTime) {
+        let can_be =
+            |key: &ApiKey| id.is_none_or(|id| id == key.id) && key.expires.is_none_or(|end| now < end);
+        let is = |key: &ApiKey| key.hash.slow().is_some_and(|hash| hash.is_of(text));
+        let found = self.keys.iter().position(|key| can_be(key) && is(key));
+        let (name, since) = (self.name(text), Instant::now());
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match found {
+            Some(index) => drop(seen.good.put(name, (index, since))),
+            None => drop(seen.bad.put(name, since)),
+        }
+    }
+
+    fn name(&self, text: &str) -> Name {
+        let mut name = Name::default();
+        name.copy_from_slice(hmac::sign(&self.secret, text.as_bytes()).as_ref());
+        name
+    }
+}
+
+impl fmt::Debug for Slow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slow").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "slow_tests.rs"]
+mod tests;
