@@ -88,6 +88,40 @@ fn a_token_is_no_key_and_a_key_is_no_token() {
     assert_eq!(tokens.authenticate(&elsewhere), Err(Denied::Missing));
 }
 
+#[tokio::test]
+async fn where_both_are_accepted_the_form_says_which_one_it_is() {
+    let (key, hash) = mint("ci");
+    let key = key.expose_secret();
+    let entry = ApiKey { id: "ci".into(), hash: Hash::Sha256(hash), role: Role::Reader, expires: None };
+    // A key of another system that looks like a token.
+    let odd = "eyKey.of.others";
+    let slow = Hash::parse(&bcrypt::hash(odd, 4).expect("hashed")).expect("a hash").expect("taken");
+    let other = ApiKey { id: "odd".into(), hash: slow, role: Role::Reader, expires: None };
+    let config = jwt::tests::hmac();
+    let signer = Signer::new(&config, None, None).expect("a secret");
+    let token = signer.sign(&jwt::tests::grant(Role::Superuser), SystemTime::now()).expect("signs");
+    let token = token.expose_secret();
+    let door = Authenticator::new(&Config::Any(vec![entry, other], Box::new(config))).expect("no files");
+    let bearer = |text: &str| headers(&[("authorization", &format!("Bearer {text}"))]);
+    assert_eq!(door.authenticate(&bearer(token)), Ok(Principal::new("jwt:bob", Role::Superuser)));
+    assert_eq!(door.authenticate(&bearer(key)), Ok(Principal::new("key:ci", Role::Reader)));
+    assert_eq!(
+        door.authenticate(&headers(&[("x-api-key", key)])),
+        Ok(Principal::new("key:ci", Role::Reader))
+    );
+    // Its own header says that it is a key, and there it is held against keys only.
+    let odd_key = headers(&[("x-api-key", odd)]);
+    assert_eq!(door.authenticate(&odd_key), Err(Denied::Unchecked));
+    assert_eq!(door.check(&odd_key).await, Ok(Principal::new("key:odd", Role::Reader)));
+    assert_eq!(door.authenticate(&bearer(odd)), Err(Denied::Credential(Reason::Malformed)));
+    assert_eq!(door.check(&bearer(odd)).await, Err(Denied::Credential(Reason::Malformed)));
+    let as_key = headers(&[("x-api-key", token)]);
+    assert!(door.check(&as_key).await.is_err(), "a token is no key");
+    let both = headers(&[("authorization", &format!("Bearer {token}")), ("x-api-key", key)]);
+    assert_eq!(door.authenticate(&both), Err(Denied::Credential(Reason::Ambiguous)));
+    assert_eq!(door.authenticate(&headers(&[])), Err(Denied::Missing));
+}
+
 #[test]
 fn nothing_secret_is_in_debug_text() {
     let (keys, key) = with_key();

@@ -45,6 +45,8 @@ pub enum Config {
     ApiKey(Vec<ApiKey>),
     /// By a token of one issuer.
     Jwt(Box<Jwt>),
+    /// By either.
+    Any(Vec<ApiKey>, Box<Jwt>),
 }
 
 /// Which tokens are accepted.
@@ -89,6 +91,7 @@ enum Mode {
     None,
     ApiKey,
     Jwt,
+    Any,
 }
 
 impl Config {
@@ -100,7 +103,8 @@ impl Config {
     pub fn from_fields(fields: &mut Fields<'_>, folder: &Path) -> Self {
         let mode = fields.take("auth_mode");
         let said = mode.is_some();
-        let options = [("none", Mode::None), ("api_key", Mode::ApiKey), ("jwt", Mode::Jwt)];
+        let options =
+            [("none", Mode::None), ("api_key", Mode::ApiKey), ("jwt", Mode::Jwt), ("any", Mode::Any)];
         let mode = mode.and_then(|mode| mode.choice(&options)).unwrap_or(Mode::None);
         let (keys, jwt) = (fields.take("api_keys"), fields.take("jwt"));
         for (section, name) in [(&keys, "api_key"), (&jwt, "jwt")] {
@@ -117,12 +121,27 @@ impl Config {
         };
         let keys = keys.map(|keys| read_keys(&keys));
         let jwt = jwt.map(|jwt| Jwt::from_settings(&jwt, folder));
-        match mode {
-            Mode::None => Self::None,
-            Mode::ApiKey if keys.is_none() => (missing("api_keys"), Self::None).1,
-            Mode::ApiKey => Self::ApiKey(keys.unwrap_or_default()),
-            Mode::Jwt if jwt.is_none() => (missing("jwt"), Self::None).1,
-            Mode::Jwt => jwt.flatten().map_or(Self::None, |jwt| Self::Jwt(Box::new(jwt))),
+        if matches!(mode, Mode::ApiKey | Mode::Any) && keys.is_none() {
+            missing("api_keys");
+        }
+        if matches!(mode, Mode::Jwt | Mode::Any) && jwt.is_none() {
+            missing("jwt");
+        }
+        // What is missing or wrong is a problem of the file by now, and nothing runs with it.
+        let (keys, jwt) = (keys.unwrap_or_default(), jwt.flatten().map(Box::new));
+        match (mode, jwt) {
+            (Mode::ApiKey, _) => Self::ApiKey(keys),
+            (Mode::Jwt, Some(jwt)) => Self::Jwt(jwt),
+            (Mode::Any, Some(jwt)) => Self::Any(keys, jwt),
+            (Mode::None | Mode::Jwt | Mode::Any, _) => Self::None,
+        }
+    }
+
+    /// Which tokens are accepted, if any are.
+    pub const fn tokens(&self) -> Option<&Jwt> {
+        match self {
+            Self::Jwt(jwt) | Self::Any(_, jwt) => Some(jwt),
+            Self::None | Self::ApiKey(_) => None,
         }
     }
 

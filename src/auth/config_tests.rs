@@ -65,6 +65,26 @@ fn tokens_are_read() {
 }
 
 #[test]
+fn any_wants_both_and_takes_both() {
+    let jwt = json!({"issuer": "i", "audience": "a", "algorithm": "HS256", "secret": SECRET});
+    let keys = json!([{"id": "ci", "hash": HASH, "role": "reader"}]);
+    let (config, problems) = read(json!({"auth_mode": "any", "api_keys": keys, "jwt": jwt}));
+    assert_eq!(problems, [""; 0]);
+    assert!(
+        !config.is_open()
+            && config.tokens().is_some()
+            && matches!(config, Config::Any(keys, _) if keys.len() == 1)
+    );
+    for (lacks, name) in [
+        (json!({"auth_mode": "any", "jwt": jwt}), "api_keys"),
+        (json!({"auth_mode": "any", "api_keys": keys}), "jwt"),
+    ] {
+        let wanted = format!("`{name}` is missing, and `auth_mode` asks for it");
+        assert!(read(lacks).1.iter().any(|problem| problem.starts_with(&wanted)), "{wanted}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_keys_is_said_and_no_key_is_shown() {
     let keys = |keys: serde_json::Value| read(json!({"auth_mode": "api_key", "api_keys": keys})).1;
     for (found, wanted) in [
@@ -75,7 +95,7 @@ fn what_is_wrong_with_keys_is_said_and_no_key_is_shown() {
         (read(json!({"auth_mode": "api_key"})).1, "`api_keys` is missing, and `auth_mode` asks for it"),
         (
             read(json!({"auth_mode": "apikey"})).1,
-            "auth_mode: `apikey` is not one of `none`, `api_key`, `jwt` (hint: did you mean `api_key`?)",
+            "auth_mode: `apikey` is not one of `none`, `api_key`, `jwt`, `any` (hint: did you mean `api_key`?)",
         ),
         (
             keys(json!([])),

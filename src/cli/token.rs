@@ -36,7 +36,7 @@ pub struct Wanted {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nobody would read it.
-    #[error("tokens are not in use here: `server.auth_mode` is not `jwt`")]
+    #[error("tokens are not in use here: `server.auth_mode` is neither `jwt` nor `any`")]
     NotInUse,
     /// The private key can not be read.
     #[error("cannot read {}: {reason}", path.display())]
@@ -56,7 +56,7 @@ pub enum Error {
 
 /// Makes the token and writes it, alone on its line.
 pub fn run(config: &auth::Config, wanted: &Wanted, out: &mut dyn Write) -> Result<(), Error> {
-    let auth::Config::Jwt(jwt) = config else { return Err(Error::NotInUse) };
+    let jwt = config.tokens().ok_or(Error::NotInUse)?;
     let private_key = wanted.private_key.as_ref().map(read).transpose()?;
     let signer = Signer::new(jwt, private_key.as_deref(), wanted.kid.as_deref())?;
     let grant = Grant { subject: &wanted.subject, role: wanted.role, lifetime: wanted.lifetime };

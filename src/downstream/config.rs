@@ -79,7 +79,7 @@ impl Exposed {
     const fn hint(self) -> &'static str {
         match self {
             Self::NoAuthentication => {
-                "set `auth_mode: api_key` or `auth_mode: jwt` under `server:`, or listen on 127.0.0.1"
+                "set `auth_mode: api_key`, `jwt` or `any` under `server:`, or listen on 127.0.0.1"
             }
             Self::NoHosts => {
                 "list them in `allowed_hosts` under `server:`, such as [gateway.example.org], or listen on 127.0.0.1"
