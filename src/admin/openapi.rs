@@ -117,6 +117,8 @@ const DOOR: &[Code] = &[
     Code::HostNotAllowed,
     Code::OriginNotAllowed,
     Code::BodyTimeout,
+    Code::TooManyConnections,
+    Code::AuthenticationBusy,
     Code::BodyTooLarge,
     Code::InternalError,
 ];

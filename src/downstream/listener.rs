@@ -4,7 +4,7 @@
 //! end waits for event streams that never end. Why not only hyper's own limits: its detection of
 //! the protocol version waits without one.
 //!
-//! Invariants: at most `max_connections` are open, more are closed at once; a peer that is slow with
+//! Invariants: at most `max_connections` are open, more are told so and closed (`turned_away`); a peer that is slow with
 //! its head, its body or its reading is closed in time, whatever protocol it speaks; an error of
 //! `accept` never spins; nothing accepted here outlives [`serve`].
 //!
@@ -36,6 +36,7 @@ use tower::Service;
 use super::activity::{Activity, Times, Watched};
 use super::bodies::Answer;
 pub use super::bodies::Arriving;
+use super::turned_away::Porter;
 use crate::shutdown::Shutdown;
 use crate::worker::{Bell, Crew};
 
@@ -128,6 +129,7 @@ pub async fn serve_with<S: Site>(
         cut: CancellationToken::new(),
         slots: Arc::new(Semaphore::new(limits.max_connections)),
         refused: AtomicU64::new(0),
+        porter: Porter::new(limits.max_connections),
         site,
         limits,
         crew,
@@ -153,6 +155,8 @@ struct Door<'a, S> {
     slots: Arc<Semaphore>,
     /// Connections that found none.
     refused: AtomicU64,
+    /// Tells them.
+    porter: Porter,
     site: S,
     limits: Limits,
 }
@@ -193,8 +197,9 @@ impl<S: Site> Door<'_, S> {
         let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
         // A flood must not fill the log as well.
         if refused.is_power_of_two() {
-            tracing::warn!(refused, "too many connections, new ones are closed");
+            tracing::warn!(refused, "too many connections, new ones are turned away");
         }
+        self.porter.turn_away(socket, &self.live);
     }
 
     fn begin(&self, socket: std::net::TcpStream, slot: OwnedSemaphorePermit) {

@@ -13,6 +13,9 @@ use crate::downstream::Config;
 use crate::downstream::front::Front;
 use crate::downstream::guard::Guard;
 
+#[path = "listener_full_tests.rs"]
+mod full;
+
 /// What no test waits longer for: far more than any limit set here.
 const PATIENCE: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(300);
@@ -193,30 +196,6 @@ async fn a_client_that_sends_too_much_gets_to_read_why() {
     )
     .await;
     assert!(rest(&mut socket).await.starts_with("HTTP/1.1 431 "));
-}
-
-#[tokio::test]
-async fn connections_beyond_the_cap_are_closed_and_a_freed_place_is_used() {
-    let served = served(routes(), Limits { max_connections: 2, ..limits() }).await;
-    let (mut one, mut two) = (served.connect().await, served.connect().await);
-    for socket in [&mut one, &mut two] {
-        send(socket, GET).await;
-        answer(socket).await;
-    }
-    let mut three = served.connect().await;
-    assert_eq!(rest(&mut three).await, "");
-    drop(one);
-    let freed = async {
-        loop {
-            let mut socket = served.connect().await;
-            if socket.write_all(GET).await.is_ok() && socket.read_u8().await.is_ok() {
-                return;
-            }
-        }
-    };
-    within(freed).await;
-    send(&mut two, GET).await;
-    answer(&mut two).await;
 }
 
 /// A body without end that tells when it is dropped, and whether the end of the program ends it.

@@ -21,5 +21,6 @@ pub mod sessions;
 pub mod sse;
 pub mod stdio;
 pub mod streamable_http;
+mod turned_away;
 
 pub use config::Config;

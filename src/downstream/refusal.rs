@@ -4,19 +4,24 @@
 //! JSON-RPC error response without `id` (the body was not read, so there is none), everybody else a
 //! problem document (RFC 9457).
 
+use std::time::Duration;
+
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use crate::auth::Denied;
+use crate::gateway::error::Limit;
 use crate::manager::Word;
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw};
 use crate::telemetry::RequestId;
 
 /// When the check of a key is worth another try, in seconds.
-const BUSY_RETRY_IN: &str = "1";
+const BUSY_RETRY_IN: u64 = 1;
+/// When there may be a place for another connection, in seconds.
+const FULL_RETRY_IN: u64 = 5;
 
 /// Who reads the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +68,12 @@ pub enum Refusal {
     /// No principal.
     #[error("{}", text_of(*.0))]
     Denied(Denied),
+    /// No place for one more connection.
+    #[error("all {most} connections are taken; come back when one has ended")]
+    Full {
+        /// How many there may be.
+        most: usize,
+    },
     /// A bug of ours.
     #[error("the gateway failed; its log tells more under the request id")]
     Panicked,
@@ -86,8 +97,8 @@ struct Problem<'a> {
     detail: &'a str,
     request_id: RequestId,
     error_type: Word,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error_id: Option<RequestId>,
+    #[serde(flatten)]
+    more: More,
 }
 
 #[derive(Serialize)]
@@ -103,6 +114,17 @@ struct Details<'a> {
     detail: &'a str,
     retryable: bool,
     request_id: RequestId,
+    #[serde(flatten)]
+    more: More,
+}
+
+/// What only some refusals have.
+#[derive(Serialize)]
+struct More {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_seconds: Option<f64>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    limit: Option<Limit>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error_id: Option<RequestId>,
 }
@@ -118,7 +140,7 @@ impl Refusal {
             Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => {
                 StatusCode::UNAUTHORIZED
             }
-            Self::Denied(Denied::Busy) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Denied(Denied::Busy) | Self::Full { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -135,6 +157,7 @@ impl Refusal {
             Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => "unauthorized",
             Self::Denied(Denied::Busy) => "authentication_busy",
             Self::Denied(Denied::NoRole) => "forbidden",
+            Self::Full { .. } => "too_many_connections",
             Self::Panicked => "internal_error",
         }
     }
@@ -146,13 +169,34 @@ impl Refusal {
             Self::Denied(Denied::Busy) => Word::RateLimited,
             Self::Host | Self::Origin | Self::Denied(_) => Word::AuthenticationError,
             Self::BodyTimedOut => Word::Timeout,
+            Self::Full { .. } => Word::ConnectionLimitExceeded,
             Self::Panicked => Word::InternalError,
         }
     }
 
-    /// What finds the line of a bug in the log.
-    fn error_id(self, id: RequestId) -> Option<RequestId> {
-        (self == Self::Panicked).then_some(id)
+    /// Seconds until it is worth trying again, where that is known.
+    const fn retry_after(self) -> Option<u64> {
+        match self {
+            Self::Denied(Denied::Busy) => Some(BUSY_RETRY_IN),
+            Self::Full { .. } => Some(FULL_RETRY_IN),
+            _ => None,
+        }
+    }
+
+    /// How many connections there may be, where that is the reason.
+    const fn limit(self) -> Option<Limit> {
+        match self {
+            Self::Full { most } => Some(Limit { most, now: most }),
+            _ => None,
+        }
+    }
+
+    fn more(self, id: RequestId) -> More {
+        let retry_after_seconds =
+            self.retry_after().map(|seconds| Duration::from_secs(seconds).as_secs_f64());
+        // It finds the line of a bug in the log.
+        let error_id = (self == Self::Panicked).then_some(id);
+        More { retry_after_seconds, limit: self.limit(), error_id }
     }
 
     /// The same in words, as the REST API has it for the same code.
@@ -169,6 +213,7 @@ impl Refusal {
             }
             Self::Denied(Denied::Busy) => "Too many keys are being checked",
             Self::Denied(Denied::NoRole) => "The credential does not allow this",
+            Self::Full { .. } => "All connections are taken",
             Self::Panicked => "The gateway failed",
         }
     }
@@ -183,8 +228,8 @@ impl Refusal {
         *response.status_mut() = self.status();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if self == Self::Denied(Denied::Busy) {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(BUSY_RETRY_IN));
+        if let Some(seconds) = self.retry_after() {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
         if let Some(challenge) = self.challenge() {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
@@ -201,7 +246,7 @@ impl Refusal {
             detail: &self.to_string(),
             request_id: id,
             error_type: self.word(),
-            error_id: self.error_id(id),
+            more: self.more(id),
         })
     }
 
@@ -211,9 +256,9 @@ impl Refusal {
             r#type: self.word(),
             code: self.code(),
             detail: &self.to_string(),
-            retryable: matches!(self, Self::BodyTimedOut | Self::Denied(Denied::Busy)),
+            retryable: matches!(self, Self::BodyTimedOut | Self::Denied(Denied::Busy) | Self::Full { .. }),
             request_id: id,
-            error_id: self.error_id(id),
+            more: self.more(id),
         });
         Raw::of(&ErrorResponse { jsonrpc: "2.0", error: error.raw() })
     }
