@@ -22,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::config::Config;
+use crate::downstream::config::Transport;
 use crate::downstream::front::{Admitted, Front, Shortcut};
 use crate::downstream::guard::Guard;
 use crate::downstream::listener;
@@ -104,7 +105,7 @@ fn front(
     (Front::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
 }
 
-/// Serves HTTP until `stop` resolves, and returns when nothing is left running. Without a `renewal` the
+/// Serves HTTP, and with `transport: both` standard input and output too, until `stop` resolves, and returns when nothing is left running. Without a `renewal` the
 /// configuration stays as it is.
 pub async fn serve(
     config: Config,
@@ -129,6 +130,9 @@ pub async fn serve(
         reload
     });
     let (front, sessions) = front(guard, &manager, &config.server, &edge, reload);
+    if config.server.transport == Transport::Both {
+        serve_pipe(&manager, &edge, config.server.max_body_bytes);
+    }
     tracing::info!(address = %bound, "listening");
     let limits = config.server.limits;
     listener::allow_open_files(&limits);
@@ -155,6 +159,15 @@ pub async fn serve(
     }
     end(&manager).await;
     Ok(())
+}
+
+/// Serves one more client on standard input and output, until its input ends. That ends the client and not
+/// the program, which others use; what it asked is answered within the drain time.
+fn serve_pipe(manager: &Arc<Manager>, edge: &Shutdown, max_line: usize) {
+    let (manager, end) = (Arc::clone(manager), edge.clone());
+    edge.spawn(async move {
+        stdio::serve(manager, tokio::io::stdin(), tokio::io::stdout(), &end, max_line).await;
+    });
 }
 
 /// Serves one MCP client on standard input and output, until its input ends or `stop` resolves;

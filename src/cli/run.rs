@@ -13,14 +13,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{EXIT_USAGE, Serve, Stdio};
 use crate::app::{self, Load, Renewal};
 use crate::config::Config;
+use crate::downstream::config::Transport;
 use crate::telemetry;
 
-/// Serves HTTP until SIGTERM or SIGINT.
+/// Serves HTTP until SIGTERM or SIGINT, or what `server.transport` says instead.
 pub(super) fn serve(arguments: &Serve) -> ExitCode {
     let config = match arguments.file.load() {
         Ok(config) => config,
         Err(error) => return refuse(&error),
     };
+    if config.server.transport == Transport::Stdio {
+        return serve_pipe(config);
+    }
     let server = match arguments.listen {
         Some(address) => config.server.clone().listening_on(address),
         None => Ok(config.server.clone()),
@@ -40,11 +44,15 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
 /// Serves one client on standard input and output. A hangup is its end too.
 pub(super) fn stdio(arguments: &Stdio) -> ExitCode {
     match arguments.file.load() {
-        Ok(config) => run(config, |config, Signals { stop, mut hangup }| {
-            app::stdio(config, async move { drop(select(stop, hangup.next()).await) })
-        }),
+        Ok(config) => serve_pipe(config),
         Err(error) => refuse(&error),
     }
+}
+
+fn serve_pipe(config: Config) -> ExitCode {
+    run(config, |config, Signals { stop, mut hangup }| {
+        app::stdio(config, async move { drop(select(stop, hangup.next()).await) })
+    })
 }
 
 /// Runs one of the two, with a log and until a signal.

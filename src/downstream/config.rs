@@ -17,9 +17,23 @@ use crate::auth;
 use crate::settings::{Fields, Setting};
 use crate::telemetry::Format;
 
+/// The ways in that `serve` opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// HTTP alone.
+    #[default]
+    Http,
+    /// Standard input and output alone, as the command `stdio`.
+    Stdio,
+    /// The two in one process, over the same servers.
+    Both,
+}
+
 /// Where and for whom we listen, and what we let one client take.
 #[derive(Debug, Clone)]
 pub struct Config {
+    /// Which ways in there are.
+    pub transport: Transport,
     /// The address to bind.
     pub listen: SocketAddr,
     /// Threads that serve clients.
@@ -45,6 +59,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            transport: Transport::default(),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             workers: default_workers(),
             hosts: Hosts::default(),
@@ -95,6 +110,7 @@ impl Config {
         let default = Self::default();
         let listen = fields.take("listen");
         let config = Self {
+            transport: read_transport(&mut fields),
             listen: listen.as_ref().and_then(read_address).unwrap_or(default.listen),
             workers: fields.integer("workers", 1..=256).unwrap_or(default.workers),
             hosts: read_hosts(&mut fields),
@@ -140,6 +156,11 @@ impl Config {
         }
         if self.hosts == Hosts::Loopback { Err(Exposed::NoHosts) } else { Ok(()) }
     }
+}
+
+fn read_transport(fields: &mut Fields<'_>) -> Transport {
+    let options = [("http", Transport::Http), ("stdio", Transport::Stdio), ("both", Transport::Both)];
+    fields.choice("transport", &options).unwrap_or_default()
 }
 
 fn read_address(setting: &Setting<'_>) -> Option<SocketAddr> {

@@ -32,7 +32,7 @@ fn everything_can_be_said() {
         "allowed_origins": ["https://app.example"], "auth_mode": "api_key", "api_keys": keys(),
         "max_body_bytes": 1024, "max_connections": 7, "header_timeout": 1, "body_timeout": 2,
         "idle_timeout": 3, "write_timeout": 4, "drain_timeout": 0, "max_sessions": 5,
-        "session_idle_timeout": 6, "log_format": "json",
+        "session_idle_timeout": 6, "log_format": "json", "transport": "both",
     }));
     assert_eq!(problems, [""; 0]);
     assert_eq!(config.listen.to_string(), "0.0.0.0:80");
@@ -51,6 +51,7 @@ fn everything_can_be_said() {
     );
     assert_eq!((config.max_sessions, config.session_idle_timeout), (5, seconds(6)));
     assert_eq!((config.max_body_bytes, config.log_format), (1_024, Format::Json));
+    assert_eq!((config.transport, Config::default().transport), (Transport::Both, Transport::Http));
 }
 
 #[test]
@@ -77,6 +78,7 @@ fn what_is_wrong_is_said() {
         ),
         (json!({"max_body_bytes": 10}), "max_body_bytes: 10 is out of range"),
         (json!({"header_timeout": 61}), "header_timeout: 61 is out of range"),
+        (json!({"transport": "sse"}), "transport: `sse` is not one of `http`, `stdio`, `both`"),
         (json!({"log_format": "xml"}), "log_format: `xml` is not one of `auto`, `json`, `pretty`"),
         (json!({"max_conections": 3}), "max_conections: unknown key (hint: did you mean `max_connections`?)"),
     ] {

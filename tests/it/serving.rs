@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::support::client::Client;
 use crate::support::rmcp_peer::{self, Era};
 use crate::support::scripted::{Scripted, Tool};
 use crate::support::{Gateway, Registry};
@@ -40,6 +41,31 @@ async fn the_handbook_answers_on_every_way_in() {
     assert!(has_hits(&answer["result"]), "{answer}");
     let client = rmcp_peer::http_client(&gateway.url("/mcp/handbook"), Era::Modern).await;
     assert!(rmcp_peer::call(&client, "ping", &json!({})).await.contains("pong"));
+}
+
+/// `transport: both`: one process, one set of servers, two ways in.
+#[tokio::test]
+async fn a_pipe_and_http_are_served_by_one_process_and_the_end_of_the_pipe_ends_nobody_else() {
+    let question = json!({"query": "circuit breaker"});
+    let yaml = |transport: &str| format!("{}server:\n  transport: {transport}\n", handbook().yaml());
+    let mut piped = Gateway::with_config(&yaml("both")).start_piped();
+    let address = piped.address().await;
+    let http = Client::at(&format!("http://{address}/mcp"));
+    assert_eq!(piped.initialize()["serverInfo"]["name"], "switchyard");
+    let asked = json!({"name": "search_handbook", "arguments": question});
+    assert!(has_hits(&piped.request("tools/call", &asked)["result"]));
+    assert!(has_hits(&http.call("search_handbook", question.clone()).await.result()));
+    piped.close_input();
+    assert!(piped.next().is_none(), "its client is gone");
+    assert!(has_hits(&http.call("search_handbook", question).await.result()), "others are served");
+    assert!(!piped.has_ended());
+    assert!(piped.stop().await.success());
+    // Alone it is what `switchyard stdio` is, and ends with its input.
+    let mut alone = Gateway::with_config(&yaml("stdio")).start_piped();
+    alone.initialize();
+    assert!(has_hits(&alone.request("tools/call", &asked)["result"]));
+    let (rest, status) = alone.finish();
+    assert!(rest.is_empty() && status.success(), "{rest:?} {status}");
 }
 
 #[tokio::test]

@@ -84,6 +84,13 @@ impl Gateway {
         StdioSession::of(Process::start(command), Some(self.folder))
     }
 
+    /// Starts `serve` with its standard input and output as a client has them.
+    pub fn start_piped(self) -> StdioSession {
+        let mut command = self.command("serve");
+        command.args(["--listen", self.listen]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        StdioSession::of(Process::start(command), Some(self.folder))
+    }
+
     /// The command line and environment of one start, for clients that spawn it themselves.
     pub fn command(&self, command: &str) -> Command {
         let mut program = self.program();
@@ -281,6 +288,26 @@ impl StdioSession {
         let response = self.request("initialize", &params);
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         response["result"].clone()
+    }
+
+    /// Where it listens beside, once it does.
+    pub async fn address(&mut self) -> String {
+        let process = &mut self.process;
+        eventually("the program listens", async || {
+            process.errors().iter().find_map(|line| bound_address(line))
+        })
+        .await
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.process.has_ended()
+    }
+
+    /// Asks it to end and waits for that.
+    pub async fn stop(mut self) -> ExitStatus {
+        self.process.ask_to_end();
+        tokio::task::spawn_blocking(move || self.process.wait()).await.expect("it is waited for")
     }
 
     /// Closes standard input; what was asked before is still answered.
