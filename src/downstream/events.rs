@@ -266,3 +266,29 @@ pub(super) fn event_stream(body: Body) -> Response {
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::protocol::Raw;
+
+    #[tokio::test]
+    async fn a_large_page_goes_out_in_two_parts_and_is_copied_for_none() {
+        let id = RequestId::from_u64(7);
+        for (length, parts) in [(10, 1), (COPIED - 3, 1), (COPIED, 2), (200_000, 2)] {
+            let page = Closed::new(&Raw::of(&"x".repeat(length)));
+            let kept = page.result();
+            let mut body = listed(id.clone(), Ok(page.clone())).into_body();
+            let mut frames = Vec::new();
+            while let Some(frame) = body.frame().await {
+                frames.push(frame.expect("it cannot fail").into_data().expect("data"));
+            }
+            assert_eq!(frames.concat(), page.encode(&id), "{length}");
+            assert_eq!(frames.len(), parts, "{length}");
+            let is_kept = frames[parts - 1].as_ptr() == kept.bytes().as_ptr();
+            assert_eq!(is_kept, parts == 2, "{length}");
+        }
+    }
+}

@@ -12,7 +12,8 @@
 //!
 //! Invariants: a line is whole before the next one begins; a request that was given up while it
 //! stood in the queue is never written; nobody waits for the pipe but the first writer and those for
-//! whom the queue has no room. The lock is held while lines are written, which never blocks.
+//! whom the queue has no room. One writes at a time, without the lock, and takes along what was queued
+//! meanwhile: so whoever queues waits for no call of the system.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -62,6 +63,8 @@ struct State {
     rest: Bytes,
     /// Whether the first writer waits for the pipe: then everything stands in line.
     is_full: bool,
+    /// Whether somebody writes just now, and will look into the queue again.
+    is_writing: bool,
     /// The writers, each with its worker; the first one first.
     writers: Vec<(usize, Due)>,
 }
@@ -86,6 +89,7 @@ impl Outbox {
             queue: VecDeque::new(),
             rest: Bytes::new(),
             is_full: false,
+            is_writing: false,
             writers: vec![(worker::current(), Arc::clone(&due))],
         };
         (Self { state: Mutex::new(state), room: Semaphore::new(QUEUE) }, due)
@@ -127,7 +131,7 @@ impl Outbox {
         let mut state = self.lock();
         state.pipe.as_ref()?;
         state.queue.push_back(outgoing);
-        if state.is_full {
+        if state.is_full || state.is_writing {
             return None;
         }
         let here = worker::current();
@@ -146,9 +150,9 @@ impl Outbox {
 
     /// Writes a message if nothing stands before it; gives it back if the pipe takes nothing of it.
     fn write_now(&self, pending: &Pending, outgoing: Outgoing) -> io::Result<Option<Outgoing>> {
-        let mut state = self.lock();
+        let state = self.lock();
         let pipe = state.pipe.clone().ok_or(ErrorKind::BrokenPipe)?;
-        if state.is_full || !state.rest.is_empty() || !state.queue.is_empty() {
+        if state.is_writing || state.is_full || !state.rest.is_empty() || !state.queue.is_empty() {
             return Ok(Some(outgoing));
         }
         let (id, line) = match &outgoing {
@@ -158,22 +162,42 @@ impl Outbox {
         if id.is_some_and(|id| !pending.begin_writing(id)) {
             return Ok(None);
         }
-        match pipe.try_write(line) {
-            Ok(written) => {
-                state.rest = line.slice(written..);
-                if !state.rest.is_empty() {
-                    state.fill();
-                }
-                Ok(None)
-            }
+        let (mut state, written) = self.put(state, &pipe, line);
+        match written {
+            Ok(written) => state.rest = line.slice(written..),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                state.fill();
                 if let Some(id) = id {
                     pending.not_written(id);
                 }
-                Ok(Some(outgoing))
+                return Ok(Some(outgoing));
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
         }
+        if !state.rest.is_empty() {
+            state.fill();
+        }
+        drop(state);
+        // What was queued meanwhile.
+        match self.flush(pending) {
+            Written::Broken(error) => Err(error),
+            Written::All | Written::Blocked => Ok(None),
+        }
+    }
+
+    /// Writes `text` as far as the pipe takes it, without the lock; nobody else writes meanwhile.
+    fn put<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        pipe: &pipe::Sender,
+        text: &[u8],
+    ) -> (MutexGuard<'s, State>, io::Result<usize>) {
+        state.is_writing = true;
+        drop(state);
+        let written = pipe.try_write(text);
+        let mut state = self.lock();
+        state.is_writing = false;
+        (state, written)
     }
 
     /// The first writer: writes what is queued, and waits for the pipe, until writing fails.
@@ -216,36 +240,38 @@ impl Outbox {
         state.rest = Bytes::new();
     }
 
-    /// Writes until nothing is left or the pipe is full; then the first writer is told.
+    /// Writes until nothing is left or the pipe is full; then the first writer is told. Nothing, while
+    /// somebody else writes, who takes all of it along.
     fn flush(&self, pending: &Pending) -> Written {
         let mut state = self.lock();
-        let Some(pipe) = state.pipe.clone() else { return Written::Broken(ErrorKind::BrokenPipe.into()) };
-        // Somebody found it full, and the first writer knows.
-        while !state.is_full {
-            while !state.rest.is_empty() {
-                match pipe.try_write(&state.rest) {
-                    Ok(written) => drop(state.rest.split_to(written)),
-                    Err(error) => return state.failed(error),
-                }
+        while !state.is_writing {
+            let Some(pipe) = state.pipe.clone() else {
+                return Written::Broken(ErrorKind::BrokenPipe.into());
+            };
+            // Somebody found it full, and the first writer knows.
+            if state.is_full {
+                return Written::Blocked;
             }
-            let batch = state.take(pending);
+            let batch = if state.rest.is_empty() { state.take(pending) } else { Batch::default() };
             self.room.add_permits(batch.dropped);
-            if batch.lines.is_empty() {
-                return Written::All;
+            let text = if state.rest.is_empty() { batch.text() } else { std::mem::take(&mut state.rest) };
+            if text.is_empty() {
+                break;
             }
-            let text = batch.text();
-            match pipe.try_write(&text) {
+            let (now, written) = self.put(state, &pipe, &text);
+            state = now;
+            match written {
                 Ok(written) => {
                     self.room.add_permits(batch.lines.len());
                     state.rest = text.slice(written..);
                 }
                 Err(error) => {
-                    state.put_back(batch, pending);
+                    state.put_back(batch, text, pending);
                     return state.failed(error);
                 }
             }
         }
-        Written::Blocked
+        Written::All
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -264,8 +290,10 @@ struct Batch {
 
 impl Batch {
     fn text(&self) -> Bytes {
-        if let [only] = self.lines.as_slice() {
-            return only.line().clone();
+        match self.lines.as_slice() {
+            [] => return Bytes::new(),
+            [only] => return only.line().clone(),
+            _ => {}
         }
         let mut text = BytesMut::with_capacity(AT_ONCE);
         self.lines.iter().for_each(|outgoing| text.extend_from_slice(outgoing.line()));
@@ -319,8 +347,11 @@ impl State {
         batch
     }
 
-    /// Nothing of it was written.
-    fn put_back(&mut self, batch: Batch, pending: &Pending) {
+    /// Nothing of it was written: neither of the lines, nor of the rest of one that `text` is without them.
+    fn put_back(&mut self, batch: Batch, text: Bytes, pending: &Pending) {
+        if batch.lines.is_empty() {
+            self.rest = text;
+        }
         for outgoing in batch.lines.into_iter().rev() {
             if let Outgoing::Request { id, .. } = outgoing {
                 pending.not_written(id);

@@ -67,6 +67,23 @@ async fn calls_of_one_turn_share_a_write_and_one_that_was_given_up_is_not_in_it(
 }
 
 #[tokio::test]
+async fn what_is_queued_while_somebody_writes_is_taken_along_by_whom() {
+    let (outbox, pending, mut output, due) = outbox().await;
+    let tickets = [open(&pending), open(&pending)];
+    outbox.lock().is_writing = true;
+    for (ticket, is_alone) in tickets.iter().zip([true, false]) {
+        let line = request(ticket, "line\n");
+        let sent = outbox.send(&pending, line, is_alone).now_or_never().expect("it does not wait");
+        assert!(sent.expect("open").is_none());
+    }
+    assert!(due.notified().now_or_never().is_none(), "nobody is woken for it");
+    assert!(matches!(outbox.flush(&pending), Written::All) && readable(&output).is_empty());
+    outbox.lock().is_writing = false;
+    assert!(matches!(outbox.flush(&pending), Written::All));
+    assert_eq!(read(&mut output, 10).await, "line\nline\n");
+}
+
+#[tokio::test]
 async fn behind_a_full_pipe_lines_stay_whole_and_those_given_up_are_never_written() {
     let (outbox, pending, mut output, due) = outbox().await;
     let (large, small, left) = (open(&pending), open(&pending), open(&pending));
