@@ -23,7 +23,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Method, request};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, request};
 use percent_encoding::percent_decode_str;
 use tower::{Service, ServiceExt};
 
@@ -32,7 +32,7 @@ use super::cors;
 use super::guard::{Guard, Incoming};
 use super::listener::Site;
 use super::refusal::{Face, Refusal};
-use super::streamable_http::Endpoint;
+use super::streamable_http::{Asked, Endpoint, empty};
 use crate::auth::Principal;
 use crate::manager::Scope;
 use crate::telemetry::{RequestId, untrusted};
@@ -97,11 +97,7 @@ impl Front {
                 (cors::preflight(&head.headers), origin)
             }
             Ok(origin) => match self.0.guard.admit(&head, &mut body).await {
-                Ok((principal, body)) => {
-                    // Boxed once, because it is handed on from each to the next.
-                    let admitted = Box::new(Admitted { head, body, principal, id });
-                    (self.0.route(admitted).await, origin)
-                }
+                Ok((principal, body)) => (self.0.route(Admitted { head, body, principal, id }).await, origin),
                 Err(refusal) => (self.0.refuse(refusal, &head, body, id).await, origin),
             },
             Err(refusal) => (self.0.refuse(refusal, &head, body, id).await, None),
@@ -113,33 +109,36 @@ impl Front {
 impl Parts {
     /// The answer of whatever the path means. A panic ends this request and nothing else; the panic
     /// itself is logged by the panic hook.
-    async fn route(&self, request: Box<Admitted>) -> Response {
+    async fn route(&self, request: Admitted) -> Response {
+        let Some((mcp, scope)) = self.mcp.as_ref().zip(scope_of(request.head.uri.path())) else {
+            return Box::pin(self.elsewhere(request)).await;
+        };
+        let Admitted { head, body, principal, id } = request;
+        let Some(principal) = principal else { return empty(StatusCode::UNAUTHORIZED) };
+        let asked = Asked { principal, scope, headers: &head.headers };
+        let answer = AssertUnwindSafe(mcp.answer(asked, &head.method, body)).catch_unwind().await;
+        let answer = answer.unwrap_or_else(|_| refused(Refusal::Panicked, &head.method, head.uri.path(), id));
+        with_room(answer, head.headers)
+    }
+
+    /// The same where the path is not that of the MCP endpoint.
+    async fn elsewhere(&self, request: Admitted) -> Response {
         let (method, uri, id) = (request.head.method.clone(), request.head.uri.clone(), request.id);
-        match AssertUnwindSafe(self.answer(request)).catch_unwind().await {
-            Ok(response) => response,
-            Err(_) => refused(Refusal::Panicked, &method, uri.path(), id),
-        }
+        let answer = async {
+            let is_posted = request.head.method == Method::POST;
+            let shortcut = self.shortcuts.iter().find(|(at, _)| is_posted && *at == uri.path());
+            match shortcut {
+                Some((_, shortcut)) => shortcut(request).await,
+                // Boxed: it is large, and seldom taken.
+                None => Box::pin(self.routed(request)).await,
+            }
+        };
+        let answer = AssertUnwindSafe(answer).catch_unwind().await;
+        answer.unwrap_or_else(|_| refused(Refusal::Panicked, &method, uri.path(), id))
     }
 
-    async fn answer(&self, request: Box<Admitted>) -> Response {
-        let path = request.head.uri.path();
-        if let Some(mcp) = &self.mcp
-            && request.principal.is_some()
-            && let Some(scope) = scope_of(path)
-        {
-            return mcp.admitted(request, scope).await;
-        }
-        if request.head.method == Method::POST
-            && let Some((_, shortcut)) = self.shortcuts.iter().find(|(at, _)| *at == path)
-        {
-            return shortcut(*request).await;
-        }
-        // Boxed: it is large, and seldom taken.
-        Box::pin(self.routed(request)).await
-    }
-
-    async fn routed(&self, request: Box<Admitted>) -> Response {
-        let Admitted { mut head, body, principal, id } = *request;
+    async fn routed(&self, request: Admitted) -> Response {
+        let Admitted { mut head, body, principal, id } = request;
         head.extensions.insert(id);
         if let Some(principal) = principal {
             head.extensions.insert(principal);
@@ -168,6 +167,15 @@ fn scope_of(path: &str) -> Option<Scope> {
     }
     let name = rest.strip_prefix('/').filter(|name| !name.is_empty() && !name.contains('/'))?;
     Some(Scope::Server(percent_decode_str(name).decode_utf8_lossy().into()))
+}
+
+/// `answer`, whose headers stand in `map` now, in which those of its request stood: the connection reads the
+/// next head into the map of its last answer, and that one has the room.
+fn with_room(mut answer: Response, mut map: HeaderMap) -> Response {
+    map.clear();
+    let own = std::mem::replace(answer.headers_mut(), map);
+    answer.headers_mut().extend(own);
+    answer
 }
 
 fn refused(refusal: Refusal, method: &Method, path: &str, id: RequestId) -> Response {

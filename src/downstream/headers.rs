@@ -7,7 +7,7 @@
 use std::fmt::Display;
 
 use http::header::{ACCEPT, AsHeaderName, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::error::Refusal;
 use crate::gateway::tools::Mirrored;
@@ -27,12 +27,40 @@ pub fn single<K>(map: &HeaderMap, name: K) -> Result<Option<&str>, Refusal>
 where
     K: AsHeaderName + Copy + Display,
 {
-    let Some(value) = map.get(name) else { return Ok(None) };
-    if has_repeated(map) && map.get_all(name).iter().nth(1).is_some() {
-        return Err(Refusal::HeaderMismatch(format!("{name} stands more than once")));
+    let is_repeated = has_repeated(map) && map.get_all(name).iter().nth(1).is_some();
+    Single { value: map.get(name), is_repeated }.text(&name)
+}
+
+/// One header of those that may stand once.
+#[derive(Clone, Copy, Default)]
+struct Single<'a> {
+    value: Option<&'a HeaderValue>,
+    is_repeated: bool,
+}
+
+impl<'a> Single<'a> {
+    /// The headers called `names`, found in one look at all of them.
+    fn all<const N: usize>(map: &'a HeaderMap, names: [&HeaderName; N]) -> [Self; N] {
+        let mut found = [Self::default(); N];
+        for (name, value) in map {
+            if let Some(at) = names.iter().position(|wanted| *wanted == name) {
+                let is_repeated = found[at].value.is_some();
+                found[at] = Self { value: Some(value), is_repeated };
+            }
+        }
+        found
     }
-    let text = value.to_str().map_err(|_| Refusal::HeaderMismatch(format!("{name} is not plain text")))?;
-    Ok(Some(text.trim_ascii()))
+
+    /// What it says, without the white space around it; `name` is for people.
+    fn text(self, name: &dyn Display) -> Result<Option<&'a str>, Refusal> {
+        let Some(value) = self.value else { return Ok(None) };
+        if self.is_repeated {
+            return Err(Refusal::HeaderMismatch(format!("{name} stands more than once")));
+        }
+        let text = value.to_str();
+        let text = text.map_err(|_| Refusal::HeaderMismatch(format!("{name} is not plain text")))?;
+        Ok(Some(text.trim_ascii()))
+    }
 }
 
 /// Whether any header stands more than once: hardly ever, so that one look is enough for each.
@@ -105,7 +133,9 @@ pub fn check_legacy_version(map: &HeaderMap) -> Result<(), Refusal> {
 
 /// `_meta` and the headers of a modern request, checked against one another.
 pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
-    let header = single(map, &PROTOCOL_VERSION)?
+    let [version, method, name] = Single::all(map, [&PROTOCOL_VERSION, &METHOD, &NAME]);
+    let header = version
+        .text(&PROTOCOL_VERSION)?
         .ok_or_else(|| Refusal::HeaderMismatch("MCP-Protocol-Version is missing".into()))?;
     let described = meta::part(request.params.as_ref()).ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
     let claimed = described.get(meta::PROTOCOL_VERSION);
@@ -115,11 +145,11 @@ pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
     }
     check_description(described, header)?;
     let method =
-        single(map, &METHOD)?.ok_or_else(|| Refusal::HeaderMismatch("Mcp-Method is missing".into()))?;
+        method.text(&METHOD)?.ok_or_else(|| Refusal::HeaderMismatch("Mcp-Method is missing".into()))?;
     if method != request.method {
         return Err(mismatch("Mcp-Method", method, &request.method));
     }
-    check_name(map, request)
+    check_name(name, request)
 }
 
 /// What the body of a modern request must say of itself, on every transport.
@@ -143,12 +173,12 @@ fn check_description(described: Part<'_>, claimed: &str) -> Result<(), Refusal> 
     Ok(())
 }
 
-fn check_name(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
+fn check_name(name: Single<'_>, request: &Request) -> Result<(), Refusal> {
     let Some(member) = headers::name_member(&request.method) else { return Ok(()) };
     let Some(body) = request.params.as_ref().and_then(|params| params.part(member)) else {
         return Ok(()); // the method itself refuses parameters that lack it
     };
-    let sent = single(map, &NAME)?;
+    let sent = name.text(&NAME)?;
     let decoded = sent.and_then(headers::decode);
     if decoded.as_ref().is_some_and(|decoded| body.says(decoded)) {
         return Ok(());

@@ -15,20 +15,20 @@ use axum::extract::{Extension, Path, Request as HttpRequest, State};
 use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::error::Refusal;
 use super::events::{self, Form};
 use super::exchange::{self, Exchange};
-use super::front::Admitted;
 use super::headers;
 use super::sessions::{Session, Sessions};
 use crate::auth::Principal;
 use crate::gateway::{Caller, Gateway, tools};
 use crate::manager::Scope;
 use crate::protocol::headers::{LAST_EVENT_ID, SESSION_ID};
-use crate::protocol::{Message, Request, method};
+use crate::protocol::{Message, Request, RequestId, method};
 use crate::shutdown::Shutdown;
 
 /// What `Accept` must allow on POST.
@@ -50,15 +50,32 @@ struct Parts {
 }
 
 /// Who asks for what, before the message is looked at.
-struct Asked {
-    principal: Principal,
-    scope: Scope,
-    headers: HeaderMap,
+pub(super) struct Asked<'a> {
+    pub principal: Principal,
+    pub scope: Scope,
+    pub headers: &'a HeaderMap,
 }
 
-impl Asked {
+impl Asked<'_> {
     fn form(&self) -> Form {
-        if headers::prefers_stream(&self.headers) { Form::Stream } else { Form::Json }
+        if headers::prefers_stream(self.headers) { Form::Stream } else { Form::Json }
+    }
+}
+
+/// What became of a request without waiting. What can be seen of it at once is no future, because each
+/// layer of those would carry the request about once more.
+enum Begun<'a> {
+    /// It is answered.
+    Answered(Response),
+    /// A modern one is under way.
+    Running(Exchange),
+    /// All others.
+    Waiting(BoxFuture<'a, Response>),
+}
+
+impl Begun<'_> {
+    fn refused(refusal: Refusal, id: Option<RequestId>) -> Self {
+        Self::Answered(refusal.into_response(id))
     }
 }
 
@@ -75,36 +92,38 @@ impl Endpoint {
         Router::new().route("/mcp", any(serve_all)).route("/mcp/{server}", any(serve_one)).with_state(self)
     }
 
-    /// Answers a request that was let in, for a client that sees `scope`.
-    pub(super) async fn admitted(&self, request: Box<Admitted>, scope: Scope) -> Response {
-        let Admitted { head, body, principal, .. } = *request;
-        let Some(principal) = principal else { return empty(StatusCode::UNAUTHORIZED) };
-        self.serve(Asked { principal, scope, headers: head.headers }, &head.method, body).await
-    }
-
-    /// The same for one that comes out of a router.
+    /// Answers a request that comes out of a router.
     async fn routed(&self, principal: Principal, scope: Scope, request: HttpRequest) -> Response {
         let (head, body) = request.into_parts();
         match read(body, self.0.max_body).await {
             Ok(body) => {
-                self.serve(Asked { principal, scope, headers: head.headers }, &head.method, body).await
+                self.answer(Asked { principal, scope, headers: &head.headers }, &head.method, body).await
             }
             Err(refusal) => refusal.into_response(None),
         }
     }
 
-    async fn serve(&self, asked: Asked, method: &Method, body: Bytes) -> Response {
+    /// Answers a request that was let in.
+    pub(super) async fn answer(&self, asked: Asked<'_>, method: &Method, body: Bytes) -> Response {
+        match self.begin(asked, method, body) {
+            Begun::Answered(response) => response,
+            Begun::Running(exchange) => events::answer(exchange, &self.0.tasks).await,
+            Begun::Waiting(answer) => answer.await,
+        }
+    }
+
+    fn begin<'a>(&'a self, asked: Asked<'a>, method: &Method, body: Bytes) -> Begun<'a> {
         let answered = match *method {
-            Method::POST => return self.post(asked, body).await,
+            Method::POST => return self.post(asked, &body),
             Method::GET => self.known(&asked).and_then(|()| self.get(&asked)),
             Method::DELETE => self.known(&asked).and_then(|()| self.delete(&asked)),
             _ => Err(Refusal::Method { allow: ALL_METHODS }),
         };
-        answered.unwrap_or_else(|refusal| refusal.into_response(None))
+        answered.map_or_else(|refusal| Begun::refused(refusal, None), Begun::Answered)
     }
 
     /// Whether the endpoint exists: `/mcp/{server}` does when the server does.
-    fn known(&self, asked: &Asked) -> Result<(), Refusal> {
+    fn known(&self, asked: &Asked<'_>) -> Result<(), Refusal> {
         match &asked.scope {
             Scope::All => Ok(()),
             Scope::Server(name) => {
@@ -113,60 +132,77 @@ impl Endpoint {
         }
     }
 
-    async fn post(&self, asked: Asked, bytes: Bytes) -> Response {
-        if let Err(refusal) = check_media_types(&asked.headers) {
-            return refusal.into_response(None);
+    fn post<'a>(&'a self, asked: Asked<'a>, bytes: &Bytes) -> Begun<'a> {
+        if let Err(refusal) = check_media_types(asked.headers) {
+            return Begun::refused(refusal, None);
         }
-        let message = match Message::from_client(&bytes) {
-            Ok(message) => message,
-            Err(error) => return Refusal::from(error).into_response(Message::readable_id(&bytes)),
-        };
-        let id = match &message {
-            Message::Request(request) => Some(request.id.clone()),
-            _ => None,
-        };
-        self.message(asked, message).await.unwrap_or_else(|refusal| refusal.into_response(id))
+        match Message::from_client(bytes) {
+            Ok(Message::Request(request)) => self.request(asked, request),
+            Ok(message) => match self.note(&asked, message) {
+                Ok(()) => Begun::Answered(accepted()),
+                Err(refusal) => Begun::refused(refusal, None),
+            },
+            Err(error) => Begun::refused(error.into(), Message::readable_id(bytes)),
+        }
     }
 
-    async fn message(&self, asked: Asked, message: Message) -> Result<Response, Refusal> {
-        self.known(&asked)?;
+    /// Takes in what is not answered.
+    fn note(&self, asked: &Asked<'_>, message: Message) -> Result<(), Refusal> {
+        self.known(asked)?;
         match message {
-            Message::Request(request) if headers::is_modern(&asked.headers, request.params.as_ref()) => {
-                self.modern(asked, request).await
-            }
-            // Boxed, so that a modern one does not carry the room for it about.
-            Message::Request(request) => Box::pin(self.legacy(asked, request)).await,
             Message::Notification(notice) => {
-                if !headers::is_modern(&asked.headers, notice.params.as_ref()) {
-                    self.session(&asked)?.note(&notice);
+                if !headers::is_modern(asked.headers, notice.params.as_ref()) {
+                    self.session(asked)?.note(&notice);
                 }
-                Ok(accepted())
             }
-            Message::Response(_) if headers::is_modern(&asked.headers, None) => Err(Refusal::PostedResponse),
+            Message::Response(_) if headers::is_modern(asked.headers, None) => {
+                return Err(Refusal::PostedResponse);
+            }
             // One that answers nothing is legal too: the question may be withdrawn by now.
-            Message::Response(response) => {
-                self.session(&asked)?.questions.answer(response);
-                Ok(accepted())
-            }
+            Message::Response(response) => self.session(asked)?.questions.answer(response),
+            Message::Request(_) => {}
+        }
+        Ok(())
+    }
+
+    fn request<'a>(&'a self, asked: Asked<'a>, request: Request) -> Begun<'a> {
+        if let Err(refusal) = self.known(&asked) {
+            return Begun::refused(refusal, Some(request.id));
+        }
+        if !headers::is_modern(asked.headers, request.params.as_ref()) {
+            let id = request.id.clone();
+            let answer = async move { self.legacy(asked, request).await.unwrap_or_else(refusing(id)) };
+            return Begun::Waiting(Box::pin(answer));
+        }
+        match headers::check_modern(asked.headers, &request) {
+            Ok(()) => self.modern(asked, request),
+            Err(refusal) => Begun::refused(refusal, Some(request.id)),
         }
     }
 
-    async fn modern(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
-        headers::check_modern(&asked.headers, &request)?;
+    fn modern<'a>(&'a self, asked: Asked<'a>, request: Request) -> Begun<'a> {
+        let Parts { gateway, tasks, .. } = &*self.0;
         let caller = Arc::new(Caller::modern(asked.principal, asked.scope, request.params.as_ref()));
-        if request.method == method::TOOLS_CALL
-            && let Some(params) = &request.params
-            && let Ok(mirrored) = tools::mirrored(self.0.gateway.manager(), &caller, params).await
-        {
-            headers::check_mirrored(&asked.headers, &mirrored)?;
+        if let Some(listed) = exchange::at_once(gateway, &caller, &request) {
+            return Begun::Answered(events::listed(request.id, listed));
         }
-        if let Some(listed) = exchange::at_once(&self.0.gateway, &caller, &request) {
-            return Ok(events::listed(request.id, listed));
+        // Hardly any tool mirrors parameters, and then its name is looked up once, for the call.
+        if request.method != method::TOOLS_CALL || !gateway.manager().may_mirror(&caller.scope) {
+            return Begun::Running(Exchange::attached(gateway, caller, request));
         }
-        Ok(events::answer(Exchange::attached(&self.0.gateway, caller, request), &self.0.tasks).await)
+        let id = request.id.clone();
+        let answer = async move {
+            if let Some(params) = &request.params
+                && let Ok(mirrored) = tools::mirrored(gateway.manager(), &caller, params).await
+            {
+                headers::check_mirrored(asked.headers, &mirrored)?;
+            }
+            Ok(events::answer(Exchange::attached(gateway, caller, request), tasks).await)
+        };
+        Begun::Waiting(Box::pin(async move { answer.await.unwrap_or_else(refusing(id)) }))
     }
 
-    async fn legacy(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
+    async fn legacy(&self, asked: Asked<'_>, request: Request) -> Result<Response, Refusal> {
         if request.method == method::INITIALIZE {
             return self.initialize(asked, request).await;
         }
@@ -177,7 +213,7 @@ impl Endpoint {
         Ok(events::recorded(exchange, asked.form(), &session, tasks).await)
     }
 
-    async fn initialize(&self, asked: Asked, request: Request) -> Result<Response, Refusal> {
+    async fn initialize(&self, asked: Asked<'_>, request: Request) -> Result<Response, Refusal> {
         let caller = Caller::legacy(asked.principal, asked.scope, request.params.as_ref());
         let session = self.0.sessions.open(caller).ok_or_else(|| self.0.sessions.refusal())?;
         let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request);
@@ -188,29 +224,29 @@ impl Endpoint {
         Ok(response)
     }
 
-    fn get(&self, asked: &Asked) -> Result<Response, Refusal> {
-        if headers::is_modern(&asked.headers, None) {
+    fn get(&self, asked: &Asked<'_>) -> Result<Response, Refusal> {
+        if headers::is_modern(asked.headers, None) {
             return Err(Refusal::Method { allow: "POST" });
         }
-        headers::check_accept(&asked.headers, &["text/event-stream"], "text/event-stream")?;
+        headers::check_accept(asked.headers, &["text/event-stream"], "text/event-stream")?;
         let (session, gateway, tasks) = (self.session(asked)?, &self.0.gateway, &self.0.tasks);
-        let last = headers::single(&asked.headers, LAST_EVENT_ID)?.filter(|id| !id.is_empty());
+        let last = headers::single(asked.headers, LAST_EVENT_ID)?.filter(|id| !id.is_empty());
         let Some(last) = last else { return Ok(events::own_stream(gateway, &session, tasks)) };
         let reader = session.replay.resume(last).ok_or(Refusal::UnknownEvent)?;
         Ok(events::resumed(gateway, &session, reader, tasks))
     }
 
-    fn delete(&self, asked: &Asked) -> Result<Response, Refusal> {
-        if headers::is_modern(&asked.headers, None) {
+    fn delete(&self, asked: &Asked<'_>) -> Result<Response, Refusal> {
+        if headers::is_modern(asked.headers, None) {
             return Err(Refusal::Method { allow: "POST" });
         }
         self.0.sessions.close(self.session(asked)?.as_ref());
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
-    fn session(&self, asked: &Asked) -> Result<Arc<Session>, Refusal> {
-        headers::check_legacy_version(&asked.headers)?;
-        let id = headers::single(&asked.headers, SESSION_ID)?.ok_or(Refusal::NoSession)?;
+    fn session(&self, asked: &Asked<'_>) -> Result<Arc<Session>, Refusal> {
+        headers::check_legacy_version(asked.headers)?;
+        let id = headers::single(asked.headers, SESSION_ID)?.ok_or(Refusal::NoSession)?;
         self.0.sessions.find(id, &asked.principal, &asked.scope).ok_or(Refusal::UnknownSession)
     }
 }
@@ -245,6 +281,11 @@ async fn serve_one(
     request: HttpRequest,
 ) -> Response {
     endpoint.routed(principal, Scope::Server(server.into()), request).await
+}
+
+/// How a request is refused whose id is `id`.
+fn refusing(id: RequestId) -> impl FnOnce(Refusal) -> Response {
+    |refusal| refusal.into_response(Some(id))
 }
 
 fn accepted() -> Response {

@@ -48,10 +48,6 @@ pub struct Mirrored {
 /// The parameters that a modern client mirrors into headers for this call. An unknown tool is an
 /// error, and its call will say so too.
 pub async fn mirrored(manager: &Manager, caller: &Caller, params: &Raw) -> Result<Vec<Mirrored>, Error> {
-    // Hardly any tool has such, and then its name is looked up once, for the call.
-    if !manager.may_mirror(&caller.scope) {
-        return Ok(Vec::new());
-    }
     let name = params.text("name").unwrap_or_default();
     let route = manager.route(&caller.scope, &name).await?;
     let arguments = params.part("arguments");
