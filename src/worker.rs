@@ -9,6 +9,7 @@
 //! Not here: which tasks there are and how they end (`shutdown`).
 
 mod bell;
+mod turn;
 
 use std::cell::Cell;
 use std::io;
@@ -20,6 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 pub use bell::{Bell, hushed};
+pub use turn::{Until, due, now, turn, until};
 
 thread_local! {
     static NUMBER: Cell<usize> = const { Cell::new(0) };

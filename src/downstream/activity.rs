@@ -24,6 +24,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use crate::worker::now;
+
 /// The time limits of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
@@ -85,7 +87,7 @@ impl Activity {
             Phase::Idle => Some(times.idle),
             Phase::Busy(_) => None,
         };
-        let phase = limit.map(|limit| *state.since.get_or_insert_with(Instant::now) + limit);
+        let phase = limit.map(|limit| *state.since.get_or_insert_with(now) + limit);
         let write = state.write_blocked.map(|since| since + times.write);
         [phase, write].into_iter().flatten().min()
     }

@@ -28,6 +28,7 @@ use crate::protocol::{self, Closed, ErrorObject, Message, RequestId};
 use crate::shutdown::Shutdown;
 use crate::upstream::Flow;
 use crate::wire::sse::{Event, KEEP_ALIVE};
+use crate::worker::{now, until};
 
 /// Time between two signs of life, and the longest a request waits for its first message before it
 /// is answered with a stream.
@@ -75,19 +76,19 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
             }
         }
     };
-    match tokio::time::timeout(KEEP_ALIVE_EVERY, first).await {
-        Ok(Some(Step::Message(Message::Response(response)))) => {
+    match within(KEEP_ALIVE_EVERY, first).await {
+        Some(Some(Step::Message(Message::Response(response)))) => {
             if exchange.is_modern() {
                 given(&response)
             } else {
                 whole(&response, StatusCode::OK)
             }
         }
-        Ok(Some(Step::Message(first))) => stream_of(exchange, event(&first), tasks),
-        Ok(Some(Step::Flow(flow))) => passed(exchange.id(), flow),
+        Some(Some(Step::Message(first))) => stream_of(exchange, event(&first), tasks),
+        Some(Some(Step::Flow(flow))) => passed(exchange.id(), flow),
         // Cancelled before anything was said: a stream that ends, because JSON would need a body.
-        Ok(Some(Step::Pause(_)) | None) => event_stream(Body::empty()),
-        Err(_) => stream_of(exchange, KEEP_ALIVE, tasks),
+        Some(Some(Step::Pause(_)) | None) => event_stream(Body::empty()),
+        None => stream_of(exchange, KEEP_ALIVE, tasks),
     }
 }
 
@@ -100,14 +101,14 @@ pub(super) async fn recorded(
 ) -> Response {
     let first = match form {
         Form::Stream => None,
-        Form::Json => match tokio::time::timeout(STREAM_AFTER, exchange.first()).await {
-            Ok(Some(Step::Message(Message::Response(response)))) => {
+        Form::Json => match within(STREAM_AFTER, exchange.first()).await {
+            Some(Some(Step::Message(Message::Response(response)))) => {
                 return whole(&response, StatusCode::OK);
             }
-            Ok(Some(Step::Flow(flow))) => return passed(exchange.id(), flow),
-            Ok(None) => return event_stream(Body::empty()),
-            Ok(first) => first,
-            Err(_) => None,
+            Some(Some(Step::Flow(flow))) => return passed(exchange.id(), flow),
+            Some(None) => return event_stream(Body::empty()),
+            Some(first) => first,
+            None => None,
         },
     };
     let log = session.replay.open();
@@ -120,6 +121,15 @@ pub(super) async fn recorded(
     }
     tasks.spawn(record(exchange, Arc::clone(session), log));
     event_stream(read(reader, session.hold()))
+}
+
+/// What comes of `work` within `limit`.
+async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        output = work => Some(output),
+        () = until(now() + limit) => None,
+    }
 }
 
 /// Takes down what is said, whether somebody reads it or not.

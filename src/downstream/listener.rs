@@ -29,7 +29,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
@@ -38,7 +38,7 @@ use super::bodies::Answer;
 pub use super::bodies::Arriving;
 use super::turned_away::Porter;
 use crate::shutdown::Shutdown;
-use crate::worker::{Bell, Crew};
+use crate::worker::{Bell, Crew, due, turn};
 
 /// How long `accept` rests after an error that is not the peer's, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -254,7 +254,7 @@ fn connection<S: Site>(socket: TcpStream, house: House<S>) -> impl Future<Output
         let mut cut = pin!(cut.cancelled());
         let (mut is_watched, mut ending) = (false, false);
         let bell = Bell::new();
-        poll_fn(|cx| {
+        let mut poll = |cx: &mut Context<'_>| {
             // Once they are watched, a look at a flag says whether it is worth asking again: whoever
             // is cut is asked to end before.
             if !is_watched || live.is_begun() {
@@ -275,8 +275,8 @@ fn connection<S: Site>(socket: TcpStream, house: House<S>) -> impl Future<Output
             ready!(limit.poll(cx));
             tracing::debug!("a peer was too slow and is closed");
             Poll::Ready(())
-        })
-        .await;
+        };
+        poll_fn(|cx| turn(bell.waker(), || poll(cx))).await;
     }
 }
 
@@ -334,7 +334,8 @@ where
     }
 }
 
-/// Rings when a connection is over one of its time limits.
+/// Rings when a connection is over one of its time limits. The alarm also rings for who waits in the
+/// turns of the connection.
 struct Limit {
     activity: Activity,
     times: Times,
@@ -352,13 +353,19 @@ impl Limit {
     /// when the deadline came nearer or the alarm rang, so a busy connection hardly ever touches it.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            let Some(deadline) = self.activity.deadline(&self.times) else { return Poll::Pending };
+            let (limit, due) = (self.activity.deadline(&self.times), due());
+            let Some(deadline) = limit.into_iter().chain(due).min() else { return Poll::Pending };
             if self.alarm.is_elapsed() || self.alarm.deadline() > deadline {
                 self.alarm.as_mut().reset(deadline);
             }
             ready!(self.alarm.as_mut().poll(cx));
-            if self.alarm.deadline() >= deadline {
+            let has_come = |at: Instant| self.alarm.deadline() >= at;
+            if limit.is_some_and(has_come) {
                 return Poll::Ready(());
+            }
+            if due.is_some_and(has_come) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
         }
     }

@@ -12,6 +12,7 @@ use super::*;
 use crate::downstream::Config;
 use crate::downstream::front::Front;
 use crate::downstream::guard::Guard;
+use crate::worker::{now, until};
 
 #[path = "listener_full_tests.rs"]
 mod full;
@@ -168,6 +169,14 @@ async fn an_idle_connection_lives_longer_than_a_slow_head() {
 }
 
 #[tokio::test]
+async fn who_waits_in_a_request_is_woken_in_time() {
+    let served = served(Router::new().route("/", get(|| until(now() + SHORT))), limits()).await;
+    let mut socket = served.connect().await;
+    send(&mut socket, GET).await;
+    assert_eq!(within(socket.read_u8()).await.expect("an answer"), b'H');
+}
+
+#[tokio::test]
 async fn a_body_that_does_not_come_is_answered_and_closed() {
     let served = served(routes(), Limits { body_timeout: SHORT, ..limits() }).await;
     let mut socket = served.connect().await;
@@ -298,10 +307,8 @@ async fn both_protocols_are_served() {
     for client in [reqwest::Client::builder(), reqwest::Client::builder().http2_prior_knowledge()] {
         let client = client.no_proxy().build().expect("a client");
         let answer = within(client.post(&url).body("twelve bytes").send()).await.expect("an answer");
-        assert_eq!(
-            (answer.status().as_u16(), answer.text().await.expect("a body").as_str()),
-            (200, "twelve bytes")
-        );
+        let (status, text) = (answer.status().as_u16(), answer.text().await.expect("a body"));
+        assert_eq!((status, text.as_str()), (200, "twelve bytes"));
     }
     assert!(served.end().await < SHORT * 10, "idle connections of either kind end at once");
 }

@@ -16,6 +16,7 @@ use crate::protocol::headers::HeaderParam;
 use crate::protocol::meta::Sender;
 use crate::protocol::{Era, Method, Raw, Reply, Version, method};
 use crate::upstream::{Call, Home, Owner, Upstream};
+use crate::worker::now;
 
 /// A request with its server found and every name in it the server's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +107,7 @@ impl Target {
             subject: self.subject.clone(),
             reply,
             version,
-            elapsed: invocation.begun.elapsed(),
+            elapsed: now().saturating_duration_since(invocation.begun),
         }
     }
 
@@ -164,7 +165,7 @@ pub struct Invocation {
 impl Invocation {
     /// One that begins now, without progress and with the server's own timeout.
     pub fn begin(sender: Sender, era: Era, owner: Owner) -> Self {
-        let begun = Instant::now();
+        let begun = now();
         Self { sender, era, wants_progress: false, timeout: None, owner, home: None, principal: None, begun }
     }
 

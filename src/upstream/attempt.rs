@@ -24,6 +24,7 @@ use super::error::{Delivery, Error};
 use super::flow::{Flow, Received};
 use super::retry::Kind;
 use crate::protocol::{LogLevel, Version};
+use crate::worker::now;
 
 /// A server that was silent for so long is at fault, whatever its own `timeout` would allow.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -143,7 +144,7 @@ pub(super) struct Frame {
 impl Frame {
     /// From now to `deadline`.
     pub(super) fn until(deadline: Instant) -> Self {
-        let now = Instant::now();
+        let now = now();
         Self { begun: now, deadline, now }
     }
 
@@ -170,7 +171,7 @@ impl Frame {
         })
         .await;
         if has_waited {
-            self.now = Instant::now();
+            self.now = now();
         }
         output
     }
@@ -210,7 +211,7 @@ impl Upstream {
             self.facts.retried();
             failed = Some(error);
             sleep(pause).await;
-            frame.now = Instant::now();
+            frame.now = now();
         }
     }
 

@@ -18,11 +18,12 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use line::{Reader, Speaker, Unsaid};
 
 use crate::protocol::{Method, Notification, Raw, Reply};
+use crate::worker::until;
 
 /// Bytes of notifications that may wait for one slow reader.
 const MAX_WAITING_BYTES: usize = 1024 * 1024;
@@ -221,7 +222,7 @@ impl Outlet {
     pub async fn expired(&self, deadline: Instant) {
         match &self.0 {
             Some(open) => open.pauses.expired(deadline).await,
-            None => sleep_until(deadline).await,
+            None => until(deadline).await,
         }
     }
 
@@ -265,7 +266,7 @@ impl Pauses {
     async fn expired(&self, deadline: Instant) {
         loop {
             let paused = *self.lock();
-            sleep_until(deadline + paused.total).await;
+            until(deadline + paused.total).await;
             let changed = self.changed.notified();
             let paused = *self.lock();
             if paused.questions > 0 {

@@ -13,6 +13,7 @@ use super::breaker;
 use super::discover::Offer;
 use super::error::{Delivery, Error};
 use crate::protocol::{Raw, Version};
+use crate::worker::now;
 
 /// Whether a server can be used, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +142,8 @@ impl Facts {
             Some(error) if error.trips_breaker() => self.failed(error.to_string()),
             Some(error) if error.delivery() != Delivery::Answered => {}
             _ => {
-                let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
+                let millis = now().saturating_duration_since(self.begun).as_millis();
+                let millis = u64::try_from(millis).unwrap_or(u64::MAX - 1);
                 self.seen.store(millis + 1, Ordering::Relaxed);
             }
         }

@@ -55,7 +55,7 @@ impl Shelf {
     /// One that may still be open.
     pub(super) fn take(&self) -> Option<Box<Link>> {
         let (link, since) = self.lock().links.pop()?;
-        (since.elapsed() < IDLE_LIMIT).then_some(link)
+        (worker::now().saturating_duration_since(since) < IDLE_LIMIT).then_some(link)
     }
 
     /// Keeps `link`, which is ready for a request.
@@ -65,7 +65,7 @@ impl Shelf {
             drop(rested); // before the connection, which is closed here
             return;
         }
-        rested.links.push((link, Instant::now()));
+        rested.links.push((link, worker::now()));
         let was_swept = std::mem::replace(&mut rested.is_swept, true);
         drop(rested);
         if was_swept {

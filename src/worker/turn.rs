@@ -1,0 +1,178 @@
+//! One turn of a client's connection: what time it is in it, and when the next one is due.
+//!
+//! A call is polled in the task of its connection, so that task can keep the time for all that waits in
+//! it: it has one alarm for its own limits, which is moved when something is due earlier. A wait with a
+//! deadline ([`until`]) then costs a comparison and not a timer of the runtime, which hardly any call
+//! lives to hear. And while a turn lasts no time passes ([`now`]): the clock is read once.
+//!
+//! Invariants: nobody waits longer than to the deadline, wherever it is polled; what is polled by
+//! another task, or through a waker of its own, has a timer of its own.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::ptr;
+use std::task::{Context, Poll, Waker};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+thread_local! {
+    static TURN: Turn = const { Turn { waker: Cell::new(ptr::null()), now: Cell::new(None), due: Cell::new(None) } };
+}
+
+/// The turn on this thread, if there is one.
+struct Turn {
+    /// Of the task whose turn it is; null outside of turns.
+    waker: Cell<*const ()>,
+    now: Cell<Option<Instant>>,
+    due: Cell<Option<Instant>>,
+}
+
+/// Does `work`, a turn of the task that `waker` wakes. Whoever does it asks [`due`] at the end, and sees
+/// to it that the next turn is then.
+pub fn turn<T>(waker: &Waker, work: impl FnOnce() -> T) -> T {
+    /// Ends it, whatever `work` does.
+    struct End;
+    impl Drop for End {
+        fn drop(&mut self) {
+            TURN.with(|turn| turn.begin(ptr::null()));
+        }
+    }
+    TURN.with(|turn| turn.begin(waker.data()));
+    let end = End;
+    let output = work();
+    drop(end);
+    output
+}
+
+/// When the task of this turn is to have its next one at the latest, by those who wait in it.
+pub fn due() -> Option<Instant> {
+    TURN.with(|turn| turn.due.get())
+}
+
+/// The time; in a turn it is that of the first look.
+pub fn now() -> Instant {
+    TURN.with(|turn| {
+        if turn.waker.get().is_null() {
+            return Instant::now();
+        }
+        let now = turn.now.get().unwrap_or_else(Instant::now);
+        turn.now.set(Some(now));
+        now
+    })
+}
+
+/// Resolves at `deadline`.
+pub const fn until(deadline: Instant) -> Until {
+    Until { deadline, own: None }
+}
+
+/// Waits for a moment, see [`until`].
+#[derive(Debug)]
+pub struct Until {
+    deadline: Instant,
+    /// Its own timer, once it was polled outside of the turns of a connection.
+    own: Option<Pin<Box<Sleep>>>,
+}
+
+impl Future for Until {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let deadline = self.deadline;
+        if self.own.is_none() && TURN.with(|turn| turn.is_of(context.waker())) {
+            if now() >= deadline {
+                return Poll::Ready(());
+            }
+            TURN.with(|turn| turn.end_by(deadline));
+            return Poll::Pending;
+        }
+        self.own.get_or_insert_with(|| Box::pin(sleep_until(deadline))).as_mut().poll(context)
+    }
+}
+
+impl Turn {
+    fn begin(&self, waker: *const ()) {
+        self.waker.set(waker);
+        self.now.set(None);
+        self.due.set(None);
+    }
+
+    fn is_of(&self, waker: &Waker) -> bool {
+        ptr::eq(self.waker.get(), waker.data()) && !waker.data().is_null()
+    }
+
+    fn end_by(&self, deadline: Instant) {
+        let due = self.due.get().map_or(deadline, |due| due.min(deadline));
+        self.due.set(Some(due));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::time::Duration;
+
+    use super::super::Bell;
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Polls `wait` in a turn of its own; what came of it, and when the next turn is due.
+    fn in_a_turn(bell: &Bell, wait: &mut Until) -> (bool, Option<Instant>) {
+        let mut context = Context::from_waker(bell.waker());
+        turn(bell.waker(), || (Pin::new(wait).poll(&mut context).is_ready(), due()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_is_due_when_the_first_who_waits_in_it_is() {
+        let (bell, begun) = (Bell::new(), Instant::now());
+        let (mut soon, mut later) = (until(begun + SECOND), until(begun + 2 * SECOND));
+        let mut context = Context::from_waker(bell.waker());
+        let due_then = turn(bell.waker(), || {
+            let polled = [&mut later, &mut soon].map(|wait| Pin::new(wait).poll(&mut context));
+            assert!(polled.iter().all(Poll::is_pending));
+            due()
+        });
+        assert_eq!((due_then, due()), (Some(begun + SECOND), None), "it says so while it lasts");
+        tokio::time::advance(SECOND).await;
+        assert_eq!(in_a_turn(&bell, &mut soon), (true, None));
+        assert_eq!(in_a_turn(&bell, &mut later), (false, Some(begun + 2 * SECOND)));
+        assert!(soon.own.is_none() && later.own.is_none(), "without a timer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn elsewhere_and_with_another_waker_it_waits_by_itself() {
+        let (bell, other, begun) = (Bell::new(), Bell::new(), Instant::now());
+        let (mut moved, mut foreign) = (until(begun + SECOND), until(begun + SECOND));
+        assert_eq!(in_a_turn(&bell, &mut moved), (false, Some(begun + SECOND)));
+        let mut context = Context::from_waker(other.waker());
+        let (polled, due) =
+            turn(bell.waker(), || (Pin::new(&mut foreign).poll(&mut context).is_pending(), due()));
+        assert_eq!((polled, due), (true, None), "the turn would not poll it");
+        tokio::join!(moved, foreign);
+        assert_eq!(begun.elapsed(), SECOND);
+    }
+
+    #[test]
+    fn no_time_passes_in_a_turn() {
+        let bell = Bell::new();
+        let (first, second) = turn(bell.waker(), || {
+            let first = now();
+            std::thread::scope(|scope| {
+                // Another thread has no turn; its clock goes on.
+                scope.spawn(|| while now() <= first {});
+            });
+            (first, now())
+        });
+        assert_eq!(first, second);
+        assert!(now() > first);
+    }
+
+    #[test]
+    fn a_panic_ends_the_turn() {
+        let bell = Bell::new();
+        let _ = catch_unwind(AssertUnwindSafe(|| turn(bell.waker(), || panic!("on purpose"))));
+        let first = now();
+        while now() <= first {}
+    }
+}
