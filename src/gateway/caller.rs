@@ -22,6 +22,8 @@ pub struct Caller {
     sender: Sender,
     /// Which servers it sees.
     pub scope: Scope,
+    /// Whether it named a level of log lines that is none.
+    pub(super) names_no_level: bool,
     /// What a legacy session asked to be told, and its level of log lines. A modern client says
     /// that in each request.
     pub mailbox: Option<Arc<Mailbox>>,
@@ -37,10 +39,11 @@ impl Caller {
         let meta = meta::part(params);
         let described = |key| meta?.get(key).filter(|value| value.is_object());
         let member = |key| params.zip(described(key)).map(|(params, value)| params.slice(value));
+        let level = meta.and_then(meta::level_in);
         let sender = Sender {
             capabilities: member(meta::CLIENT_CAPABILITIES).unwrap_or_else(Raw::empty_object),
             info: member(meta::CLIENT_INFO).unwrap_or_else(lifecycle::own_info),
-            log_level: meta.and_then(meta::level_in).and_then(Result::ok),
+            log_level: level.and_then(Result::ok),
         };
         let home = Home::of_principal(principal.id().clone());
         Self {
@@ -48,6 +51,7 @@ impl Caller {
             version: Version::NEWEST_MODERN,
             sender,
             scope,
+            names_no_level: level.is_some_and(|level| level.is_err()),
             mailbox: None,
             owner: Owner::new(),
             home,
@@ -73,6 +77,7 @@ impl Caller {
             version,
             sender,
             scope,
+            names_no_level: false,
             mailbox: Some(Arc::default()),
             owner: Owner::new(),
             home: Home::session(),

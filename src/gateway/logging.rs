@@ -21,15 +21,13 @@ pub(super) fn set_level(caller: &Caller, params: Option<&Raw>) -> Reply {
     Ok(Raw::empty_object())
 }
 
-/// Refuses a modern request whose level of log lines is none.
+/// Refuses a modern request whose level of log lines is none. In the other era a request says none.
 pub(super) fn check(caller: &Caller, params: Option<&Raw>) -> Result<(), ErrorObject> {
-    match meta::log_level(params) {
-        Some(Err(_)) if caller.version.is_modern() => {
-            let found = params.and_then(|params| params.get("_meta")?.get(meta::LOG_LEVEL));
-            Err(unknown(&format!("_meta[\"{}\"]", meta::LOG_LEVEL), found.as_ref()))
-        }
-        _ => Ok(()),
+    if !caller.names_no_level {
+        return Ok(());
     }
+    let found = params.and_then(|params| params.get("_meta")?.get(meta::LOG_LEVEL));
+    Err(unknown(&format!("_meta[\"{}\"]", meta::LOG_LEVEL), found.as_ref()))
 }
 
 fn unknown(member: &str, found: Option<&Raw>) -> ErrorObject {

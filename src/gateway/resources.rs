@@ -57,7 +57,7 @@ pub(super) async fn first(
     let several = targets.len() > 1;
     let mut told: Option<ErrorObject> = None;
     for target in targets {
-        let place = Place { server: Arc::clone(&target.server), uri: target.subject.clone() };
+        let place = Place { server: Arc::clone(&target.server), uri: target.subject.to_string() };
         let invocation = Invocation {
             begun: Instant::now(),
             timeout: several.then_some(TRIAL),

@@ -49,11 +49,11 @@ async fn calls_go_to_whoever_owns_the_name() {
     let none = Raw::empty_object();
 
     let called = manager.route_tool("only_b", &none, None).await.expect("called");
-    assert_eq!((called.server.as_ref(), called.subject.as_str()), ("b", "only_b"));
+    assert_eq!((called.server.as_ref(), called.subject.as_ref()), ("b", "only_b"));
     let called = manager.route_tool("a__shared", &none, None).await.expect("called");
-    assert_eq!((called.server.as_ref(), called.subject.as_str()), ("a", "shared"));
+    assert_eq!((called.server.as_ref(), called.subject.as_ref()), ("a", "shared"));
     let called = manager.call_tool("b", "shared", &none, None).await.expect("called");
-    assert_eq!((called.server.as_ref(), called.subject.as_str()), ("b", "shared"));
+    assert_eq!((called.server.as_ref(), called.subject.as_ref()), ("b", "shared"));
     assert_eq!((a.executed("tools/call"), b.executed("tools/call")), (1, 2));
 
     let refused = manager.route_tool("shared", &none, None).await.expect_err("two own it");
@@ -225,7 +225,7 @@ async fn prompts_and_uris_wait_for_servers_that_are_starting() {
     let found = manager.places(&Scope::All, "test://y", None).await.expect("listed");
     assert_eq!((found.len(), found[0].server.as_ref()), (1, "late"));
     let target = manager.prompt_target(&Scope::All, "late__q", &none, None).await.expect("known");
-    assert_eq!((target.server.as_ref(), target.subject.as_str()), ("late", "q"));
+    assert_eq!((target.server.as_ref(), target.subject.as_ref()), ("late", "q"));
     assert!(started.elapsed() <= Duration::from_secs(4));
 
     let missing = manager.prompt_target(&Scope::All, "r", &none, None).await.expect_err("nobody has it");
@@ -234,7 +234,7 @@ async fn prompts_and_uris_wait_for_servers_that_are_starting() {
     assert_eq!(guessed.iter().map(|target| target.server.as_ref()).collect::<Vec<_>>(), ["early", "late"]);
     let alone = Scope::Server("late".into());
     let alone = manager.resource_targets(&alone, "test://early/x", &none, None).await.expect("asked");
-    assert_eq!((alone.len(), alone[0].subject.as_str()), (1, "test://early/x"), "verbatim");
+    assert_eq!((alone.len(), alone[0].subject.as_ref()), (1, "test://early/x"), "verbatim");
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ pub struct Target {
     /// The method.
     pub method: &'static str,
     /// What it is about, as the server calls it: a tool, a prompt, a URI.
-    pub subject: String,
+    pub subject: Arc<str>,
     /// The parameters as the server gets them, less what its era wants in `_meta`.
     pub params: Raw,
     /// Whether it may be made twice.
@@ -44,7 +44,7 @@ impl Target {
         Self {
             server: Arc::clone(&route.server),
             method: method::TOOLS_CALL,
-            subject: route.subject.clone(),
+            subject: Arc::clone(&route.subject),
             params: renamed(params, "name", name, &route.subject),
             effect: route.effect,
             header_params: route.header_params.clone(),
@@ -87,7 +87,7 @@ impl Target {
         Self {
             server: Arc::clone(server),
             method,
-            subject: subject.to_owned(),
+            subject: subject.into(),
             params,
             effect: Effect::ReadOnly,
             header_params: Arc::default(),
@@ -97,14 +97,14 @@ impl Target {
 
     /// The tool that it calls, if it calls one.
     pub fn tool(&self) -> Option<&str> {
-        (self.method == method::TOOLS_CALL).then_some(self.subject.as_str())
+        (self.method == method::TOOLS_CALL).then_some(&*self.subject)
     }
 
     /// What came of it when it was made for `invocation`.
     pub(super) fn called<R>(&self, invocation: &Invocation, reply: R, version: Version) -> Called<R> {
         Called {
-            server: self.server.clone(),
-            subject: self.subject.clone(),
+            server: Arc::clone(&self.server),
+            subject: Arc::clone(&self.subject),
             reply,
             version,
             elapsed: now().saturating_duration_since(invocation.begun),
@@ -181,7 +181,7 @@ pub struct Called<R = Reply> {
     /// The server that gave it.
     pub server: Arc<str>,
     /// What was asked about, as that server calls it.
-    pub subject: String,
+    pub subject: Arc<str>,
     /// What it answered.
     pub reply: R,
     /// The revision that it answered in.
@@ -229,6 +229,6 @@ mod tests {
             completed.params.as_str(),
             r#"{"ref":{"x":1.0,"name":"p","type":"ref/prompt"},"argument":null}"#
         );
-        assert_eq!((completed.subject.as_str(), completed.tool()), ("p", None));
+        assert_eq!((&*completed.subject, completed.tool()), ("p", None));
     }
 }

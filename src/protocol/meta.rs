@@ -72,13 +72,8 @@ pub fn claimed_version(params: Option<&Raw>) -> Option<Part<'_>> {
     part(params)?.get(PROTOCOL_VERSION)
 }
 
-/// The least level of log lines a modern request wants, if it says so; the error is what it says
-/// instead of a level.
-pub fn log_level(params: Option<&Raw>) -> Option<Result<LogLevel, Part<'_>>> {
-    level_in(part(params)?)
-}
-
-/// The same, of `_meta`.
+/// The least level of log lines that a modern request wants, in its `_meta`, if it says so; the error is
+/// what it says instead of a level.
 pub fn level_in(meta: Part<'_>) -> Option<Result<LogLevel, Part<'_>>> {
     let said = meta.get(LOG_LEVEL)?;
     Some(said.text().and_then(|name| LogLevel::from_name(&name)).ok_or(said))
@@ -118,15 +113,15 @@ pub fn write_dressed(out: &mut Vec<u8>, params: Option<&Raw>, era: Era, sender: 
     }
 }
 
-/// How many bytes [`write_dressed`] writes at most, as far as the usual case goes.
-pub fn room(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<u64>) -> usize {
+/// How many bytes [`write_dressed`] writes at most, as far as the usual case goes. `is_described`:
+/// whether the request claims a revision, so that it is not described anew.
+pub fn room(params: Option<&Raw>, is_described: bool, sender: &Sender, token: Option<u64>) -> usize {
     let length = params.map_or(0, |params| params.bytes().len());
     let described = PROTOCOL_VERSION.len() + CLIENT_CAPABILITIES.len() + CLIENT_INFO.len() + LOG_LEVEL.len();
-    let is_bare = era == Era::Modern && claimed_version(params).is_none();
     let own = sender.capabilities.bytes().len() + sender.info.bytes().len();
     let token = token.map_or(0, |_| PROGRESS_TOKEN.len() + NEW_META.len() + 32);
     let level = sender.log_level.map_or(0, |_| LOG_LEVEL.len() + 24);
-    length + token + level + if is_bare { described + own + NEW_META.len() + 64 } else { 0 }
+    length + token + level + if is_described { 0 } else { described + own + NEW_META.len() + 64 }
 }
 
 /// The same for parameters whose members are known; `None`, and nothing written, where it is more than

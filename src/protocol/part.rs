@@ -76,7 +76,7 @@ impl<'a> Part<'a> {
     pub fn says(self, text: &str) -> bool {
         let spelled = self.text.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
         match spelled {
-            Some(spelled) if memchr::memchr(b'\\', spelled).is_none() => spelled == text.as_bytes(),
+            Some(spelled) if !spelled.contains(&b'\\') => spelled == text.as_bytes(),
             Some(_) => self.text().is_some_and(|said| said == text),
             None => false,
         }

@@ -38,7 +38,7 @@ impl Survey {
 
     /// Passes over `text`, once; `None` when it is no message for this quick way.
     pub(super) fn read(&mut self, text: &[u8]) -> Option<()> {
-        std::str::from_utf8(text).ok()?;
+        is_text(text).then_some(())?;
         let end = self.object(text, space(text, 0), MESSAGE)?;
         (space(text, end) == text.len()).then_some(())
     }
@@ -46,7 +46,7 @@ impl Survey {
     /// The same for one JSON value of any kind, whose own members count as those of a payload; returns
     /// where it stands.
     pub(super) fn read_value(&mut self, text: &[u8]) -> Option<Range<usize>> {
-        std::str::from_utf8(text).ok()?;
+        is_text(text).then_some(())?;
         let start = space(text, 0);
         let end = match text.get(start) {
             Some(b'{') => self.object(text, start, PAYLOAD)?,
@@ -98,6 +98,11 @@ impl Survey {
             }
         }
     }
+}
+
+/// Whether it is UTF-8. Most messages are ASCII, which takes a fifth of the work to see.
+fn is_text(text: &[u8]) -> bool {
+    text.is_ascii() || std::str::from_utf8(text).is_ok()
 }
 
 /// The members of one object as they are found.

@@ -57,7 +57,7 @@ async fn page(
     let target = Target {
         server: server.into(),
         method: method::TASKS_LIST,
-        subject: String::new(),
+        subject: "".into(),
         params: Raw::empty_object().edit(&[("cursor", cursor.as_ref())]),
         effect: Effect::ReadOnly,
         header_params: std::sync::Arc::default(),

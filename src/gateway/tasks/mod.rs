@@ -195,7 +195,7 @@ fn target(found: &Found, name: &'static str, params: Raw) -> Target {
     Target {
         server: Arc::clone(&found.server),
         method: name,
-        subject: found.id.clone(),
+        subject: found.id.as_str().into(),
         params,
         effect,
         header_params: Arc::default(),

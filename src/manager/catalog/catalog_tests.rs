@@ -22,7 +22,7 @@ fn definitions_change_in_their_name_and_nowhere_else() {
         assert_eq!(pages[1].items().as_str(), r#"[{"x":1e400,"name":"u", "y":{"z":null}}]"#);
         let lookup = |name| if kind == Kind::Tools { catalog.tool(name) } else { catalog.prompt(name) };
         let Lookup::Found(route) = lookup("b__t") else { panic!("found") };
-        assert_eq!((route.server.as_ref(), route.subject.as_str()), ("b", "t"));
+        assert_eq!((route.server.as_ref(), route.subject.as_ref()), ("b", "t"));
         assert_eq!(lookup("t"), Lookup::Ambiguous(&["a__t".to_owned(), "b__t".to_owned()]));
         assert_eq!(lookup("v"), Lookup::Unknown);
     }
@@ -41,7 +41,7 @@ fn the_operator_chooses_and_renames_tools_and_only_those() {
     assert_eq!(shown(&catalog, Kind::Tools), ["alpha", "c"]);
     assert_eq!(shown(&catalog, Kind::Prompts), *names);
     let Lookup::Found(route) = catalog.tool("s__alpha") else { panic!("found") };
-    assert_eq!(route.subject, "a", "the server knows it by its own name");
+    assert_eq!(&*route.subject, "a", "the server knows it by its own name");
     assert_eq!(catalog.tool("b"), Lookup::Unknown);
 }
 

@@ -20,7 +20,7 @@ pub struct Route {
     /// The server's name.
     pub server: Arc<str>,
     /// What the server calls it: the name of a tool or prompt, a URI, a template.
-    pub subject: String,
+    pub subject: Arc<str>,
     /// What the annotations of a tool promise; the rest is only read.
     pub effect: Effect,
     /// What modern HTTP mirrors into headers, for a tool.

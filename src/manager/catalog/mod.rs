@@ -151,7 +151,7 @@ fn tools(parts: &[Part<'_>], style: Style, resources: &Resources) -> NamedList {
         let older = if is_newer { output_schema::wrap_definition(&definition) } else { None };
         let route = Route {
             server: Arc::clone(part.server),
-            subject: tool.name.clone(),
+            subject: tool.name.as_str().into(),
             effect: tool.effect,
             header_params: tool.header_params.clone().unwrap_or_default().into(),
             wraps_result: older.is_some(),
@@ -195,7 +195,7 @@ fn prompts(parts: &[Part<'_>], style: Style) -> NamedList {
 fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> Entry {
     let route = Route {
         server: Arc::clone(server),
-        subject: item.key.clone(),
+        subject: item.key.as_str().into(),
         effect: Effect::ReadOnly,
         header_params: Arc::default(),
         wraps_result: false,

@@ -121,7 +121,7 @@ impl Resources {
     fn listed(&self, uri: &str) -> Option<Place> {
         if let Some(index) = self.uris.meant(uri) {
             let route = &self.listing.entries()[index].route;
-            return Some(Place { server: Arc::clone(&route.server), uri: route.subject.clone() });
+            return Some(Place { server: Arc::clone(&route.server), uri: route.subject.to_string() });
         }
         let matching = self.forms.iter().filter(|form| form.template.matches(uri));
         let form = matching.max_by_key(|form| form.template.specificity())?;
@@ -143,7 +143,7 @@ impl Resources {
     pub fn template(&self, text: &str) -> Places {
         let place = |index: usize| {
             let route = &self.templates.entries()[index].route;
-            Place { server: Arc::clone(&route.server), uri: route.subject.clone() }
+            Place { server: Arc::clone(&route.server), uri: route.subject.to_string() }
         };
         let by_owner = || {
             let (owner, rest) = split_owner(text)?;
@@ -221,7 +221,7 @@ fn forms(templates: &Listing, uris: &Uris) -> Vec<Form> {
     let form = |text: &str, entry, is_owned| Form { template: Template::parse(text), entry, is_owned };
     let all = || templates.entries().iter().enumerate().rev();
     let bare = all().filter(|(index, entry)| uris.meant(&entry.route.subject) == Some(*index));
-    let owned = all().filter(|(_, entry)| entry.exposed != entry.route.subject);
+    let owned = all().filter(|(_, entry)| *entry.exposed != *entry.route.subject);
     bare.map(|(index, entry)| form(&entry.route.subject, index, false))
         .chain(owned.map(|(index, entry)| form(&entry.exposed, index, true)))
         .collect()

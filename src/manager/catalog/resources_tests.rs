@@ -111,14 +111,14 @@ proptest! {
         for entry in catalog.listing(Kind::Resources).entries() {
             let (is_listed, places) = led(&catalog, &entry.exposed);
             prop_assert!(is_listed);
-            prop_assert_eq!(&places, &[(entry.route.server.to_string(), entry.route.subject.clone())]);
+            prop_assert_eq!(&places, &[(entry.route.server.to_string(), entry.route.subject.to_string())]);
             let shown = catalog.resources().exposed(&entry.route.server, &entry.route.subject);
-            prop_assert_eq!(shown.unwrap_or_else(|| entry.route.subject.clone()), entry.exposed.clone());
+            prop_assert_eq!(shown.unwrap_or_else(|| entry.route.subject.to_string()), entry.exposed.clone());
         }
         for entry in catalog.listing(Kind::Templates).entries() {
             let completed = catalog.resources().template(&entry.exposed).into_vec();
             prop_assert_eq!(completed.len(), 1);
-            prop_assert_eq!((&completed[0].server, &completed[0].uri), (&entry.route.server, &entry.route.subject));
+            prop_assert_eq!((&*completed[0].server, &*completed[0].uri), (&*entry.route.server, &*entry.route.subject));
         }
     }
 }

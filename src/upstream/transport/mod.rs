@@ -36,18 +36,29 @@ use crate::wire::lines;
 
 /// A call as a request of one server, in JSON: our id, `_meta` as its era wants it.
 fn compose(call: &Call, id: u64, era: Era) -> Bytes {
-    print(call, id, era, 0).into()
+    print(call, id, (era, is_described(call, era)), 0).into()
+}
+
+/// The same in the modern era for who knows whether the call describes itself.
+fn compose_modern(call: &Call, id: u64, is_described: bool) -> Bytes {
+    print(call, id, (Era::Modern, is_described), 0).into()
 }
 
 /// The same as a line.
 fn compose_line(call: &Call, id: u64, era: Era) -> Bytes {
-    lines::of(print(call, id, era, 1))
+    lines::of(print(call, id, (era, is_described(call, era)), 1))
+}
+
+/// Whether nothing has to be written into the call that describes it.
+fn is_described(call: &Call, era: Era) -> bool {
+    era == Era::Legacy || meta::claimed_version(call.params.as_ref()).is_some()
 }
 
 /// The same with room for `more` bytes.
-fn print(call: &Call, id: u64, era: Era, more: usize) -> Vec<u8> {
+fn print(call: &Call, id: u64, (era, is_described): (Era, bool), more: usize) -> Vec<u8> {
     let (params, sender, token) = (call.params.as_ref(), &call.sender, call.wants_progress.then_some(id));
-    message::compose(id, &call.method, meta::room(params, era, sender, token) + more, |out| {
+    let room = meta::room(params, is_described, sender, token) + more;
+    message::compose(id, &call.method, room, |out| {
         meta::write_dressed(out, params, era, sender, token);
     })
 }

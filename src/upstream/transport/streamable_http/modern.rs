@@ -17,7 +17,7 @@ use super::answer::{Hear, Outcome, Reader, Refusal};
 use crate::protocol::error::code;
 use crate::protocol::feature::List;
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{Era, Message, Notification, Part, Reply, Version, headers, meta, method};
+use crate::protocol::{Message, Notification, Part, Reply, Version, headers, meta, method};
 use crate::upstream::connection::{Call, Connection, Event, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::flow::Received;
@@ -25,7 +25,7 @@ use crate::upstream::transport::closing::Closing;
 use crate::upstream::transport::ending::Ending;
 use crate::upstream::transport::handshake::{self, Finding, PROBE_LIMIT};
 use crate::upstream::transport::http::Head;
-use crate::upstream::transport::{compose, inbound};
+use crate::upstream::transport::{compose_modern, inbound};
 
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
 const METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
@@ -86,10 +86,11 @@ impl Wire {
     /// Sends one request and reads its answer.
     async fn send(&self, call: &Call, outlet: &Outlet) -> Result<Outcome, Error> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let body = compose(call, id, Era::Modern);
+        let claimed = meta::claimed_version(call.params.as_ref());
+        let (head, body) = (self.head(call, claimed), compose_modern(call, id, claimed.is_some()));
         let client = &self.server.client;
         let once = !call.effect.is_repeatable();
-        let response = client.send(self.head(call), body, once).await?;
+        let response = client.send(head, body, once).await?;
         let token = call.wants_progress.then_some(id);
         let listens = call.method == method::SUBSCRIPTIONS_LISTEN;
         let hear = OfCall { token, outlet, events: &self.events, listens };
@@ -98,12 +99,11 @@ impl Wire {
         reader.read(response).await.map_err(|broken| broken.error)
     }
 
-    /// The head of a request, with what mirrors its body. One that claims no revision is dressed in
-    /// [`Version::NEWEST_MODERN`].
-    fn head(&self, call: &Call) -> Head {
+    /// The head of a request that has `claimed` a revision, with what mirrors its body. One that claims
+    /// none is dressed in [`Version::NEWEST_MODERN`].
+    fn head(&self, call: &Call, claimed: Option<Part<'_>>) -> Head {
         let params = call.params.as_ref();
-        let other =
-            meta::claimed_version(params).filter(|claimed| !claimed.says(NEWEST)).and_then(Part::text);
+        let other = claimed.filter(|claimed| !claimed.says(NEWEST)).and_then(Part::text);
         let name = headers::name_member(&call.method).and_then(|member| params?.text(member));
         let mut head = match (other, call.method.known()) {
             (None, Some(method::TOOLS_CALL)) if name.is_some() => self.tools_call.clone(),
