@@ -105,16 +105,16 @@ impl Endpoint {
 
     /// Answers a request that was let in.
     pub(super) async fn answer(&self, asked: Asked<'_>, method: &Method, body: Bytes) -> Response {
-        match self.begin(asked, method, body) {
+        match self.begin(asked, method, &body) {
             Begun::Answered(response) => response,
             Begun::Running(exchange) => events::answer(exchange, &self.0.tasks).await,
             Begun::Waiting(answer) => answer.await,
         }
     }
 
-    fn begin<'a>(&'a self, asked: Asked<'a>, method: &Method, body: Bytes) -> Begun<'a> {
+    fn begin<'a>(&'a self, asked: Asked<'a>, method: &Method, body: &Bytes) -> Begun<'a> {
         let answered = match *method {
-            Method::POST => return self.post(asked, &body),
+            Method::POST => return self.post(asked, body),
             Method::GET => self.known(&asked).and_then(|()| self.get(&asked)),
             Method::DELETE => self.known(&asked).and_then(|()| self.delete(&asked)),
             _ => Err(Refusal::Method { allow: ALL_METHODS }),

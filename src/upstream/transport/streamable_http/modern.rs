@@ -93,9 +93,9 @@ impl Wire {
         let response = client.send(head, body, once).await?;
         let token = call.wants_progress.then_some(id);
         let listens = call.method == method::SUBSCRIPTIONS_LISTEN;
-        let hear = OfCall { token, outlet, events: &self.events, listens };
+        let of_call = OfCall { token, outlet, events: &self.events, listens };
         let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
-        let reader = Reader { id, limit, terms, hear: &hear, shutdown };
+        let reader = Reader { id, limit, terms, hear: &of_call, shutdown };
         reader.read(response).await.map_err(|broken| broken.error)
     }
 
