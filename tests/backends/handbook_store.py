@@ -32,10 +32,16 @@ class World:
         self.binary, self.chroma, self.stub, self.folder = binary, chroma, stub, folder
 
     @contextmanager
-    def handbook(self, leg: str, docs: Path, collection: str = "", **more: Any) -> Iterator[tuple[Gateway, Rest]]:
+    def handbook(
+        self, leg: str, docs: Path, collection: str = "", index_dir: Path | None = None, **more: Any
+    ) -> Iterator[tuple[Gateway, Rest]]:
         """A gateway over `docs` and a client of it; without a collection the vectors are in memory."""
-        options = {"store": "chroma", "chroma": {"url": self.chroma.url, "collection": collection}}
-        asked = registry(self.stub.url, docs, options=options if collection else None, **more)
+        options: dict[str, Any] = {}
+        if collection:
+            options = {"store": "chroma", "chroma": {"url": self.chroma.url, "collection": collection}}
+        if index_dir:
+            options["index_dir"] = str(index_dir)
+        asked = registry(self.stub.url, docs, options=options, **more)
         log = self.folder / f"store-{leg}.log"
         with Gateway(self.binary, asked, log) as gateway, Rest(gateway.port, server="handbook") as client:
             yield gateway, client
@@ -47,6 +53,7 @@ def kept_at_chroma(binary: Path, chroma: Chroma, stub: Stub, folder: Path) -> Ch
     docs = folder / "docs"
     shutil.copytree(ROOT / "docs", docs)
     same_answers(check, world, docs)
+    on_disk(check, world, docs)
     restart(check, world, docs)
     changes(check, world, docs)
     outage(check, world, docs)
@@ -81,6 +88,30 @@ def same_answers(check: Checks, world: World, docs: Path) -> None:
     for kind, counts in memory.items():
         apart = max(abs(one - other) for one, other in zip(counts, at_chroma[kind], strict=True))
         check.that(f"{kind}: as with vectors in memory", apart <= NOISE, (memory, at_chroma))
+
+
+def on_disk(check: Checks, world: World, docs: Path) -> None:
+    """Index and vectors in a folder, without Chroma: a second start takes them up, a damaged file is made anew."""
+    folder = world.folder / "index"
+    question = "striped animal eating grass near the port"
+    made: list[int] = []
+    found: list[Any] = []
+    for leg in ("kept", "taken-up", "damaged"):
+        before, began = world.stub.embedded(), time.monotonic()
+        with world.handbook(leg, docs, index_dir=folder) as (_, client):
+            ready(client)
+            check.note(f"{leg}: searched by meaning {time.monotonic() - began:.1f} s after the start")
+            found.append([hit["metadata"]["path"] for hit in search(client, question).data["hits"]])
+        made.append(world.stub.embedded() - before)
+        if leg == "taken-up":
+            vectors = bytearray((folder / "handbook.vectors").read_bytes())
+            vectors[len(vectors) // 2] ^= 1
+            (folder / "handbook.vectors").write_bytes(vectors)
+    check.same("over kept vectors three texts are embedded: one to know the model by, and two questions", made[1], 3)
+    check.same("over damaged ones all of them", made[2], made[0])
+    check.that("and the answers are the same", found[0] == found[1] == found[2], found)
+    modes = {file.name: oct(file.stat().st_mode & 0o777) for file in folder.iterdir()}
+    check.same("the files are their owner's alone", set(modes.values()), {"0o600"})
 
 
 def restart(check: Checks, world: World, docs: Path) -> None:
