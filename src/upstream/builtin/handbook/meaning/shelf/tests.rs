@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::super::fixture::*;
-use super::super::indexer::PAUSES;
 use super::super::tests::{Concepts, DIMENSION, ready, search};
 use super::fixture::*;
 use super::*;
@@ -82,6 +81,9 @@ async fn what_is_found_and_how_it_scores_is_as_in_memory() {
         }
         assert_eq!(here[0].0, there[0].0, "{arguments}");
     }
+    double.fail(None);
+    search(&other, "many notes").await;
+    assert_eq!(double.seen(), ["POST query", "POST get"], "what has the words and is far away is read too");
 }
 
 #[tokio::test]
@@ -206,10 +208,8 @@ async fn a_collection_of_others_is_not_touched() {
         let made = reqwest::Client::new().post(url.expect("a URL")).body(body.to_string()).send().await;
         assert!(made.expect("sent").status().is_success());
         let fixture = at(&double, &model).await;
-        while double.seen().len() < 2 {
-            tokio::task::yield_now().await;
-        }
-        later(PAUSES.1).await;
+        let looks = || double.seen().iter().filter(|seen| **seen == format!("GET {NAME}")).count();
+        eventually(|| looks() > 1).await;
         assert_eq!(search(&fixture, "laptop").await.0, "lexical", "{space} {metadata}");
         assert!(double.records(NAME).is_empty() && model.asked().is_empty(), "{space} {metadata}");
         assert!(!double.seen().iter().any(|seen| seen.ends_with("upsert")), "{space} {metadata}");
