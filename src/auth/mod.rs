@@ -188,7 +188,9 @@ impl Authenticator {
                 if matches!(*mode, Mode::Any(..)) && is_token(headers, text) {
                     return self.authenticate(headers);
                 }
-                keys.check_slowly(&self.desk, text, SystemTime::now()).await
+                let checked = keys.check_slowly(&self.desk, text, SystemTime::now()).await;
+                // A key that was taken back while it was checked is none any more.
+                if Arc::ptr_eq(&mode, &self.mode.load_full()) { checked } else { Err(Denied::Busy) }
             }
             // Other keys since.
             Mode::None | Mode::Jwt(_) => self.authenticate(headers),

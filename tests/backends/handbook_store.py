@@ -115,13 +115,13 @@ def on_disk(check: Checks, world: World, docs: Path) -> None:
 
 
 def restart(check: Checks, world: World, docs: Path) -> None:
-    """Nothing is embedded again but the question."""
+    """Nothing is embedded again but a text to know the model by, and the question."""
     before, ids = world.stub.embedded(), world.chroma.ids("docs")
     began = time.monotonic()
     with world.handbook("restarted", docs, "docs") as (_, client):
         ready(client, SOON)
         took = time.monotonic() - began
-    check.same("after a restart one text is embedded, the question", world.stub.embedded() - before, 1)
+    check.same("after a restart two texts are embedded: one to know the model by, and the question", world.stub.embedded() - before, 2)
     check.same("and the collection is as it was", world.chroma.ids("docs") == ids, True)
     check.note(f"{len(ids)} vectors; searched by meaning {took:.1f} s after the start")
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::dimension::Dimension;
 use super::openai::is_vector;
-use super::{Embedding, Error, KEPT, Window};
+use super::{Embedding, Error, KEPT, Window, is_same_direction};
 use crate::store::{Group, Key, Store};
 
 /// Look-ups at a time: one may be a round trip.
@@ -70,6 +70,19 @@ impl Cached {
         Ok(wanted.spread(&vectors))
     }
 
+    /// Makes all of them. Where one is another than what was kept, the model is, and all that was kept is dropped.
+    async fn all_anew(&self, texts: &[String], deadline: Instant) -> Result<Vec<Vec<f32>>, Error> {
+        let made = self.inner.embed(texts, deadline).await?;
+        let kept = self.look_up(&texts.iter().collect::<Vec<_>>()).await;
+        let differs = |(kept, made): (&Option<Vec<f32>>, &Vec<f32>)| {
+            kept.as_ref().is_some_and(|kept| !is_same_direction(kept, made))
+        };
+        if kept.iter().zip(&made).any(differs) {
+            self.store.forget(&self.group).await;
+        }
+        Ok(made)
+    }
+
     /// What is kept of `texts`.
     async fn look_up(&self, texts: &[&String]) -> Vec<Option<Vec<f32>>> {
         let look = |key: Key| async move {
@@ -118,6 +131,14 @@ impl Embedding for Cached {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
         self.all(texts, deadline).boxed()
+    }
+
+    fn embed_anew<'a>(
+        &'a self,
+        texts: &'a [String],
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+        self.all_anew(texts, deadline).boxed()
     }
 
     fn provider(&self) -> &'static str {

@@ -60,6 +60,36 @@ async fn what_is_kept_of_a_model_that_has_changed_is_dropped() {
 }
 
 #[tokio::test]
+async fn what_is_made_anew_is_not_what_was_kept_and_drops_that_where_it_differs() {
+    let (inner, store) = (Counting::of(3), Store::open(&Config::default()));
+    let before = cached(&inner, "here", &store);
+    before.embed(&texts(&["a", "bb"]), soon()).await.expect("vectors");
+    assert_eq!(before.embed_anew(&texts(&["a"]), soon()).await.expect("vectors"), [vector("a", 3)]);
+    before.embed(&texts(&["a", "bb"]), soon()).await.expect("vectors");
+    assert_eq!(inner.asked(), [texts(&["a", "bb"]), texts(&["a"])], "the same model: what is kept stays");
+    *inner.dimension.lock().expect("lock") = 5;
+    let after = cached(&inner, "here", &store);
+    assert_eq!(after.embed_anew(&texts(&["a"]), soon()).await.expect("vectors"), [vector("a", 5)]);
+    assert_eq!(after.embed(&texts(&["bb"]), soon()).await.expect("vectors"), [vector("bb", 5)]);
+    assert_eq!(inner.asked()[2..], [texts(&["a"]), texts(&["bb"])]);
+}
+
+#[test]
+fn only_nearly_the_same_direction_is_the_same() {
+    use super::super::is_same_direction as same;
+    assert!(same(&[1.0, 0.0], &[3.0, 0.01]));
+    for (one, other) in [
+        (&[1.0, 0.0][..], &[1.0, 0.2][..]),
+        (&[1.0], &[-1.0]),
+        (&[0.0], &[0.0]),
+        (&[f32::NAN], &[f32::NAN]),
+        (&[1.0], &[1.0, 0.0]),
+    ] {
+        assert!(!same(one, other), "{one:?} {other:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_somebody_else_wrote_is_not_a_vector() {
     let (inner, store) = (Counting::of(3), Store::open(&Config::default()));
     let cached = cached(&inner, "here", &store);

@@ -44,6 +44,15 @@ pub trait Embedding: Send + Sync + 'static {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>>;
 
+    /// The same, made for this and not kept from before: what shows whether a model is still the same.
+    fn embed_anew<'a>(
+        &'a self,
+        texts: &'a [String],
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+        self.embed(texts, deadline)
+    }
+
     /// The word of the configuration for it.
     fn provider(&self) -> &'static str;
 
@@ -146,6 +155,18 @@ const fn is_retryable(failure: &Failure) -> bool {
         | Failure::TooLarge { .. }
         | Failure::Unavailable { .. } => false,
     }
+}
+
+/// The least cosine of a vector and the same one made again. What a model rounds otherwise on another machine
+/// is far nearer, another model far away.
+const SAME: f32 = 0.995;
+
+/// Whether one model may have made both of one text. Their lengths do not matter, how many numbers they have does.
+pub fn is_same_direction(one: &[f32], other: &[f32]) -> bool {
+    let product =
+        |one: &[f32], other: &[f32]| one.iter().zip(other).map(|(one, other)| one * other).sum::<f32>();
+    let lengths = (product(one, one) * product(other, other)).sqrt();
+    one.len() == other.len() && lengths > 0.0 && product(one, other) >= SAME * lengths
 }
 
 /// What `config` means, with what it made kept in `store`. A model of our own is read now.

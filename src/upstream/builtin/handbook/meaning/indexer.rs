@@ -146,8 +146,8 @@ impl Indexer {
             return self.finish(vectors, &snapshot).await;
         }
         self.begun.get_or_insert_with(Instant::now);
-        if let Err(error) = self.kept.prove(model, jobs.iter().flat_map(|job| &job.passages)).await {
-            return self.failed(&error.into());
+        if let Err(trouble) = self.prove(model, &jobs).await {
+            return self.failed(&trouble);
         }
         match self.embed(model, &jobs).await {
             Ok(numbers) => {
@@ -165,6 +165,13 @@ impl Indexer {
             self.keep().await;
         }
         Next::More
+    }
+
+    /// Whether what earlier runs left is what `model` makes.
+    async fn prove(&mut self, model: &dyn Embedding, jobs: &[Job]) -> Result<(), Trouble> {
+        let passages = || jobs.iter().flat_map(|job| &job.passages);
+        self.kept.prove(model, passages()).await?;
+        self.shelf.prove(model, passages()).await
     }
 
     async fn keep(&mut self) {

@@ -17,13 +17,11 @@ use tokio::time::Instant;
 use super::super::kept::{Body, Kept};
 use super::indexer::{LIMIT, is_refusal};
 use super::passages::{Digested, Passage};
-use super::vectors::{OfDocument, Vectors, normalized, product};
-use crate::upstream::builtin::embedding::{Embedding, Error};
+use super::vectors::{OfDocument, Vectors};
+use crate::upstream::builtin::embedding::{Embedding, Error, is_same_direction};
 
 /// Pause between two writes.
 const KEEPING: Duration = Duration::from_mins(1);
-/// The cosine of a vector and the same one made again; what rounds otherwise from one machine to the next is far nearer.
-const SAME: f32 = 0.995;
 /// Numbers that are written or read in one piece.
 const PIECE: usize = 16 * 1024;
 /// No model makes longer ones.
@@ -83,13 +81,7 @@ impl KeptVectors {
         }
         let first = passages.find_map(|passage| Some((passage, self.known.find(&passage.digest())?)));
         let Some((passage, kept)) = first else { return Ok(()) };
-        let text = [passage.text.clone()];
-        let made = match model.embed(&text, Instant::now() + LIMIT).await {
-            Err(error) if !is_refusal(&error) => return Err(error),
-            made => made.ok().and_then(|mut made| made.pop()).map(normalized),
-        };
-        let same = |made: Vec<f32>| made.len() == kept.len() && product(&made, kept) >= SAME;
-        if made.is_some_and(same) {
+        if is_made_by(model, passage, kept).await? {
             self.known.is_proven = true;
         } else {
             tracing::info!(
@@ -138,6 +130,20 @@ impl KeptVectors {
             self.is_behind |= !is_written;
             self.file = Some(file);
         }
+    }
+}
+
+/// Whether `model` makes `kept` of this passage now. What it refuses it did not make. The error is the provider's:
+/// then it is not known yet.
+pub(super) async fn is_made_by(
+    model: &dyn Embedding,
+    passage: &Passage,
+    kept: &[f32],
+) -> Result<bool, Error> {
+    let text = [passage.text.clone()];
+    match model.embed_anew(&text, Instant::now() + LIMIT).await {
+        Err(error) if !is_refusal(&error) => Err(error),
+        made => Ok(made.is_ok_and(|made| made.first().is_some_and(|made| is_same_direction(made, kept)))),
     }
 }
 

@@ -18,6 +18,8 @@ use crate::upstream::error::Error;
 
 /// What the metadata of a collection say when a handbook made it.
 const KEPT_BY: (&str, &str) = ("kept_by", "switchyard handbook");
+/// Numbers in a vector, at most.
+const LONGEST: usize = 65_536;
 /// A request that is part of keeping the vectors takes no longer.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -93,7 +95,8 @@ impl Link {
                 self.foreign(&format!("its vectors are of {theirs}, those of this handbook of {ours}"))
             );
         }
-        theirs.dimension().ok_or_else(|| self.foreign("it does not say how long its vectors are"))
+        let dimension = theirs.dimension().filter(|dimension| (1..=LONGEST).contains(dimension));
+        dimension.ok_or_else(|| self.foreign("it does not say how long its vectors are"))
     }
 
     /// It can not be used.

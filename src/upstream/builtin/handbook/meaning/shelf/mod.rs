@@ -34,7 +34,7 @@ mod upkeep;
 
 use std::sync::Arc;
 
-use super::passages::Digested;
+use super::passages::{Digested, Passage};
 use super::vectors::Vectors;
 use crate::upstream::builtin::embedding::{self, Embedding};
 use crate::upstream::error::Error;
@@ -82,6 +82,18 @@ impl Shelf {
         match self {
             Self::Memory => Ok(()),
             Self::Chroma(upkeep) => upkeep.open(model, vectors).await,
+        }
+    }
+
+    /// Shows by one of `passages` that `model` makes what is on it.
+    pub(super) async fn prove<'a>(
+        &mut self,
+        model: &dyn Embedding,
+        passages: impl Iterator<Item = &'a Passage>,
+    ) -> Result<(), Trouble> {
+        match self {
+            Self::Memory => Ok(()),
+            Self::Chroma(upkeep) => upkeep.prove(model, passages).await,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::super::fixture::*;
-use super::super::tests::{Concepts, DIMENSION, ready, search};
+use super::super::tests::{Concepts, DIMENSION, Mode, ready, search};
 use super::fixture::*;
 use super::*;
 use crate::upstream::builtin::chroma::double::Double;
@@ -87,7 +87,7 @@ async fn what_is_found_and_how_it_scores_is_as_in_memory() {
 }
 
 #[tokio::test]
-async fn after_a_restart_nothing_is_embedded_again() {
+async fn after_a_restart_one_text_is_embedded_to_know_the_model_by() {
     let (double, model) = (Double::start().await, Concepts::working());
     let first = at(&double, &model).await;
     ready(&first).await;
@@ -95,10 +95,54 @@ async fn after_a_restart_nothing_is_embedded_again() {
     first.handbook.tasks.begin();
     let second = restarted(&first, &double, &model).await;
     ready(&second).await;
-    assert_eq!(model.asked(), Vec::<Vec<String>>::new());
+    assert_eq!(model.asked().concat().len(), 1);
     let (ranking, hits) = search(&second, "vacation").await;
     assert_eq!((ranking.as_str(), hits[0].as_str()), ("hybrid", "people/holidays"));
     holds(&double, &before).await;
+}
+
+#[tokio::test]
+async fn vectors_of_another_model_under_the_same_name_are_not_searched() {
+    let (double, model) = (Double::start().await, Concepts::working());
+    let first = at(&double, &model).await;
+    ready(&first).await;
+    let before = texts(model.asked());
+    holds(&double, &before).await;
+    first.handbook.tasks.begin();
+    model.set(Mode::Mirrored);
+    let second = restarted(&first, &double, &model).await;
+    let asked = || model.asked().len();
+    eventually(|| asked() > 0).await;
+    eventually(|| asked() > 0).await;
+    assert_eq!(search(&second, "laptop").await.0, "lexical");
+    holds(&double, &before).await;
+    model.set(Mode::Works);
+    eventually(|| second.handbook.figures().embedded.is_some_and(|embedded| embedded.is_ready)).await;
+    assert_eq!(search(&second, "vacation").await.0, "hybrid");
+}
+
+#[tokio::test]
+async fn a_folder_without_documents_deletes_nothing() {
+    let (double, model) = (Double::start().await, Concepts::working());
+    let fixture = at(&double, &model).await;
+    ready(&fixture).await;
+    let known = texts(model.asked());
+    holds(&double, &known).await;
+    for (name, _) in COMPANY {
+        std::fs::remove_file(fixture.folder.path().join(name)).expect("removed");
+    }
+    walked().await;
+    until(&fixture, |state| state.embedded.of == 0).await;
+    for _ in 0..2_000 {
+        tokio::task::yield_now().await;
+    }
+    holds(&double, &known).await;
+    fixture.write("people/holidays.md", "# Holidays\nThirty days a year.\n");
+    walked().await;
+    while double.records(NAME).len() > 1 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(model.asked(), Vec::<Vec<String>>::new(), "what came back was there");
 }
 
 #[tokio::test]

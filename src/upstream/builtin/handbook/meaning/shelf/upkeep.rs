@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::super::indexer::due;
-use super::super::passages::Digested;
+use super::super::kept::is_made_by;
+use super::super::passages::{Digested, Passage};
 use super::super::vectors::{Vectors, normalized};
 use super::Trouble;
 use super::link::{Link, gone, limited};
@@ -58,6 +59,8 @@ pub(in super::super::super) struct Upkeep {
     stored: HashMap<Digested, Whose>,
     /// Whether it was looked at before.
     is_known: bool,
+    /// Whether the model is known to make what is in it.
+    is_proven: bool,
     reach: Option<Arc<Reach>>,
     /// Vectors that were put there since the mean was made.
     fresh: usize,
@@ -73,7 +76,15 @@ struct Open {
 
 impl Upkeep {
     pub(super) fn new(link: Arc<Link>) -> Self {
-        Self { link, open: None, stored: HashMap::new(), is_known: false, reach: None, fresh: 0 }
+        Self {
+            link,
+            open: None,
+            stored: HashMap::new(),
+            is_known: false,
+            is_proven: false,
+            reach: None,
+            fresh: 0,
+        }
     }
 
     /// Looks what is there, unless that is known.
@@ -102,6 +113,26 @@ impl Upkeep {
         Ok(())
     }
 
+    /// Shows by one of `passages` that `model` makes what was there at the start: a name says little of a model.
+    pub(super) async fn prove<'a>(
+        &mut self,
+        model: &dyn Embedding,
+        mut passages: impl Iterator<Item = &'a Passage>,
+    ) -> Result<(), Trouble> {
+        if self.is_proven {
+            return Ok(());
+        }
+        let Some(Open { collection: Some((id, _)), naming, .. }) = &self.open else { return Ok(()) };
+        let Some(passage) = passages.find(|passage| self.has(&passage.digest())) else { return Ok(()) };
+        let stored = limited(self.link.chroma.vectors(*id, &[naming.id(&passage.digest())])).await;
+        let Some(stored) = self.closed_by(stored.map_err(Trouble::from))?.pop() else { return Ok(()) };
+        if !is_made_by(model, passage, &stored.numbers).await? {
+            return Err(self.link.foreign("its vectors are not those that this model makes"));
+        }
+        self.is_proven = true;
+        Ok(())
+    }
+
     async fn list(&self, collection: Uuid, naming: &Naming) -> Result<HashSet<Digested>, Trouble> {
         let (mut listed, mut offset) = (HashSet::new(), 0);
         while offset < MOST_LISTED {
@@ -118,6 +149,8 @@ impl Upkeep {
 
     /// Takes `listed` for what is there.
     fn compare(&mut self, listed: HashSet<Digested>) {
+        // What is put there from now on is made by the model that runs.
+        self.is_proven |= !self.is_known && listed.is_empty();
         let new = if self.is_known { Whose::Others } else { Whose::Ours };
         let before = std::mem::take(&mut self.stored);
         let whose = |digest: &Digested| before.get(digest).copied().unwrap_or(new);
@@ -246,8 +279,12 @@ impl Upkeep {
         Ok(sum.into_iter().map(|sum| sum / f32::from(count)).collect())
     }
 
-    /// Deletes what is of no document.
+    /// Deletes what is of no document. A folder that has none may be a disk that is not mounted yet, and to
+    /// embed everything again costs more than to leave it there.
     pub(super) async fn forget(&mut self, vectors: &Vectors) -> Result<(), Trouble> {
+        if vectors.by_serial.is_empty() {
+            return Ok(());
+        }
         let Some(Open { collection: Some((id, _)), naming, .. }) = &self.open else { return Ok(()) };
         let wanted: HashSet<&Digested> = vectors.by_serial.values().flat_map(|of| &of.digests).collect();
         let is_stale =
