@@ -38,7 +38,7 @@ mod words;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -67,6 +67,8 @@ use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
 use crate::upstream::{Means, config};
 
+/// How long the end of the program waits for vectors that are written.
+const ENDING: Duration = Duration::from_secs(5);
 /// Calls that work at the same time; others wait, each for milliseconds.
 const AT_A_TIME: usize = 4;
 
@@ -147,6 +149,12 @@ impl Handbook {
         let opened = opened.unwrap_or_else(|_| Err("opening the handbook folder failed".to_owned()));
         opened.map_err(|reason| Error::Connect { reason })?;
         let tasks = means.shutdown.child();
+        let ending = tasks.clone();
+        // So that the end of the program waits for what is written then: a group does not wait for one below it.
+        means.shutdown.spawn(async move {
+            ending.requested().await;
+            ending.wait(ENDING).await;
+        });
         let naming = Naming::of(name);
         let archive = kept_file(config, name, "index").map(Archive::new);
         let phase = follow::start(Followed { folder, naming: naming.clone(), events, archive }, &tasks);

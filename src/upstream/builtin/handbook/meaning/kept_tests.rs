@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::super::super::fixture::{COMPANY, Fixture};
+use super::super::super::Handbook;
+use super::super::super::fixture::{COMPANY, Fixture, config, means};
 use super::super::tests::{Concepts, Mode, ready, search};
-
 use super::*;
+use crate::shutdown::Shutdown;
+use crate::upstream::connection::Events;
 
 fn file(state: &TempDir) -> PathBuf {
     state.path().join("docs.vectors")
@@ -60,6 +62,30 @@ async fn a_second_run_asks_for_one_text_and_finds_the_same() {
     fixture.walked().await;
     ready(&fixture).await;
     assert_eq!(model.asked().concat().len(), 1, "what was new is kept too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_program_waits_until_the_newest_are_kept() {
+    let (docs, state) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    fs::write(docs.path().join("a.md"), "# First\nOne text.\n").expect("written");
+    let (shutdown, model) = (Shutdown::new(), Concepts::working());
+    let events = Events::channel().0;
+    let handbook = Handbook::open("docs", &config(docs.path(), 0), &means(&shutdown), events).await;
+    let working: Arc<dyn Embedding> = Arc::<Concepts>::clone(&model);
+    let kept = KeptVectors::new(Some(file(&state)), "m");
+    let handbook = handbook.expect("it opens").with(Box::pin(async { Ok(working) }), kept);
+    let fixture = Fixture { folder: docs, handbook };
+    ready(&fixture).await;
+    fixture.walked().await;
+    let many: String = (0..3_000).map(|number| format!("## Part {number}\nText {number}.\n\n")).collect();
+    fixture.write("b.md", &many);
+    let mut known = fixture.handbook.meaning.as_ref().expect("a provider").state.clone();
+    let passages =
+        known.wait_for(|state| state.embedded.documents == 2).await.expect("it runs").embedded.passages;
+    assert!(passages > 1_000, "{passages}");
+    shutdown.begin();
+    assert!(shutdown.wait(Duration::from_secs(10)).await);
+    assert_eq!(read(&file(&state)).expect("good").places.len(), passages);
 }
 
 #[tokio::test(start_paused = true)]
