@@ -77,8 +77,8 @@ async fn the_end_of_the_program_waits_until_the_newest_are_kept() {
     let fixture = Fixture { folder: docs, handbook };
     ready(&fixture).await;
     fixture.walked().await;
-    let many: String = (0..3_000).map(|number| format!("## Part {number}\nText {number}.\n\n")).collect();
-    fixture.write("b.md", &many);
+    let parts = (0..3_000).map(|number| format!("## Part {number}\nText {number}.\n"));
+    fixture.write("b.md", &parts.collect::<Vec<_>>().join("\n"));
     let mut known = fixture.handbook.meaning.as_ref().expect("a provider").state.clone();
     let passages =
         known.wait_for(|state| state.embedded.documents == 2).await.expect("it runs").embedded.passages;
