@@ -76,6 +76,16 @@ impl Shutdown {
         });
     }
 
+    /// Has whoever waits for this group wait for `below` too, at most `limit` from the end of that one on:
+    /// by itself a group does not wait for one below it.
+    pub fn include(&self, below: &Self, limit: Duration) {
+        let below = below.clone();
+        self.spawn(async move {
+            below.requested().await;
+            below.wait(limit).await;
+        });
+    }
+
     /// Asks every task of the group to end.
     pub fn begin(&self) {
         // Before the token: whom that wakes looks at it.

@@ -159,10 +159,7 @@ impl Upstream {
             group.spawn(supervisor.run());
             group.spawn_until_end(upstream.carrier(events).run());
             // Whoever waits for `shutdown` waits for this server too.
-            shutdown.spawn(async move {
-                group.requested().await;
-                group.wait(pool::CLOSE_LIMIT).await;
-            });
+            shutdown.include(&group, pool::CLOSE_LIMIT);
         } else {
             upstream.pool.shut(State::Disabled.as_str());
         }

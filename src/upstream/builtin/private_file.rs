@@ -4,10 +4,13 @@
 //! it, its folder synced), and only its owner can read it. Who calls [`replace`] holds a lock: nobody
 //! else writes the same name. Work for threads that may block.
 
+use std::fmt::Display;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// The file beside `path` that is locked for it: the file itself is replaced.
 pub(super) fn open_lock(path: &Path) -> io::Result<File> {
@@ -32,6 +35,11 @@ pub(super) fn replace_with(
     fs::rename(new, path)?;
     // The name too is on the disk only when its folder is.
     File::open(folder(path))?.sync_all()
+}
+
+/// `name` as a part of the name of a file, whatever letters it has.
+pub(super) fn of(name: &str) -> impl Display {
+    utf8_percent_encode(name, NON_ALPHANUMERIC)
 }
 
 /// `path` with another ending behind its own.

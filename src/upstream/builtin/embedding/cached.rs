@@ -15,7 +15,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio::time::Instant;
 
 use super::dimension::Dimension;
-use super::openai::is_vector;
+use super::numbers::is_vector;
 use super::{Embedding, Error, KEPT, Window, is_same_direction};
 use crate::store::{Group, Key, Store};
 

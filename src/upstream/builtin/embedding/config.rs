@@ -8,6 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use url::Url;
 
+use super::numbers::MOST_DIMENSIONS;
 use crate::hex::hex;
 use crate::settings::{Fields, Setting};
 
@@ -17,7 +18,6 @@ const OPENAI_MODEL: &str = "text-embedding-3-small";
 /// Texts in one request: at most, and when nothing is said.
 const MOST_BATCH: usize = 2_048;
 const BATCH: usize = 128;
-const MOST_DIMENSIONS: usize = 65_536;
 const LONGEST_MODEL: usize = 200;
 
 /// Who makes vectors.

@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::config::Local;
-use super::openai::is_vector;
+use super::numbers::is_vector;
 use super::{Embedding, Error, Window};
 use crate::upstream::error::Error as Failure;
 

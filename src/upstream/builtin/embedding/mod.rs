@@ -13,6 +13,7 @@ mod dimension;
 #[cfg(feature = "local-embeddings")]
 mod local;
 mod none;
+mod numbers;
 mod openai;
 #[cfg(test)]
 mod testing;
@@ -29,6 +30,7 @@ pub use config::{Config, Local, OpenAi};
 #[cfg(feature = "local-embeddings")]
 pub use local::InProcess;
 pub use none::{Missing, NoProvider};
+pub use numbers::{MOST_DIMENSIONS, is_same_direction, product};
 pub use openai::Remote;
 pub use window::Window;
 
@@ -155,18 +157,6 @@ const fn is_retryable(failure: &Failure) -> bool {
         | Failure::TooLarge { .. }
         | Failure::Unavailable { .. } => false,
     }
-}
-
-/// The least cosine of a vector and the same one made again. What a model rounds otherwise on another machine
-/// is far nearer, another model far away.
-const SAME: f32 = 0.995;
-
-/// Whether one model may have made both of one text. Their lengths do not matter, how many numbers they have does.
-pub fn is_same_direction(one: &[f32], other: &[f32]) -> bool {
-    let product =
-        |one: &[f32], other: &[f32]| one.iter().zip(other).map(|(one, other)| one * other).sum::<f32>();
-    let lengths = (product(one, one) * product(other, other)).sqrt();
-    one.len() == other.len() && lengths > 0.0 && product(one, other) >= SAME * lengths
 }
 
 /// What `config` means, with what it made kept in `store`. A model of our own is read now.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::dimension::Dimension;
+use super::numbers::is_vector;
 use super::{Embedding, Error, OpenAi, Window, is_retryable};
 use crate::upstream::builtin::rest::{self, Rest};
 use crate::upstream::error::Error as Failure;
@@ -188,11 +189,6 @@ impl Embedding for Remote {
 
 fn failed(model: &str, failure: Failure) -> Error {
     Error::Failed { provider: WORD, model: model.to_owned(), failure }
-}
-
-/// Whether it may be stored and compared.
-pub(super) fn is_vector(vector: &[f32]) -> bool {
-    !vector.is_empty() && vector.iter().all(|number| number.is_finite())
 }
 
 /// How long to wait after the failure of the try that `tries` were made before; `None`: it is of no use.

@@ -42,7 +42,6 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 
@@ -58,9 +57,9 @@ pub use self::meaning::Embedded;
 use self::meaning::{KeptVectors, Link, Meaning, Opening, Shelf};
 use self::resources::Naming;
 use super::answer::{refused, result};
-use super::embedding;
 use super::tool::Tool;
 use super::{Builtin, Report, info, no_resource, no_tool};
+use super::{embedding, private_file};
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::shutdown::Shutdown;
 use crate::upstream::connection::Events;
@@ -112,28 +111,22 @@ impl Handbook {
             return Ok(handbook);
         }
         let (embedding, store) = (config.embedding.clone(), means.store.clone());
-        let kept = KeptVectors::new(kept_file(config, name, "vectors"), &embedding.identity());
-        let opening = async move { embedding::open(&embedding, &store).await }.boxed();
-        Ok(match &config.keeping {
-            config::Keeping::Memory => handbook.with(opening, kept),
-            config::Keeping::Chroma(collection) => {
-                let link = Link::new(collection, name)?;
-                handbook.at(opening, Shelf::at(Arc::new(link)))
+        let (kept, shelf) = match &config.keeping {
+            config::Keeping::Memory => {
+                let file = kept_file(config, name, "vectors");
+                (KeptVectors::new(file, &embedding.identity()), Shelf::Memory)
             }
-        })
+            config::Keeping::Chroma(collection) => {
+                (KeptVectors::new(None, ""), Shelf::at(Arc::new(Link::new(collection, name)?)))
+            }
+        };
+        let opening = async move { embedding::open(&embedding, &store).await }.boxed();
+        Ok(handbook.with(opening, kept, shelf))
     }
 
-    /// With vectors from the provider that `opening` gives, beside those of `kept`, in memory.
-    fn with(mut self, opening: Opening, kept: KeptVectors) -> Self {
-        let phase = self.phase.clone();
-        self.meaning = Some(Meaning::start(opening, kept, Shelf::Memory, phase, &self.tasks));
-        self
-    }
-
-    /// With vectors from the provider that `opening` gives, kept in this place.
-    fn at(mut self, opening: Opening, place: Shelf) -> Self {
-        let (kept, phase) = (KeptVectors::new(None, ""), self.phase.clone());
-        self.meaning = Some(Meaning::start(opening, kept, place, phase, &self.tasks));
+    /// With vectors from the provider that `opening` gives, beside those of `kept`, in this place.
+    fn with(mut self, opening: Opening, kept: KeptVectors, place: Shelf) -> Self {
+        self.meaning = Some(Meaning::start(opening, kept, place, self.phase.clone(), &self.tasks));
         self
     }
 
@@ -149,12 +142,8 @@ impl Handbook {
         let opened = opened.unwrap_or_else(|_| Err("opening the handbook folder failed".to_owned()));
         opened.map_err(|reason| Error::Connect { reason })?;
         let tasks = means.shutdown.child();
-        let ending = tasks.clone();
-        // So that the end of the program waits for what is written then: a group does not wait for one below it.
-        means.shutdown.spawn(async move {
-            ending.requested().await;
-            ending.wait(ENDING).await;
-        });
+        // The end of the program waits for what is written then.
+        means.shutdown.include(&tasks, ENDING);
         let naming = Naming::of(name);
         let archive = kept_file(config, name, "index").map(Archive::new);
         let phase = follow::start(Followed { folder, naming: naming.clone(), events, archive }, &tasks);
@@ -247,8 +236,7 @@ impl Handbook {
 
 /// Where what `ending` says is kept of the handbook `name` between two runs, if it is.
 fn kept_file(config: &config::Handbook, name: &str, ending: &str) -> Option<PathBuf> {
-    let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
-    config.index_dir.as_ref().map(|folder| folder.join(format!("{name}.{ending}")))
+    config.index_dir.as_ref().map(|folder| folder.join(format!("{}.{ending}", private_file::of(name))))
 }
 
 /// Does `work` on a thread that may block, under one of `permits`; `None` when there are none any

@@ -18,14 +18,12 @@ use super::super::kept::{Body, Kept};
 use super::indexer::{LIMIT, is_refusal};
 use super::passages::{Digested, Passage};
 use super::vectors::{OfDocument, Vectors};
-use crate::upstream::builtin::embedding::{Embedding, Error, is_same_direction};
+use crate::upstream::builtin::embedding::{Embedding, Error, MOST_DIMENSIONS, is_same_direction};
 
 /// Pause between two writes.
 const KEEPING: Duration = Duration::from_mins(1);
 /// Numbers that are written or read in one piece.
 const PIECE: usize = 16 * 1024;
-/// No model makes longer ones.
-const LONGEST: u64 = 65_536;
 
 /// What was kept.
 #[derive(Debug, Default)]
@@ -157,7 +155,7 @@ impl Known {
         let (count, length) = (body.number()?, body.number()?);
         let bytes = length.checked_mul(size_of::<f32>() as u64);
         let bytes = bytes.and_then(|bytes| (bytes + size_of::<Digested>() as u64).checked_mul(count));
-        if length > LONGEST || bytes != Some(body.left) {
+        if length > MOST_DIMENSIONS as u64 || bytes != Some(body.left) {
             return Err(io::Error::other("its vectors are not as long as it says"));
         }
         let (count, length) = (to_usize(count)?, to_usize(length)?);

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::super::super::Handbook;
 use super::super::super::fixture::{COMPANY, Fixture, config, means};
+use super::super::shelf::Shelf;
 use super::super::tests::{Concepts, Mode, ready, search};
 use super::*;
 use crate::shutdown::Shutdown;
@@ -21,7 +22,7 @@ async fn opened(model: &Arc<Concepts>, state: &TempDir) -> Fixture {
     let mut fixture = Fixture::with(COMPANY).await;
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
     let kept = KeptVectors::new(Some(file(state)), "m");
-    fixture.handbook = fixture.handbook.with(Box::pin(async { Ok(model) }), kept);
+    fixture.handbook = fixture.handbook.with(Box::pin(async { Ok(model) }), kept, Shelf::Memory);
     fixture
 }
 
@@ -73,7 +74,7 @@ async fn the_end_of_the_program_waits_until_the_newest_are_kept() {
     let handbook = Handbook::open("docs", &config(docs.path(), 0), &means(&shutdown), events).await;
     let working: Arc<dyn Embedding> = Arc::<Concepts>::clone(&model);
     let kept = KeptVectors::new(Some(file(&state)), "m");
-    let handbook = handbook.expect("it opens").with(Box::pin(async { Ok(working) }), kept);
+    let handbook = handbook.expect("it opens").with(Box::pin(async { Ok(working) }), kept, Shelf::Memory);
     let fixture = Fixture { folder: docs, handbook };
     ready(&fixture).await;
     fixture.walked().await;

@@ -125,7 +125,8 @@ impl Embedding for Concepts {
 pub(in super::super) async fn company(model: &Arc<Concepts>) -> Fixture {
     let mut fixture = Fixture::with(COMPANY).await;
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
-    fixture.handbook = fixture.handbook.with(Box::pin(async { Ok(model) }), KeptVectors::new(None, ""));
+    fixture.handbook =
+        fixture.handbook.with(Box::pin(async { Ok(model) }), KeptVectors::new(None, ""), Shelf::Memory);
     fixture
 }
 
@@ -280,7 +281,8 @@ async fn a_document_that_the_provider_refuses_is_left_out_alone() {
 async fn a_provider_that_can_not_be_opened_leaves_the_words() {
     let mut fixture = Fixture::with(COMPANY).await;
     let unusable = Error::Unusable { reason: "no such folder".into() };
-    fixture.handbook = fixture.handbook.with(Box::pin(async { Err(unusable) }), KeptVectors::new(None, ""));
+    fixture.handbook =
+        fixture.handbook.with(Box::pin(async { Err(unusable) }), KeptVectors::new(None, ""), Shelf::Memory);
     fixture.walked().await;
     assert_eq!(search(&fixture, "laptop").await.0, "lexical");
     assert_eq!(fixture.handbook.figures().embedded, Some(Embedded::default()));

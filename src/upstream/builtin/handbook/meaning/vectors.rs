@@ -10,9 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::passages::Digested;
-
-/// Numbers that are multiplied side by side.
-const LANES: usize = 16;
+use crate::upstream::builtin::embedding::product;
 
 /// What is known of one document.
 #[derive(Debug, Default)]
@@ -125,20 +123,6 @@ pub(super) fn normalized(mut vector: Vec<f32>) -> Vec<f32> {
         }
     }
     vector
-}
-
-/// The sum of the products, in lanes that the compiler turns into vector instructions.
-pub(super) fn product(one: &[f32], other: &[f32]) -> f32 {
-    let (ones, rest) = one.as_chunks::<LANES>();
-    let (others, other_rest) = other.as_chunks::<LANES>();
-    let mut sums = [0.0_f32; LANES];
-    for (one, other) in ones.iter().zip(others) {
-        for lane in 0..LANES {
-            sums[lane] += one[lane] * other[lane];
-        }
-    }
-    let tail: f32 = rest.iter().zip(other_rest).map(|(one, other)| one * other).sum();
-    sums.iter().sum::<f32>() + tail
 }
 
 #[cfg(test)]

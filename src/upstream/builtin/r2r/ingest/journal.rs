@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
@@ -78,7 +77,7 @@ struct Noted {
 
 /// The journal of the server `name`, in the folder of the file `mapping`.
 pub(in super::super) fn beside(mapping: &Path, name: &str) -> PathBuf {
-    mapping.with_file_name(format!("r2r_ingest_{}.json", utf8_percent_encode(name, NON_ALPHANUMERIC)))
+    mapping.with_file_name(format!("r2r_ingest_{}.json", private_file::of(name)))
 }
 
 impl Journal {

@@ -11,6 +11,7 @@ use super::super::super::fixture::*;
 use super::super::super::{Handbook, follow};
 use super::super::State;
 use super::super::indexer::PAUSES;
+use super::super::kept::KeptVectors;
 use super::super::tests::{Concepts, DIMENSION};
 use super::*;
 use crate::upstream::builtin::chroma::double::Double;
@@ -32,7 +33,7 @@ pub(super) fn kept(handbook: Handbook, double: &Double, model: &Arc<Concepts>) -
     let collection = config::Collection { place, create_database: false, name: None };
     let link = Link::new(&collection, "docs").expect("usable");
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
-    handbook.at(Box::pin(async { Ok(model) }), Shelf::at(Arc::new(link)))
+    handbook.with(Box::pin(async { Ok(model) }), KeptVectors::new(None, ""), Shelf::at(Arc::new(link)))
 }
 
 /// Another gateway over the same folder.

@@ -12,14 +12,12 @@ use tokio::time::timeout;
 use super::super::outage::Outage;
 use super::Trouble;
 use crate::upstream::builtin::chroma::{Chroma, Collection, Metadata, Model, Space};
-use crate::upstream::builtin::embedding::Embedding;
+use crate::upstream::builtin::embedding::{Embedding, MOST_DIMENSIONS};
 use crate::upstream::config;
 use crate::upstream::error::Error;
 
 /// What the metadata of a collection say when a handbook made it.
 const KEPT_BY: (&str, &str) = ("kept_by", "switchyard handbook");
-/// Numbers in a vector, at most.
-const LONGEST: usize = 65_536;
 /// A request that is part of keeping the vectors takes no longer.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -95,7 +93,7 @@ impl Link {
                 self.foreign(&format!("its vectors are of {theirs}, those of this handbook of {ours}"))
             );
         }
-        let dimension = theirs.dimension().filter(|dimension| (1..=LONGEST).contains(dimension));
+        let dimension = theirs.dimension().filter(|dimension| (1..=MOST_DIMENSIONS).contains(dimension));
         dimension.ok_or_else(|| self.foreign("it does not say how long its vectors are"))
     }
 

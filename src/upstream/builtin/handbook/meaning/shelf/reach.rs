@@ -15,10 +15,11 @@ use uuid::Uuid;
 
 use super::super::super::index::Match;
 use super::super::passages::Digested;
-use super::super::vectors::{Near, Nearby, Vectors, normalized, product};
+use super::super::vectors::{Near, Nearby, Vectors, normalized};
 use super::link::Link;
 use super::places::{Naming, Places};
 use crate::upstream::builtin::chroma::Distant;
+use crate::upstream::builtin::embedding::product;
 use crate::upstream::error::Error;
 
 /// Passages that are asked for: more than sections that become hits, because a section has several.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::super::fixture::*;
+use super::super::kept::KeptVectors;
 use super::super::tests::{Concepts, DIMENSION, Mode, ready, search};
 use super::fixture::*;
 use super::*;
@@ -52,7 +53,8 @@ async fn what_is_found_and_how_it_scores_is_as_in_memory() {
         Fixture { folder: tempfile::tempdir().expect("a folder"), handbook: kept(other, &double, &model) };
     let in_memory: Arc<dyn Embedding> = Arc::<Concepts>::clone(&model);
     let fresh = open(fixture.folder.path(), 100).await.expect("it opens");
-    fixture.handbook = fresh.at(Box::pin(async { Ok(in_memory) }), Shelf::Memory);
+    fixture.handbook =
+        fresh.with(Box::pin(async { Ok(in_memory) }), KeptVectors::new(None, ""), Shelf::Memory);
     let (one, two) = (ready(&fixture).await, ready(&other).await);
     assert!(one == two && one.passages > 1_000, "{one:?} {two:?}");
     for arguments in [
