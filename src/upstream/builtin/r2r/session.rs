@@ -163,7 +163,13 @@ impl Session {
         if let Some(renewal) = &state.renewal {
             return renewal.clone();
         }
-        let (done, renewal) = watch::channel(None);
+        // Who looked before we were refused and comes after it begins nothing anew.
+        let refused = self.check().err();
+        let is_refused = refused.is_some();
+        let (done, renewal) = watch::channel(refused.map(Err));
+        if is_refused {
+            return renewal;
+        }
         state.renewal = Some(renewal.clone());
         let (session, shown) = (Arc::clone(self), state.pass.shown.clone());
         self.shutdown.spawn_until_end(async move {
@@ -182,11 +188,12 @@ impl Session {
             Ok(None) => {}
             Err(error) => {
                 state.quiet_until = Instant::now() + QUIET;
-                drop(state);
-                tracing::warn!(%error, "R2R did not renew our session");
+                // Before the lock is given back: nobody finds neither a renewal nor the refusal.
                 if let Error::AuthFailed { reason } = &error {
                     self.refusal.send_replace(Some(reason.clone()));
                 }
+                drop(state);
+                tracing::warn!(%error, "R2R did not renew our session");
                 return Err(error);
             }
         }
