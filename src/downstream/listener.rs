@@ -38,6 +38,7 @@ use super::bodies::Answer;
 pub use super::bodies::Arriving;
 use super::turned_away::Porter;
 use crate::shutdown::Shutdown;
+use crate::wire::joined::Joined;
 use crate::worker::{Bell, Crew, due, turn};
 
 /// How long `accept` rests after an error that is not the peer's, such as too many open files.
@@ -245,7 +246,7 @@ fn connection<S: Site>(socket: TcpStream, house: House<S>) -> impl Future<Output
     let service = service(site, activity.clone(), limits.body_timeout);
     async move {
         let protocols = protocols(Streams { live: live.clone(), cut: cut.clone() });
-        let io = TokioIo::new(Watched::new(socket, activity));
+        let io = TokioIo::new(Watched::new(Joined::new(socket), activity));
         let mut connection = pin!(protocols.serve_connection(io, service));
         let mut end = pin!(async {
             live.requested().await;

@@ -4,6 +4,7 @@
 //! arrives, and what is kept of it ([`Clip`]) is enough to say whose answer it was.
 
 mod clip;
+pub mod joined;
 pub mod lines;
 pub mod sse;
 

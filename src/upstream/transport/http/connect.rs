@@ -10,31 +10,37 @@ use std::time::Duration;
 use http::Uri;
 use hyper::client::conn::http1;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::net::TcpStream;
+use tower::util::MapResponse;
 use tower::{BoxError, ServiceExt};
 use url::{Position, Url};
 
 use super::error::reason;
 use super::link::Link;
 use crate::upstream::error::Error;
+use crate::wire::joined::Joined;
 
 /// How long a connection may take to open, TLS included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// A connection's socket.
-pub(super) type Io = MaybeHttpsStream<TokioIo<TcpStream>>;
+pub(super) type Io = MaybeHttpsStream<Tcp>;
+/// What is below TLS.
+type Tcp = TokioIo<Joined<TcpStream>>;
+/// Opens that.
+type Opener = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> Tcp>;
 
 /// Opens connections to one origin.
 pub(super) struct Dialer {
     origin: Uri,
-    tcp: HttpConnector,
+    tcp: Opener,
     /// Around `tcp`, for an origin with TLS.
-    tls: Option<HttpsConnector<HttpConnector>>,
+    tls: Option<HttpsConnector<Opener>>,
 }
 
 impl Dialer {
@@ -49,6 +55,7 @@ impl Dialer {
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_LIMIT));
         tcp.enforce_http(false);
+        let tcp = tcp.map_response(joined as fn(_) -> _);
         let tls = if is_tls { Some(HttpsConnector::from((tcp.clone(), certified()?))) } else { None };
         Ok(Self { origin, tcp, tls })
     }
@@ -67,6 +74,16 @@ impl Dialer {
             None => MaybeHttpsStream::Http(self.tcp.clone().oneshot(self.origin.clone()).await?),
         };
         Ok(http1::handshake(io).await?)
+    }
+}
+
+fn joined(socket: TokioIo<TcpStream>) -> Tcp {
+    TokioIo::new(Joined::new(socket.into_inner()))
+}
+
+impl Connection for Joined<TcpStream> {
+    fn connected(&self) -> Connected {
+        self.get_ref().connected()
     }
 }
 
