@@ -92,6 +92,12 @@ fn front(
     let sessions = Arc::new(Sessions::new(config.max_sessions, config.session_idle_timeout));
     let sweeper = Arc::clone(&sessions);
     shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
+    let (sweeper, mut renewals) = (Arc::clone(&sessions), guard.authenticator().renewals());
+    shutdown.spawn_until_end(async move {
+        while renewals.changed().await.is_ok() {
+            sweeper.sweep();
+        }
+    });
     let gateway = Gateway::new(Arc::clone(manager), shutdown.clone());
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);

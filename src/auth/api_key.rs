@@ -18,6 +18,7 @@ use subtle::ConstantTimeEq;
 
 use super::principal::{Principal, Role};
 use super::slow::{self, Desk, Slow};
+use super::standing::Standing;
 use super::{Denied, Reason};
 use crate::hex::hex;
 
@@ -103,13 +104,30 @@ pub struct ApiKey {
     pub expires: Option<SystemTime>,
 }
 
-impl ApiKey {
+/// One key and who has it.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) key: ApiKey,
+    holder: Principal,
+}
+
+impl Entry {
+    pub(super) fn of(key: &ApiKey) -> Self {
+        Self { holder: Principal::of_key(&key.id, key.role), key: key.clone() }
+    }
+
     /// Its holder, if it has not ended.
     pub(super) fn principal(&self, now: SystemTime) -> Result<Principal, Denied> {
-        match self.expires {
-            Some(end) if end <= now => Err(Denied::Credential(Reason::Expired)),
-            _ => Ok(Principal::of_key(&self.id, self.role)),
-        }
+        if self.has_ended(now) { Err(Denied::Credential(Reason::Expired)) } else { Ok(self.holder.clone()) }
+    }
+
+    fn has_ended(&self, now: SystemTime) -> bool {
+        self.key.expires.is_some_and(|end| end <= now)
+    }
+
+    /// Whether who held `before` may go on with this one: the same secret, for the same role.
+    fn goes_on(&self, before: &Self, now: SystemTime) -> bool {
+        self.key.hash == before.key.hash && self.key.role == before.key.role && !self.has_ended(now)
     }
 }
 
@@ -130,15 +148,34 @@ pub fn mint(id: &str) -> (SecretString, Sha) {
 /// All keys, by id, and those of other systems once more.
 #[derive(Debug)]
 pub(super) struct Keys {
-    all: HashMap<String, ApiKey>,
+    all: HashMap<String, Entry>,
     slow: Option<Arc<Slow>>,
 }
 
 impl Keys {
     /// The keys of a configuration, in which no id stands twice.
     pub(super) fn new(keys: &[ApiKey]) -> Self {
-        let all = keys.iter().map(|key| (key.id.clone(), key.clone())).collect();
-        Self { all, slow: Slow::new(keys) }
+        Self::with(keys.iter().map(|key| (key.id.clone(), Entry::of(key))).collect())
+    }
+
+    fn with(all: HashMap<String, Entry>) -> Self {
+        let slow = Slow::new(all.values());
+        Self { all, slow }
+    }
+
+    /// The same keys in the place of those `before`: who holds one that is in both goes on.
+    pub(super) fn after(mut self, before: &Self, now: SystemTime) -> Self {
+        for (id, entry) in &mut self.all {
+            if let Some(old) = before.all.get(id).filter(|old| entry.goes_on(old, now)) {
+                entry.holder = old.holder.clone();
+            }
+        }
+        Self::with(self.all)
+    }
+
+    /// What lasts as long as each of them.
+    pub(super) fn standings(&self) -> impl Iterator<Item = &Standing> {
+        self.all.values().map(|entry| entry.holder.standing())
     }
 
     /// Whose key `text` is; [`Denied::Unchecked`] where it has to be held against slow hashes.
@@ -148,14 +185,14 @@ impl Keys {
         }
         let found = id_of(text).and_then(|id| self.all.get(id));
         // An unknown key is compared as well, with a hash nothing is known to have.
-        let stored = match found.map(|key| &key.hash) {
+        let stored = match found.map(|entry| &entry.key.hash) {
             Some(Hash::Sha256(hash)) => *hash,
             Some(Hash::Slow(_)) | None => Sha([0; 32]),
         };
         let sent = Sha::of(&text[..text.floor_char_boundary(MAX_KEY_BYTES)]);
         let equal = bool::from(stored.0.ct_eq(&sent.0));
         match found {
-            Some(key) if equal && text.len() <= MAX_KEY_BYTES => key.principal(now),
+            Some(entry) if equal && text.len() <= MAX_KEY_BYTES => entry.principal(now),
             _ => Err(Denied::Credential(Reason::UnknownKey)),
         }
     }
@@ -177,7 +214,7 @@ impl Keys {
     fn slow_for<'t>(&self, text: &'t str) -> Option<(&Arc<Slow>, Option<&'t str>)> {
         let slow = self.slow.as_ref()?;
         match id_of(text) {
-            Some(id) => self.all.get(id)?.hash.slow().map(|_| (slow, Some(id))),
+            Some(id) => self.all.get(id)?.key.hash.slow().map(|_| (slow, Some(id))),
             None => Some((slow, None)),
         }
     }

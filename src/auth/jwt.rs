@@ -16,9 +16,10 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 
 use super::config::{Jwt, KeySource};
-use super::jwt_keys::{Keys, encoding_key};
+use super::jwt_keys::{Key, Keys, encoding_key};
 use super::known::{Known, Name, Now};
 use super::principal::{Principal, Role};
+use super::standing::Standing;
 use super::{Denied, Error, Reason};
 use crate::protocol::Raw;
 
@@ -73,8 +74,8 @@ impl Verifier {
         if let Some(principal) = self.known.find(&name, now) {
             return Ok(principal);
         }
-        let claims = self.claims(token).map_err(Denied::Credential)?;
-        let principal = self.principal(&claims)?;
+        let (claims, key) = self.claims(token).map_err(Denied::Credential)?;
+        let principal = self.principal(&claims, key)?;
         if let Some(exp) = claims.get_as("exp") {
             self.known.keep(name, &principal, now, exp);
         }
@@ -82,23 +83,40 @@ impl Verifier {
     }
 
     /// Who the claims of a good token name, and what they may do.
-    fn principal(&self, claims: &Raw) -> Result<Principal, Denied> {
+    fn principal(&self, claims: &Raw, key: &Key) -> Result<Principal, Denied> {
         let subject = claims.get_as::<String>("sub").filter(|subject| is_subject(subject));
         let subject = subject.ok_or(Denied::Credential(Reason::Claims))?;
         let role = self.role_in(claims).ok_or(Denied::NoRole)?;
-        Ok(Principal::of_token(&subject, role))
+        Ok(Principal::of_token(&subject, role).under(key.standing.clone()))
     }
 
-    /// The claims of a token in which everything but subject and role is as it must be.
-    fn claims(&self, token: &str) -> Result<Raw, Reason> {
+    /// The same in the place of the one `before`. Who came in with a token goes on if the same token would be
+    /// accepted, as the same principal.
+    pub(super) fn after(mut self, before: &Self) -> Self {
+        let (ours, theirs) = (&self.validation, &before.validation);
+        let asks_the_same = self.issuer == before.issuer && self.role_claim == before.role_claim;
+        if asks_the_same && ours.aud == theirs.aud && ours.algorithms == theirs.algorithms {
+            self.keys.go_on(&before.keys);
+        }
+        self
+    }
+
+    /// What lasts as long as each of its keys.
+    pub(super) fn standings(&self) -> Vec<&Standing> {
+        self.keys.standings()
+    }
+
+    /// The claims of a token in which everything but subject and role is as it must be, and the key that it
+    /// was checked with.
+    fn claims(&self, token: &str) -> Result<(Raw, &Key), Reason> {
         let header = read_header(token)?;
         let key = self.keys.find(header.kid.as_deref(), header.algorithm)?;
-        let decoded = jsonwebtoken::decode::<Box<RawValue>>(token, key, &self.validation);
+        let decoded = jsonwebtoken::decode::<Box<RawValue>>(token, &key.material, &self.validation);
         let claims = decoded.map_err(|error| reason_of(error.kind()))?.claims;
         let claims = strict_object(claims.get().as_bytes())?;
         // The library would accept a list of issuers, which no token has (RFC 7519, section 4.1.1).
         match claims.get_as::<String>("iss") {
-            Some(issuer) if issuer == self.issuer => Ok(claims),
+            Some(issuer) if issuer == self.issuer => Ok((claims, key)),
             _ => Err(Reason::Issuer),
         }
     }

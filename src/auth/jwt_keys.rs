@@ -8,10 +8,11 @@ use std::io::Read;
 use std::path::Path;
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
-use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, EncodingKey};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey};
 use secrecy::ExposeSecret;
 
 use super::config::{Jwt, KeySource, MIN_SECRET_BYTES, PublicKey};
+use super::standing::Standing;
 use super::{Error, Reason};
 
 /// No key file is larger.
@@ -22,16 +23,38 @@ const MIN_MODULUS_BYTES: usize = 256;
 /// Keys to check signatures with.
 pub(super) enum Keys {
     /// One key for every token; its `kid` says nothing.
-    One(DecodingKey),
+    One(Key),
     /// A key set, by `kid`.
-    Set(HashMap<String, SetKey>),
+    Set(HashMap<String, Key>),
 }
 
-/// A key of a set.
-pub(super) struct SetKey {
-    /// The only algorithm it may be used with, where the set says so.
+/// One key.
+pub(super) struct Key {
+    /// The only algorithm it may be used with, where a set says so.
     algorithm: Option<Algorithm>,
-    key: DecodingKey,
+    /// What signatures are checked with.
+    pub(super) material: DecodingKey,
+    /// Of those whose tokens it was that fitted.
+    pub(super) standing: Standing,
+}
+
+impl Key {
+    fn of(algorithm: Option<Algorithm>, key: DecodingKey) -> Self {
+        Self { algorithm, material: key, standing: Standing::default() }
+    }
+
+    /// Whether it takes the tokens that `other` takes.
+    fn is(&self, other: &Self) -> bool {
+        let is_equal = match (self.material.kind(), other.material.kind()) {
+            (DecodingKeyKind::SecretOrDer(ours), DecodingKeyKind::SecretOrDer(theirs)) => ours == theirs,
+            (
+                DecodingKeyKind::RsaModulusExponent { n, e },
+                DecodingKeyKind::RsaModulusExponent { n: their_n, e: their_e },
+            ) => n == their_n && e == their_e,
+            _ => false,
+        };
+        is_equal && self.algorithm == other.algorithm && self.material.family() == other.material.family()
+    }
 }
 
 impl Keys {
@@ -55,7 +78,7 @@ impl Keys {
     }
 
     /// The key a token is to be checked with. A token without `kid` fits a set of one key.
-    pub(super) fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<&DecodingKey, Reason> {
+    pub(super) fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<&Key, Reason> {
         let found = match (self, kid) {
             (Self::One(key), _) => return Ok(key),
             (Self::Set(keys), Some(kid)) => keys.get(kid),
@@ -63,13 +86,36 @@ impl Keys {
         };
         let found = found.ok_or(Reason::UnknownKid)?;
         let fits = found.algorithm.is_none_or(|only| only == algorithm);
-        if fits { Ok(&found.key) } else { Err(Reason::Header) }
+        if fits { Ok(found) } else { Err(Reason::Header) }
+    }
+
+    /// Has who came in with a key that is in both sets go on.
+    pub(super) fn go_on(&mut self, before: &Self) {
+        match (self, before) {
+            (Self::One(key), Self::One(old)) if key.is(old) => key.standing = old.standing.clone(),
+            (Self::Set(keys), Self::Set(old)) => {
+                for (kid, key) in keys {
+                    if let Some(old) = old.get(kid).filter(|old| key.is(old)) {
+                        key.standing = old.standing.clone();
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What lasts as long as each of them.
+    pub(super) fn standings(&self) -> Vec<&Standing> {
+        match self {
+            Self::One(key) => vec![&key.standing],
+            Self::Set(keys) => keys.values().map(|key| &key.standing).collect(),
+        }
     }
 }
 
 fn one(key: DecodingKey, algorithms: &[Algorithm]) -> Result<Keys, Error> {
     check(&key, algorithms)?;
-    Ok(Keys::One(key))
+    Ok(Keys::One(Key::of(None, key)))
 }
 
 fn set(json: &[u8], algorithms: &[Algorithm]) -> Result<Keys, Error> {
@@ -83,7 +129,7 @@ fn set(json: &[u8], algorithms: &[Algorithm]) -> Result<Keys, Error> {
         check(&key, algorithms)?;
         let algorithm = jwk.common.key_algorithm.and_then(|named| Algorithm::try_from(named).ok());
         let kid = jwk.common.key_id.clone().unwrap_or_default();
-        if keys.insert(kid, SetKey { algorithm, key }).is_some() {
+        if keys.insert(kid, Key::of(algorithm, key)).is_some() {
             return Err(Error::Key("two keys of the key set have the same `kid`, or none"));
         }
     }

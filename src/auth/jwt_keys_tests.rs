@@ -162,6 +162,30 @@ fn kid_only_chooses_among_the_configured_keys() {
 }
 
 #[test]
+fn a_set_that_turns_over_ends_what_came_in_with_the_key_that_is_gone() {
+    let (one, two, three) = (Pair::ed(), Pair::ed(), Pair::ed());
+    let verifier = |keys: &[(&Pair, &str)]| {
+        let keys: Vec<Value> = keys.iter().map(|(pair, kid)| jwk(pair, kid)).collect();
+        Verifier::new(&config(&[Algorithm::EdDSA], jwks(&json!(keys)))).expect("a good set")
+    };
+    let token = |pair: &Pair, kid: &str| {
+        let key = EncodingKey::from_ed_pem(pair.private.as_bytes()).expect("reads");
+        let header = json!({"alg": "EdDSA", "kid": kid}).to_string();
+        sign(&header, &claims().to_string(), &key, Algorithm::EdDSA)
+    };
+    let before = verifier(&[(&one, "one"), (&two, "two")]);
+    let standing = |pair, kid| before.check(&token(pair, kid)).expect("good").standing().clone();
+    let (of_one, of_two) = (standing(&one, "one"), standing(&two, "two"));
+    let lasts = |next: Verifier| {
+        let next = next.after(&before);
+        [&of_one, &of_two].map(|standing| next.standings().contains(&standing))
+    };
+    assert_eq!(lasts(verifier(&[(&two, "two"), (&one, "one"), (&three, "three")])), [true, true]);
+    assert_eq!(lasts(verifier(&[(&two, "two"), (&three, "three")])), [false, true]);
+    assert_eq!(lasts(verifier(&[(&one, "one"), (&three, "two")])), [true, false], "a name for another key");
+}
+
+#[test]
 fn keys_that_can_not_work_stop_the_start() {
     let ed = Pair::ed();
     let ec = Pair::ec();

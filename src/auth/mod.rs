@@ -3,7 +3,8 @@
 //! Invariants: an authentication gives a [`Principal`] or a [`Denied`], never a guess; a credential
 //! is read from a header only, never from a URL; two credentials in one request are none. What the
 //! client learns of a refusal is the same whatever the reason; the [`Reason`] is for our log. What we
-//! hand out to be given back is sealed with its principal ([`Sealer`]).
+//! hand out to be given back is sealed with its principal ([`Sealer`]). Who was let in is told when a reload
+//! takes the credential back ([`Principal::taken_back`]).
 //!
 //! Not here: HTTP answers (`downstream`, `admin`), which callers apply [`Role::may`] to what.
 
@@ -15,13 +16,17 @@ mod known;
 mod principal;
 mod seal;
 mod slow;
+mod standing;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
+use standing::Standing;
+use tokio::sync::watch;
 
 pub use api_key::{ApiKey, Hash, is_id, mint};
 pub use config::{Config, Jwt, KeySource, PublicKey};
@@ -67,6 +72,9 @@ pub enum Reason {
     /// It was good once.
     #[error("expired")]
     Expired,
+    /// It was good when the request came.
+    #[error("taken back or changed while the request was answered")]
+    TakenBack,
     /// Larger than any token we accept.
     #[error("oversized token")]
     Oversized,
@@ -119,6 +127,8 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Authenticator {
     mode: ArcSwap<Mode>,
+    /// Changes when others are asked for.
+    renewed: watch::Sender<()>,
     /// One for all keys there ever are: a reload must not double what wrong ones can cost.
     desk: slow::Desk,
 }
@@ -129,7 +139,7 @@ pub struct Keys(Mode);
 
 #[derive(Debug)]
 enum Mode {
-    None,
+    None(Principal),
     ApiKey(api_key::Keys),
     Jwt(Box<jwt::Verifier>),
     Any(api_key::Keys, Box<jwt::Verifier>),
@@ -139,7 +149,7 @@ impl Keys {
     /// Reads and checks the keys that `config` names. Blocks on files.
     pub fn read(config: &Config) -> Result<Self, Error> {
         Ok(Self(match config {
-            Config::None => Mode::None,
+            Config::None => Mode::None(Principal::anonymous().under(Standing::default())),
             Config::ApiKey(keys) => Mode::ApiKey(api_key::Keys::new(keys)),
             Config::Jwt(jwt) => Mode::Jwt(Box::new(jwt::Verifier::new(jwt)?)),
             Config::Any(keys, jwt) => Mode::Any(api_key::Keys::new(keys), Box::new(jwt::Verifier::new(jwt)?)),
@@ -147,22 +157,87 @@ impl Keys {
     }
 }
 
+impl Mode {
+    fn keys(&self) -> Option<&api_key::Keys> {
+        match self {
+            Self::ApiKey(keys) | Self::Any(keys, _) => Some(keys),
+            Self::None(_) | Self::Jwt(_) => None,
+        }
+    }
+
+    fn tokens(&self) -> Option<&jwt::Verifier> {
+        match self {
+            Self::Jwt(verifier) | Self::Any(_, verifier) => Some(verifier),
+            Self::None(_) | Self::ApiKey(_) => None,
+        }
+    }
+
+    /// The same in the place of the one `before`: who came in with what is good in both goes on.
+    fn after(self, before: &Self) -> Self {
+        let keys_after = |keys: api_key::Keys| match before.keys() {
+            Some(before) => keys.after(before, SystemTime::now()),
+            None => keys,
+        };
+        let tokens_after = |verifier: Box<jwt::Verifier>| match before.tokens() {
+            Some(before) => Box::new(verifier.after(before)),
+            None => verifier,
+        };
+        match (self, before) {
+            (Self::None(_), Self::None(everybody)) => Self::None(everybody.clone()),
+            (Self::None(everybody), _) => Self::None(everybody),
+            (Self::ApiKey(keys), _) => Self::ApiKey(keys_after(keys)),
+            (Self::Jwt(verifier), _) => Self::Jwt(tokens_after(verifier)),
+            (Self::Any(keys, verifier), _) => Self::Any(keys_after(keys), tokens_after(verifier)),
+        }
+    }
+
+    /// What lasts as long as each credential that is good here.
+    fn standings(&self) -> impl Iterator<Item = &Standing> {
+        let everybody = match self {
+            Self::None(everybody) => Some(everybody.standing()),
+            _ => None,
+        };
+        let of_keys = self.keys().into_iter().flat_map(api_key::Keys::standings);
+        let of_tokens = self.tokens().into_iter().flat_map(jwt::Verifier::standings);
+        everybody.into_iter().chain(of_keys).chain(of_tokens)
+    }
+
+    /// Tells everybody who came in with what is not good under `next`.
+    #[allow(clippy::mutable_key_type)] // which one it is, is all that is compared, and that stays
+    fn end_but(&self, next: &Self) {
+        let last: HashSet<&Standing> = next.standings().collect();
+        self.standings().filter(|standing| !last.contains(standing)).for_each(Standing::end);
+    }
+}
+
 impl Authenticator {
     /// With the keys that `config` names. Blocks on files: for the start of the program.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let Keys(mode) = Keys::read(config)?;
-        Ok(Self { mode: ArcSwap::from_pointee(mode), desk: slow::Desk::default() })
+        let (renewed, _) = watch::channel(());
+        Ok(Self { mode: ArcSwap::from_pointee(mode), renewed, desk: slow::Desk::default() })
     }
 
-    /// Asks every later request for these keys, and takes no other any more.
+    /// Asks every later request for these keys, and takes no other any more. Who came in with one that is
+    /// none of them, or not for the same role, is told ([`Principal::taken_back`]). One renewal at a time.
     pub fn renew(&self, keys: Keys) {
-        self.mode.store(Arc::new(keys.0));
+        let before = self.mode.load_full();
+        let next = Arc::new(keys.0.after(&before));
+        // First, so that nobody who is told comes in again with what was taken back.
+        self.mode.store(Arc::clone(&next));
+        before.end_but(&next);
+        self.renewed.send_replace(());
+    }
+
+    /// Changes after each renewal, when everybody was told.
+    pub fn renewals(&self) -> watch::Receiver<()> {
+        self.renewed.subscribe()
     }
 
     /// Who sent `headers`, or [`Denied::Unchecked`] where that can not be said at once.
     pub fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         match &**self.mode.load() {
-            Mode::None => Ok(Principal::anonymous()),
+            Mode::None(everybody) => Ok(everybody.clone()),
             Mode::ApiKey(keys) => {
                 let key = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
                 keys.check(key, SystemTime::now())
@@ -193,7 +268,7 @@ impl Authenticator {
                 if Arc::ptr_eq(&mode, &self.mode.load_full()) { checked } else { Err(Denied::Busy) }
             }
             // Other keys since.
-            Mode::None | Mode::Jwt(_) => self.authenticate(headers),
+            Mode::None(_) | Mode::Jwt(_) => self.authenticate(headers),
         }
     }
 }

@@ -1,9 +1,14 @@
 //! Who asks, and the one function that decides what a role may do.
 //!
-//! Invariant: there is no default principal. One comes out of an authentication, or there is none.
+//! Invariants: there is no default principal, one comes out of an authentication, or there is none; one
+//! knows when the credential that it came in with was taken back, and is the same principal as one who
+//! came in with another.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
+
+use super::standing::Standing;
 
 /// What a principal may do at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,23 +73,32 @@ impl fmt::Display for Role {
 }
 
 /// Somebody who was let in.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Principal {
+#[derive(Debug, Clone)]
+pub struct Principal(Arc<Identity>);
+
+#[derive(Debug)]
+struct Identity {
     id: Arc<str>,
     role: Role,
+    standing: Standing,
 }
 
 impl Principal {
     /// Everybody, where authentication is off. That is possible on loopback only, where whoever can
     /// connect can also start the gateway with any configuration.
     pub fn anonymous() -> Self {
-        static ID: OnceLock<Arc<str>> = OnceLock::new();
-        Self::new(Arc::clone(ID.get_or_init(|| "anonymous".into())), Role::Superuser)
+        static ANONYMOUS: OnceLock<Principal> = OnceLock::new();
+        ANONYMOUS.get_or_init(|| Self::new("anonymous", Role::Superuser)).clone()
     }
 
     /// Somebody a program that embeds the gateway has authenticated itself. `id` must be unique.
     pub fn new(id: impl Into<Arc<str>>, role: Role) -> Self {
-        Self { id: id.into(), role }
+        Self(Arc::new(Identity { id: id.into(), role, standing: Standing::default() }))
+    }
+
+    /// The same principal, who came in with what `standing` lasts as long as.
+    pub(super) fn under(&self, standing: Standing) -> Self {
+        Self(Arc::new(Identity { id: Arc::clone(self.id()), role: self.role(), standing }))
     }
 
     /// The holder of the API key `id`.
@@ -99,18 +113,49 @@ impl Principal {
 
     /// What everything that belongs to this principal is keyed by. How it was authenticated is part
     /// of it, so a token's subject never equals the name of a key.
-    pub const fn id(&self) -> &Arc<str> {
-        &self.id
+    pub fn id(&self) -> &Arc<str> {
+        &self.0.id
     }
 
     /// Its role.
-    pub const fn role(&self) -> Role {
-        self.role
+    pub fn role(&self) -> Role {
+        self.0.role
     }
 
     /// Whether it may do `action`.
-    pub const fn may(&self, action: Action) -> bool {
-        self.role.may(action)
+    pub fn may(&self, action: Action) -> bool {
+        self.role().may(action)
+    }
+
+    /// Whether its credential was taken back or changed since it was let in.
+    pub fn is_taken_back(&self) -> bool {
+        self.0.standing.is_over()
+    }
+
+    /// Resolves when its credential is taken back or changed. Takes a lock that all who came in with the
+    /// same credential share: for what lasts, and not for each call.
+    pub async fn taken_back(&self) {
+        self.0.standing.over().await;
+    }
+
+    /// What ends when its credential is taken back.
+    pub(super) fn standing(&self) -> &Standing {
+        &self.0.standing
+    }
+}
+
+impl PartialEq for Principal {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id() && self.role() == other.role()
+    }
+}
+
+impl Eq for Principal {}
+
+impl Hash for Principal {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id().hash(state);
+        self.role().hash(state);
     }
 }
 

@@ -25,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
-use super::api_key::ApiKey;
+use super::api_key::Entry;
 use super::principal::Principal;
 use super::{Denied, Reason};
 
@@ -141,7 +141,7 @@ impl Desk {
 
 /// The keys with such hashes, and what is remembered of texts that were held against them.
 pub(super) struct Slow {
-    keys: Vec<ApiKey>,
+    keys: Vec<Entry>,
     /// Of this process alone, so that what is remembered says nothing to who sees memory of it later.
     secret: hmac::Key,
     seen: Mutex<Seen>,
@@ -157,8 +157,9 @@ struct Seen {
 
 impl Slow {
     /// None where no key has such a hash.
-    pub(super) fn new(keys: &[ApiKey]) -> Option<Arc<Self>> {
-        let keys: Vec<ApiKey> = keys.iter().filter(|key| key.hash.slow().is_some()).cloned().collect();
+    pub(super) fn new<'k>(keys: impl IntoIterator<Item = &'k Entry>) -> Option<Arc<Self>> {
+        let is_slow = |entry: &&Entry| entry.key.hash.slow().is_some();
+        let keys: Vec<Entry> = keys.into_iter().filter(is_slow).cloned().collect();
         if keys.is_empty() {
             return None;
         }
@@ -216,10 +217,9 @@ impl Slow {
 
     /// Holds `text` against the keys that it can be, and remembers what came of it.
     fn compute(&self, text: &str, id: Option<&str>, now: SystemTime) {
-        let can_be =
-            |key: &ApiKey| id.is_none_or(|id| id == key.id) && key.expires.is_none_or(|end| now < end);
-        let is = |key: &ApiKey| key.hash.slow().is_some_and(|hash| hash.is_of(text));
-        let found = self.keys.iter().position(|key| can_be(key) && is(key));
+        let can_be = |entry: &Entry| id.is_none_or(|id| id == entry.key.id) && entry.principal(now).is_ok();
+        let is = |entry: &Entry| entry.key.hash.slow().is_some_and(|hash| hash.is_of(text));
+        let found = self.keys.iter().position(|entry| can_be(entry) && is(entry));
         let (name, since) = (self.name(text), Instant::now());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match found {

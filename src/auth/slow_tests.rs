@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue};
 use tokio::time::advance;
 
 use super::*;
-use crate::auth::{Authenticator, Config, Hash as AnyHash, Role, mint};
+use crate::auth::{ApiKey, Authenticator, Config, Hash as AnyHash, Role, mint};
 
 const KEY: &str = "legacy-key-of-another-system";
 /// Both of [`KEY`], at the lowest price.
@@ -110,7 +110,7 @@ async fn what_bcrypt_would_cut_off_is_refused() {
 async fn what_is_remembered_ends() {
     let mut ends = entry("old", &bcrypt_of(KEY), Role::Reader);
     ends.expires = Some(SystemTime::now() + Duration::from_hours(24));
-    let slow = Slow::new(&[ends.clone()]).expect("one such key");
+    let slow = Slow::new(&[Entry::of(&ends)]).expect("one such key");
     let (desk, now) = (Desk::default(), SystemTime::now());
     assert!(slow.check(&desk, KEY, None, now).await.is_ok());
     assert!(slow.check(&desk, "wrong", None, now).await.is_err());
@@ -127,7 +127,7 @@ async fn what_is_remembered_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn wrong_keys_are_checked_one_at_a_time_and_few_of_them_wait() {
-    let slow = Slow::new(&[entry("old", &bcrypt_of(KEY), Role::Reader)]).expect("one such key");
+    let slow = Slow::new(&[Entry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))]).expect("one such key");
     let (desk, now) = (Desk::default(), SystemTime::now());
     let busy = desk.turn().await.expect("nobody else is here");
     let keys: Vec<String> = (0..200).map(|number| format!("wrong-{number}")).collect();
@@ -141,7 +141,7 @@ async fn wrong_keys_are_checked_one_at_a_time_and_few_of_them_wait() {
 
 #[tokio::test]
 async fn many_who_come_with_the_same_key_at_once_cost_one_check() {
-    let slow = Slow::new(&[entry("old", &bcrypt_of(KEY), Role::Reader)]).expect("one such key");
+    let slow = Slow::new(&[Entry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))]).expect("one such key");
     let (desk, now) = (Desk::default(), SystemTime::now());
     let judged = join_all((0..20).map(|_| slow.check(&desk, KEY, None, now))).await;
     assert!(judged.iter().all(Result::is_ok), "{judged:?}");

@@ -23,7 +23,7 @@ use tracing::{Instrument, Span};
 
 use super::questions::{Asked, End, Questions};
 use super::sessions::Running;
-use crate::gateway::error::internal;
+use crate::gateway::error::{internal, taken_back};
 use crate::gateway::{self, Caller, Gateway, era};
 use crate::protocol::{Closed, Era, ErrorObject, Message, Raw, Request, RequestId, Response, meta};
 use crate::shutdown::Shutdown;
@@ -115,9 +115,26 @@ impl Exchange {
         if self.is_in_task {
             return;
         }
+        self.end_with_credential();
         let cancel = CancellationToken::new();
         self.go_on(cancel.clone(), (), tasks);
         self.life = Some(cancel.drop_guard());
+    }
+
+    /// Has the answer be a refusal, and what is done for it be dropped, once the credential is taken back.
+    /// A session's requests end with it, and who was not answered yet is looked after at the door.
+    fn end_with_credential(&mut self) {
+        let Answer::Pending(answer) = &mut self.answer else { return };
+        let running = std::mem::replace(answer, std::future::pending().boxed());
+        let principal = self.caller.principal.clone();
+        let lasting = async move {
+            tokio::select! {
+                biased;
+                reply = running => reply,
+                () = principal.taken_back() => Some(Received::Whole(Err(taken_back()))),
+            }
+        };
+        *answer = lasting.boxed();
     }
 
     /// Moves the answer into a task that `cancel` ends; the task keeps `held` as long as it runs.

@@ -7,14 +7,16 @@
 //! What is called all the time is found by comparing paths, and is handed the head, the body and the
 //! principal as they are; everything else goes through an axum router, which finds the [`RequestId`]
 //! and the [`Principal`] among the extensions. A panic behind the door is an answer, not a dead
-//! connection.
+//! connection. Whose credential is taken back before the answer has begun gets the answer that comes next
+//! with it; what was begun for it is dropped.
 //!
-//! Not here: the checks themselves (`guard`).
+//! Not here: the checks themselves (`guard`); answers that have begun (`exchange`, `sessions`).
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -33,10 +35,14 @@ use super::guard::{Guard, Incoming};
 use super::listener::Site;
 use super::refusal::{Face, Refusal};
 use super::streamable_http::{Asked, Endpoint, empty};
-use crate::auth::Principal;
+use crate::auth::{Denied, Principal, Reason};
 use crate::manager::Scope;
 use crate::telemetry::{RequestId, untrusted};
+use crate::worker::{now, until};
 
+/// How long a request is answered before anybody looks whether its credential is still one: looking takes
+/// a lock, which most requests never come to.
+const LOOK_AFTER: Duration = Duration::from_millis(500);
 /// Where the MCP endpoint is; behind it a slash and the name of one server.
 const MCP: &str = "/mcp";
 
@@ -115,15 +121,17 @@ impl Parts {
         };
         let Admitted { head, body, principal, id } = request;
         let Some(principal) = principal else { return empty(StatusCode::UNAUTHORIZED) };
-        let asked = Asked { principal, scope, headers: &head.headers };
-        let answer = AssertUnwindSafe(mcp.answer(asked, &head.method, body)).catch_unwind().await;
-        let answer = answer.unwrap_or_else(|_| refused(Refusal::Panicked, &head.method, head.uri.path(), id));
+        let asked = Asked { principal: principal.clone(), scope, headers: &head.headers };
+        let answer = AssertUnwindSafe(mcp.answer(asked, &head.method, body)).catch_unwind();
+        let answer = while_good(Some(principal), answer).await;
+        let answer = answer.unwrap_or_else(|refusal| refused(refusal, &head.method, head.uri.path(), id));
         with_room(answer, head.headers)
     }
 
     /// The same where the path is not that of the MCP endpoint.
     async fn elsewhere(&self, request: Admitted) -> Response {
         let (method, uri, id) = (request.head.method.clone(), request.head.uri.clone(), request.id);
+        let principal = request.principal.clone();
         let answer = async {
             let is_posted = request.head.method == Method::POST;
             let shortcut = self.shortcuts.iter().find(|(at, _)| is_posted && *at == uri.path());
@@ -133,8 +141,8 @@ impl Parts {
                 None => Box::pin(self.routed(request)).await,
             }
         };
-        let answer = AssertUnwindSafe(answer).catch_unwind().await;
-        answer.unwrap_or_else(|_| refused(Refusal::Panicked, &method, uri.path(), id))
+        let answer = while_good(principal, AssertUnwindSafe(answer).catch_unwind()).await;
+        answer.unwrap_or_else(|refusal| refused(refusal, &method, uri.path(), id))
     }
 
     async fn routed(&self, request: Admitted) -> Response {
@@ -167,6 +175,26 @@ fn scope_of(path: &str) -> Option<Scope> {
     }
     let name = rest.strip_prefix('/').filter(|name| !name.is_empty() && !name.contains('/'))?;
     Some(Scope::Server(percent_decode_str(name).decode_utf8_lossy().into()))
+}
+
+/// What `work` comes to, unless it panics, or the credential of `principal` is taken back before: then it is
+/// dropped where it stands.
+async fn while_good<T, P>(
+    principal: Option<Principal>,
+    work: impl Future<Output = Result<T, P>>,
+) -> Result<T, Refusal> {
+    let taken_back = async {
+        until(now() + LOOK_AFTER).await;
+        match &principal {
+            Some(principal) => principal.taken_back().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        output = work => output.map_err(|_| Refusal::Panicked),
+        () = taken_back => Err(Refusal::Denied(Denied::Credential(Reason::TakenBack))),
+    }
 }
 
 /// `answer`, whose headers stand in `map` now, in which those of its request stood: the connection reads the

@@ -1,8 +1,9 @@
 //! Sessions of the legacy era: who they belong to, how long they live, and what runs in them.
 //!
 //! Invariants: at most `max_sessions`; a session belongs to one principal and one endpoint, and
-//! for everybody else its id is unknown; one that was idle for long enough is gone. Nothing here
-//! is HTTP; the pipe of `switchyard stdio` is a session of its own.
+//! for everybody else its id is unknown; one that was idle for long enough is gone, and so is one whose
+//! opener came in with a credential that was taken back ([`Sessions::sweep`]). Nothing here is HTTP;
+//! the pipe of `switchyard stdio` is a session of its own.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -242,6 +243,11 @@ impl Sessions {
             return None;
         }
         table.insert(session.id.clone(), session.clone());
+        drop(table);
+        // Whoever looks through the table when a credential is taken back may have done so by now.
+        if session.caller.principal.is_taken_back() {
+            self.close(&session);
+        }
         Some(session)
     }
 
@@ -280,12 +286,12 @@ impl Sessions {
         self.table.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Ends sessions that have been idle for too long.
+    /// Ends sessions that have been idle for too long, and those whose credential was taken back.
     pub fn sweep(&self) {
         let idle = self.idle;
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         table.retain(|_, session| {
-            let keep = !session.is_idle(idle);
+            let keep = !session.is_idle(idle) && !session.caller.principal.is_taken_back();
             if keep {
                 session.replay.sweep();
             } else {

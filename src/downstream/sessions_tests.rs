@@ -1,7 +1,7 @@
 //! Sessions under paused time: whose they are, when they end, and that the books balance.
 
 use super::*;
-use crate::auth::Role;
+use crate::auth::{self, Authenticator, Keys, Role};
 use crate::protocol::Raw;
 
 fn caller(scope: Scope) -> Caller {
@@ -33,6 +33,23 @@ async fn a_session_does_not_lend_the_role_of_its_opener() {
     let session = sessions.open(Caller::legacy(strong.clone(), Scope::All, None)).expect("room");
     assert!(sessions.find(session.id(), &strong, &Scope::All).is_some());
     assert!(sessions.find(session.id(), &weak, &Scope::All).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_ends_with_the_credential_that_it_was_opened_with() {
+    let sessions = Sessions::new(10, Duration::from_mins(1));
+    let door = Authenticator::new(&auth::Config::None).expect("no files");
+    let goes = door.authenticate(&http::HeaderMap::new()).expect("everybody may");
+    let open = |principal: &Principal| sessions.open(Caller::legacy(principal.clone(), Scope::All, None));
+    let (before, stays) = (open(&goes).expect("room"), open(&Principal::anonymous()).expect("room"));
+    let running = before.begin(&id(1)).expect("free");
+    door.renew(Keys::read(&auth::Config::ApiKey(Vec::new())).expect("no files"));
+    sessions.sweep();
+    assert!(before.ended.is_cancelled() && running.cancel.is_cancelled());
+    assert!(!stays.ended.is_cancelled());
+    let late = open(&goes).expect("it was let in before");
+    assert!(late.ended.is_cancelled(), "nobody looks for it again");
+    assert_eq!(sessions.count(), 1);
 }
 
 #[tokio::test(start_paused = true)]

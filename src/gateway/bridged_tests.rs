@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::super::fixture::{Scene, modern, raw, text};
 use super::*;
+use crate::auth::{self, Authenticator, Keys};
 use crate::protocol::{Notification, Version};
 use crate::upstream::fake::Answer;
 
@@ -68,6 +69,20 @@ async fn a_question_is_answered_by_the_retry() {
     assert!(heard.try_recv().is_err(), "and nothing else");
     assert_eq!(scene.server.executed("tools/call"), 1, "it is the same call");
     assert!(at_rest(&scene));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_ends_with_the_credential_of_its_client() {
+    let scene = scene(&[FORM]).await;
+    let door = Authenticator::new(&auth::Config::None).expect("no files");
+    let everybody = door.authenticate(&http::HeaderMap::new()).expect("everybody may");
+    let mut client = modern("c", ABLE);
+    client.principal = everybody;
+    state_of(&scene.call(&client, &[]).await);
+    assert_eq!((scene.gateway.parked.count(), scene.running()), (1, 1));
+    door.renew(Keys::read(&auth::Config::ApiKey(Vec::new())).expect("no files"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(at_rest(&scene), "nobody could take it back");
 }
 
 #[tokio::test(start_paused = true)]

@@ -268,6 +268,12 @@ pub fn bad_cursor(found: &Raw) -> ErrorObject {
     bad_input("the cursor is not one of this list; list again from the beginning", wrong)
 }
 
+/// The end of a request whose credential was taken back while it was answered.
+pub fn taken_back() -> ErrorObject {
+    let text = "the credential of this request was taken back or changed; send one that is valid";
+    refusal(code::INVALID_REQUEST, "unauthorized", Word::AuthenticationError, text)
+}
+
 /// The end of a request that needed input from its client and did not get it. `code` is stable.
 pub fn input(code: &'static str, text: &str) -> ErrorObject {
     refusal(code::INVALID_REQUEST, code, Word::InvalidParams, text)

@@ -2,7 +2,8 @@
 //!
 //! Each has a `requestState`, sealed for one principal and one request, that is good once and for
 //! ten minutes. Invariants: at most 1,024 calls are parked, at most 16 of one principal; a call that
-//! is not taken back in time is dropped, and with it cancelled at its server; the shutdown drops all.
+//! is not taken back in time is dropped, and with it cancelled at its server, and so is one whose client
+//! may not come any more; the shutdown drops all.
 //! Whoever shows a wrong, foreign, used or old state learns only that it is of no use.
 //!
 //! Not here: what a call asks and how it goes on (`bridged`).
@@ -77,7 +78,7 @@ impl Parked {
             table.insert(id, Entry { principal: Arc::clone(principal.id()), back });
         }
         let place = Place { parked: Arc::clone(self), id };
-        self.tasks.spawn_until_end(keep(place, waiting, asked));
+        self.tasks.spawn_until_end(keep(place, waiting, asked, principal.clone()));
         Ok(self.sealer.seal_until(SystemTime::now() + LIMIT, purpose, principal, id.as_bytes()))
     }
 
@@ -115,12 +116,18 @@ impl Drop for Place {
 }
 
 /// Keeps a call going until somebody takes it back, or for too long.
-async fn keep(_place: Place, mut waiting: Waiting, asked: oneshot::Receiver<oneshot::Sender<Waiting>>) {
+async fn keep(
+    _place: Place,
+    mut waiting: Waiting,
+    asked: oneshot::Receiver<oneshot::Sender<Waiting>>,
+    principal: Principal,
+) {
     let to = tokio::select! {
         biased;
         to = asked => to.ok(),
         never = waiting.go_on() => match never {},
         () = sleep(LIMIT) => None,
+        () = principal.taken_back() => None,
     };
     if let Some(to) = to {
         // Whoever asked for it may have left just now; then the call ends here.

@@ -19,6 +19,7 @@ mod rag;
 mod redis;
 mod reload;
 mod rest;
+mod revoked;
 mod sdk;
 mod serving;
 mod streams;

@@ -95,6 +95,11 @@ impl Client {
         Answer::read(self.open(body, headers).await).await
     }
 
+    /// The same, answered by a stream that is read while it runs.
+    pub async fn post_stream(&self, body: &str, headers: &[(&str, &str)]) -> Stream {
+        Stream::of(self.open(body, headers).await)
+    }
+
     /// A request without a body: GET, DELETE and the rest.
     pub async fn bare(&self, method: http::Method, headers: &[(&str, &str)]) -> Answer {
         Answer::read(self.send(self.http.request(method, &self.url), headers).await).await
@@ -189,32 +194,40 @@ impl Session {
 
 /// An event stream that is read while it runs.
 pub struct Stream {
-    response: futures_util::stream::BoxStream<'static, Vec<u8>>,
+    response: futures_util::stream::BoxStream<'static, reqwest::Result<bytes::Bytes>>,
     text: String,
     read: usize,
+    /// Whether it broke, which is an end too, as far as its reader can tell.
+    pub is_broken: bool,
 }
 
 impl Stream {
     fn of(response: reqwest::Response) -> Self {
         assert_eq!(response.status().as_u16(), 200, "{response:?}");
-        // A stream that breaks has ended, as far as its reader can tell.
-        let chunks = response.bytes_stream().map(|chunk| chunk.unwrap_or_default().to_vec());
-        let chunks = chunks.take_while(|chunk| std::future::ready(!chunk.is_empty()));
-        Self { response: chunks.boxed(), text: String::new(), read: 0 }
+        Self { response: response.bytes_stream().boxed(), text: String::new(), read: 0, is_broken: false }
     }
 
     /// The next message; `None` when the stream has ended.
     pub async fn next(&mut self) -> Option<Value> {
         loop {
-            let events = sse::events(&self.text);
-            for event in events.iter().skip(self.read) {
+            let event = self.event().await?;
+            if !event.data.is_empty() {
+                return Some(serde_json::from_str(&event.data).expect("JSON"));
+            }
+        }
+    }
+
+    /// The next event; `None` when the stream has ended.
+    pub async fn event(&mut self) -> Option<sse::Event> {
+        loop {
+            if let Some(event) = sse::events(&self.text).into_iter().nth(self.read) {
                 self.read += 1;
-                if !event.data.is_empty() {
-                    return Some(serde_json::from_str(&event.data).expect("JSON"));
-                }
+                return Some(event);
             }
             let chunk = tokio::time::timeout(PATIENCE, self.response.next()).await;
-            self.text.push_str(&String::from_utf8(chunk.expect("something comes")?).expect("UTF-8"));
+            let chunk = chunk.expect("something comes")?;
+            self.is_broken = chunk.is_err();
+            self.text.push_str(std::str::from_utf8(&chunk.ok()?).expect("UTF-8"));
         }
     }
 }

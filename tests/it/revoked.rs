@@ -1,0 +1,207 @@
+//! What is open when a reload takes a credential back: streams, sessions and calls of its holder end, and
+//! nobody else's.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures_util::future::join_all;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use switchyard::hex::hex;
+
+use crate::support::client::{Session, Stream};
+use crate::support::scripted::{Act, Scripted, Server, Tool};
+use crate::support::{Client, Gateway, Registry, Running, eventually};
+
+const GOES: &str = "swy_goes_0123456789abcdef0123456789abcdef0123456789abcdef";
+/// What is asked for by who would rather have a stream.
+const STREAM_FIRST: &str = "text/event-stream, application/json;q=0.1";
+const STAYS: &str = "swy_stays_fedcba9876543210fedcba9876543210fedcba9876543210";
+
+/// A registry of `servers` for the holders of `keys`, each with its role.
+fn registry(servers: &[(&str, &Server)], keys: &[(&str, &str)]) -> Registry {
+    let entry = |(key, role): &(&str, &str)| {
+        let hash = hex(&Sha256::digest(key.as_bytes()));
+        let id = key.split('_').nth(1).expect("an id");
+        format!("{{id: {id}, hash: \"sha256:{hash}\", role: {role}}}")
+    };
+    let keys = keys.iter().map(entry).collect::<Vec<_>>().join(", ");
+    let all = servers.iter().fold(Registry::new(), |all, (name, server)| all.http(name, &server.url()));
+    all.setting(&format!("server: {{auth_mode: api_key, api_keys: [{keys}]}}"))
+}
+
+fn bearer(key: &str) -> String {
+    format!("Bearer {key}")
+}
+
+fn client_of(gateway: &Running, key: &str) -> Client {
+    gateway.mcp().with_header("authorization", &bearer(key))
+}
+
+/// One more file for the program, told by a signal and taken over before this returns.
+async fn reloaded(gateway: &Running, registry: &Registry) {
+    let reloads = || gateway.log().iter().filter(|line| line["message"] == "configuration reloaded").count();
+    let before = reloads();
+    gateway.rewrite(&registry.yaml());
+    gateway.hang_up();
+    eventually("the file was taken over", async || (reloads() > before).then_some(())).await;
+}
+
+/// Everything that stays open for a client.
+struct Open {
+    modern: Stream,
+    session: Session,
+    legacy: Stream,
+    old: Stream,
+    /// Where the client of the old transport posts.
+    messages: Client,
+}
+
+impl Open {
+    async fn of(gateway: &Running, key: &str) -> Self {
+        let client = client_of(gateway, key);
+        let what = json!({"notifications": {"toolsListChanged": true}});
+        let mut modern = client.modern_stream("subscriptions/listen", &what).await;
+        let first = modern.next().await.expect("an acknowledgement");
+        assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+        let session = client.legacy().await;
+        let legacy = session.client.listen().await;
+        let mut old = client.to(&gateway.url("/sse")).listen().await;
+        let address = old.event().await.expect("the first event").data;
+        let messages = client.to(&gateway.url(&address));
+        Self { modern, session, legacy, old, messages }
+    }
+
+    /// What the next request in each of its sessions gets.
+    async fn next_requests(&self) -> [u16; 2] {
+        let ping = r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#;
+        let in_session = self.session.request("ping", json!({})).await.status;
+        [in_session, self.messages.post(ping, &[]).await.status]
+    }
+
+    /// Its streams end, each as a stream ends.
+    async fn ends(&mut self) {
+        let last = self.modern.next().await.expect("an answer");
+        assert_eq!(last["error"]["data"]["code"], "unauthorized", "{last}");
+        for stream in [&mut self.modern, &mut self.legacy, &mut self.old] {
+            assert_eq!(stream.next().await, None);
+            assert!(!stream.is_broken, "it was closed in the middle");
+        }
+    }
+
+    /// Its streams tell of a change, which is the next thing that they say.
+    async fn tells_of_a_change(&mut self) {
+        for stream in [&mut self.modern, &mut self.legacy] {
+            let notice = stream.next().await.expect("a notice");
+            assert_eq!(notice["method"], "notifications/tools/list_changed");
+        }
+        let answers = self.next_requests().await;
+        assert_eq!(answers, [200, 202]);
+        let pong = self.old.next().await.expect("an answer on the old stream");
+        assert_eq!(pong["id"], 9);
+    }
+}
+
+#[tokio::test]
+async fn the_streams_and_sessions_of_a_key_end_with_it_and_nobody_elses_do() {
+    let (one, two) = (
+        Scripted::modern().tool(Tool::named("a")).start(),
+        Scripted::modern().tool(Tool::named("b")).start(),
+    );
+    let (goes, stays) = ((GOES, "superuser"), (STAYS, "superuser"));
+    let gateway = Gateway::of(&registry(&[("one", &one)], &[goes, stays])).start().await;
+    gateway.offers_to("a", &bearer(GOES)).await;
+    let mut theirs = Open::of(&gateway, GOES).await;
+    let mut others = Open::of(&gateway, STAYS).await;
+
+    reloaded(&gateway, &registry(&[("one", &one), ("two", &two)], &[stays])).await;
+    theirs.ends().await;
+    assert_eq!(theirs.next_requests().await, [401, 401]);
+    others.tells_of_a_change().await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_changed_is_one_that_was_taken_back() {
+    let one = Scripted::modern().tool(Tool::named("a")).start();
+    let file = |role: &str, key: &str| registry(&[("one", &one)], &[(key, role), (STAYS, "reader")]);
+    let gateway = Gateway::of(&file("superuser", GOES)).start().await;
+    gateway.offers_to("a", &bearer(GOES)).await;
+    let mut before = Open::of(&gateway, GOES).await;
+
+    reloaded(&gateway, &file("reader", GOES)).await;
+    before.ends().await;
+    assert_eq!(before.next_requests().await, [404, 404], "the key is good, and its sessions are gone");
+
+    let mut before = Open::of(&gateway, GOES).await;
+    let another = GOES.replace("0123", "4567");
+    reloaded(&gateway, &file("reader", &another)).await;
+    before.ends().await;
+    assert_eq!(before.next_requests().await, [401, 401]);
+    client_of(&gateway, &another).legacy().await;
+}
+
+#[tokio::test]
+async fn calls_of_a_key_are_cancelled_with_it() {
+    let server = Scripted::legacy().tool(Tool::named("hang").does(Act::Hang)).start();
+    let (goes, stays) = ((GOES, "superuser"), (STAYS, "superuser"));
+    let gateway = Gateway::of(&registry(&[("one", &server)], &[goes, stays])).start().await;
+    gateway.offers_to("hang", &bearer(GOES)).await;
+    let client = client_of(&gateway, GOES);
+    let rest = client.to(&gateway.url("/api/v1/mcp/call"));
+    let session = client.legacy().await;
+    let text = client.envelope("tools/call", r#"{"name":"hang"}"#);
+    let mut streaming = session.client.post_stream(&text, &[("accept", STREAM_FIRST)]).await;
+
+    let (call, of_rest) = (json!({}), r#"{"server":"one","tool":"hang","arguments":{}}"#);
+    let other = client_of(&gateway, STAYS);
+    let kept = other.to(&gateway.url("/api/v1/mcp/call"));
+    let mut kept = Box::pin(kept.post(of_rest, &[]));
+    let asked = join_all([
+        Box::pin(client.call("hang", call.clone())) as futures_util::future::BoxFuture<'_, _>,
+        Box::pin(rest.post(of_rest, &[])),
+        Box::pin(session.call("hang", call)),
+    ]);
+    let reload = async {
+        eventually("all calls run", async || (server.runs("hang") == 5).then_some(())).await;
+        reloaded(&gateway, &registry(&[("one", &server)], &[stays])).await;
+    };
+    let answers = tokio::select! {
+        (answers, ()) = async { tokio::join!(asked, reload) } => answers,
+        answer = &mut kept => panic!("nobody else is concerned: {answer:?}"),
+    };
+    assert_eq!((answers[0].status, answers[1].status), (401, 401));
+    assert_eq!(answers[1].json()["code"], "unauthorized");
+    // That of the session was a stream by then, or it is refused like the others.
+    assert!(!answers[2].body.contains("result"), "{:?}", answers[2]);
+    while let Some(last) = streaming.next().await {
+        assert!(last.get("result").is_none(), "{last}");
+    }
+    assert!(!streaming.is_broken);
+    let told = async || (server.seen_calling("notifications/cancelled").len() == 4).then_some(());
+    eventually("the server was told to stop each", told).await;
+    drop(kept);
+    assert!(gateway.stop().await.success());
+}
+
+#[tokio::test]
+async fn the_streams_of_tokens_end_with_the_secret_that_they_were_signed_with() {
+    let one = Scripted::modern().tool(Tool::named("a")).start();
+    let file = |secret: &str| {
+        let jwt = format!("{{issuer: i, audience: a, algorithm: HS256, secret: {secret}}}");
+        Registry::new().http("one", &one.url()).setting(&format!("server: {{auth_mode: jwt, jwt: {jwt}}}"))
+    };
+    let secret = "a-secret-that-is-used-by-this-test-and-by-nobody-else";
+    let gateway = Gateway::of(&file(secret)).start().await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let claims = json!({"iss": "i", "aud": "a", "sub": "ada", "exp": now + 600, "role": "superuser"});
+    let key = jsonwebtoken::EncodingKey::from_secret(secret.as_bytes());
+    let token = jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).expect("a token");
+    gateway.offers_to("a", &bearer(&token)).await;
+    let mut open = Open::of(&gateway, &token).await;
+
+    reloaded(&gateway, &file(secret)).await;
+    assert_eq!(open.next_requests().await, [200, 202], "nothing was changed");
+    assert_eq!(open.old.next().await.expect("an answer")["id"], 9);
+    reloaded(&gateway, &file(&secret.replace("nobody", "somebody"))).await;
+    open.ends().await;
+    assert_eq!(open.next_requests().await, [401, 401]);
+}
