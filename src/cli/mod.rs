@@ -17,7 +17,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::auth::Role;
 use crate::config::{self, Config};
@@ -100,6 +101,9 @@ pub struct Serve {
     /// Address to listen on instead of the configured one, such as 127.0.0.1:8080.
     #[arg(long, env = "SWITCHYARD_LISTEN", hide_env_values = true, value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: Option<SocketAddr>,
+    /// Whether it stands on the command line, and not in the environment, which others may have set.
+    #[arg(skip)]
+    pub listen_is_said: bool,
 }
 
 /// Arguments of `stdio`.
@@ -144,6 +148,19 @@ impl ConfigFile {
 }
 
 impl Arguments {
+    /// Reads the arguments that clap has matched.
+    fn read(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut arguments = Self::from_arg_matches(matches)?;
+        let (own, of_serve) = match &mut arguments.command {
+            Some(Command::Serve(serve)) => (matches.subcommand_matches("serve"), serve),
+            Some(_) => return Ok(arguments),
+            None => (Some(matches), &mut arguments.serve),
+        };
+        let source = own.and_then(|matches| matches.value_source("listen"));
+        of_serve.listen_is_said = source == Some(ValueSource::CommandLine);
+        Ok(arguments)
+    }
+
     /// The command, `serve` if none is named.
     pub fn command(self) -> Command {
         self.command.unwrap_or(Command::Serve(self.serve))
@@ -152,7 +169,8 @@ impl Arguments {
 
 /// Parses the arguments of this process, does what they say, and gives the exit code.
 pub fn run() -> ExitCode {
-    match Arguments::parse().command() {
+    let matches = <Arguments as CommandFactory>::command().get_matches();
+    match Arguments::read(&matches).unwrap_or_else(|error| error.exit()).command() {
         Command::Check(check) => {
             check::run(&check.file, &environment, &mut io::stdout().lock(), &mut io::stderr().lock())
         }
@@ -183,12 +201,11 @@ fn environment(name: &str) -> Result<String, std::env::VarError> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn parsed(line: &str) -> Command {
-        Arguments::try_parse_from(line.split(' ')).expect(line).command()
+        let matches = <Arguments as CommandFactory>::command().get_matches_from(line.split(' '));
+        Arguments::read(&matches).expect(line).command()
     }
 
     #[test]
@@ -205,6 +222,11 @@ mod tests {
             let Command::Serve(serve) = parsed(line) else { panic!("not serve: {line}") };
             assert_eq!(serve.file.config.as_os_str(), "a.yaml");
             assert_eq!(serve.listen.map(|address| address.port()), Some(9));
+            assert!(serve.listen_is_said, "{line}");
+        }
+        for line in ["switchyard", "switchyard serve --config a.yaml"] {
+            let Command::Serve(serve) = parsed(line) else { panic!("not serve: {line}") };
+            assert!(!serve.listen_is_said, "{line}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! `serve` and `stdio`: configuration, log, runtime, signals, and the exit code of the end.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -23,7 +24,10 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
         Err(error) => return refuse(&error),
     };
     if config.server.transport == Transport::Stdio {
-        return serve_pipe(config);
+        return match arguments.listen.filter(|_| arguments.listen_is_said) {
+            Some(address) => refuse(&opens_no_address(address, arguments)),
+            None => serve_pipe(config),
+        };
     }
     let server = match arguments.listen {
         Some(address) => config.server.clone().listening_on(address),
@@ -39,6 +43,15 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
         }
         Err(exposed) => refuse(&exposed),
     }
+}
+
+/// What is wrong with an address on the command line of a gateway that is a pipe.
+fn opens_no_address(address: SocketAddr, arguments: &Serve) -> String {
+    let file = arguments.file.config.display();
+    format!(
+        "--listen {address} asks for an address, and `server.transport: stdio` in {file} opens none: leave \
+         --listen out, or write `transport: both` (or `http`) there"
+    )
 }
 
 /// Serves one client on standard input and output. A hangup is its end too.

@@ -48,7 +48,7 @@ async fn the_handbook_answers_on_every_way_in() {
 async fn a_pipe_and_http_are_served_by_one_process_and_the_end_of_the_pipe_ends_nobody_else() {
     let question = json!({"query": "circuit breaker"});
     let yaml = |transport: &str| format!("{}server:\n  transport: {transport}\n", handbook().yaml());
-    let mut piped = Gateway::with_config(&yaml("both")).start_piped();
+    let mut piped = Gateway::with_config(&yaml("both")).start_piped_and_listening();
     let address = piped.address().await;
     let http = Client::at(&format!("http://{address}/mcp"));
     assert_eq!(piped.initialize()["serverInfo"]["name"], "switchyard");
@@ -60,11 +60,29 @@ async fn a_pipe_and_http_are_served_by_one_process_and_the_end_of_the_pipe_ends_
     assert!(!piped.has_ended());
     assert!(piped.stop().await.success());
     // Alone it is what `switchyard stdio` is, and ends with its input.
-    let mut alone = Gateway::with_config(&yaml("stdio")).start_piped();
+    let alone = Gateway::with_config(&yaml("stdio")).env("SWITCHYARD_LISTEN", "127.0.0.1:0");
+    let mut alone = alone.start_piped();
     alone.initialize();
     assert!(has_hits(&alone.request("tools/call", &asked)["result"]));
     let (rest, status) = alone.finish();
     assert!(rest.is_empty() && status.success(), "{rest:?} {status}");
+}
+
+#[test]
+fn an_address_on_the_command_line_of_a_pipe_stops_the_start() {
+    let yaml = format!("{}server:\n  transport: stdio\n  listen: 127.0.0.1:9\n", handbook().yaml());
+    let gateway = Gateway::with_config(&yaml);
+    for command in [&["serve"][..], &[]] {
+        let refused = gateway.output(&[command, &["--listen", "127.0.0.1:0"]].concat());
+        let text = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{text}");
+        assert_eq!(
+            text,
+            "--listen 127.0.0.1:0 asks for an address, and `server.transport: stdio` in mcp_servers.yaml opens \
+             none: leave --listen out, or write `transport: both` (or `http`) there\n"
+        );
+    }
+    assert!(gateway.output(&["serve"]).status.success(), "the one in the file waits for another transport");
 }
 
 #[tokio::test]

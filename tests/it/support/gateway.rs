@@ -79,15 +79,25 @@ impl Gateway {
 
     /// Starts it as a server on its standard input and output.
     pub fn start_stdio(self) -> StdioSession {
-        let mut command = self.command("stdio");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        StdioSession::of(Process::start(command), Some(self.folder))
+        let command = self.command("stdio");
+        self.piped(command)
     }
 
-    /// Starts `serve` with its standard input and output as a client has them.
+    /// Starts `serve` with its standard input and output as a client has them, where these are its only way in.
     pub fn start_piped(self) -> StdioSession {
+        let command = self.command("serve");
+        self.piped(command)
+    }
+
+    /// The same where it listens beside.
+    pub fn start_piped_and_listening(self) -> StdioSession {
         let mut command = self.command("serve");
-        command.args(["--listen", self.listen]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["--listen", self.listen]);
+        self.piped(command)
+    }
+
+    fn piped(self, mut command: Command) -> StdioSession {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         StdioSession::of(Process::start(command), Some(self.folder))
     }
 
