@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::error::Refusal;
 use crate::gateway::tools::Mirrored;
-use crate::protocol::{Part, Raw, Request, Version, headers, meta};
+use crate::protocol::{Part, Raw, Request, Version, foreign, headers, meta};
 
 /// Names as they are looked up; of one that is text each look would read it first.
 static PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
@@ -126,7 +126,7 @@ pub fn is_modern(map: &HeaderMap, params: Option<&Raw>) -> bool {
 /// The version header of a legacy request: absent, or a revision somebody knows.
 pub fn check_legacy_version(map: &HeaderMap) -> Result<(), Refusal> {
     match single(map, &PROTOCOL_VERSION)? {
-        Some(name) if Version::from_name(name).is_none() => Err(Refusal::VersionHeader(name.to_owned())),
+        Some(name) if Version::from_name(name).is_none() => Err(Refusal::VersionHeader(foreign::name(name))),
         _ => Ok(()),
     }
 }
@@ -165,7 +165,7 @@ pub fn check_meta(request: &Request) -> Result<(), Refusal> {
 /// What a modern request says of itself, in which it claims the revision `claimed`.
 fn check_description(described: Part<'_>, claimed: &str) -> Result<(), Refusal> {
     if Version::from_name(claimed).is_none_or(|version| !version.is_modern()) {
-        return Err(Refusal::UnsupportedVersion { requested: claimed.to_owned() });
+        return Err(Refusal::UnsupportedVersion { requested: foreign::name(claimed) });
     }
     if !described.get(meta::CLIENT_CAPABILITIES).is_some_and(Part::is_object) {
         return Err(Refusal::Meta(meta::CLIENT_CAPABILITIES));
@@ -185,8 +185,10 @@ fn check_name(name: Single<'_>, request: &Request) -> Result<(), Refusal> {
     }
     let Some(body) = body.text() else { return Ok(()) }; // nor one that is no text
     let sent = sent.ok_or_else(|| Refusal::HeaderMismatch("Mcp-Name is missing".into()))?;
-    let decoded = decoded
-        .ok_or_else(|| Refusal::HeaderMismatch(format!("Mcp-Name {sent:?} is not a readable value")))?;
+    let decoded = decoded.ok_or_else(|| {
+        let sent = foreign::name(sent);
+        Refusal::HeaderMismatch(format!("Mcp-Name {sent:?} is not a readable value"))
+    })?;
     Err(mismatch("Mcp-Name", &decoded, &body))
 }
 

@@ -247,7 +247,8 @@ pub fn forbidden(action: &str) -> ErrorObject {
 /// Nobody has the resource `uri`; `number` is the code of the client's era.
 pub(super) fn no_resource(number: i64, uri: &str) -> ErrorObject {
     let text = format!("there is no resource \"{}\"", foreign::shown(uri));
-    let facts = Facts { uri: Some(uri), ..Facts::of("resource_not_found", Word::NotFound, &text) };
+    let uri = foreign::uri(uri);
+    let facts = Facts { uri: Some(&uri), ..Facts::of("resource_not_found", Word::NotFound, &text) };
     ErrorObject::new(number, &text).with_data(&facts)
 }
 

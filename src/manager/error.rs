@@ -1,10 +1,12 @@
 //! Why the manager could not do what it was asked: nobody by that name, or the server's failure.
 //!
-//! Each carries the facts its reader needs to go on: what there is instead, and the nearest name.
+//! Each carries the facts its reader needs to go on: what there is instead, and the nearest name. What was
+//! asked for is given back as it was written, and of what is too long to be a name only the beginning.
 
 use std::fmt;
 use std::sync::Arc;
 
+use crate::protocol::foreign;
 use crate::upstream;
 
 /// Names listed in an error at most; a catalog can hold thousands.
@@ -90,7 +92,7 @@ impl Error {
     pub fn server_not_found<'a>(server: &str, servers: impl Iterator<Item = &'a str>) -> Self {
         let names: Vec<&str> = servers.collect();
         let (available, nearest) = alternatives(server, &names);
-        Self::ServerNotFound { server: server.to_owned(), available, nearest }
+        Self::ServerNotFound { server: foreign::name(server), available, nearest }
     }
 
     /// A name that is not among `names`.
@@ -102,8 +104,13 @@ impl Error {
     ) -> Self {
         let names: Vec<&str> = names.collect();
         let (available, nearest) = alternatives(name, &names);
-        let (name, server) = (name.to_owned(), server.map(str::to_owned));
+        let (name, server) = (foreign::name(name), server.map(str::to_owned));
         Self::NameNotFound { kind, name, server, available, nearest }
+    }
+
+    /// A URI that nobody has.
+    pub fn resource_not_found(uri: &str) -> Self {
+        Self::ResourceNotFound { uri: foreign::uri(uri) }
     }
 }
 

@@ -173,7 +173,7 @@ impl Manager {
 
 fn some(places: Places, uri: &str) -> Result<Vec<Place>, Error> {
     let places = places.into_vec();
-    if places.is_empty() { Err(Error::ResourceNotFound { uri: uri.to_owned() }) } else { Ok(places) }
+    if places.is_empty() { Err(Error::resource_not_found(uri)) } else { Ok(places) }
 }
 
 /// Whether something better may be found when more servers are known.

@@ -1,9 +1,11 @@
-//! What a server says, made safe to show in an error or a log: escaped, and short.
+//! What a server or a client says, made safe to show in an error or a log: escaped, and short.
 
 use super::raw::Raw;
 
 /// Longest text that is shown, in characters.
 const LONGEST: usize = 200;
+/// Longest URI that is given back, in characters.
+const LONGEST_URI: usize = 1_000;
 /// Most names of a list that are shown.
 const NAMES: usize = 5;
 /// Longest of them, in characters.
@@ -14,6 +16,16 @@ const VALUE: usize = 200;
 /// `text` as one short line without control characters.
 pub fn shown(text: &str) -> String {
     cut(text, LONGEST)
+}
+
+/// A name that somebody sent, as it was written, or its beginning: for whoever escapes it himself.
+pub fn name(text: &str) -> String {
+    cut_raw(text, LONGEST)
+}
+
+/// The same of a URI, which is longer while it is still good for something.
+pub fn uri(text: &str) -> String {
+    cut_raw(text, LONGEST_URI)
 }
 
 /// A value that somebody sent, to be shown to whoever sent it: as it is while it is short, else the
@@ -64,6 +76,15 @@ mod tests {
     fn foreign_text_is_one_short_line() {
         assert_eq!(shown(" a\nb\u{1b}[31m "), "a\\nb\\u{1b}[31m");
         assert_eq!(shown(&"x".repeat(500)).chars().count(), 201);
+    }
+
+    #[test]
+    fn a_name_is_given_back_as_it_was_written_while_it_is_short() {
+        let short = "a \"b\"\n ".to_owned();
+        assert_eq!((name(&short), uri(&short)), (short.clone(), short));
+        let long = "é".repeat(100_000);
+        assert_eq!((name(&long).chars().count(), uri(&long).chars().count()), (201, 1_001));
+        assert!(name(&long).ends_with('…'));
     }
 
     #[test]

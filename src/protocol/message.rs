@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use super::decimal::Decimal;
 use super::error::{ErrorObject, Reply, code};
+use super::foreign;
 use super::method::Method;
 use super::part::{Part, decode_key};
 use super::places::Places;
@@ -123,7 +124,7 @@ pub enum ParseError {
     Duplicate {
         /// `the message`, `params` or `_meta`.
         place: &'static str,
-        /// The key, decoded.
+        /// The key, decoded, or its beginning.
         key: String,
     },
     /// `jsonrpc` is missing or not `"2.0"`.
@@ -346,7 +347,7 @@ fn parse_object(bytes: &Bytes) -> Result<Raw, ParseError> {
 
 fn no_duplicate(place: &'static str, object: Option<&Raw>) -> Result<(), ParseError> {
     match object.and_then(Raw::duplicate_key) {
-        Some(key) => Err(ParseError::Duplicate { place, key }),
+        Some(key) => Err(ParseError::Duplicate { place, key: foreign::name(&key) }),
         None => Ok(()),
     }
 }

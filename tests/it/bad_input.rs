@@ -87,6 +87,49 @@ async fn calls_that_fit_no_tool() {
 }
 
 #[tokio::test]
+async fn what_is_asked_for_by_an_endless_name_is_given_back_in_short() {
+    let (gateway, server) = started().await;
+    let (client, long) = (gateway.mcp(), "x".repeat(20_000));
+    let session = client.legacy().await;
+    let key = format!(r#"{{"{long}":1,"{long}":2}}"#);
+    let reference =
+        json!({"ref": {"type": "ref/prompt", "name": long}, "argument": {"name": "a", "value": ""}});
+    let mut answers = Vec::new();
+    for (method, params) in [
+        ("tools/call", json!({"name": long})),
+        ("prompts/get", json!({"name": long})),
+        ("resources/read", json!({"uri": format!("x://{long}")})),
+        ("completion/complete", reference),
+        (long.as_str(), json!({})),
+    ] {
+        answers.push(client.modern(method, params.clone()).await);
+        answers.push(session.request(method, params).await);
+    }
+    answers.push(session.request("resources/subscribe", json!({"uri": format!("x://{long}")})).await);
+    answers.push(session.request("logging/setLevel", json!({"level": long})).await);
+    answers.push(session.request("tasks/get", json!({"taskId": long})).await);
+    answers.push(session.request_text("tools/list", &key).await);
+    answers.push(client.to(&gateway.url(&format!("/mcp/{long}"))).call("a", json!({})).await);
+    let claims = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": long,
+        "io.modelcontextprotocol/clientCapabilities": {}}});
+    let other = client.envelope("tools/list", &claims.to_string());
+    let of_version = [("mcp-protocol-version", long.as_str()), ("mcp-method", "tools/list")];
+    answers.push(client.post(&other, &of_version).await);
+    answers.push(session.client.post(&client.envelope("ping", "{}"), &of_version).await);
+    for body in [json!({"tool": long}), json!({"tool": "a", "server": long}), json!({(long.as_str()): 1})] {
+        answers.push(gateway.post("/call", &body.to_string()).await);
+    }
+    answers.push(gateway.post("/call", &key).await);
+    answers.push(gateway.get(&format!("/servers/{long}/tools")).await);
+    answers.push(gateway.get(&format!("/{long}")).await);
+    for answer in answers {
+        assert!(answer.body.contains("xxxx") || answer.body.contains("error"), "{answer:?}");
+        assert!(answer.body.len() < 4_096, "{} bytes: {:.3000}", answer.body.len(), answer.body);
+    }
+    is_undisturbed(&gateway, &server).await;
+}
+
+#[tokio::test]
 async fn modern_requests_that_contradict_themselves() {
     let (gateway, server) = started().await;
     let client = gateway.mcp();

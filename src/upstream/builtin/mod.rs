@@ -126,8 +126,9 @@ fn info(name: &str, title: &str) -> Raw {
 
 /// There is no tool `name`: −32602.
 fn no_tool(name: &str) -> ErrorObject {
+    let name = foreign::name(name);
     ErrorObject::new(code::INVALID_PARAMS, &format!("unknown tool {name:?}"))
-        .with_data(&json!({"type": "not_found", "code": "tool_not_found", "tool": foreign::shown(name)}))
+        .with_data(&json!({"type": "not_found", "code": "tool_not_found", "tool": name}))
 }
 
 /// A bug, or a fault of this machine: in the log under the id that the caller gets.
@@ -153,5 +154,5 @@ fn no_text(member: &str, found: Option<&Raw>) -> ErrorObject {
 /// what older clients know.
 fn no_resource(uri: &str) -> ErrorObject {
     ErrorObject::new(code::INVALID_PARAMS, "there is no such resource")
-        .with_data(&json!({"type": "not_found", "code": "resource_not_found", "uri": uri}))
+        .with_data(&json!({"type": "not_found", "code": "resource_not_found", "uri": foreign::uri(uri)}))
 }

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use super::fixture::*;
 use super::*;
 use crate::protocol::feature::List;
+use crate::protocol::foreign;
 use crate::upstream::connection::Event;
 
 async fn read(handbook: &Handbook, uri: &str) -> Result<Value, Value> {
@@ -105,7 +106,7 @@ async fn what_is_no_document_is_not_found_and_shows_nothing() {
         .chain(absolute.iter().chain(&climbing).map(String::as_str))
     {
         let refusal = read(&fixture.handbook, uri).await.expect_err(uri);
-        assert_eq!((&refusal["code"], &refusal["data"]["uri"]), (&json!(-32602), &json!(uri)));
+        assert_eq!((&refusal["code"], &refusal["data"]["uri"]), (&json!(-32602), &json!(foreign::uri(uri))));
         assert!(!refusal.to_string().contains("canary"));
     }
     assert_eq!(listed(&fixture.handbook).len(), 1);
