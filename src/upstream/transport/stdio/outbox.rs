@@ -13,7 +13,8 @@
 //! Invariants: a line is whole before the next one begins; a request that was given up while it
 //! stood in the queue is never written; nobody waits for the pipe but the first writer and those for
 //! whom the queue has no room. One writes at a time, without the lock, and takes along what was queued
-//! meanwhile: so whoever queues waits for no call of the system.
+//! meanwhile: so whoever queues waits for no call of the system. Nobody does that for the others for ever:
+//! after [`MOST_PASSES`] the first writer goes on, and lets its own worker have a turn now and then.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -32,6 +33,10 @@ const QUEUE: usize = 64;
 /// What a pipe takes whole or not at all (`PIPE_BUF` of Linux), so that lines written together can go
 /// back into the queue together.
 const AT_ONCE: usize = 4096;
+
+/// How often one looks into the queue again before somebody else writes: more often than a pipe of 64 KiB
+/// takes full batches, so only a child that reads while it is written to comes to it.
+const MOST_PASSES: usize = 16;
 
 /// A message on its way to the child.
 #[derive(Debug)]
@@ -75,6 +80,8 @@ pub(super) type Due = Arc<Notify>;
 /// What became of a try to write.
 enum Written {
     All,
+    /// Much, and more was queued meanwhile.
+    Some,
     /// The pipe is full.
     Blocked,
     Broken(io::Error),
@@ -179,10 +186,8 @@ impl Outbox {
         }
         drop(state);
         // What was queued meanwhile.
-        match self.flush(pending) {
-            Written::Broken(error) => Err(error),
-            Written::All | Written::Blocked => Ok(None),
-        }
+        self.flush_for_others(pending)?;
+        Ok(None)
     }
 
     /// Writes `text` as far as the pipe takes it, without the lock; nobody else writes meanwhile.
@@ -209,6 +214,8 @@ impl Outbox {
             loop {
                 match self.flush(pending) {
                     Written::All => break,
+                    // Its worker has others to serve.
+                    Written::Some => tokio::task::yield_now().await,
                     Written::Broken(error) => return error,
                     Written::Blocked => {
                         if let Err(error) = pipe.writable().await {
@@ -225,10 +232,24 @@ impl Outbox {
     pub(super) async fn write_when(&self, pending: &Pending, due: &Due) -> io::Error {
         loop {
             due.notified().await;
-            if let Written::Broken(error) = self.flush(pending) {
+            if let Err(error) = self.flush_for_others(pending) {
                 return error;
             }
         }
+    }
+
+    /// Writes what is queued; what is too much for one goes on with the first writer.
+    fn flush_for_others(&self, pending: &Pending) -> io::Result<()> {
+        match self.flush(pending) {
+            Written::Broken(error) => return Err(error),
+            // Told without the lock: whoever queues before it looks wakes somebody himself.
+            Written::Some => {
+                let first = self.lock().first();
+                first.notify_one();
+            }
+            Written::All | Written::Blocked => {}
+        }
+        Ok(())
     }
 
     /// Closes the child's input, once the writer is gone as well.
@@ -240,11 +261,14 @@ impl Outbox {
         state.rest = Bytes::new();
     }
 
-    /// Writes until nothing is left or the pipe is full; then the first writer is told. Nothing, while
-    /// somebody else writes, who takes all of it along.
+    /// Writes until nothing is left, the pipe is full, of which the first writer is told, or it was enough
+    /// for one. Nothing, while somebody else writes, who takes all of it along.
     fn flush(&self, pending: &Pending) -> Written {
         let mut state = self.lock();
-        while !state.is_writing {
+        for _ in 0..MOST_PASSES {
+            if state.is_writing {
+                return Written::All;
+            }
             let Some(pipe) = state.pipe.clone() else {
                 return Written::Broken(ErrorKind::BrokenPipe.into());
             };
@@ -256,7 +280,7 @@ impl Outbox {
             self.room.add_permits(batch.dropped);
             let text = if state.rest.is_empty() { batch.text() } else { std::mem::take(&mut state.rest) };
             if text.is_empty() {
-                break;
+                return Written::All;
             }
             let (now, written) = self.put(state, &pipe, &text);
             state = now;
@@ -271,7 +295,7 @@ impl Outbox {
                 }
             }
         }
-        Written::All
+        if state.queue.is_empty() && state.rest.is_empty() { Written::All } else { Written::Some }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -2,6 +2,7 @@
 
 use futures_util::FutureExt;
 use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
 use tokio::net::unix::pipe::{self, Receiver};
 
 use super::*;
@@ -81,6 +82,56 @@ async fn what_is_queued_while_somebody_writes_is_taken_along_by_whom() {
     outbox.lock().is_writing = false;
     assert!(matches!(outbox.flush(&pending), Written::All));
     assert_eq!(read(&mut output, 10).await, "line\nline\n");
+}
+
+/// Lines of which no two are written together.
+const WIDE: usize = AT_ONCE / 2 + 52;
+
+/// An outbox into which `lines` of them are queued, and what reads from it. A socket takes more than a pipe.
+async fn with_wide_lines(lines: usize) -> (Outbox, Arc<Pending>, UnixStream, Due) {
+    let (input, output) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    for end in [&input, &output] {
+        end.set_nonblocking(true).expect("a socket");
+    }
+    let input = pipe::Sender::from_owned_fd_unchecked(input.into()).expect("a runtime");
+    input.writable().await.expect("open");
+    let (outbox, due) = Outbox::new(input);
+    for _ in 0..lines {
+        outbox.offer(Bytes::from("x".repeat(WIDE - 1) + "\n"));
+    }
+    (outbox, Pending::new(0, |_| {}), UnixStream::from_std(output).expect("a runtime"), due)
+}
+
+/// How many wide lines can be read now.
+async fn wide_lines(output: &UnixStream) -> usize {
+    let patience = std::time::Duration::from_secs(5);
+    tokio::time::timeout(patience, output.readable()).await.expect("there are some").expect("open");
+    let length = output.try_read(&mut vec![0; 1 << 20]).expect("something");
+    assert_eq!(length % WIDE, 0, "lines are whole");
+    length / WIDE
+}
+
+#[tokio::test]
+async fn who_writes_for_others_hands_over_to_the_first_writer() {
+    let (outbox, pending, output, due) = with_wide_lines(MOST_PASSES + 4).await;
+    assert!(due.notified().now_or_never().is_some(), "it was woken by those who queued");
+    let other = Due::default();
+    other.notify_one();
+    assert!(outbox.write_when(&pending, &other).now_or_never().is_none());
+    assert_eq!(wide_lines(&output).await, MOST_PASSES);
+    // Nobody queues any more, and nothing else wakes it.
+    assert!(outbox.write(&pending, &due).now_or_never().is_none());
+    assert_eq!(wide_lines(&output).await, 4);
+}
+
+#[tokio::test]
+async fn the_first_writer_lets_others_have_a_turn() {
+    let (outbox, pending, output, due) = with_wide_lines(2 * MOST_PASSES + 4).await;
+    let mut writing = std::pin::pin!(outbox.write(&pending, &due));
+    for lines in [MOST_PASSES, MOST_PASSES, 4] {
+        assert!(writing.as_mut().now_or_never().is_none());
+        assert_eq!(wide_lines(&output).await, lines);
+    }
 }
 
 #[tokio::test]
