@@ -29,6 +29,8 @@ struct Turn {
 
 /// Does `work`, a turn of the task that `waker` wakes. Whoever does it asks [`due`] at the end, and sees
 /// to it that the next turn is then.
+///
+/// Not within another turn on the same thread, whose task would be forgotten and its time with it.
 pub fn turn<T>(waker: &Waker, work: impl FnOnce() -> T) -> T {
     /// Ends it, whatever `work` does.
     struct End;
@@ -37,6 +39,10 @@ pub fn turn<T>(waker: &Waker, work: impl FnOnce() -> T) -> T {
             TURN.with(|turn| turn.begin(ptr::null()));
         }
     }
+    debug_assert!(
+        TURN.with(|turn| turn.waker.get().is_null()),
+        "a turn begins within another one: only the task of a connection has turns, and it has one at a time"
+    );
     TURN.with(|turn| turn.begin(waker.data()));
     let end = End;
     let output = work();
@@ -166,6 +172,14 @@ mod tests {
         });
         assert_eq!(first, second);
         assert!(now() > first);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)] // elsewhere nobody looks
+    #[should_panic = "a turn begins within another one"]
+    fn a_turn_is_never_within_another_one() {
+        let bell = Bell::new();
+        turn(bell.waker(), || turn(bell.waker(), || ()));
     }
 
     #[test]
