@@ -11,6 +11,7 @@ pub mod breaker;
 pub mod builtin;
 mod bulkhead;
 mod carrier;
+mod closing;
 pub mod config;
 pub mod connection;
 mod course;

@@ -9,9 +9,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::closing::Closing;
 use super::http::{Client, Head};
 use crate::shutdown::Shutdown;
+use crate::upstream::closing::Closing;
 use crate::upstream::error::Error;
 
 /// How many may be on their way at a time; more are dropped. A server that takes none of them is

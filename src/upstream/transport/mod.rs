@@ -2,13 +2,12 @@
 //!
 //! [`connector`] is all the floors above need. What the transports have in common stands beside
 //! them: the table of open requests (`pending`), finding the era (`handshake`), what a server says by
-//! itself (`inbound`) and asks (`questions`), the end of a connection (`closing`, `ending`); and for those over
+//! itself (`inbound`) and asks (`questions`), how a connection ends (`ending`); and for those over
 //! HTTP sending (`http`), reading (`body`) and messages nobody waits for (`aside`).
 
 mod aside;
 mod body;
 mod clipped;
-mod closing;
 mod ending;
 mod handshake;
 mod http;

@@ -15,7 +15,6 @@ use url::Url;
 
 use super::aside::Aside;
 use super::body::{self, EventStream};
-use super::closing::Closing;
 use super::handshake::{self, PROBE_LIMIT};
 use super::http::{Client, Head, is_media_type, path, status_error};
 use super::pending::{Pending, Purpose};
@@ -25,6 +24,7 @@ use super::{cancelled, compose, inbound};
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Era, Message, Notification, Raw, Reply, method};
 use crate::shutdown::Shutdown;
+use crate::upstream::closing::Closing;
 use crate::upstream::config::{Config, Http};
 use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet};
 use crate::upstream::error::Error;

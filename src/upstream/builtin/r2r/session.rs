@@ -25,6 +25,7 @@ use super::token::{self, Token};
 use crate::secret::SecretString;
 use crate::shutdown::Shutdown;
 use crate::upstream::builtin::rest::{Request, Rest};
+use crate::upstream::closing::Closing;
 use crate::upstream::config::Credentials;
 use crate::upstream::error::Error;
 
@@ -40,7 +41,7 @@ pub(super) struct Session {
     shutdown: Shutdown,
     state: Mutex<State>,
     /// Why R2R refuses us, once it did.
-    refusal: watch::Sender<Option<String>>,
+    refusal: Closing,
 }
 
 struct State {
@@ -100,7 +101,7 @@ impl Session {
             credentials,
             shutdown: shutdown.clone(),
             state: Mutex::new(state),
-            refusal: watch::Sender::new(None),
+            refusal: Closing::default(),
         }))
     }
 
@@ -118,13 +119,7 @@ impl Session {
 
     /// Resolves when our credentials have been refused, with the reason.
     pub(super) async fn refused(&self) -> String {
-        let mut refusal = self.refusal.subscribe();
-        let reason = refusal.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
-        match reason {
-            Some(reason) => reason,
-            // It cannot be dropped while it is borrowed here.
-            None => std::future::pending().await,
-        }
+        self.refusal.wait().await
     }
 
     async fn taken(self: &Arc<Self>, choose: impl Fn(&Arc<Self>) -> Choice) -> Result<Pass, Error> {
@@ -190,7 +185,7 @@ impl Session {
                 state.quiet_until = Instant::now() + QUIET;
                 // Before the lock is given back: nobody finds neither a renewal nor the refusal.
                 if let Error::AuthFailed { reason } = &error {
-                    self.refusal.send_replace(Some(reason.clone()));
+                    self.refusal.close(reason.clone());
                 }
                 drop(state);
                 tracing::warn!(%error, "R2R did not renew our session");
@@ -202,8 +197,10 @@ impl Session {
 
     /// [`Error::AuthFailed`] once we were refused.
     fn check(&self) -> Result<(), Error> {
-        let reason = self.refusal.borrow().clone();
-        reason.map_or(Ok(()), |reason| Err(Error::AuthFailed { reason }))
+        if !self.refusal.is_closed() {
+            return Ok(());
+        }
+        Err(Error::AuthFailed { reason: self.refusal.reason() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

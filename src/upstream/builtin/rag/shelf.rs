@@ -10,13 +10,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::bridge::Bridge;
 use super::techniques::Offer;
 use crate::protocol::feature::List;
 use crate::protocol::foreign;
+use crate::upstream::closing::Closing;
 use crate::upstream::config;
 use crate::upstream::connection::{Event, Events};
 use crate::upstream::error::Error;
@@ -35,7 +36,7 @@ pub(super) struct Shelf {
     state: Mutex<State>,
     look: Notify,
     /// Why the bridge does not take our key.
-    refusal: watch::Sender<Option<String>>,
+    refusal: Closing,
 }
 
 struct State {
@@ -70,7 +71,7 @@ impl Shelf {
             events,
             state: Mutex::new(State { offer: Arc::clone(&offer), read_at: Instant::now(), failure: None }),
             look: Notify::new(),
-            refusal: watch::Sender::new(None),
+            refusal: Closing::default(),
         };
         shelf.tell_left_out(&Offer::default(), &offer);
         Ok(shelf)
@@ -94,13 +95,7 @@ impl Shelf {
 
     /// Resolves when the bridge has refused our key, with the reason.
     pub(super) async fn refused(&self) -> String {
-        let mut refusal = self.refusal.subscribe();
-        let reason = refusal.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
-        match reason {
-            Some(reason) => reason,
-            // It cannot be dropped while it is borrowed here.
-            None => std::future::pending().await,
-        }
+        self.refusal.wait().await
     }
 
     /// Reads the list whenever somebody asks for it, and `every` so often if nobody does.
@@ -144,7 +139,7 @@ impl Shelf {
             tracing::warn!(server = %self.server, reason, "the list of techniques can not be read, the last one stays");
         }
         if let Error::AuthFailed { reason } = error {
-            self.refusal.send_replace(Some(reason.clone()));
+            self.refusal.close(reason.clone());
         }
     }
 

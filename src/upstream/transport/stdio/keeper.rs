@@ -14,7 +14,7 @@ use super::child::{self, Process};
 use super::link::Signals;
 use super::stderr::LastWords;
 use crate::shutdown::Shutdown;
-use crate::upstream::transport::closing::Closing;
+use crate::upstream::closing::Closing;
 use crate::upstream::transport::pending::Pending;
 
 /// How long the output of a child that is gone may take to end. It takes longer only when a process

@@ -1,4 +1,5 @@
-//! The end of a connection: it happens once, has a reason, and everybody may wait for it.
+//! The end of a connection, or of what a built-in server needs to be one: it happens once, has a reason, and
+//! everybody may wait for it.
 
 use std::sync::{Arc, OnceLock};
 
