@@ -10,6 +10,7 @@ use tantivy::time::format_description::well_known::Rfc3339;
 use super::arguments::Search;
 use super::corpus::Snapshot;
 use super::document::{Document, folder_of_index};
+use super::excerpt::Fit;
 use super::history::Modified;
 use super::index::{Match, is_in, touches};
 use super::meaning::{Near, Nearby, Question, Sections, Wish, fused};
@@ -126,7 +127,7 @@ impl ByWords {
         let Some(scope) = self.scope.as_deref() else { return question.wish(&self.matches, None) };
         let sought = Sought { snapshot, scope: Some(scope), question: None };
         let is_within = |document, section| match section {
-            Some(section) => sought.is_wanted(&Near { document, section, cosine: 0.0 }),
+            Some(section) => sought.is_wanted(&Near { document, section, cosine: 0.0, begin: 0 }),
             None => snapshot.by_serial.get(&document).is_some_and(|document| touches(document, scope)),
         };
         question.wish(&self.matches, Some(&is_within))
@@ -141,18 +142,26 @@ impl ByWords {
         nearby: Option<Nearby>,
     ) -> Raw {
         let Self { scope, words, matches } = self;
-        let (matches, ranking) = match nearby.filter(|nearby| !nearby.is_empty()) {
+        let nearby = nearby.filter(|nearby| !nearby.is_empty());
+        let (found, ranking) = match &nearby {
             Some(nearby) => {
-                (fused(&matches, &nearby, &Sought { snapshot, scope: scope.as_deref(), question }), "hybrid")
+                (fused(&matches, nearby, &Sought { snapshot, scope: scope.as_deref(), question }), "hybrid")
             }
-            None => (matches, "lexical"),
+            None => (matches.clone(), "lexical"),
+        };
+        // Of what has none of the words, the passage that is near shows why it is here.
+        let fit = |found: &Match| {
+            let has_words = matches.iter().any(|other| other.is_of(found));
+            let near = nearby.as_ref().filter(|_| !has_words);
+            near.and_then(|near| near.best_passage(found.document, found.section))
+                .map_or(Fit::Words(&words), Fit::Passage)
         };
         let hit = |(found, document): (Match, &Arc<Document>)| {
-            let (content, truncated) = excerpt::excerpt(document, found.section, &words);
+            let (content, truncated) = excerpt::excerpt(document, found.section, fit(&found));
             let place = Place::of(snapshot, document, found.section);
             Hit { content, metadata: HitMetadata { place, score: rounded(found.score), truncated } }
         };
-        let hits: Vec<Hit> = ranked(snapshot, matches).take(asked.n_results).map(hit).collect();
+        let hits: Vec<Hit> = ranked(snapshot, found).take(asked.n_results).map(hit).collect();
         let suggestion = hits.is_empty().then_some(
             "Nothing matches. Try fewer or other words, leave out section, or call list_handbook_topics.",
         );

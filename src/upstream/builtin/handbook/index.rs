@@ -68,6 +68,13 @@ pub(super) struct Match {
     pub score: Score,
 }
 
+impl Match {
+    /// Whether both are the same section.
+    pub(super) const fn is_of(&self, other: &Self) -> bool {
+        self.document == other.document && self.section == other.section
+    }
+}
+
 /// The index and the way into it.
 pub(super) struct SearchIndex {
     index: Index,

@@ -89,7 +89,7 @@ mod tests {
     }
 
     fn near(document: u64, cosine: f32) -> Near {
-        Near { document, section: 0, cosine }
+        Near { document, section: 0, cosine, begin: 0 }
     }
 
     /// All but 99 are wanted, and 5 has no vectors.

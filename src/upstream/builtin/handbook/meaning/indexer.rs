@@ -344,8 +344,10 @@ impl Job {
 
     fn with(self, vectors: &[Vec<f32>]) -> (u64, OfDocument) {
         let sections = self.passages.iter().map(|passage| passage.section).collect();
+        let begins = self.passages.iter().map(|passage| passage.begin).collect();
         let digests = self.passages.iter().map(Passage::digest).collect();
-        let of = OfDocument { file_path: self.file_path, sections, digests, numbers: vectors.concat() };
+        let numbers = vectors.concat();
+        let of = OfDocument { file_path: self.file_path, sections, begins, digests, numbers };
         (self.serial, of)
     }
 

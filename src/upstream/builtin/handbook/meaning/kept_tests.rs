@@ -185,7 +185,7 @@ fn documents_without_vectors_and_of_another_length_are_not_written() {
     let of = |number: u8, numbers: &[f32]| {
         let digests = if numbers.is_empty() { Vec::new() } else { vec![[number; 16]] };
         let sections = vec![0; digests.len()];
-        Arc::new(OfDocument { file_path: String::new(), sections, digests, numbers: numbers.to_vec() })
+        Arc::new(OfDocument { sections, digests, numbers: numbers.to_vec(), ..OfDocument::default() })
     };
     let by_serial = [(1, of(1, &[1.0, 0.0])), (2, of(2, &[])), (3, of(3, &[0.0, 1.0]))];
     let vectors = Vectors { by_serial: by_serial.into() };

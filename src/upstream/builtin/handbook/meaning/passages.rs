@@ -26,6 +26,8 @@ pub(super) type Digested = [u8; 16];
 pub(super) struct Passage {
     /// Number of the section in the document.
     pub section: usize,
+    /// Where it begins in the section's own text, in bytes.
+    pub begin: usize,
     /// What is embedded.
     pub text: String,
 }
@@ -55,7 +57,7 @@ pub(super) fn passages(document: &Document, window: Window) -> Vec<Passage> {
             let mut text = head.clone();
             // Into a String: never fails.
             let _ = write!(text, "\n{}", chunk.content);
-            Passage { section, text }
+            Passage { section, begin: chunk.bytes.start, text }
         }));
     }
     passages

@@ -165,6 +165,30 @@ async fn other_words_for_the_same_find_it() {
     }
 }
 
+/// A document whose only section says something at its end.
+pub(super) fn long_with(end: &str) -> String {
+    format!("# Long\n\n{}\n\n{end}\n", "Words about nothing at all. ".repeat(200))
+}
+
+/// What is shown of that document.
+pub(super) async fn shown_of_long(fixture: &Fixture, query: &str) -> String {
+    let answer = fixture.ask("search_handbook", json!({"query": query, "section": "long"})).await;
+    answer["hits"][0]["content"].as_str().expect("a hit").to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_long_section_the_passage_is_shown_that_is_near() {
+    let model = Concepts::new(Mode::Works);
+    let fixture = company(&model).await;
+    fixture.write("long.md", &long_with("The nocturnal nocturnal nocturnal otter."));
+    fixture.walked().await;
+    ready(&fixture).await;
+    let shown = shown_of_long(&fixture, "dark").await;
+    assert!(shown.starts_with("# Long\n…\n") && shown.ends_with("nocturnal otter."), "{shown}");
+    let shown = shown_of_long(&fixture, "words about computers in the dark").await;
+    assert!(shown.starts_with("# Long\n\nWords"), "words decide where there are some: {shown}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn until_all_have_vectors_words_alone_answer_at_once() {
     let model = Concepts::new(Mode::Hangs);

@@ -19,6 +19,8 @@ pub(in super::super) struct OfDocument {
     pub(super) file_path: String,
     /// For each vector, the section it is of.
     pub(super) sections: Vec<usize>,
+    /// For each vector, where its text begins in the section's own text, in bytes.
+    pub(super) begins: Vec<usize>,
     /// For each vector, of which text it was made.
     pub(super) digests: Vec<Digested>,
     /// One vector behind the other.
@@ -40,6 +42,8 @@ pub(in super::super) struct Near {
     pub section: usize,
     /// That of its best passage.
     pub cosine: f32,
+    /// Where that begins in the section's own text, in bytes.
+    pub begin: usize,
 }
 
 /// Sections, and how near they are to a question.
@@ -58,6 +62,12 @@ impl Nearby {
         let sum: f32 = near.iter().map(|near| near.cosine).sum();
         let mean = sum / near.len().max(1) as f32;
         Self { near, mean }
+    }
+
+    /// Where the passage of a section begins that is nearest, in the section's own text.
+    pub(in super::super) fn best_passage(&self, document: u64, section: usize) -> Option<usize> {
+        let is_it = |near: &&Near| near.document == document && near.section == section;
+        self.near.iter().find(is_it).map(|near| near.begin)
     }
 
     /// Whether there is none.
@@ -79,11 +89,16 @@ impl OfDocument {
 
     fn nearest(&self, question: &[f32], document: u64, near: &mut Vec<Near>) {
         let begin = near.len();
-        for (vector, section) in self.numbers.chunks_exact(question.len()).zip(&self.sections) {
-            let cosine = product(question, vector);
+        let places = self.sections.iter().zip(&self.begins);
+        for (vector, (section, at)) in self.numbers.chunks_exact(question.len()).zip(places) {
+            let passage = Near { document, section: *section, cosine: product(question, vector), begin: *at };
             match near[begin..].last_mut() {
-                Some(last) if last.section == *section => last.cosine = last.cosine.max(cosine),
-                _ => near.push(Near { document, section: *section, cosine }),
+                Some(last) if last.section == *section => {
+                    if last.cosine < passage.cosine {
+                        *last = passage;
+                    }
+                }
+                _ => near.push(passage),
             }
         }
     }
@@ -134,6 +149,7 @@ mod tests {
         Arc::new(OfDocument {
             file_path: String::new(),
             sections: sections.to_vec(),
+            begins: (0..sections.len()).map(|at| 100 * at).collect(),
             digests,
             numbers: numbers.to_vec(),
         })
@@ -145,8 +161,11 @@ mod tests {
         let vectors = Vectors { by_serial: by_serial.into() };
         let mut near = vectors.near(&[0.0, 1.0]);
         near.sort_by_key(|near| (near.document, near.section));
-        let found: Vec<_> = near.iter().map(|near| (near.document, near.section, near.cosine)).collect();
-        assert_eq!(found, [(7, 0, 0.8), (7, 2, -1.0), (8, 1, 0.6)]);
+        let place = |near: &Near| (near.document, near.section, near.cosine, near.begin);
+        let found: Vec<_> = near.iter().map(place).collect();
+        assert_eq!(found, [(7, 0, 0.8, 100), (7, 2, -1.0, 200), (8, 1, 0.6, 0)]);
+        let nearby = Nearby::of_all(near);
+        assert_eq!((nearby.best_passage(7, 0), nearby.best_passage(8, 0)), (Some(100), None));
         assert!(vectors.near(&[1.0, 0.0, 0.0]).is_empty() && vectors.near(&[]).is_empty());
         assert_eq!((vectors.numbers(), vectors.passages()), (8, 4));
         assert_eq!(vectors.by_serial[&7].find(&[1; 16]), Some(&[0.6, 0.8][..]));

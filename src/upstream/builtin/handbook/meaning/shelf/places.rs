@@ -10,28 +10,30 @@ use super::super::vectors::Vectors;
 use crate::hex::hex;
 use crate::upstream::builtin::embedding::Embedding;
 
-/// Every passage, sorted by the digest of its text.
+/// Every passage, sorted by the digest of its text: of which document and section it is, and where it begins there.
 #[derive(Debug, Default)]
-pub(in super::super) struct Places(Vec<(Digested, u64, usize)>);
+pub(in super::super) struct Places(Vec<(Digested, u64, usize, usize)>);
 
 impl Places {
     /// Those of `vectors`.
     pub(in super::super) fn of(vectors: &Vectors) -> Self {
         let mut all = Vec::with_capacity(vectors.passages());
         for (document, of) in &vectors.by_serial {
-            all.extend(of.digests.iter().zip(&of.sections).map(|(digest, at)| (*digest, *document, *at)));
+            let places = of.sections.iter().zip(&of.begins);
+            let own = of.digests.iter().zip(places);
+            all.extend(own.map(|(digest, (section, begin))| (*digest, *document, *section, *begin)));
         }
         all.sort_unstable();
         Self(all)
     }
 
-    /// The sections that have the text with this digest, each by document and number.
-    pub(super) fn having(&self, digest: &Digested) -> impl Iterator<Item = (u64, usize)> {
+    /// The sections that have the text with this digest, each by document and number, and where it begins there.
+    pub(super) fn having(&self, digest: &Digested) -> impl Iterator<Item = ((u64, usize), usize)> {
         let begin = self.0.partition_point(|(other, ..)| other < digest);
         self.0[begin..]
             .iter()
             .take_while(move |(other, ..)| other == digest)
-            .map(|(_, document, at)| (*document, *at))
+            .map(|(_, document, section, begin)| ((*document, *section), *begin))
     }
 }
 
@@ -104,13 +106,14 @@ mod tests {
     fn a_text_stands_wherever_it_stands() {
         let of = |sections: &[usize], digests: &[u8]| {
             let digests = digests.iter().map(|byte| [*byte; 16]).collect();
-            Arc::new(OfDocument { sections: sections.to_vec(), digests, ..OfDocument::default() })
+            let begins = sections.iter().map(|section| 10 * section).collect();
+            Arc::new(OfDocument { sections: sections.to_vec(), begins, digests, ..OfDocument::default() })
         };
         let by_serial = [(7, of(&[0, 2], &[9, 4])), (8, of(&[1], &[9]))];
         let places = Places::of(&Vectors { by_serial: by_serial.into() });
         let having = |byte: u8| places.having(&[byte; 16]).collect::<Vec<_>>();
-        assert_eq!(having(9), [(7, 0), (8, 1)]);
-        assert_eq!(having(4), [(7, 2)]);
+        assert_eq!(having(9), [((7, 0), 0), ((8, 1), 10)]);
+        assert_eq!(having(4), [((7, 2), 20)]);
         assert!(having(0).is_empty() && having(5).is_empty() && having(255).is_empty());
     }
 }

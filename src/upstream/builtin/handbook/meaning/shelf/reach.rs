@@ -68,9 +68,9 @@ pub(in super::super::super) enum Scope {
     Large,
 }
 
-/// How near sections are, by their best passage.
+/// How near sections are, by their best passage, and where that begins.
 #[derive(Default)]
-struct Cosines(HashMap<(u64, usize), f32>);
+struct Cosines(HashMap<(u64, usize), (f32, usize)>);
 
 impl Known {
     /// Of `vectors`.
@@ -118,9 +118,11 @@ impl Known {
 
 impl Cosines {
     fn raise(&mut self, places: &Places, digest: &Digested, cosine: f32) {
-        for place in places.having(digest) {
-            let known = self.0.entry(place).or_insert(cosine);
-            *known = known.max(cosine);
+        for (place, begin) in places.having(digest) {
+            let known = self.0.entry(place).or_insert((cosine, begin));
+            if known.0 < cosine {
+                *known = (cosine, begin);
+            }
         }
     }
 }
@@ -154,7 +156,7 @@ impl Reach {
                 cosines.raise(places, &digest, product(vector, &normalized(stored.numbers)));
             }
         }
-        let near = |((document, section), cosine)| Near { document, section, cosine };
+        let near = |((document, section), (cosine, begin))| Near { document, section, cosine, begin };
         Ok(Nearby { near: cosines.0.into_iter().map(near).collect(), mean: product(vector, &self.mean) })
     }
 
@@ -210,7 +212,8 @@ mod tests {
         };
         let of = |digests: Vec<Digested>| {
             let sections = (0..digests.len()).map(|at| at / 2).collect();
-            Arc::new(OfDocument { sections, digests, ..OfDocument::default() })
+            let begins = vec![0; digests.len()];
+            Arc::new(OfDocument { sections, begins, digests, ..OfDocument::default() })
         };
         let many = of((0..passages).map(digest).collect());
         let by_serial = [(1, many), (2, of(vec![digest(1_000_000)]))];

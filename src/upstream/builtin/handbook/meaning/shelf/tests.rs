@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::super::fixture::*;
 use super::super::kept::KeptVectors;
-use super::super::tests::{Concepts, DIMENSION, Mode, ready, search};
+use super::super::tests::{Concepts, DIMENSION, Mode, long_with, ready, search, shown_of_long};
 use super::fixture::*;
 use super::*;
 use crate::upstream::builtin::chroma::double::Double;
@@ -86,6 +86,18 @@ async fn what_is_found_and_how_it_scores_is_as_in_memory() {
     double.fail(None);
     search(&other, "many notes").await;
     assert_eq!(double.seen(), ["POST query", "POST get"], "what has the words and is far away is read too");
+}
+
+#[tokio::test]
+async fn of_a_long_section_the_passage_is_shown_that_is_near() {
+    let (double, model) = (Double::start().await, Concepts::working());
+    let mut fixture = Fixture::with(COMPANY).await;
+    fixture.write("long.md", &long_with("The nocturnal nocturnal nocturnal otter."));
+    let fresh = open(fixture.folder.path(), 100).await.expect("it opens");
+    fixture.handbook = kept(fresh, &double, &model);
+    ready(&fixture).await;
+    let shown = shown_of_long(&fixture, "dark").await;
+    assert!(shown.starts_with("# Long\n…\n") && shown.ends_with("nocturnal otter."), "{shown}");
 }
 
 #[tokio::test]
