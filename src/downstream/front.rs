@@ -14,6 +14,7 @@
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -122,8 +123,10 @@ impl Parts {
         let Admitted { head, body, principal, id } = request;
         let Some(principal) = principal else { return empty(StatusCode::UNAUTHORIZED) };
         let asked = Asked { principal: principal.clone(), scope, headers: &head.headers };
-        let answer = AssertUnwindSafe(mcp.answer(asked, &head.method, body)).catch_unwind();
-        let answer = while_good(Some(principal), answer).await;
+        let answer = {
+            let answer = pin!(AssertUnwindSafe(mcp.answer(asked, &head.method, body)).catch_unwind());
+            while_good(Some(&principal), answer).await
+        };
         let answer = answer.unwrap_or_else(|refusal| refused(refusal, &head.method, head.uri.path(), id));
         with_room(answer, head.headers)
     }
@@ -141,7 +144,7 @@ impl Parts {
                 None => Box::pin(self.routed(request)).await,
             }
         };
-        let answer = while_good(principal, AssertUnwindSafe(answer).catch_unwind()).await;
+        let answer = while_good(principal.as_ref(), pin!(AssertUnwindSafe(answer).catch_unwind())).await;
         answer.unwrap_or_else(|refusal| refused(refusal, &method, uri.path(), id))
     }
 
@@ -178,15 +181,17 @@ fn scope_of(path: &str) -> Option<Scope> {
 }
 
 /// What `work` comes to, unless it panics, or the credential of `principal` is taken back before: then it is
-/// dropped where it stands.
+/// to be dropped where it stands. It is polled where it is: each place that a large future is moved to costs
+/// every call a copy of it.
 async fn while_good<T, P>(
-    principal: Option<Principal>,
-    work: impl Future<Output = Result<T, P>>,
+    principal: Option<&Principal>,
+    work: Pin<&mut impl Future<Output = Result<T, P>>>,
 ) -> Result<T, Refusal> {
     let taken_back = async {
         until(now() + LOOK_AFTER).await;
-        match &principal {
-            Some(principal) => principal.taken_back().await,
+        match principal {
+            // Boxed: most requests never come to it.
+            Some(principal) => Box::pin(principal.taken_back()).await,
             None => std::future::pending().await,
         }
     };
