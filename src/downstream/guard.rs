@@ -11,6 +11,8 @@
 //! (`listener`), what a principal may do ([`crate::auth`]).
 
 use std::error::Error as StdError;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,7 +26,7 @@ use super::Config;
 use super::authority::{Authority, Hosts, Origin, Origins};
 use super::bodies::BodyTimedOut;
 use super::refusal::Refusal;
-use crate::auth::{self, Authenticator, Denied, Principal};
+use crate::auth::{self, Authenticator, Denied, Principal, Reason};
 
 /// The only paths that need no credential, for GET and HEAD: somebody who watches over the process.
 const PUBLIC: [&str; 3] = ["/health", "/health/live", "/health/ready"];
@@ -119,7 +121,7 @@ impl Guard {
         }
     }
 
-    /// Who asks, and the whole body.
+    /// Who asks, and the whole body. A credential that was taken back while the body arrived opens nothing.
     pub(super) async fn admit<B: Incoming>(
         &self,
         head: &request::Parts,
@@ -129,7 +131,18 @@ impl Guard {
             Err(Refusal::Denied(Denied::Unchecked)) => Box::pin(self.check_key(head)).await?,
             judged => judged?,
         };
-        Ok((principal, read(body, self.max_body_bytes).await?))
+        let (mut reading, mut waited) = (pin!(read(body, self.max_body_bytes)), false);
+        let body = poll_fn(|cx| {
+            let body = reading.as_mut().poll(cx);
+            waited |= body.is_pending();
+            body
+        });
+        let body = body.await?;
+        // Looking takes a lock, so who sent all at once is spared it.
+        if waited && principal.as_ref().is_some_and(Principal::is_taken_back) {
+            return Err(Refusal::Denied(Denied::Credential(Reason::TakenBack)));
+        }
+        Ok((principal, body))
     }
 
     /// Reads and drops what is left of a refused body, within limits. A client that waits for our

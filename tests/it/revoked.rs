@@ -7,6 +7,8 @@ use futures_util::future::join_all;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use switchyard::hex::hex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::support::client::{Session, Stream};
 use crate::support::scripted::{Act, Scripted, Server, Tool};
@@ -137,6 +139,40 @@ async fn a_key_that_is_changed_is_one_that_was_taken_back() {
     before.ends().await;
     assert_eq!(before.next_requests().await, [401, 401]);
     client_of(&gateway, &another).legacy().await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_taken_back_while_a_body_arrives_begins_nothing() {
+    let server = Scripted::modern().tool(Tool::named("a")).start();
+    let (goes, stays) = ((GOES, "superuser"), (STAYS, "superuser"));
+    let gateway = Gateway::of(&registry(&[("one", &server)], &[goes, stays])).start().await;
+    gateway.offers_to("a", &bearer(GOES)).await;
+    let body = r#"{"tool":"a","arguments":{}}"#;
+    let (first, last) = body.split_at(body.len() - 1);
+    let half = async |key: &str| {
+        let mut socket = TcpStream::connect(&gateway.address).await.expect("it listens");
+        let head = format!(
+            "POST /api/v1/mcp/call HTTP/1.1\r\nhost: {}\r\nauthorization: {}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\nconnection: close\r\n\r\n",
+            &gateway.address,
+            bearer(key),
+            body.len()
+        );
+        socket.write_all(format!("{head}{first}").as_bytes()).await.expect("it reads");
+        socket
+    };
+    let (mut theirs, mut others) = (half(GOES).await, half(STAYS).await);
+    // Both have been judged by then: an answer to what was sent later has come.
+    client_of(&gateway, GOES).legacy().await;
+
+    reloaded(&gateway, &registry(&[("one", &server)], &[stays])).await;
+    for (socket, status, runs) in [(&mut theirs, "401", 0), (&mut others, "200", 1)] {
+        socket.write_all(last.as_bytes()).await.expect("it reads");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.expect("an answer");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert_eq!(server.runs("a"), runs);
+    }
 }
 
 #[tokio::test]
