@@ -127,6 +127,11 @@ impl Principal {
         self.role().may(action)
     }
 
+    /// Whether this is a copy of `other`, and so who came in with the same credential.
+    pub fn is_very(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Whether its credential was taken back or changed since it was let in.
     pub fn is_taken_back(&self) -> bool {
         self.0.standing.is_over()

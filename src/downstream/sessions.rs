@@ -45,6 +45,8 @@ pub struct Session {
 }
 
 struct State {
+    /// Who used it last: the same principal as its opener, maybe with another credential.
+    holder: Principal,
     last_used: Instant,
     /// Streams and requests under way; a session that has any is not idle.
     open: usize,
@@ -54,6 +56,7 @@ struct State {
 impl Session {
     fn new(caller: Caller, kept: Kept, is_channel: bool) -> Self {
         let questions = Arc::<Questions>::default();
+        let holder = caller.principal.clone();
         Self {
             caller: Arc::new(caller),
             replay: Replay::new(Arc::clone(&questions), kept),
@@ -61,7 +64,7 @@ impl Session {
             own_stream: OnceLock::new(),
             is_channel,
             id: Uuid::new_v4().simple().to_string(),
-            state: Mutex::new(State { last_used: Instant::now(), open: 0, running: HashMap::new() }),
+            state: Mutex::new(State { holder, last_used: Instant::now(), open: 0, running: HashMap::new() }),
             ended: CancellationToken::new(),
         }
     }
@@ -145,6 +148,11 @@ impl Session {
     fn is_idle(&self, limit: Duration) -> bool {
         let state = self.state();
         state.open == 0 && state.last_used.elapsed() >= limit
+    }
+
+    /// Whether the credential that was used last in it was taken back.
+    fn is_taken_back(&self) -> bool {
+        self.state().holder.is_taken_back()
     }
 
     fn close_one(&self, id: Option<&RequestId>) {
@@ -245,7 +253,7 @@ impl Sessions {
         table.insert(session.id.clone(), session.clone());
         drop(table);
         // Whoever looks through the table when a credential is taken back may have done so by now.
-        if session.caller.principal.is_taken_back() {
+        if session.is_taken_back() {
             self.close(&session);
         }
         Some(session)
@@ -260,7 +268,16 @@ impl Sessions {
             let is_theirs = caller.principal == *principal && caller.scope == *scope;
             is_theirs && !session.is_channel && !session.ended.is_cancelled()
         })?;
-        session.state().last_used = Instant::now();
+        let mut state = session.state();
+        if !state.holder.is_very(principal) {
+            // Whoever ends what is taken back waits for the table, so none comes in after it was looked through.
+            if principal.is_taken_back() {
+                return None;
+            }
+            state.holder = principal.clone();
+        }
+        state.last_used = Instant::now();
+        drop(state);
         Some(session.clone())
     }
 
@@ -291,7 +308,7 @@ impl Sessions {
         let idle = self.idle;
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         table.retain(|_, session| {
-            let keep = !session.is_idle(idle) && !session.caller.principal.is_taken_back();
+            let keep = !session.is_idle(idle) && !session.is_taken_back();
             if keep {
                 session.replay.sweep();
             } else {

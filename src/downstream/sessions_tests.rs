@@ -53,6 +53,20 @@ async fn a_session_ends_with_the_credential_that_it_was_opened_with() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_whose_client_has_changed_over_lasts_as_long_as_what_it_changed_to() {
+    let sessions = Sessions::new(10, Duration::from_mins(1));
+    let door = Authenticator::new(&auth::Config::None).expect("no files");
+    let (old, new) =
+        (door.authenticate(&http::HeaderMap::new()).expect("everybody may"), Principal::anonymous());
+    let session = sessions.open(Caller::legacy(old.clone(), Scope::All, None)).expect("room");
+    assert!(sessions.find(session.id(), &new, &Scope::All).is_some(), "it is the same principal");
+    door.renew(Keys::read(&auth::Config::ApiKey(Vec::new())).expect("no files"));
+    assert!(sessions.find(session.id(), &old, &Scope::All).is_none(), "it was let in before");
+    sessions.sweep();
+    assert!(sessions.find(session.id(), &new, &Scope::All).is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_table_makes_room_only_by_dropping_idle_sessions() {
     let sessions = Sessions::new(2, Duration::from_mins(1));
     let first = sessions.open(caller(Scope::All)).expect("room");
