@@ -145,28 +145,36 @@ pub fn mint(id: &str) -> (SecretString, Sha) {
     (key.into(), hash)
 }
 
-/// All keys, by id, and those of other systems once more.
+/// All keys, in the order in which they were written, and those of other systems once more.
 #[derive(Debug)]
 pub(super) struct Keys {
-    all: HashMap<String, Entry>,
+    all: Vec<Entry>,
+    /// Where the one with an id stands.
+    places: HashMap<String, usize>,
     slow: Option<Arc<Slow>>,
 }
 
 impl Keys {
     /// The keys of a configuration, in which no id stands twice.
     pub(super) fn new(keys: &[ApiKey]) -> Self {
-        Self::with(keys.iter().map(|key| (key.id.clone(), Entry::of(key))).collect())
+        Self::with(keys.iter().map(Entry::of).collect())
     }
 
-    fn with(all: HashMap<String, Entry>) -> Self {
-        let slow = Slow::new(all.values());
-        Self { all, slow }
+    /// Of two entries with slow hashes of one key the first counts, so their order has to last.
+    fn with(all: Vec<Entry>) -> Self {
+        let slow = Slow::new(&all);
+        let places = all.iter().enumerate().map(|(place, entry)| (entry.key.id.clone(), place)).collect();
+        Self { all, places, slow }
+    }
+
+    fn get(&self, id: &str) -> Option<&Entry> {
+        self.all.get(*self.places.get(id)?)
     }
 
     /// The same keys in the place of those `before`: who holds one that is in both goes on.
     pub(super) fn after(mut self, before: &Self, now: SystemTime) -> Self {
-        for (id, entry) in &mut self.all {
-            if let Some(old) = before.all.get(id).filter(|old| entry.goes_on(old, now)) {
+        for entry in &mut self.all {
+            if let Some(old) = before.get(&entry.key.id).filter(|old| entry.goes_on(old, now)) {
                 entry.holder = old.holder.clone();
             }
         }
@@ -175,7 +183,7 @@ impl Keys {
 
     /// What lasts as long as each of them.
     pub(super) fn standings(&self) -> impl Iterator<Item = &Standing> {
-        self.all.values().map(|entry| entry.holder.standing())
+        self.all.iter().map(|entry| entry.holder.standing())
     }
 
     /// Whose key `text` is; [`Denied::Unchecked`] where it has to be held against slow hashes.
@@ -183,7 +191,7 @@ impl Keys {
         if let Some((slow, _)) = self.slow_for(text) {
             return slow.remembered(text, now);
         }
-        let found = id_of(text).and_then(|id| self.all.get(id));
+        let found = id_of(text).and_then(|id| self.get(id));
         // An unknown key is compared as well, with a hash nothing is known to have.
         let stored = match found.map(|entry| &entry.key.hash) {
             Some(Hash::Sha256(hash)) => *hash,
@@ -214,7 +222,7 @@ impl Keys {
     fn slow_for<'t>(&self, text: &'t str) -> Option<(&Arc<Slow>, Option<&'t str>)> {
         let slow = self.slow.as_ref()?;
         match id_of(text) {
-            Some(id) => self.all.get(id)?.key.hash.slow().map(|_| (slow, Some(id))),
+            Some(id) => self.get(id)?.key.hash.slow().map(|_| (slow, Some(id))),
             None => Some((slow, None)),
         }
     }

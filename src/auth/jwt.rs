@@ -95,7 +95,10 @@ impl Verifier {
     pub(super) fn after(mut self, before: &Self) -> Self {
         let (ours, theirs) = (&self.validation, &before.validation);
         let asks_the_same = self.issuer == before.issuer && self.role_claim == before.role_claim;
-        if asks_the_same && ours.aud == theirs.aud && ours.algorithms == theirs.algorithms {
+        let (ours_are, theirs_are) = (&ours.algorithms, &theirs.algorithms);
+        let is_same_set = ours_are.iter().all(|one| theirs_are.contains(one))
+            && theirs_are.iter().all(|one| ours_are.contains(one));
+        if asks_the_same && ours.aud == theirs.aud && is_same_set {
             self.keys.go_on(&before.keys);
         }
         self

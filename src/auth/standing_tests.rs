@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue};
+use jsonwebtoken::Algorithm;
 use secrecy::ExposeSecret;
 
 use crate::auth::jwt::tests::{SECRET, grant, hmac};
@@ -87,6 +88,29 @@ async fn so_it_is_with_a_key_of_another_system() {
         assert_eq!(!principal.is_taken_back(), expected, "the same text under another hash is another key");
         assert!(!door.check(&sent("theirs")).await.expect("it is good").is_taken_back());
     }
+}
+
+#[tokio::test]
+async fn of_two_entries_with_one_key_the_first_counts_after_each_reload() {
+    let entry = |id: &str, role| {
+        let hash = Hash::parse(&bcrypt::hash("theirs", 4).expect("hashed")).expect("one").expect("taken");
+        ApiKey { id: id.into(), hash, role, expires: None }
+    };
+    let config = Config::ApiKey(vec![entry("b", Role::Reader), entry("a", Role::Superuser)]);
+    let door = Authenticator::new(&config).expect("no files");
+    for _ in 0..20 {
+        assert_eq!(door.check(&sent("theirs")).await.expect("it is good").role(), Role::Reader);
+        door.renew(Keys::read(&config).expect("no files"));
+    }
+}
+
+#[test]
+fn the_order_of_algorithms_says_nothing() {
+    let with = |algorithms: &[Algorithm]| tokens(Jwt { algorithms: algorithms.to_vec(), ..hmac() });
+    let (one, other) = (Algorithm::HS256, Algorithm::HS512);
+    let token = token(&hmac());
+    assert!(goes_on(&token, &with(&[one, other]), &with(&[other, one])));
+    assert!(!goes_on(&token, &with(&[one, other]), &with(&[one])), "another one is taken no more");
 }
 
 #[test]
