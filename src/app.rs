@@ -131,7 +131,7 @@ pub async fn serve(
         let server = downstream::Config { listen: bound, ..config.server.clone() };
         let running =
             reload::Running { manager: Arc::clone(&manager), authenticator, server, fixed: config.fixed };
-        let reload = running.reloading(load);
+        let reload = running.reloading(load, &edge);
         edge.spawn_until_end(reload::follow(wanted, Arc::clone(&reload)));
         reload
     });

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 
 use crate::admin::{Reload, Reloaded};
 use crate::auth::{Authenticator, Keys};
 use crate::config::{self, Config, Fixed};
 use crate::downstream;
 use crate::manager::Manager;
+use crate::shutdown::Shutdown;
 
 /// Reads the configuration again. It may block.
 pub type Load = Arc<dyn Fn() -> Result<Config, config::Error> + Send + Sync>;
@@ -38,12 +39,14 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// What reloads it.
-    pub(super) fn reloading(self, load: Load) -> Reload {
-        let (running, turn) = (Arc::new(self), Arc::new(Mutex::new(())));
+    /// What reloads it. Who asked may go: what has begun is done to its end, so that servers and keys are always
+    /// of one file.
+    pub(super) fn reloading(self, load: Load, tasks: &Shutdown) -> Reload {
+        let (running, turn, tasks) = (Arc::new(self), Arc::new(Mutex::new(())), tasks.clone());
         Arc::new(move || {
             let (running, turn, load) = (Arc::clone(&running), Arc::clone(&turn), Arc::clone(&load));
-            async move {
+            let (tell, told) = oneshot::channel();
+            tasks.spawn_until_end(async move {
                 // The file that was read last is the one that holds.
                 let _turn = turn.lock_owned().await;
                 let reloaded = running.reload(load).await;
@@ -55,9 +58,10 @@ impl Running {
                         );
                     }
                 }
-                reloaded
-            }
-            .boxed()
+                // Nobody may wait for it any more.
+                let _ = tell.send(reloaded);
+            });
+            async { told.await.unwrap_or_else(|_| Err("the gateway is ending".to_owned())) }.boxed()
         })
     }
 
@@ -94,5 +98,36 @@ fn log(Reloaded { applied, at_restart }: &Reloaded) {
     tracing::info!(?added, ?changed, ?removed, unchanged, "configuration reloaded");
     for part in at_restart {
         tracing::warn!("`{part}` was changed, which takes effect when the gateway is restarted");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn config() -> Result<Config, config::Error> {
+        Config::parse(Path::new("mcp_servers.yaml"), b"mcp_servers: {}\n", &|_| {
+            Err(std::env::VarError::NotPresent)
+        })
+    }
+
+    #[tokio::test]
+    async fn what_has_begun_is_done_though_nobody_waits_for_it() {
+        let Config { manager, server, fixed } = config().expect("a configuration");
+        let (tasks, servers) = (Shutdown::new(), Shutdown::new());
+        let manager = Manager::initialize(manager, &servers).expect("no server");
+        let authenticator = Arc::new(Authenticator::new(&server.auth).expect("no files"));
+        let mut renewals = authenticator.renewals();
+        let running = Running { manager, authenticator, server, fixed };
+        let reload = running.reloading(Arc::new(config), &tasks);
+        let mut asked = reload();
+        assert!((&mut asked).now_or_never().is_none(), "it takes a while");
+        drop(asked);
+        let done = tokio::time::timeout(Duration::from_secs(30), renewals.changed()).await;
+        assert!(done.is_ok_and(|changed| changed.is_ok()), "the keys were renewed");
+        assert!(reload().await.is_ok(), "and the next one goes on");
     }
 }
