@@ -123,7 +123,7 @@ async fn what_is_asked_for_by_an_endless_name_is_given_back_in_short() {
     answers.push(gateway.get(&format!("/servers/{long}/tools")).await);
     answers.push(gateway.get(&format!("/{long}")).await);
     for answer in answers {
-        assert!(answer.body.contains("xxxx") || answer.body.contains("error"), "{answer:?}");
+        assert!(answer.status >= 400 || answer.body.contains("\"error\""), "it is refused: {answer:?}");
         assert!(answer.body.len() < 4_096, "{} bytes: {:.3000}", answer.body.len(), answer.body);
     }
     is_undisturbed(&gateway, &server).await;

@@ -188,7 +188,7 @@ impl<'a> Given<'a> {
 
     fn local(&self, setting: &Setting<'_>, folder: &Path) -> Option<Local> {
         if !cfg!(feature = "local-embeddings") {
-            let hint = "use a released program, or build it with `--features local-embeddings`";
+            let hint = "build it with `cargo build --release --features local-embeddings`";
             setting.key_problem("this program was built without local models", Some(hint.into()));
         }
         let Some(dir) = self.get("model_dir") else {

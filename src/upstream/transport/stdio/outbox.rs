@@ -34,8 +34,8 @@ const QUEUE: usize = 64;
 /// back into the queue together.
 const AT_ONCE: usize = 4096;
 
-/// How often one looks into the queue again before somebody else writes: more often than a pipe of 64 KiB
-/// takes full batches, so only a child that reads while it is written to comes to it.
+/// How often one looks into the queue again before somebody else writes: as often as a pipe of 64 KiB takes
+/// full batches, so only a child that reads while it is written to comes to it.
 const MOST_PASSES: usize = 16;
 
 /// A message on its way to the child.
