@@ -23,6 +23,10 @@ peers:
 bench *args:
     cargo bench --bench system -- {{args}}
 
+# The program as it is released, laid out by what it does most: where it is.
+release *args:
+    scripts/release {{args}}
+
 # Instructions of one call against the budget; `--write` renews it, `--where modern` shows where they go.
 budget *args:
     scripts/budget {{args}}
