@@ -107,7 +107,9 @@ impl Target {
             subject: Arc::clone(&self.subject),
             reply,
             version,
-            elapsed: now().saturating_duration_since(invocation.begun),
+            // By the clock and not by the turn, in which no time passes: what is answered in the turn it was
+            // asked in takes some too.
+            elapsed: Instant::now().saturating_duration_since(invocation.begun),
         }
     }
 

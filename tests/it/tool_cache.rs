@@ -99,3 +99,16 @@ async fn each_principal_has_its_own_answers_over_two_gateways_and_every_way_in()
         text.lines().find_map(|line| line.strip_prefix("switchyard_cache_hits_total{area=\"tools\"} "));
     assert_eq!(hits, Some("4"), "{text}");
 }
+
+#[tokio::test]
+async fn an_answer_that_is_there_at_once_takes_some_time_too() {
+    let server = server();
+    let registry = Registry::new().http("one", &server.url()).with("tools: {cache: {ttl: 60}}");
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["find"]).await;
+    for text in ["find 0", "find 0"] {
+        let answer = gateway.call("one", "find", json!({})).await.json();
+        assert_eq!(answer["data"], text);
+        assert!(answer["execution_time_ms"].as_f64() > Some(0.0), "{answer}");
+    }
+}
