@@ -120,9 +120,9 @@ def start_listening(name: str, command: Sequence[str], port: int, log: Path, pee
     return program
 
 
-def start_tasks_peer(binary: Path, log: Path) -> Program:
+def start_tasks_peer(examples: Path, log: Path) -> Program:
     """Starts our own server with tasks (`cargo build --example tasks_peer`), which chooses its port itself."""
-    peer = binary.parent / "examples" / "tasks_peer"
+    peer = examples / "tasks_peer"
     if not peer.exists():
         raise Failed(f"{peer} is missing: run `cargo build --example tasks_peer`")
     return Program("tasks_peer", [str(peer)], log)

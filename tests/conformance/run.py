@@ -40,6 +40,7 @@ class Settings:
     """What this run is about."""
 
     binary: Path
+    examples: Path
     peers: Peers
     out: Path
     scenarios: tuple[str, ...]
@@ -75,7 +76,7 @@ def fixture(leg: str) -> str:
 def upstream(settings: Settings, kind: str, folder: Path, stack: ExitStack) -> dict[str, Any]:
     """The entry of a server in a registry, and the server itself where it has a port."""
     if kind == "tasks":
-        peer = stack.enter_context(start_tasks_peer(settings.binary, folder / "server.log"))
+        peer = stack.enter_context(start_tasks_peer(settings.examples, folder / "server.log"))
         return {"url": f"http://127.0.0.1:{peer.first_line()}/mcp"}
     if kind == "stdio":
         program, *arguments = everything(settings.peers, kind, 0)
@@ -279,6 +280,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--set", action="append", choices=suite.SETS, help="only this revision; may be repeated")
     parser.add_argument("--scenario", action="append", default=[], help="only this one; may be repeated")
     parser.add_argument("--binary", type=Path, help="the gateway; default: $SWITCHYARD_BINARY, else the newest build")
+    parser.add_argument("--examples", type=Path, help="where our own peers are; default: beside the gateway")
     parser.add_argument(
         "--peers", type=Path, default=os.environ.get("SWITCHYARD_PEERS"), help="what scripts/peers prints"
     )
@@ -306,7 +308,9 @@ def main() -> int:
             raise Failed("SWITCHYARD_PEERS is not set: set it to what `scripts/peers` prints")
         binary = asked.binary or Path(os.environ.get("SWITCHYARD_BINARY") or newest_binary())
         out = (asked.out or Path(tempfile.mkdtemp(prefix="conformance-"))).resolve()
-        settings = Settings(binary.resolve(), Peers(Path(asked.peers).resolve()), out, tuple(asked.scenario))
+        examples = (asked.examples or binary.parent / "examples").resolve()
+        peers = Peers(Path(asked.peers).resolve())
+        settings = Settings(binary.resolve(), examples, peers, out, tuple(asked.scenario))
         legs = asked.leg or list(LEGS)
         if asked.hold:
             hold(settings, legs[0])
