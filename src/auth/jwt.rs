@@ -5,6 +5,7 @@
 //! `x5u`, `x5c` and `jwk` are ignored; `exp`, `iss`, `aud` and `sub` are there and `nbf`, if there,
 //! has passed; no key stands twice in header or claims, so nobody can read another role than we do.
 
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine;
@@ -93,12 +94,12 @@ impl Verifier {
     /// The same in the place of the one `before`. Who came in with a token goes on if the same token would be
     /// accepted, as the same principal.
     pub(super) fn after(mut self, before: &Self) -> Self {
-        let (ours, theirs) = (&self.validation, &before.validation);
+        let algorithms = |of: &Self| of.validation.algorithms.iter().copied().collect::<HashSet<_>>();
         let asks_the_same = self.issuer == before.issuer && self.role_claim == before.role_claim;
-        let (ours_are, theirs_are) = (&ours.algorithms, &theirs.algorithms);
-        let is_same_set = ours_are.iter().all(|one| theirs_are.contains(one))
-            && theirs_are.iter().all(|one| ours_are.contains(one));
-        if asks_the_same && ours.aud == theirs.aud && is_same_set {
+        if asks_the_same
+            && self.validation.aud == before.validation.aud
+            && algorithms(&self) == algorithms(before)
+        {
             self.keys.go_on(&before.keys);
         }
         self

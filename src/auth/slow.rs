@@ -157,9 +157,8 @@ struct Seen {
 
 impl Slow {
     /// None where no key has such a hash.
-    pub(super) fn new<'k>(keys: impl IntoIterator<Item = &'k Entry>) -> Option<Arc<Self>> {
-        let is_slow = |entry: &&Entry| entry.key.hash.slow().is_some();
-        let keys: Vec<Entry> = keys.into_iter().filter(is_slow).cloned().collect();
+    pub(super) fn new(keys: &[Entry]) -> Option<Arc<Self>> {
+        let keys: Vec<Entry> = keys.iter().filter(|entry| entry.key.hash.slow().is_some()).cloned().collect();
         if keys.is_empty() {
             return None;
         }

@@ -124,7 +124,7 @@ impl Parts {
         let Some(principal) = principal else { return empty(StatusCode::UNAUTHORIZED) };
         let asked = Asked { principal: principal.clone(), scope, headers: &head.headers };
         let answer = {
-            let answer = pin!(AssertUnwindSafe(mcp.answer(asked, &head.method, body)).catch_unwind());
+            let answer = pin!(mcp.answer(asked, &head.method, body));
             while_good(Some(&principal), answer).await
         };
         let answer = answer.unwrap_or_else(|refusal| refused(refusal, &head.method, head.uri.path(), id));
@@ -144,7 +144,7 @@ impl Parts {
                 None => Box::pin(self.routed(request)).await,
             }
         };
-        let answer = while_good(principal.as_ref(), pin!(AssertUnwindSafe(answer).catch_unwind())).await;
+        let answer = while_good(principal.as_ref(), pin!(answer)).await;
         answer.unwrap_or_else(|refusal| refused(refusal, &method, uri.path(), id))
     }
 
@@ -183,9 +183,9 @@ fn scope_of(path: &str) -> Option<Scope> {
 /// What `work` comes to, unless it panics, or the credential of `principal` is taken back before: then it is
 /// to be dropped where it stands. It is polled where it is: each place that a large future is moved to costs
 /// every call a copy of it.
-async fn while_good<T, P>(
+async fn while_good<T>(
     principal: Option<&Principal>,
-    work: Pin<&mut impl Future<Output = Result<T, P>>>,
+    work: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, Refusal> {
     let taken_back = async {
         until(now() + LOOK_AFTER).await;
@@ -197,7 +197,7 @@ async fn while_good<T, P>(
     };
     tokio::select! {
         biased;
-        output = work => output.map_err(|_| Refusal::Panicked),
+        output = AssertUnwindSafe(work).catch_unwind() => output.map_err(|_| Refusal::Panicked),
         () = taken_back => Err(Refusal::Denied(Denied::Credential(Reason::TakenBack))),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: at most `max_sessions`; a session belongs to one principal and one endpoint, and
 //! for everybody else its id is unknown; one that was idle for long enough is gone, and so is one whose
-//! opener came in with a credential that was taken back ([`Sessions::sweep`]). Nothing here is HTTP;
+//! client came in last with a credential that was taken back ([`Sessions::sweep`]). Nothing here is HTTP;
 //! the pipe of `switchyard stdio` is a session of its own.
 
 use std::collections::HashMap;
