@@ -9,6 +9,7 @@
 //! Not here: which tasks there are and how they end (`shutdown`).
 
 mod bell;
+mod scheduling;
 mod turn;
 
 use std::cell::Cell;
@@ -17,10 +18,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 
 pub use bell::{Bell, hushed};
+pub(crate) use scheduling::{as_usual, ours};
 pub use turn::{Until, due, now, turn, until};
 
 thread_local! {
@@ -66,6 +68,11 @@ pub(crate) fn become_worker(number: usize) {
     NUMBER.set(number);
 }
 
+/// A runtime for a worker.
+pub(crate) fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().on_thread_start(as_usual).build()
+}
+
 /// Something to begin on a worker, in whose runtime it runs. It must not block.
 type Beginning = Box<dyn FnOnce() + Send>;
 
@@ -85,7 +92,7 @@ struct Worker {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Counts as one task of a worker until it is dropped.
+/// Counts as one task of a worker until it is dropped, which is to happen on that worker.
 #[derive(Debug)]
 pub struct Busy(Arc<AtomicUsize>);
 
@@ -94,11 +101,17 @@ impl Busy {
         count.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(count))
     }
+
+    /// Has this worker, whose count it is, scheduled by it.
+    fn begun(self) -> Self {
+        scheduling::suit(self.0.load(Ordering::Relaxed));
+        self
+    }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        scheduling::suit(self.0.fetch_sub(1, Ordering::Relaxed) - 1);
     }
 }
 
@@ -120,10 +133,10 @@ impl Crew {
                 let busy = Busy::on(&worker.busy);
                 if let Some(beginnings) = &worker.beginnings {
                     // A worker ends only with the crew.
-                    let _ = beginnings.send(Box::new(move || task(busy)));
+                    let _ = beginnings.send(Box::new(move || task(busy.begun())));
                 }
             }
-            None => task(Busy::on(&self.own)),
+            None => task(Busy::on(&self.own).begun()),
         }
     }
 }
@@ -131,9 +144,10 @@ impl Crew {
 impl Worker {
     fn start(number: usize) -> io::Result<Self> {
         let (beginnings, mut waiting) = mpsc::unbounded_channel::<Beginning>();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = runtime()?;
         let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
             become_worker(number);
+            ours();
             runtime.block_on(async {
                 while let Some(begin) = waiting.recv().await {
                     begin();

@@ -77,7 +77,7 @@ pub enum Part {
 /// What a profiler looks at.
 #[derive(Debug, Args)]
 pub struct Hold {
-    /// echo, legacy, rest, stream, kib64 or mib1
+    /// echo, legacy, rest, stream, kib64, mib1, list (500 tools) or page (the same in five)
     #[arg(long, default_value = "echo")]
     pub call: String,
     #[arg(long, default_value_t = 64)]

@@ -8,14 +8,13 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, select};
 use futures_util::stream::{self, BoxStream, StreamExt};
-use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{EXIT_USAGE, Serve, Stdio};
 use crate::app::{self, Load, Renewal};
 use crate::config::Config;
 use crate::downstream::config::Transport;
-use crate::telemetry;
+use crate::{telemetry, worker};
 
 /// Serves HTTP until SIGTERM or SIGINT, or what `server.transport` says instead.
 pub(super) fn serve(arguments: &Serve) -> ExitCode {
@@ -76,7 +75,9 @@ where
     if let Err(error) = telemetry::init(config.server.log_format) {
         return refuse(&error);
     }
-    let runtime = match runtime() {
+    // This thread is worker 0, which is all there is for one client.
+    worker::ours();
+    let runtime = match worker::runtime() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error),
     };
@@ -87,11 +88,6 @@ where
     // Reading standard input happens in a thread that nothing can interrupt; do not wait for it.
     runtime.shutdown_background();
     ended.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
-}
-
-/// The runtime of worker 0, which is all there is for one client.
-fn runtime() -> io::Result<Runtime> {
-    Builder::new_current_thread().enable_all().build()
 }
 
 /// What the system asks of us.

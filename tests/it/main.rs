@@ -20,6 +20,7 @@ mod redis;
 mod reload;
 mod rest;
 mod revoked;
+mod scheduling;
 mod sdk;
 mod serving;
 mod streams;

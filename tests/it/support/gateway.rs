@@ -207,6 +207,11 @@ impl Running {
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
     }
 
+    /// Its number among the processes.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// How many files and sockets it has open.
     pub fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).expect("it runs").count()

@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 
 use super::{environment, parent_death};
 use crate::upstream::config::Stdio;
+use crate::worker;
 
 /// How long a child may take to end after its input was closed, and again after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -92,7 +93,13 @@ fn spawning_thread() -> io::Result<&'static std_mpsc::Sender<Job>> {
     static THREAD: OnceLock<Option<std_mpsc::Sender<Job>>> = OnceLock::new();
     let start = || {
         let (sender, jobs) = std_mpsc::channel::<Job>();
-        let work = move || jobs.into_iter().for_each(|job| job());
+        let work = move || {
+            // What a worker is while many call is not for the programs of servers.
+            worker::as_usual();
+            for job in jobs {
+                job();
+            }
+        };
         std::thread::Builder::new().name("spawn".into()).spawn(work).ok().map(|_| sender)
     };
     THREAD.get_or_init(start).as_ref().ok_or_else(|| io::Error::other("cannot start a thread"))
