@@ -37,6 +37,9 @@ pub use seal::Sealer;
 /// Where an API key may stand instead of in `Authorization`.
 pub const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
 
+/// How often the keys may be others while one request's is checked, before it is asked to come again.
+const MOST_RENEWALS: usize = 4;
+
 /// Why a request is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
@@ -172,6 +175,26 @@ impl Mode {
         }
     }
 
+    /// Who sent `headers`, as far as that can be said at once.
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
+        match self {
+            Self::None(everybody) => Ok(everybody.clone()),
+            Self::ApiKey(keys) => {
+                let key = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
+                keys.check(key, SystemTime::now())
+            }
+            Self::Jwt(verifier) => verifier.check(credential(headers, &[AUTHORIZATION])?),
+            Self::Any(keys, verifier) => {
+                let text = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
+                if is_token(headers, text) {
+                    verifier.check(text)
+                } else {
+                    keys.check(text, SystemTime::now())
+                }
+            }
+        }
+    }
+
     /// The same in the place of the one `before`: who came in with what is good in both goes on.
     fn after(self, before: &Self) -> Self {
         let keys_after = |keys: api_key::Keys| match before.keys() {
@@ -236,40 +259,26 @@ impl Authenticator {
 
     /// Who sent `headers`, or [`Denied::Unchecked`] where that can not be said at once.
     pub fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
-        match &**self.mode.load() {
-            Mode::None(everybody) => Ok(everybody.clone()),
-            Mode::ApiKey(keys) => {
-                let key = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
-                keys.check(key, SystemTime::now())
-            }
-            Mode::Jwt(verifier) => verifier.check(credential(headers, &[AUTHORIZATION])?),
-            Mode::Any(keys, verifier) => {
-                let text = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
-                if is_token(headers, text) {
-                    verifier.check(text)
-                } else {
-                    keys.check(text, SystemTime::now())
-                }
-            }
-        }
+        self.mode.load().authenticate(headers)
     }
 
     /// Who sent `headers`, whose key has to be held against slow hashes.
     pub async fn check(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
-        let mode = self.mode.load_full();
-        match &*mode {
-            Mode::ApiKey(keys) | Mode::Any(keys, _) => {
-                let text = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
-                if matches!(*mode, Mode::Any(..)) && is_token(headers, text) {
-                    return self.authenticate(headers);
-                }
-                let checked = keys.check_slowly(&self.desk, text, SystemTime::now()).await;
-                // A key that was taken back while it was checked is none any more.
-                if Arc::ptr_eq(&mode, &self.mode.load_full()) { checked } else { Err(Denied::Busy) }
+        for _ in 0..MOST_RENEWALS {
+            let mode = self.mode.load_full();
+            let keys = match (mode.authenticate(headers), mode.keys()) {
+                (Err(Denied::Unchecked), Some(keys)) => keys,
+                (known, _) => return known,
+            };
+            let text = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
+            let checked = keys.check_slowly(&self.desk, text, SystemTime::now()).await;
+            // A key that was taken back while it was checked is none any more, and one that was not is held
+            // against the new ones.
+            if Arc::ptr_eq(&mode, &self.mode.load()) {
+                return checked;
             }
-            // Other keys since.
-            Mode::None(_) | Mode::Jwt(_) => self.authenticate(headers),
         }
+        Err(Denied::Busy)
     }
 }
 

@@ -1,13 +1,16 @@
 //! Keys with slow hashes: which are taken, what is remembered, and how little wrong ones can cost.
 
+use std::pin::pin;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use futures_util::future::join_all;
+use futures_util::poll;
 use http::{HeaderMap, HeaderValue};
 use tokio::time::advance;
 
 use super::*;
-use crate::auth::{ApiKey, Authenticator, Config, Hash as AnyHash, Role, mint};
+use crate::auth::{ApiKey, Authenticator, Config, Hash as AnyHash, Keys, Role, mint};
 
 const KEY: &str = "legacy-key-of-another-system";
 /// Both of [`KEY`], at the lowest price.
@@ -104,6 +107,25 @@ async fn what_bcrypt_would_cut_off_is_refused() {
     let fits = "k".repeat(71);
     let door = Door::new(vec![entry("old", &bcrypt_of(&fits), Role::Reader)]);
     assert!(door.ask(&fits).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_key_is_held_against_the_keys_of_a_reload_that_comes_meanwhile() {
+    let (hash, whose) = (bcrypt_of(KEY), Principal::new("key:old", Role::Superuser));
+    let (same, other) = (entry("old", &hash, Role::Superuser), entry("new", &bcrypt_of("new"), Role::Reader));
+    let cases = [
+        (Config::ApiKey(vec![other.clone(), same.clone()]), Ok(whose)),
+        (Config::ApiKey(vec![other]), UNKNOWN),
+        (Config::None, Ok(Principal::anonymous())),
+    ];
+    for (next, judged) in cases {
+        let door = Door::new(vec![same.clone()]);
+        let headers = sent(KEY);
+        let mut check = pin!(door.door.check(&headers));
+        assert!(poll!(check.as_mut()).is_pending(), "the hash is being computed");
+        door.door.renew(Keys::read(&next).expect("no files"));
+        assert_eq!(check.await, judged, "{next:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
