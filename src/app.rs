@@ -26,6 +26,8 @@ use crate::downstream::config::Transport;
 use crate::downstream::front::{Admitted, Front, Shortcut};
 use crate::downstream::guard::Guard;
 use crate::downstream::listener;
+use crate::downstream::places::Places;
+use crate::downstream::refusal::{Face, Refusal};
 use crate::downstream::sessions::Sessions;
 use crate::downstream::streamable_http::Endpoint;
 use crate::downstream::{self, sse, stdio};
@@ -89,7 +91,9 @@ fn front(
     shutdown: &Shutdown,
     reload: Option<admin::Reload>,
 ) -> (Front, Arc<Sessions>) {
-    let sessions = Arc::new(Sessions::new(config.max_sessions, config.session_idle_timeout));
+    let places = Places::new(config.max_connections);
+    let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
+    let sessions = Arc::new(sessions.among(places.clone()));
     let sweeper = Arc::clone(&sessions);
     shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
     let (sweeper, mut renewals) = (Arc::clone(&sessions), guard.authenticator().renewals());
@@ -105,7 +109,15 @@ fn front(
     let options = admin::Options { max_body: config.max_body_bytes, drain: shutdown.clone(), reload };
     let api = admin::Api::new(Arc::clone(manager), options.clone());
     let call: Shortcut = Box::new(move |Admitted { head, body, principal, id }| {
-        Box::pin(admin::call(api.clone(), admin::Posted { headers: head.headers, body, principal, id }))
+        let (api, place) = (api.clone(), places.take());
+        Box::pin(async move {
+            match place {
+                Ok(_place) => {
+                    admin::call(api, admin::Posted { headers: head.headers, body, principal, id }).await
+                }
+                Err(full) => Refusal::Full { most: full.most }.response(Face::Rest, id),
+            }
+        })
     });
     let rest = admin::router(Arc::clone(manager), options).merge(old.router());
     (Front::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)

@@ -48,6 +48,8 @@ pub struct Config {
     pub limits: Limits,
     /// The largest body of a request, in bytes.
     pub max_body_bytes: usize,
+    /// Clients at a time: sessions, and requests that belong to none.
+    pub max_connections: usize,
     /// Legacy sessions open at a time.
     pub max_sessions: usize,
     /// When a legacy session nobody uses is forgotten.
@@ -67,6 +69,7 @@ impl Default for Config {
             auth: auth::Config::default(),
             limits: Limits::default(),
             max_body_bytes: 4 * 1024 * 1024,
+            max_connections: 10_000,
             max_sessions: 10_000,
             session_idle_timeout: Duration::from_mins(30),
             log_format: Format::default(),
@@ -109,6 +112,7 @@ impl Config {
         let mut fields = setting.fields()?;
         let default = Self::default();
         let listen = fields.take("listen");
+        let clients = fields.integer("max_connections", 1..=1_000_000);
         let config = Self {
             transport: read_transport(&mut fields),
             listen: listen.as_ref().and_then(read_address).unwrap_or(default.listen),
@@ -116,10 +120,11 @@ impl Config {
             hosts: read_hosts(&mut fields),
             origins: read_origins(&mut fields),
             auth: auth::Config::from_fields(&mut fields, folder),
-            limits: read_limits(&mut fields, default.limits),
+            limits: read_limits(&mut fields, clients, default.limits),
             max_body_bytes: fields
                 .integer("max_body_bytes", 1_024..=1_073_741_824)
                 .unwrap_or(default.max_body_bytes),
+            max_connections: clients.unwrap_or(default.max_connections),
             max_sessions: fields.integer("max_sessions", 1..=1_000_000).unwrap_or(default.max_sessions),
             session_idle_timeout: fields
                 .seconds("session_idle_timeout", 1.0..=86_400.0)
@@ -196,9 +201,12 @@ fn read_list<T>(setting: &Setting<'_>, expected: &str, parse: fn(&str) -> Option
     items.iter().filter_map(|item| item.parsed(expected, parse)).collect()
 }
 
-fn read_limits(fields: &mut Fields<'_>, default: Limits) -> Limits {
+/// `clients`: how many the file says that there may be. Each may need two sockets, for its calls and for what
+/// the gateway says by itself.
+fn read_limits(fields: &mut Fields<'_>, clients: Option<usize>, default: Limits) -> Limits {
+    let enough = clients.map_or(0, |clients| 2 * clients).max(default.max_sockets);
     Limits {
-        max_connections: fields.integer("max_connections", 1..=1_000_000).unwrap_or(default.max_connections),
+        max_sockets: fields.integer("max_sockets", 1..=1_000_000).unwrap_or(enough),
         header_timeout: fields.seconds("header_timeout", 0.1..=60.0).unwrap_or(default.header_timeout),
         body_timeout: fields.seconds("body_timeout", 0.1..=600.0).unwrap_or(default.body_timeout),
         idle_timeout: fields.seconds("idle_timeout", 0.1..=3_600.0).unwrap_or(default.idle_timeout),

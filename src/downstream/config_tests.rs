@@ -30,7 +30,7 @@ fn everything_can_be_said() {
     let (config, problems) = read(json!({
         "listen": "0.0.0.0:80", "allowed_hosts": ["gw.example", "10.0.0.5:80"],
         "allowed_origins": ["https://app.example"], "auth_mode": "api_key", "api_keys": keys(),
-        "max_body_bytes": 1024, "max_connections": 7, "header_timeout": 1, "body_timeout": 2,
+        "max_body_bytes": 1024, "max_connections": 7, "max_sockets": 9, "header_timeout": 1, "body_timeout": 2,
         "idle_timeout": 3, "write_timeout": 4, "drain_timeout": 0, "max_sessions": 5,
         "session_idle_timeout": 6, "log_format": "json", "transport": "both",
     }));
@@ -41,7 +41,7 @@ fn everything_can_be_said() {
     assert_eq!(
         config.limits,
         Limits {
-            max_connections: 7,
+            max_sockets: 9,
             header_timeout: seconds(1),
             body_timeout: seconds(2),
             idle_timeout: seconds(3),
@@ -49,9 +49,23 @@ fn everything_can_be_said() {
             drain_timeout: seconds(0),
         }
     );
+    assert_eq!(config.max_connections, 7);
     assert_eq!((config.max_sessions, config.session_idle_timeout), (5, seconds(6)));
     assert_eq!((config.max_body_bytes, config.log_format), (1_024, Format::Json));
     assert_eq!((config.transport, Config::default().transport), (Transport::Both, Transport::Http));
+}
+
+#[test]
+fn there_are_two_sockets_for_each_client() {
+    for (settings, sockets) in [
+        (json!({}), 4_096),
+        (json!({"max_connections": 5}), 4_096),
+        (json!({"max_connections": 30_000}), 60_000),
+        (json!({"max_connections": 30_000, "max_sockets": 10}), 10),
+    ] {
+        let (config, problems) = read(settings.clone());
+        assert_eq!((config.limits.max_sockets, problems), (sockets, vec![]), "{settings}");
+    }
 }
 
 #[test]

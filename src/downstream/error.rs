@@ -9,6 +9,7 @@ use axum::body::Body;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
+use super::places::Full;
 use crate::gateway::error::{self, Limit, limited};
 use crate::manager::{self, Word};
 use crate::protocol::error::code;
@@ -66,6 +67,14 @@ pub enum Refusal {
         /// How many there may be.
         most: usize,
     },
+    /// No place for one more client.
+    #[error(
+        "all {most} connections are taken; come back when one has ended, or have the operator raise max_connections"
+    )]
+    NoPlace {
+        /// How many there may be.
+        most: usize,
+    },
     /// The same id twice at a time.
     #[error("a request with this id is already running")]
     IdInUse,
@@ -90,6 +99,12 @@ pub enum Refusal {
     /// Modern clients answer by retrying, not by posting responses.
     #[error("responses cannot be posted in this protocol revision")]
     PostedResponse,
+}
+
+impl From<Full> for Refusal {
+    fn from(full: Full) -> Self {
+        Self::NoPlace { most: full.most }
+    }
 }
 
 /// What the protocol wants to be said of it, and what every error of ours says.
@@ -119,7 +134,7 @@ impl Refusal {
             Self::Accept(_) => StatusCode::NOT_ACCEPTABLE,
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Server(_) | Self::UnknownSession => StatusCode::NOT_FOUND,
-            Self::TooManySessions { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManySessions { .. } | Self::NoPlace { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         }
     }
@@ -134,6 +149,10 @@ impl Refusal {
             Self::TooManySessions { most } => {
                 let limit = Limit { most: *most, now: *most };
                 return limited("too_many_sessions", &self.to_string(), SESSION_RETRY_IN, Some(limit));
+            }
+            Self::NoPlace { most } => {
+                let limit = Limit { most: *most, now: *most };
+                return limited("too_many_connections", &self.to_string(), SESSION_RETRY_IN, Some(limit));
             }
             Self::TooManyRequests => {
                 return limited("too_many_requests", &self.to_string(), REQUEST_RETRY_IN, None);
@@ -160,6 +179,7 @@ impl Refusal {
             Self::UnknownSession => ("unknown_session", Word::NotFound),
             Self::UnknownEvent => ("unknown_event", Word::NotFound),
             Self::TooManySessions { .. } => ("too_many_sessions", Word::ConnectionLimitExceeded),
+            Self::NoPlace { .. } => ("too_many_connections", Word::ConnectionLimitExceeded),
             Self::IdInUse => ("id_in_use", Word::InvalidParams),
             Self::TooManyRequests => ("too_many_requests", Word::RateLimited),
             Self::VersionHeader(_) | Self::UnsupportedVersion { .. } => {
@@ -180,7 +200,9 @@ impl Refusal {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         match self {
             Self::Method { allow } => headers.insert(ALLOW, HeaderValue::from_static(allow)),
-            Self::TooManySessions { .. } => headers.insert(RETRY_AFTER, SESSION_RETRY_IN.as_secs().into()),
+            Self::TooManySessions { .. } | Self::NoPlace { .. } => {
+                headers.insert(RETRY_AFTER, SESSION_RETRY_IN.as_secs().into())
+            }
             Self::TooManyRequests => headers.insert(RETRY_AFTER, REQUEST_RETRY_IN.as_secs().into()),
             _ => None,
         };

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{Instrument, Span};
 
+use super::places::Place;
 use super::questions::{Asked, End, Questions};
 use super::sessions::Running;
 use crate::gateway::error::{internal, taken_back};
@@ -53,6 +54,9 @@ pub struct Exchange {
     /// Ends the task of [`Exchange::keep_going`] together with the exchange.
     #[allow(dead_code)] // held for its drop
     life: Option<DropGuard>,
+    /// That of its client, where the client has no session.
+    #[allow(dead_code)] // held for its drop
+    place: Option<Place>,
 }
 
 /// What comes next on the stream of a request.
@@ -90,7 +94,13 @@ impl Exchange {
             answer: Answer::Pending(answer.boxed()),
             is_in_task: false,
             life: None,
+            place: None,
         }
+    }
+
+    /// Keeps `place` for as long as there is the exchange.
+    pub fn hold(&mut self, place: Place) {
+        self.place = Some(place);
     }
 
     /// Answers `request` in a task, until it is answered or `running` is cancelled. Questions go to

@@ -4,7 +4,7 @@
 //! end waits for event streams that never end. Why not only hyper's own limits: its detection of
 //! the protocol version waits without one.
 //!
-//! Invariants: at most `max_connections` are open, more are told so and closed (`turned_away`); a peer that is slow with
+//! Invariants: at most `max_sockets` are open, more are told so and closed (`turned_away`); a peer that is slow with
 //! its head, its body or its reading is closed in time, whatever protocol it speaks; an error of
 //! `accept` never spins; nothing accepted here outlives [`serve`].
 //!
@@ -66,7 +66,7 @@ const CUT_TIME: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Connections open at a time.
-    pub max_connections: usize,
+    pub max_sockets: usize,
     /// Time from accepting to the end of the first head, and for every later head from its first byte.
     pub header_timeout: Duration,
     /// Time for a whole body.
@@ -82,7 +82,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            max_connections: 4_096,
+            max_sockets: 4_096,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
@@ -128,9 +128,9 @@ pub async fn serve_with<S: Site>(
     let door = Door {
         live: shutdown.child(),
         cut: CancellationToken::new(),
-        slots: Arc::new(Semaphore::new(limits.max_connections)),
+        slots: Arc::new(Semaphore::new(limits.max_sockets)),
         refused: AtomicU64::new(0),
-        porter: Porter::new(limits.max_connections),
+        porter: Porter::new(limits.max_sockets),
         site,
         limits,
         crew,
@@ -376,7 +376,7 @@ impl Limit {
 /// systems begin with 1,024, which is less than the connections we would accept.
 pub fn allow_open_files(limits: &Limits) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let wanted = limits.max_connections as u64 + OTHER_FILES;
+    let wanted = limits.max_sockets as u64 + OTHER_FILES;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = maximum.map_or(wanted, |maximum| wanted.min(maximum));
     if current.is_some_and(|current| current < raised)

@@ -5,7 +5,7 @@ use crate::downstream::turned_away::AT_ONCE;
 
 #[tokio::test]
 async fn connections_beyond_the_cap_are_told_so_and_a_freed_place_is_used() {
-    let served = served(routes(), Limits { max_connections: 2, ..limits() }).await;
+    let served = served(routes(), Limits { max_sockets: 2, ..limits() }).await;
     let (mut one, mut two) = (served.connect().await, served.connect().await);
     for socket in [&mut one, &mut two] {
         send(socket, GET).await;
@@ -45,7 +45,7 @@ async fn connections_beyond_the_cap_are_told_so_and_a_freed_place_is_used() {
 
 #[tokio::test]
 async fn a_flood_beyond_the_cap_is_not_worth_more_than_a_few_answers() {
-    let served = served(routes(), Limits { max_connections: 1, ..limits() }).await;
+    let served = served(routes(), Limits { max_sockets: 1, ..limits() }).await;
     let mut one = served.connect().await;
     send(&mut one, GET).await;
     answer(&mut one).await;

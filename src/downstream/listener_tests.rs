@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_mins(1);
 
 const fn limits() -> Limits {
     Limits {
-        max_connections: 100,
+        max_sockets: 100,
         header_timeout: LONG,
         body_timeout: LONG,
         idle_timeout: LONG,
@@ -316,7 +316,7 @@ async fn both_protocols_are_served() {
 #[tokio::test]
 async fn a_thousand_slow_peers_do_not_disturb_the_others() {
     const SLOW: usize = 1_000;
-    let limits = Limits { max_connections: 3 * SLOW, header_timeout: Duration::from_secs(2), ..limits() };
+    let limits = Limits { max_sockets: 3 * SLOW, header_timeout: Duration::from_secs(2), ..limits() };
     allow_open_files(&limits);
     let served = served(routes(), limits).await;
     let mut slow = Vec::new();

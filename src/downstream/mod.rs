@@ -14,6 +14,7 @@ pub mod guard;
 pub mod headers;
 pub mod listener;
 mod passing;
+pub mod places;
 pub mod questions;
 pub mod refusal;
 pub mod replay;

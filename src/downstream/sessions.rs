@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::error::Refusal;
+use super::places::{Place, Places};
 use super::questions::Questions;
 use super::replay::{Kept, Log, Replay};
 use crate::auth::Principal;
@@ -42,6 +43,9 @@ pub struct Session {
     id: String,
     state: Mutex<State>,
     ended: CancellationToken,
+    /// One of those that all clients share; none for a pipe.
+    #[allow(dead_code)] // held for its drop
+    place: Option<Place>,
 }
 
 struct State {
@@ -66,6 +70,7 @@ impl Session {
             id: Uuid::new_v4().simple().to_string(),
             state: Mutex::new(State { holder, last_used: Instant::now(), open: 0, running: HashMap::new() }),
             ended: CancellationToken::new(),
+            place: None,
         }
     }
 
@@ -223,22 +228,41 @@ pub struct Sessions {
     kept: Kept,
     max: usize,
     idle: Duration,
+    places: Places,
 }
 
 impl Sessions {
     /// An empty table: at most `max` sessions, each gone after being idle for `idle`.
     pub fn new(max: usize, idle: Duration) -> Self {
-        Self { table: RwLock::default(), kept: Kept::default(), max, idle }
+        let places = Places::new(usize::MAX);
+        Self { table: RwLock::default(), kept: Kept::default(), max, idle, places }
     }
 
-    /// Opens a session; none when the table is full of sessions that are in use.
-    pub fn open(&self, caller: Caller) -> Option<Arc<Session>> {
-        self.add(Session::new(caller, self.kept.clone(), false))
+    /// The same, where each session takes one of `places`, which it shares with requests without a session.
+    #[must_use]
+    pub fn among(self, places: Places) -> Self {
+        Self { places, ..self }
+    }
+
+    /// Those places.
+    pub const fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Opens a session. Refused when the table is full of sessions that are in use, or every place is taken.
+    pub fn open(&self, caller: Caller) -> Result<Arc<Session>, Refusal> {
+        self.open_as(caller, false)
     }
 
     /// The same for a session that one channel carries: it cannot be found here.
-    pub fn open_channel(&self, caller: Caller) -> Option<Arc<Session>> {
-        self.add(Session::new(caller, self.kept.clone(), true))
+    pub fn open_channel(&self, caller: Caller) -> Result<Arc<Session>, Refusal> {
+        self.open_as(caller, true)
+    }
+
+    fn open_as(&self, caller: Caller, is_channel: bool) -> Result<Arc<Session>, Refusal> {
+        let place = self.places.take()?;
+        let session = Session { place: Some(place), ..Session::new(caller, self.kept.clone(), is_channel) };
+        self.add(session).ok_or(Refusal::TooManySessions { most: self.max })
     }
 
     fn add(&self, session: Session) -> Option<Arc<Session>> {
@@ -291,11 +315,6 @@ impl Sessions {
     pub fn close_all(&self) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         table.drain().for_each(|(_, session)| session.end());
-    }
-
-    /// What is said to one who finds no room.
-    pub const fn refusal(&self) -> Refusal {
-        Refusal::TooManySessions { most: self.max }
     }
 
     /// How many there are.

@@ -71,10 +71,10 @@ async fn a_full_table_makes_room_only_by_dropping_idle_sessions() {
     let sessions = Sessions::new(2, Duration::from_mins(1));
     let first = sessions.open(caller(Scope::All)).expect("room");
     let _second = sessions.open(caller(Scope::All)).expect("room");
-    assert!(sessions.open(caller(Scope::All)).is_none(), "both are fresh");
+    assert!(sessions.open(caller(Scope::All)).is_err(), "both are fresh");
     let running = first.begin(&id(1)).expect("not running yet");
     tokio::time::advance(Duration::from_secs(61)).await;
-    assert!(sessions.open(caller(Scope::All)).is_some(), "the second one was idle");
+    assert!(sessions.open(caller(Scope::All)).is_ok(), "the second one was idle");
     assert!(!first.ended.is_cancelled(), "the first one has a request under way");
     drop(running);
     tokio::time::advance(Duration::from_secs(61)).await;
@@ -118,7 +118,7 @@ async fn a_session_of_a_channel_counts_and_is_not_found() {
     let sessions = Sessions::new(1, Duration::from_mins(1));
     let session = sessions.open_channel(caller(Scope::All)).expect("room");
     assert!(sessions.find(session.id(), &Principal::anonymous(), &Scope::All).is_none());
-    assert!(sessions.open(caller(Scope::All)).is_none(), "no room");
+    assert!(sessions.open(caller(Scope::All)).is_err(), "no room");
     sessions.close(&session);
     assert!(session.ended.is_cancelled() && sessions.count() == 0);
 }

@@ -94,7 +94,7 @@ impl Endpoint {
         }
         // Who it is says `initialize`; until then only whose it is counts.
         let caller = Caller::legacy(principal, scope, None);
-        let session = self.0.sessions.open_channel(caller).ok_or_else(|| self.0.sessions.refusal())?;
+        let session = self.0.sessions.open_channel(caller)?;
         Ok(events::event_stream(Body::from_stream(self.channel(&session).events())))
     }
 

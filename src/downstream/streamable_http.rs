@@ -186,9 +186,18 @@ impl Endpoint {
         if let Some(listed) = exchange::at_once(gateway, &caller, &request) {
             return Begun::Answered(events::listed(request.id, listed));
         }
+        let place = match self.0.sessions.places().take() {
+            Ok(place) => place,
+            Err(full) => return Begun::refused(full.into(), Some(request.id)),
+        };
+        let attached = |caller, request| {
+            let mut exchange = Exchange::attached(gateway, caller, request);
+            exchange.hold(place);
+            exchange
+        };
         // Hardly any tool mirrors parameters, and then its name is looked up once, for the call.
         if request.method != method::TOOLS_CALL || !gateway.manager().may_mirror(&caller.scope) {
-            return Begun::Running(Exchange::attached(gateway, caller, request));
+            return Begun::Running(attached(caller, request));
         }
         let id = request.id.clone();
         let answer = async move {
@@ -197,7 +206,7 @@ impl Endpoint {
             {
                 headers::check_mirrored(asked.headers, &mirrored)?;
             }
-            Ok(events::answer(Exchange::attached(gateway, caller, request), tasks).await)
+            Ok(events::answer(attached(caller, request), tasks).await)
         };
         Begun::Waiting(Box::pin(async move { answer.await.unwrap_or_else(refusing(id)) }))
     }
@@ -215,7 +224,7 @@ impl Endpoint {
 
     async fn initialize(&self, asked: Asked<'_>, request: Request) -> Result<Response, Refusal> {
         let caller = Caller::legacy(asked.principal, asked.scope, request.params.as_ref());
-        let session = self.0.sessions.open(caller).ok_or_else(|| self.0.sessions.refusal())?;
+        let session = self.0.sessions.open(caller)?;
         let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request);
         let mut response = events::answer(exchange, &self.0.tasks).await;
         if let Ok(value) = HeaderValue::from_str(session.id()) {

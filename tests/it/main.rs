@@ -13,6 +13,7 @@ mod fidelity;
 mod flows;
 mod orphans;
 mod peers;
+mod places;
 mod r2r;
 mod r2r_tools;
 mod rag;
