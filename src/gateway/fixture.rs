@@ -36,6 +36,11 @@ impl Scene {
     pub(super) async fn having(version: Version, capabilities: &str) -> Self {
         let server = Fake::new(version);
         server.capabilities(&serde_json::from_str(capabilities).expect("JSON"));
+        Self::over(server).await
+    }
+
+    /// One over `server`, which is read as it is now.
+    pub(super) async fn over(server: Fake) -> Self {
         let config = Config {
             servers: vec![fake::config("s")],
             tool_names: ToolNames::Auto,

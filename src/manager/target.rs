@@ -36,6 +36,8 @@ pub struct Target {
     /// Whether a client that knows only objects as structured results was told that this tool's are
     /// wrapped into one.
     pub wraps_result: bool,
+    /// Whether its server runs it only as a task of 2025-11-25, for a client that was not told so.
+    pub needs_task: bool,
 }
 
 impl Target {
@@ -49,6 +51,7 @@ impl Target {
             effect: route.effect,
             header_params: route.header_params.clone(),
             wraps_result: route.wraps_result,
+            needs_task: route.needs_task,
         }
     }
 
@@ -92,6 +95,7 @@ impl Target {
             effect: Effect::ReadOnly,
             header_params: Arc::default(),
             wraps_result: false,
+            needs_task: false,
         }
     }
 

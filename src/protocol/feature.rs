@@ -230,6 +230,8 @@ pub struct Tool {
     /// Parameters that modern HTTP mirrors into `Mcp-Param-*` headers; the error names why the
     /// annotation is invalid, and then the tool is not offered over Streamable HTTP.
     pub header_params: Result<Vec<HeaderParam>, String>,
+    /// `execution.taskSupport: "required"` (2025-11-25): it runs only as a task.
+    pub needs_task: bool,
 }
 
 impl Tool {
@@ -238,7 +240,8 @@ impl Tool {
         let name: String = definition.get_as("name")?;
         let effect = effect_of(&definition);
         let header_params = headers::header_params(definition.get("inputSchema").as_ref());
-        (!name.is_empty()).then_some(Self { name, definition, effect, header_params })
+        let needs_task = needs_task(&definition);
+        (!name.is_empty()).then_some(Self { name, definition, effect, header_params, needs_task })
     }
 
     /// The definition under another name, every other byte untouched.
@@ -256,6 +259,12 @@ fn effect_of(definition: &Raw) -> Effect {
         (_, Some(true)) => Effect::Idempotent,
         _ => Effect::Unsafe,
     }
+}
+
+/// Anything but this very word leaves it to the client, or forbids it, and then it is called plainly.
+fn needs_task(definition: &Raw) -> bool {
+    let support = || definition.get("execution")?.get_as::<String>("taskSupport");
+    support().as_deref() == Some("required")
 }
 
 #[cfg(test)]
@@ -279,6 +288,19 @@ mod tests {
         assert_eq!(effect(serde_json::json!({"readOnlyHint": "true"})), Effect::Unsafe);
         assert_eq!(effect(serde_json::json!({"destructiveHint": false})), Effect::Unsafe);
         assert_eq!(effect(serde_json::json!(null)), Effect::Unsafe);
+    }
+
+    #[test]
+    fn only_the_word_required_makes_a_tool_run_as_a_task() {
+        let needs = |execution: serde_json::Value| {
+            tool(&serde_json::json!({"name": "t", "execution": execution})).expect("a tool").needs_task
+        };
+        assert!(needs(serde_json::json!({"taskSupport": "required"})));
+        for other in ["optional", "forbidden", "Required", ""] {
+            assert!(!needs(serde_json::json!({"taskSupport": other})), "{other}");
+        }
+        assert!(!needs(serde_json::json!({"taskSupport": true})) && !needs(serde_json::json!("required")));
+        assert!(!tool(&serde_json::json!({"name": "t"})).expect("a tool").needs_task);
     }
 
     #[test]

@@ -39,6 +39,12 @@ impl Peer {
         capability.and_then(|capability| capability.get_as("listChanged")).unwrap_or(false)
     }
 
+    /// Whether it makes tasks of calls in the way of 2025-11-25.
+    pub fn makes_tasks(&self) -> bool {
+        let call = || self.capabilities.get("tasks")?.get("requests")?.get("tools")?.get("call");
+        call().is_some()
+    }
+
     /// Reads the result of `initialize`; the error says what is missing.
     pub fn from_initialize(result: &Raw) -> Result<Self, String> {
         let named: String = result.get_as("protocolVersion").ok_or("no protocolVersion")?;

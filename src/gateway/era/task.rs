@@ -27,7 +27,7 @@ pub fn declared(capabilities: &Raw, client: Version, peers: &[&Peer]) -> Raw {
     let has = |part: &str| tasks.iter().any(|tasks| tasks.get(part).is_some_and(|part| part.is_object()));
     let empty = Raw::empty_object();
     let one = |name: &str, value: &Raw| Raw::empty_object().with(name, value);
-    let calls = peers.iter().any(|peer| makes_tasks(&peer.capabilities));
+    let calls = peers.iter().any(|peer| peer.makes_tasks());
     if client.is_modern() {
         let extensions =
             capabilities.get("extensions").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
@@ -46,12 +46,6 @@ pub fn declared(capabilities: &Raw, client: Version, peers: &[&Peer]) -> Raw {
         ("requests", calls.then_some(&requests)),
     ]);
     capabilities.with("tasks", &all)
-}
-
-/// Whether a server of 2025-11-25 with these capabilities makes tasks of calls.
-pub fn makes_tasks(capabilities: &Raw) -> bool {
-    let call = || capabilities.get("tasks")?.get("requests")?.get("tools")?.get("call");
-    call().is_some()
 }
 
 /// A legacy task as the extension writes it. Of one that has ended [`finished`] says how.

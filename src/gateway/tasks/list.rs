@@ -62,6 +62,7 @@ async fn page(
         effect: Effect::ReadOnly,
         header_params: std::sync::Arc::default(),
         wraps_result: false,
+        needs_task: false,
     };
     let done = gateway.manager.perform(&target, &invocation(caller), &Outlet::none()).await;
     // A server that is away or does not list after all hides the tasks of no other one.

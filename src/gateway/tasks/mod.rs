@@ -23,7 +23,7 @@ use super::era::task::{self, EXTENSION};
 use super::error::Wrong;
 use super::{Gateway, era, error};
 use crate::auth::Action;
-use crate::manager::{Called, Error, Invocation, Manager, Target};
+use crate::manager::{Called, Error, Invocation, Target};
 use crate::protocol::error::code;
 use crate::protocol::feature::Effect;
 use crate::protocol::{Era, ErrorObject, Raw, Reply, method};
@@ -200,6 +200,7 @@ fn target(found: &Found, name: &'static str, params: Raw) -> Target {
         effect,
         header_params: Arc::default(),
         wraps_result: false,
+        needs_task: false,
     }
 }
 
@@ -234,13 +235,6 @@ pub(super) fn created(gateway: &Gateway, caller: &Caller, done: &Called, is_aske
 fn inner(result: &Raw, ids: ids::Ids<'_>) -> Raw {
     let task = result.get("task").map(|task| ids.exposed(&task));
     ids.related(&task.map_or_else(|| result.clone(), |task| result.with("task", &task)))
-}
-
-/// Whether a server of 2025-11-25 makes tasks of calls.
-fn makes_tasks(manager: &Manager, server: &str) -> bool {
-    let snapshot = manager.snapshot();
-    let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
-    offer.is_some_and(|offer| task::makes_tasks(&offer.peer.capabilities))
 }
 
 type Performed = Result<Called, Error>;

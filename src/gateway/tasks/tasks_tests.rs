@@ -7,7 +7,7 @@ use super::*;
 use crate::auth::{Principal, Role};
 use crate::protocol::{Notification, Version};
 use crate::upstream::Said;
-use crate::upstream::fake::Answer;
+use crate::upstream::fake::{Answer, Fake};
 
 const HAS_TASKS: &str = r#"{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}"#;
 const FOLLOWS: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}},"elicitation":{}}"#;
@@ -18,14 +18,28 @@ fn refuse(code: i64) -> Reply {
     Err(ErrorObject::new(code, "no"))
 }
 
+const NEEDS_TASK: &str = r#"{"name":"echo","execution":{"taskSupport":"required"}}"#;
+
 /// A server of 2025-11-25 whose tool is only to be had as a task, which asks once.
 async fn old() -> Scene {
-    let scene = Scene::having(Version::V2025_11_25, HAS_TASKS).await;
-    scene.server.answer(|call| match call.method.as_str() {
-        method::TOOLS_LIST => None,
-        _ => Some(Answer::work(old_server)),
+    listing(HAS_TASKS, NEEDS_TASK, || Answer::work(old_server)).await
+}
+
+/// A server of 2025-11-25 with one tool, which answers everything but lists as it is told.
+async fn listing(
+    capabilities: &str,
+    definition: &'static str,
+    answer: impl Fn() -> Answer + Send + Sync + 'static,
+) -> Scene {
+    let server = Fake::new(Version::V2025_11_25);
+    server.capabilities(&serde_json::from_str(capabilities).expect("JSON"));
+    server.answer(move |call| match call.method.as_str() {
+        method::TOOLS_LIST => {
+            Some(Answer::Reply(Ok(Raw::empty_object().with("tools", &raw(&format!("[{definition}]"))))))
+        }
+        _ => Some(answer()),
     });
-    scene
+    Scene::over(server).await
 }
 
 async fn old_server(call: crate::upstream::Call, outlet: Outlet) -> Reply {
@@ -127,6 +141,7 @@ async fn a_modern_client_follows_an_old_task() {
     let id = id_of(Some(made.clone()));
     let flat = r#"{"taskId":"7","status":"working","createdAt":"c","lastUpdatedAt":"l","ttlMs":null,"pollIntervalMs":500,"resultType":"task"}"#;
     assert_eq!(made.as_str().replace(&id, r#""7""#), flat);
+    assert_eq!(scene.server.executed("tools/call"), 1, "a task from the beginning");
 
     let params = format!(r#"{{"taskId":{id}}}"#);
     // It has ended, but its result needs an answer that nobody can give here.
@@ -163,6 +178,7 @@ async fn a_modern_client_without_tasks_waits_for_an_old_one_and_is_asked() {
         text(&done),
         r#"{"content":[],"isError":true,"answer":{"action":"accept"},"resultType":"complete"}"#
     );
+    assert_eq!(scene.server.executed("tools/call"), 1);
     assert_eq!(scene.running(), 0);
 
     // One that leaves has its task cancelled.
@@ -171,6 +187,40 @@ async fn a_modern_client_without_tasks_waits_for_an_old_one_and_is_asked() {
     let _ = tokio::time::timeout(Duration::from_millis(5), waiting).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(scene.server.executed("tasks/cancel"), cancels + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_refuses_is_not_sent_to_it_again() {
+    let plain = r#"{"name":"echo"}"#;
+    let optional = r#"{"name":"echo","execution":{"taskSupport":"optional"}}"#;
+    let forbidden = r#"{"name":"echo","execution":{"taskSupport":"forbidden"}}"#;
+    for (capabilities, definition, is_task) in [
+        (HAS_TASKS, plain, false),
+        (HAS_TASKS, optional, false),
+        (HAS_TASKS, forbidden, false),
+        (HAS_TASKS, NEEDS_TASK, true),
+        // Where it does not make tasks of calls, the definition means nothing.
+        (r#"{"tools":{},"tasks":{"list":{}}}"#, NEEDS_TASK, false),
+    ] {
+        for refused in [code::INVALID_REQUEST, code::METHOD_NOT_FOUND] {
+            let tasks = Arc::new(AtomicUsize::new(0));
+            let seen = Arc::clone(&tasks);
+            let refusing = move |call: crate::upstream::Call, _| {
+                let is_task = call.params.is_some_and(|params| params.get("task").is_some());
+                seen.fetch_add(usize::from(is_task), Ordering::SeqCst);
+                std::future::ready(refuse(refused))
+            };
+            let scene = listing(capabilities, definition, move || Answer::work(refusing.clone())).await;
+            for client in [modern("c", "{}"), modern("c", FOLLOWS)] {
+                let before = scene.server.executed("tools/call");
+                let answer = scene.call(&client, &[]).await;
+                let sent = scene.server.executed("tools/call") - before;
+                assert_eq!((sent, answer), (1, refuse(refused)), "{definition}");
+            }
+            let expected = if is_task { 2 } else { 0 };
+            assert_eq!(tasks.load(Ordering::SeqCst), expected, "{capabilities} {definition}");
+        }
+    }
 }
 
 /// A modern server that makes a task of each call, for those who follow tasks; it asks once.

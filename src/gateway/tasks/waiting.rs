@@ -11,10 +11,10 @@ use super::super::era::task::{self, EXTENSION};
 use super::super::rounds::Wanted;
 use super::super::{Gateway, error};
 use super::ids::Found;
-use super::{LIMIT, Performed, invocation, makes_tasks, status, target};
+use super::{LIMIT, Performed, invocation, status, target};
 use crate::manager::{Called, Invocation, Manager, Target};
 use crate::protocol::error::code;
-use crate::protocol::{ErrorObject, Raw, Reply, method};
+use crate::protocol::{Raw, Reply, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::Outlet;
 
@@ -87,7 +87,8 @@ async fn perform(gateway: &Gateway, caller: &Caller, target: &Target) -> Reply {
     done.map_err(|failure| error::object(&failure, caller.version.era()))?.reply
 }
 
-/// Makes a call of a modern client at a legacy server, as a task where the tool is only to be had so.
+/// Makes a call of a modern client at a legacy server, as a task where the server listed the tool so.
+/// What it answers is the answer: a refusal may come of a call that did run, so none is made again.
 /// `is_asked`: the client follows the task itself.
 pub(in crate::gateway) async fn call_as_task(
     (manager, shutdown): (Arc<Manager>, Shutdown),
@@ -95,9 +96,8 @@ pub(in crate::gateway) async fn call_as_task(
     is_asked: bool,
     outlet: Outlet,
 ) -> Performed {
-    let done = manager.perform(&target, &invocation, &outlet).await?;
-    if !(needs_a_task(&target, &done) && makes_tasks(&manager, &target.server)) {
-        return Ok(done);
+    if !target.needs_task {
+        return manager.perform(&target, &invocation, &outlet).await;
     }
     let target = Target { params: target.params.with("task", &Raw::empty_object()), ..target };
     let made = manager.perform(&target, &invocation, &outlet).await?;
@@ -111,15 +111,6 @@ pub(in crate::gateway) async fn call_as_task(
     let done = manager.perform(&rest, &invocation, &outlet).await?;
     abandoned.keep();
     Ok(Called { reply: done.reply.map(|result| task::without_related(&result)), ..done })
-}
-
-/// How a server of 2025-11-25 says that a tool is only run as a task: nothing was done.
-fn needs_a_task(target: &Target, done: &Called) -> bool {
-    let says_so =
-        |refusal: &ErrorObject| [code::METHOD_NOT_FOUND, code::INVALID_REQUEST].contains(&refusal.code());
-    target.method == method::TOOLS_CALL
-        && !done.version.is_modern()
-        && done.reply.as_ref().err().is_some_and(says_so)
 }
 
 /// A task that somebody waits for. Dropped, it is cancelled at its server.

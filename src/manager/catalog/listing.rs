@@ -28,6 +28,8 @@ pub struct Route {
     /// Whether a client that knows only objects as structured results was told that this tool's are
     /// wrapped into one.
     pub wraps_result: bool,
+    /// Whether its server runs it only as a task of 2025-11-25.
+    pub needs_task: bool,
 }
 
 /// One item as clients see it.

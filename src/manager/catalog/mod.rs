@@ -155,6 +155,8 @@ fn tools(parts: &[Part<'_>], style: Style, resources: &Resources) -> NamedList {
             effect: tool.effect,
             header_params: tool.header_params.clone().unwrap_or_default().into(),
             wraps_result: older.is_some(),
+            // Without the capability a definition says nothing of tasks, whatever stands there.
+            needs_task: tool.needs_task && part.offer.peer.makes_tasks(),
         };
         Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older }
     };
@@ -199,6 +201,7 @@ fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> Entry
         effect: Effect::ReadOnly,
         header_params: Arc::default(),
         wraps_result: false,
+        needs_task: false,
     };
     let definition: Raw = item.definition_as(kind, exposed);
     Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older: None }
