@@ -81,9 +81,9 @@ const fn of_upstream(error: &upstream::Error) -> (Code, Option<Duration>) {
         E::Connect { .. } | E::NotSent { .. } => (Code::ConnectionFailed, None),
         E::Lost { .. } | E::Cut { .. } => (Code::OutcomeUnknown, None),
         E::TimedOut { .. } => (Code::TimedOut, None),
+        E::Status { status: 401 | 403, .. } | E::AuthFailed { .. } => (Code::AuthFailed, None),
         E::Status { retry_after, .. } => (Code::InvalidAnswer, *retry_after),
         E::Backend { retry_after, .. } => (Code::BackendError, *retry_after),
-        E::AuthFailed { .. } => (Code::AuthFailed, None),
         E::Malformed { .. } | E::TooLarge { .. } => (Code::InvalidAnswer, None),
         E::Unavailable { .. } => (Code::ServerUnavailable, None),
     }

@@ -209,11 +209,13 @@ const fn of_upstream(error: &upstream::Error) -> (Option<Number>, &'static str) 
         E::Connect { .. } | E::NotSent { .. } => (Some(Number::Connection), "connection_failed"),
         E::Lost { .. } | E::Cut { .. } => (Some(Number::Connection), "outcome_unknown"),
         E::TimedOut { .. } => (Some(Number::TimedOut), "timed_out"),
+        E::Status { status: 401 | 403, .. } | E::AuthFailed { .. } => {
+            (Some(Number::Authentication), "auth_failed")
+        }
         E::Status { status: 429, .. } => (Some(Number::RateLimit), "invalid_answer"),
         E::Status { .. } => (Some(Number::Backend), "invalid_answer"),
         E::Backend { status: 429, .. } => (Some(Number::RateLimit), "backend_error"),
         E::Backend { .. } => (Some(Number::Backend), "backend_error"),
-        E::AuthFailed { .. } => (Some(Number::Authentication), "auth_failed"),
         E::Malformed { .. } | E::TooLarge { .. } => (None, "invalid_answer"),
         E::Unavailable { .. } => (Some(Number::Connection), "server_unavailable"),
     }

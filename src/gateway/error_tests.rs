@@ -33,7 +33,7 @@ fn each_failure_has_a_number_and_a_word_in_both_eras() {
         (backend(404), 1, "not_found", false, json!(null)),
         (backend(500), 1, "service_unavailable", false, json!(null)),
         (backend(503), 1, "service_unavailable", true, json!(2.0)),
-        (U::Status { status: 401, retry_after: None }, 1, "authentication_error", false, json!(null)),
+        (U::Status { status: 401, retry_after: None }, 2, "authentication_error", false, json!(null)),
         (U::AuthFailed { reason: reason() }, 2, "authentication_error", false, json!(null)),
         (U::CircuitOpen { retry_in }, 3, "circuit_open", true, json!(1.5)),
         (backend(429), 4, "rate_limited", true, json!(2.0)),

@@ -115,6 +115,18 @@ pub enum Delivery {
 }
 
 impl Error {
+    /// It, where what failed is what every call begins with: who refuses our credentials there refuses
+    /// them for all. One that says when to come again refuses something else (RFC 9110, 15.5.4).
+    pub fn of_all_calls(self) -> Self {
+        match self {
+            Self::Status { status: status @ 401, .. }
+            | Self::Status { status: status @ 403, retry_after: None } => {
+                Self::AuthFailed { reason: format!("HTTP {status}") }
+            }
+            other => other,
+        }
+    }
+
     /// Whether the call reached the server.
     pub const fn delivery(&self) -> Delivery {
         match self {

@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use crate::protocol::feature::Effect;
-use crate::protocol::{Era, Version};
+use crate::protocol::{Era, Version, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::connection::{Connection, Connector};
-use crate::upstream::fake::{Fake, config, tool_call};
+use crate::upstream::fake::{Answer, Fake, config, tool_call};
 use crate::upstream::{Change, Dialect, Error, Events, Outlet, State, Update, Upstream};
 
 const REASON: &str = "no such account";
@@ -113,6 +113,33 @@ async fn who_is_refused_is_parked_until_an_operator_connects() {
     assert!(scene.upstream.connect(soon()).await.is_ok());
     scene.until(State::Ready).await;
     assert_eq!(scene.call().await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_greets_us_and_refuses_our_credentials_at_the_list_is_parked_too() {
+    let mut scene = Scene::new(false);
+    let closed = || Answer::Fail(Error::Status { status: 401, retry_after: None });
+    scene.server.answer(move |call| (call.method == method::TOOLS_LIST).then(closed));
+    scene.until(State::AuthFailed).await;
+    let refused = Error::AuthFailed { reason: "HTTP 401".into() };
+    assert_eq!(scene.call().await, Err(refused.clone()));
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!((scene.server.executed(method::TOOLS_LIST), scene.tried()), (1, 1), "it was left alone");
+    assert_eq!(scene.upstream.status().last_error.as_deref(), Some("HTTP 401"));
+
+    scene.server.answer(|_| None);
+    let soon = Instant::now() + Duration::from_secs(5);
+    assert!(scene.upstream.reconnect(soon).await.is_ok());
+    assert_eq!(scene.call().await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_end_while_it_is_up_are_found_out_by_its_health() {
+    let mut scene = Scene::new(false);
+    scene.until(State::Ready).await;
+    scene.server.answer(|_| Some(Answer::Fail(Error::Status { status: 401, retry_after: None })));
+    scene.until(State::AuthFailed).await;
+    assert_eq!(scene.call().await, Err(Error::AuthFailed { reason: "HTTP 401".into() }));
 }
 
 #[tokio::test(start_paused = true)]

@@ -327,6 +327,11 @@ impl Pool {
         self.lock().shut = Some(Error::Unavailable { state });
     }
 
+    /// Lets nobody in any more, because the server refuses our credentials.
+    pub(super) fn refuse(&self, reason: &str) {
+        self.lock().shut.get_or_insert_with(|| Error::AuthFailed { reason: reason.to_owned() });
+    }
+
     /// Lets callers in again, and connects at once if need be: an operator wants it.
     pub(super) fn open(&self) {
         let mut state = self.lock();

@@ -184,7 +184,7 @@ impl Supervisor {
         self.task = Some(Box::pin(async move {
             let read = upstream.run_once(&Discovery { mirrors_parameters }, deadline).await;
             let offer = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)));
-            Done::Discovered(offer.map(Arc::new))
+            Done::Discovered(offer.map(Arc::new).map_err(Error::of_all_calls))
         }));
     }
 
@@ -233,11 +233,11 @@ impl Supervisor {
         self.tell_waiting(&Err(error));
     }
 
-    /// Leaves it alone: the pool has let nobody in since it was refused.
+    /// Leaves it alone: the pool lets nobody in any more.
     async fn park(&mut self, reason: &str) {
         tracing::error!(server = %self.upstream.config.name, reason, "server refuses our credentials and is left alone");
-        self.task = None;
-        self.phase = Phase::Parked;
+        (self.task, self.phase) = (None, Phase::Parked);
+        self.upstream.pool.refuse(reason);
         self.upstream.facts.failed(reason.to_owned());
         self.upstream.pool.close_all().await;
         self.publish(Change::State(State::AuthFailed)).await;

@@ -2,11 +2,12 @@
 //! them. Calls that go well, bad input and credentials have files of their own.
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
-use crate::support::Client;
 use crate::support::answer::Answer;
 use crate::support::gateway::{Gateway, Running};
 use crate::support::scripted::{Act, Refusing, Scripted, Server, Tool};
+use crate::support::{Client, eventually};
 
 /// A gateway before one server with one tool, `a`, that does `act`.
 async fn doing(act: Act) -> (Running, Server) {
@@ -46,7 +47,8 @@ async fn a_call_that_fails_on_the_way_says_how_far_it_came() {
         (Act::Drop, 502, "outcome_unknown"),
         (Act::Cut, 502, "outcome_unknown"),
         (Act::Status(500, None), 502, "invalid_answer"),
-        (Act::Status(401, None), 502, "invalid_answer"),
+        (Act::Status(401, None), 503, "auth_failed"),
+        (Act::Status(403, None), 503, "auth_failed"),
         (Act::Result("7".to_owned()), 502, "invalid_answer"),
         (Act::Error(r#"{"code":-32602,"message":"q is missing"}"#.to_owned()), 400, "invalid_arguments"),
     ] {
@@ -109,6 +111,42 @@ async fn a_server_that_was_never_reached_is_the_answer_itself() {
     assert_eq!(problem(&answer), (503, "server_unavailable".to_owned()));
     let answer = gateway.post("/servers/away/reconnect", "").await;
     assert_eq!(problem(&answer), (502, "connection_failed".to_owned()));
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_our_credentials_is_not_told_as_one_that_is_away() {
+    let key = "swy_ci_0123456789abcdef0123456789abcdef0123456789abcdef";
+    let hash =
+        Sha256::digest(key.as_bytes()).iter().fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
+    let behind = Gateway::with_config(&format!(
+        "mcp_servers: {{}}\nserver:\n  auth_mode: api_key\n  api_keys: [{{id: ci, hash: \"sha256:{hash}\", role: superuser}}]\n"
+    ));
+    let behind = behind.start().await;
+    let config = format!("mcp_servers:\n  closed:\n    url: {}\n", behind.url("/mcp"));
+    let gateway = Gateway::with_config(&config).env("TEST_KEY", key).start().await;
+    let servers = eventually("it is left alone", async || {
+        let servers = gateway.get("/servers").await.json();
+        (servers["servers"][0]["state"] == "auth_failed").then_some(servers)
+    });
+    assert_eq!(servers.await["servers"][0]["last_error"], "HTTP 401");
+    let called = gateway.call("closed", "a", json!({})).await;
+    for answer in [called, gateway.post("/servers/closed/reconnect", "").await] {
+        assert_eq!(problem(&answer), (503, "auth_failed".to_owned()), "{answer:?}");
+        let told = answer.json();
+        assert_eq!(
+            (&told["error_type"], &told["retryable"]),
+            (&json!("authentication_error"), &json!(false))
+        );
+    }
+    let refused = gateway.mcp_of("closed").modern("tools/call", json!({"name": "a"})).await;
+    assert_eq!(refused.error_code(), -31002, "{refused:?}");
+
+    gateway.rewrite(&format!("{config}    headers: {{x-api-key: \"${{TEST_KEY}}\"}}\n"));
+    assert_eq!(gateway.post("/reload", "").await.status, 200);
+    eventually("it is used with the key", async || {
+        (gateway.get("/servers").await.json()["servers"][0]["state"] == "ready").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

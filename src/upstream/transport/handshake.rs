@@ -79,13 +79,13 @@ pub(super) fn refused(reason: &str) -> Error {
 }
 
 /// The failure of a request that was part of connecting: no call was sent with it. A status stays
-/// what it is, because it tells whether and when to come again.
+/// what it is, because it tells whether and when to come again, unless it refuses our credentials.
 pub(super) fn while_connecting(error: Error) -> Error {
     match error {
         Error::Lost { reason } | Error::NotSent { reason } | Error::Cut { reason } => {
             Error::Connect { reason }
         }
-        other => other,
+        other => other.of_all_calls(),
     }
 }
 

@@ -228,5 +228,5 @@ async fn a_stream_that_is_not_what_it_should_be_is_refused() {
     let page = Bench::with(|_| vec![full(200, "content-type: text/html\r\n", "hello")]).await;
     assert!(page.refusal().await.to_string().contains("no event stream"));
     let closed = Bench::with(|_| vec![full(403, "", "")]).await;
-    assert_eq!(closed.refusal().await, Error::Status { status: 403, retry_after: None });
+    assert_eq!(closed.refusal().await, Error::AuthFailed { reason: "HTTP 403".into() });
 }

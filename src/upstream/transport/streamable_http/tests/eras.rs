@@ -93,10 +93,29 @@ async fn a_server_with_no_common_revision_is_not_greeted() {
 #[tokio::test]
 async fn refused_credentials_and_an_absent_server_say_nothing_of_the_era() {
     for status in [401, 403, 429, 502, 503, 504] {
-        let bench = Bench::new(move |_| vec![full(status, "retry-after: 3\r\n", "no")]).await;
-        let retry_after = Some(Duration::from_secs(3));
-        assert_eq!(bench.refusal().await, Error::Status { status, retry_after });
-        assert_eq!(bench.server.seen().len(), 1);
+        for (header, retry_after) in [("", None), ("retry-after: 3\r\n", Some(Duration::from_secs(3)))] {
+            let bench = Bench::new(move |_| vec![full(status, header, "no")]).await;
+            let expected = match (status, retry_after) {
+                // Who says when to come again refuses something else.
+                (401, _) | (403, None) => Error::AuthFailed { reason: format!("HTTP {status}") },
+                _ => Error::Status { status, retry_after },
+            };
+            assert_eq!(bench.refusal().await, expected);
+            assert_eq!(bench.server.seen().len(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn credentials_refused_by_a_legacy_server_are_told_as_that() {
+    for at in [method::INITIALIZE, method::INITIALIZED] {
+        let bench = Bench::new(move |seen| match seen.method().as_str() {
+            method::DISCOVER => vec![json(400, "")],
+            method if method == at => vec![json(401, r#"{"error":"invalid_token"}"#)],
+            _ => vec![result(seen, INITIALIZED)],
+        })
+        .await;
+        assert_eq!(bench.refusal().await, Error::AuthFailed { reason: "HTTP 401".into() }, "{at}");
     }
 }
 
