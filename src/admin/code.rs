@@ -53,10 +53,14 @@ pub(super) enum Code {
     UnsupportedMediaType,
     /// Too many calls of this server are running or waiting.
     Overloaded,
+    /// The server answered HTTP 429: it limits how often it is called. The call was not made.
+    RateLimited,
     /// The server could not be reached. The call was not made.
     ConnectionFailed,
     /// The connection was lost while the call ran. The tool may have run.
     OutcomeUnknown,
+    /// The server, or what stands before it, failed; `server_status` is the HTTP status it answered with.
+    ServerError,
     /// What the server answered is not an MCP answer.
     InvalidAnswer,
     /// The service behind the server answered with an error; `server_status` is its status.
@@ -91,10 +95,12 @@ impl Code {
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::Overloaded => StatusCode::TOO_MANY_REQUESTS,
-            Self::ConnectionFailed | Self::OutcomeUnknown | Self::InvalidAnswer | Self::BackendError => {
-                StatusCode::BAD_GATEWAY
-            }
+            Self::Overloaded | Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            Self::ConnectionFailed
+            | Self::OutcomeUnknown
+            | Self::ServerError
+            | Self::InvalidAnswer
+            | Self::BackendError => StatusCode::BAD_GATEWAY,
             Self::CircuitOpen
             | Self::AuthFailed
             | Self::ServerUnavailable
@@ -128,8 +134,10 @@ impl Code {
             Self::BodyTooLarge => "The body is too large",
             Self::UnsupportedMediaType => "The body must be JSON",
             Self::Overloaded => "The server is busy",
+            Self::RateLimited => "The server limits how often it is called",
             Self::ConnectionFailed => "The server could not be reached",
             Self::OutcomeUnknown => "The connection was lost during the call",
+            Self::ServerError => "The server failed",
             Self::InvalidAnswer => "The server's answer is not valid",
             Self::BackendError => "The service behind the server answered with an error",
             Self::AuthFailed => "The server refuses the gateway's credentials",
@@ -160,10 +168,11 @@ impl Code {
             | Self::AuthFailed => Word::AuthenticationError,
             Self::NotFound | Self::ServerNotFound | Self::ToolNotFound => Word::NotFound,
             Self::BodyTimeout | Self::TimedOut => Word::Timeout,
-            Self::Overloaded | Self::AuthenticationBusy => Word::RateLimited,
+            Self::Overloaded | Self::RateLimited | Self::AuthenticationBusy => Word::RateLimited,
             Self::TooManyConnections => Word::ConnectionLimitExceeded,
             Self::ConnectionFailed
             | Self::OutcomeUnknown
+            | Self::ServerError
             | Self::InvalidAnswer
             | Self::BackendError
             | Self::ServerUnavailable => Word::ServiceUnavailable,
@@ -177,7 +186,9 @@ impl Code {
         matches!(
             self,
             Self::Overloaded
+                | Self::RateLimited
                 | Self::CircuitOpen
+                | Self::ServerError
                 | Self::InvalidAnswer
                 | Self::BackendError
                 | Self::TooManyConnections

@@ -82,6 +82,8 @@ const fn of_upstream(error: &upstream::Error) -> (Code, Option<Duration>) {
         E::Lost { .. } | E::Cut { .. } => (Code::OutcomeUnknown, None),
         E::TimedOut { .. } => (Code::TimedOut, None),
         E::Status { status: 401 | 403, .. } | E::AuthFailed { .. } => (Code::AuthFailed, None),
+        E::Status { status: 429, retry_after } => (Code::RateLimited, *retry_after),
+        E::Status { status: 500.., retry_after } => (Code::ServerError, *retry_after),
         E::Status { retry_after, .. } => (Code::InvalidAnswer, *retry_after),
         E::Backend { retry_after, .. } => (Code::BackendError, *retry_after),
         E::Malformed { .. } | E::TooLarge { .. } => (Code::InvalidAnswer, None),

@@ -127,8 +127,10 @@ const NAMED: &[Code] = &[Code::InvalidRequest, Code::ServerNotFound];
 /// Between the gateway and a server.
 const UPSTREAM: &[Code] = &[
     Code::Overloaded,
+    Code::RateLimited,
     Code::ConnectionFailed,
     Code::OutcomeUnknown,
+    Code::ServerError,
     Code::InvalidAnswer,
     Code::BackendError,
     Code::AuthFailed,

@@ -212,7 +212,8 @@ const fn of_upstream(error: &upstream::Error) -> (Option<Number>, &'static str) 
         E::Status { status: 401 | 403, .. } | E::AuthFailed { .. } => {
             (Some(Number::Authentication), "auth_failed")
         }
-        E::Status { status: 429, .. } => (Some(Number::RateLimit), "invalid_answer"),
+        E::Status { status: 429, .. } => (Some(Number::RateLimit), "rate_limited"),
+        E::Status { status: 500.., .. } => (Some(Number::Backend), "server_error"),
         E::Status { .. } => (Some(Number::Backend), "invalid_answer"),
         E::Backend { status: 429, .. } => (Some(Number::RateLimit), "backend_error"),
         E::Backend { .. } => (Some(Number::Backend), "backend_error"),

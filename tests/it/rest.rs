@@ -46,7 +46,13 @@ async fn a_call_that_fails_on_the_way_says_how_far_it_came() {
     for (act, status, code) in [
         (Act::Drop, 502, "outcome_unknown"),
         (Act::Cut, 502, "outcome_unknown"),
-        (Act::Status(500, None), 502, "invalid_answer"),
+        (Act::Status(500, None), 502, "server_error"),
+        (Act::Status(503, None), 502, "server_error"),
+        (Act::Status(429, None), 429, "rate_limited"),
+        // Longer than anybody here waits for.
+        (Act::Status(429, Some(90)), 429, "rate_limited"),
+        (Act::Status(503, Some(90)), 502, "server_error"),
+        (Act::Status(404, None), 502, "invalid_answer"),
         (Act::Status(401, None), 503, "auth_failed"),
         (Act::Status(403, None), 503, "auth_failed"),
         (Act::Result("7".to_owned()), 502, "invalid_answer"),
@@ -58,8 +64,10 @@ async fn a_call_that_fails_on_the_way_says_how_far_it_came() {
         assert_eq!(server.runs("a"), 1, "{act:?}: not made again");
         let told = answer.json();
         assert_eq!((&told["server"], &told["tool"]), (&json!("one"), &json!("a")));
-        if let Act::Status(theirs, _) = act {
+        if let Act::Status(theirs, retry_after) = act {
             assert_eq!(told["server_status"], theirs);
+            let seconds = retry_after.map(|seconds| seconds.to_string());
+            assert_eq!(answer.header("retry-after"), seconds.as_deref(), "{answer:?}");
         }
     }
 }
