@@ -64,7 +64,7 @@ impl From<manager::Error> for Problem {
         };
         problem.with(|document| {
             if let Some(guidance) = guidance {
-                document.suggestion = Some(guidance.to_owned());
+                document.suggestion = Some(guidance.into_owned());
             }
             document.error_type = ErrorType(verdict.word);
             document.retryable = Some(verdict.is_retryable);

@@ -7,6 +7,7 @@
 //! Our own failures have a number for each era (`Number`); standard codes keep their meaning.
 //! Not here: what servers answered, which passes untouched.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -75,7 +76,7 @@ struct Facts<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    guidance: Option<&'a str>,
+    guidance: Option<Cow<'a, str>>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     wrong: Option<Shown<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -286,7 +287,8 @@ pub fn input(code: &'static str, text: &str) -> ErrorObject {
 /// A server's answer that is none of its revision.
 pub fn invalid_answer(text: &str) -> ErrorObject {
     let facts = Facts::of("invalid_answer", Word::ServiceUnavailable, text);
-    ErrorObject::new(code::INTERNAL_ERROR, text).with_data(&Facts { guidance: Some(NO_MCP), ..facts })
+    ErrorObject::new(code::INTERNAL_ERROR, text)
+        .with_data(&Facts { guidance: Some(Cow::Borrowed(NO_MCP)), ..facts })
 }
 
 /// A server's refusal, which came because a modern client lacks capabilities.

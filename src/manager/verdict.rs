@@ -3,6 +3,7 @@
 //! One table for MCP clients and REST. The words are stable; a failure that is not `is_retryable` may
 //! be mended too, but not by doing the same again. Not here: what each protocol calls it beside.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -72,9 +73,9 @@ impl Error {
 
 impl Error {
     /// What to do about the failure of a server; the other failures name what there is instead.
-    pub const fn guidance(&self) -> Option<&'static str> {
+    pub fn guidance(&self) -> Option<Cow<'static, str>> {
         match self {
-            Self::Upstream { source, .. } => Some(guidance_of(source)),
+            Self::Upstream { server, source, .. } => Some(guidance_of(server, source)),
             Self::ServerNotFound { .. }
             | Self::NameNotFound { .. }
             | Self::ResourceNotFound { .. }
@@ -86,12 +87,20 @@ impl Error {
 /// What to do about an answer that is none of MCP.
 pub const NO_MCP: &str = "check that the server speaks MCP at its configured address";
 
-const fn guidance_of(error: &upstream::Error) -> &'static str {
+fn guidance_of(server: &str, error: &upstream::Error) -> Cow<'static, str> {
     use upstream::Error as E;
-    match error {
+    Cow::Borrowed(match error {
         E::CircuitOpen { .. } => {
-            "wait for the next probe, or POST /api/v1/mcp/circuit-breakers/{server}/reset once the server is well"
+            return Cow::Owned(format!(
+                "wait for the next probe, or POST /api/v1/mcp/circuit-breakers/{server}/reset once the server is well"
+            ));
         }
+        E::AuthFailed { .. } => {
+            return Cow::Owned(format!(
+                "mend the credentials and POST /api/v1/mcp/reload, or POST /api/v1/mcp/servers/{server}/reconnect once the server accepts them"
+            ));
+        }
+        E::Unavailable { state } => return guidance_of_state(server, state),
         E::Overloaded { .. } | E::Leased { .. } => "try again after the seconds in retry_after_seconds",
         E::Connect { .. } | E::NotSent { .. } => {
             "check that the server runs and is reachable from the gateway, GET /api/v1/mcp/health"
@@ -101,12 +110,25 @@ const fn guidance_of(error: &upstream::Error) -> &'static str {
             "the tool may have run; give it longer: the server's `timeout`, or \"timeout\" of a REST call, in seconds"
         }
         E::Status { status, .. } | E::Backend { status, .. } => guidance_of_status(*status),
-        E::AuthFailed { .. } => {
-            "mend the credentials and POST /api/v1/mcp/reload, or POST /api/v1/mcp/servers/{name}/reconnect once the server accepts them"
-        }
         E::Malformed { .. } => NO_MCP,
         E::TooLarge { .. } => "ask for less at a time, or raise the server's limit for one message",
-        E::Unavailable { .. } => "have an operator enable it, or POST /api/v1/mcp/servers/{name}/reconnect",
+    })
+}
+
+/// What brings back a server that takes no calls in `state`.
+fn guidance_of_state(server: &str, state: &str) -> Cow<'static, str> {
+    match state {
+        // The words of `upstream::State` and of the end.
+        "disabled" => Cow::Owned(format!(
+            "set `enabled: true` for {server} in the registry file and POST /api/v1/mcp/reload"
+        )),
+        "disconnected" => {
+            Cow::Owned(format!("POST /api/v1/mcp/servers/{server}/reconnect connects it again"))
+        }
+        "shutting down" => {
+            Cow::Borrowed("try again when the gateway, or this server of it, has been started anew")
+        }
+        _ => Cow::Borrowed("try again in a moment"),
     }
 }
 
@@ -155,6 +177,29 @@ const fn of_status(status: u16, retry_after: Option<Duration>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn advice_fits_the_state_of_the_server_and_names_it() {
+        use upstream::Error as E;
+        let reason = || "HTTP 401".to_owned();
+        for (source, advised, idle) in [
+            (
+                E::Unavailable { state: "disabled" },
+                &["`enabled: true` for docs", "/mcp/reload"][..],
+                "reconnect",
+            ),
+            (E::Unavailable { state: "disconnected" }, &["/mcp/servers/docs/reconnect"][..], "enabled"),
+            (E::Unavailable { state: "shutting down" }, &["started anew"][..], "POST"),
+            (E::Unavailable { state: "connecting" }, &["try again"][..], "POST"),
+            (E::CircuitOpen { retry_in: Duration::ZERO }, &["/mcp/circuit-breakers/docs/reset"][..], "{"),
+            (E::AuthFailed { reason: reason() }, &["/mcp/reload", "/mcp/servers/docs/reconnect"][..], "{"),
+        ] {
+            let error = Error::Upstream { server: "docs".into(), tool: None, source };
+            let advice = error.guidance().expect("advice");
+            assert!(advised.iter().all(|part| advice.contains(part)), "{advice}");
+            assert!(!advice.contains(idle) && !advice.contains('{'), "{advice}");
+        }
+    }
 
     #[test]
     fn the_answer_of_a_back_end_is_judged_by_its_status() {
