@@ -9,6 +9,7 @@ mod apply;
 pub mod catalog;
 pub mod config;
 mod error;
+mod headers;
 pub mod naming;
 mod recall;
 mod registry;
@@ -255,11 +256,16 @@ impl Manager {
         }
         let upstream = &server.upstream;
         let deadline = invocation.deadline(upstream);
-        let call = Call { terms, ..target.call(invocation) };
-        let (reply, version) = upstream
-            .receive(&call, deadline, outlet)
-            .await
-            .map_err(|source| failed(&target.server, target.tool(), source))?;
+        let mut call = Call { terms, ..target.call(invocation) };
+        let mut answered = upstream.receive(&call, deadline, outlet).await;
+        if answered.as_ref().is_ok_and(|answer| headers::are_refused(target, answer)) {
+            // Boxed: they are large, and seldom needed.
+            if let Some(others) = Box::pin(self.other_headers(target, deadline)).await {
+                call.header_params = others;
+                answered = Box::pin(upstream.receive(&call, deadline, outlet)).await;
+            }
+        }
+        let (reply, version) = answered.map_err(|source| failed(&target.server, target.tool(), source))?;
         Ok(target.called(invocation, reply, version))
     }
 
