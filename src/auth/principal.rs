@@ -24,8 +24,8 @@ pub enum Role {
 pub enum Action {
     /// See which servers, tools, resources and prompts there are, and how they are.
     List,
-    /// Have a server answer: read a resource, get a prompt, complete an argument. What it answers
-    /// is as much its operator's as what a tool does.
+    /// Have a server answer: read a resource or be told when it changes, get a prompt, complete an
+    /// argument. What it answers is as much its operator's as what a tool does.
     Read,
     /// Run a tool: `POST /call`, `tools/call`.
     Call,

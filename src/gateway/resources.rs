@@ -113,6 +113,7 @@ mod tests {
         for (method, params) in [
             ("prompts/get", r#"{"name":"p"}"#),
             ("resources/read", r#"{"uri":"test://x"}"#),
+            ("resources/subscribe", r#"{"uri":"test://x"}"#),
             ("completion/complete", r#"{"ref":{"type":"ref/resource","uri":"test://x"}}"#),
             ("tools/call", r#"{"name":"echo"}"#),
         ] {

@@ -48,7 +48,7 @@ pub async fn listen(
     let mailbox = Arc::new(Mailbox::default());
     mailbox.listen_to(lists, manager.snapshot().revisions(&caller.scope));
     let mut feed = Feed::new(manager, &caller.scope, &mailbox);
-    let uris = resources::subscribe_all(gateway, &caller.scope, &mailbox, resources_of(filter)?).await;
+    let uris = resources::subscribe_all(gateway, caller, &mailbox, resources_of(filter)?).await;
     outlet.deliver(tagged(acknowledged(lists, &uris), id)).await;
     loop {
         tokio::select! {

@@ -3,7 +3,7 @@
 //!
 //! Invariants: a subscription belongs to one mailbox and ends with it; the first one who asks for a
 //! resource gets the server's own answer, refusals included; one mailbox has at most
-//! [`MAX_SUBSCRIPTIONS`].
+//! [`MAX_SUBSCRIPTIONS`]; who may not read resources asks no server for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::board::{Subscription, Topic};
 use super::mailbox::{MAX_SUBSCRIPTIONS, Mailbox};
+use crate::auth::Action;
 use crate::gateway::{Caller, Gateway, error, wanted};
 use crate::manager::catalog::Place;
 use crate::manager::{self, Scope, Word};
@@ -28,6 +29,9 @@ const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// `resources/subscribe`.
 pub async fn subscribe(gateway: &Gateway, caller: &Caller, params: Option<&Raw>) -> Reply {
+    if !caller.principal.may(Action::Read) {
+        return Err(error::forbidden("subscribe to resources"));
+    }
     let uri = uri_of(params)?;
     let Some(mailbox) = &caller.mailbox else { return Ok(Raw::empty_object()) };
     if mailbox.is_subscribed(&uri) {
@@ -50,16 +54,20 @@ pub fn unsubscribe(caller: &Caller, params: Option<&Raw>) -> Reply {
     Ok(Raw::empty_object())
 }
 
-/// Subscribes `mailbox` to all of `uris`; those that it is told about, in their order.
+/// Subscribes `mailbox` to all of `uris`; those that it is told about, in their order. None for a caller
+/// that may not read them: what is not honoured is left out of the answer, and no error.
 pub(super) async fn subscribe_all(
     gateway: &Gateway,
-    scope: &Scope,
+    caller: &Caller,
     mailbox: &Arc<Mailbox>,
     uris: Vec<String>,
 ) -> Vec<String> {
+    if !caller.principal.may(Action::Read) {
+        return Vec::new();
+    }
     let one = |uri: String| {
         async move {
-            let subscription = gateway.subscription(scope, mailbox, &uri);
+            let subscription = gateway.subscription(&caller.scope, mailbox, &uri);
             let (_, subscription) = timeout(LISTEN_PATIENCE, subscription).await.ok()?.ok()?;
             mailbox.subscribe(uri.clone(), subscription).ok().map(|()| uri)
         }

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::tests::{ask, gateway, modern, raw, said, server, session, told};
 use super::*;
+use crate::auth::{Principal, Role};
 use crate::protocol::Version;
 use crate::protocol::error::code;
 use crate::upstream::Event;
@@ -204,6 +205,37 @@ async fn a_modern_client_hears_of_a_legacy_servers_resources_as_long_as_it_liste
     settle().await;
     assert_eq!((gateway.board().count(), watched(&gateway, "s")), (0, 0), "it ended with the request");
     assert!(server.subscribed().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_hears_of_lists_and_no_server_hears_of_a_reader() {
+    let server = server();
+    let gateway = gateway(&[("s", &server)]).await;
+    let reader = || Principal::new("r", Role::Reader);
+    let mut caller = session(&gateway, one("s")).await;
+    caller.principal = reader();
+    let refused = subscribe(&gateway, &caller, "a:1").await.expect_err("it may not read it either");
+    assert_eq!(refused.code(), code::INVALID_REQUEST);
+    assert!(refused.raw().as_str().contains(r#""code":"forbidden""#), "{refused:?}");
+    let (outlet, mut inlet) = Outlet::new(8);
+    let params =
+        raw(&json!({"notifications": {"promptsListChanged": true, "resourceSubscriptions": ["a:1"]}}));
+    let (id, mut caller) = (RequestId::from_u64(7), modern());
+    caller.principal = reader();
+    let heard = async {
+        let ack = said(&mut inlet).await.expect("an acknowledgement");
+        assert!(ack.contains(r#""notifications":{"promptsListChanged":true}"#), "{ack}");
+        server.say(updated("a:1"));
+        assert_eq!(said(&mut inlet).await, None);
+        server.say(Event::Changed(List::Prompts));
+        assert!(said(&mut inlet).await.expect("a notice").contains("prompts/list_changed"));
+    };
+    tokio::select! {
+        end = listen(&gateway, &caller, (&id, Some(&params)), &outlet) => panic!("{end:?}"),
+        () = heard => {}
+    }
+    assert_eq!(server.executed(method::RESOURCES_SUBSCRIBE), 0);
+    assert_eq!((gateway.board().count(), watched(&gateway, "s")), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
