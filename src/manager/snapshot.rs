@@ -140,6 +140,15 @@ impl Snapshot {
         }
     }
 
+    /// Whether a server that a scope sees has not said yet what it has: it may turn out to have anything.
+    pub fn has_unheard(&self, scope: &Scope) -> bool {
+        let is_unheard = |server: &Server| server.offer.is_none() && server.upstream.config().enabled;
+        match scope {
+            Scope::All => self.servers.iter().any(is_unheard),
+            Scope::Server(server) => self.server(server).is_ok_and(is_unheard),
+        }
+    }
+
     /// Who owns the tool or the prompt `name` in a scope.
     pub fn route(&self, scope: &Scope, kind: Named, name: &str) -> Result<Arc<Route>, Error> {
         let catalog = self.catalog(scope)?;

@@ -58,11 +58,13 @@ pub async fn listen(
     }
 }
 
-/// The lists of `filter` that somebody in `scope` has. Of tools there may always be some later.
+/// The lists of `filter` that somebody in `scope` has, or may turn out to have. Of tools there may always be
+/// some later.
 fn honoured(manager: &Manager, scope: &Scope, filter: &Raw) -> Lists {
     let asked = |list: &List| filter.get_as(list.filter()).unwrap_or(false);
     let snapshot = manager.snapshot();
-    let there = |list: &List| *list == List::Tools || snapshot.offers(scope, list.capability());
+    let may_come = snapshot.has_unheard(scope);
+    let there = |list: &List| *list == List::Tools || may_come || snapshot.offers(scope, list.capability());
     List::ALL.into_iter().filter(|list| asked(list) && there(list)).collect()
 }
 

@@ -9,22 +9,27 @@ use crate::auth::Principal;
 use crate::manager::config::{Config, ToolNames};
 use crate::protocol::{Message, Request, Version};
 use crate::shutdown::Shutdown;
-use crate::upstream::fake::{self, Fake};
-use crate::upstream::{Event, Inlet, Said};
+use crate::upstream::fake::{self, Answer, Dial, Fake};
+use crate::upstream::{self, Event, Inlet, Said};
 
 pub(super) fn raw(json: &serde_json::Value) -> Raw {
     Raw::of(json)
 }
 
 pub(super) async fn gateway(servers: &[(&str, &Fake)]) -> Gateway {
+    let configs = servers.iter().map(|(name, _)| fake::config(name)).collect();
+    of_servers(configs, &servers.iter().map(|(_, fake)| *fake).collect::<Vec<_>>()).await
+}
+
+async fn of_servers(servers: Vec<upstream::Config>, fakes: &[&Fake]) -> Gateway {
     let config = Config {
-        servers: servers.iter().map(|(name, _)| fake::config(name)).collect(),
+        servers,
         tool_names: ToolNames::Auto,
         max_tool_name_length: 64,
         cache: crate::store::Config::default(),
         tools_per_page: 100,
     };
-    let connectors = servers.iter().map(|(_, fake)| fake.connector()).collect();
+    let connectors = fakes.iter().map(|fake| fake.connector()).collect();
     let shutdown = Shutdown::new();
     let manager = Manager::with_connectors(config, connectors, shutdown.clone());
     manager.settled(&Scope::All, Duration::from_secs(1)).await;
@@ -161,4 +166,56 @@ async fn nobody_is_promised_changes_of_a_list_that_no_server_has() {
             assert!(ack.expect("said").contains(r#""notifications":{"toolsListChanged":true}"#));
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_listens_before_a_server_is_there_hears_of_all_its_lists() {
+    let (server, other) = (server(), Fake::new(Version::V2025_11_25));
+    server.dial(Dial::Refuse);
+    server.answer(|call| {
+        let lists = match call.method.as_str() {
+            method::PROMPTS_LIST => json!({"prompts": [{"name": "p"}]}),
+            method::RESOURCES_LIST => json!({"resources": [{"uri": "a:1", "name": "r"}]}),
+            method::RESOURCE_TEMPLATES_LIST => json!({"resourceTemplates": []}),
+            _ => return None,
+        };
+        Some(Answer::result(&lists))
+    });
+    let gateway = gateway(&[("s", &server), ("t", &other)]).await;
+    let (outlet, mut inlet) = Outlet::new(8);
+    let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
+    let params = raw(&json!({ "notifications": all }));
+    let (id, caller) = (RequestId::from_u64(7), modern());
+    let heard = async {
+        let ack = said(&mut inlet).await.expect("an acknowledgement");
+        assert!(List::ALL.iter().all(|list| ack.contains(list.filter())), "{ack}");
+        server.dial(Dial::Accept);
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        let mut notices = Vec::new();
+        while let Some(notice) = said(&mut inlet).await {
+            notices.push(notice);
+        }
+        for list in List::ALL {
+            let count = notices.iter().filter(|notice| notice.contains(list.changed())).count();
+            assert_eq!(count, 1, "{list:?}: {notices:?}");
+        }
+        assert_eq!(notices.len(), List::ALL.len(), "{notices:?}");
+    };
+    tokio::select! {
+        end = listen(&gateway, &caller, (&id, Some(&params)), &outlet) => panic!("{end:?}"),
+        () = heard => {}
+    }
+    let at_other = Scope::Server("t".into());
+    let lists = honoured(gateway.manager(), &at_other, &raw(&all));
+    assert_eq!(lists, Lists::NONE.with(List::Tools), "that one was heard");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_switched_off_is_not_waited_for() {
+    let mut off = fake::config("s");
+    off.enabled = false;
+    let gateway = of_servers(vec![off], &[&server()]).await;
+    let all = raw(&json!({"toolsListChanged": true, "promptsListChanged": true}));
+    let lists = honoured(gateway.manager(), &Scope::All, &all);
+    assert_eq!(lists, Lists::NONE.with(List::Tools));
 }
