@@ -256,6 +256,19 @@ pub(super) fn no_resource(number: i64, uri: &str) -> ErrorObject {
     ErrorObject::new(number, &text).with_data(&facts)
 }
 
+/// `server`, which was asked to tell of the resource `uri`, acknowledged other things only.
+pub(super) fn not_told(server: &str, uri: &str) -> ErrorObject {
+    let text = format!(
+        "the server \"{server}\" does not tell of the resource \"{}\": it has none of that URI, or does not \
+         announce its changes",
+        foreign::shown(uri)
+    );
+    let uri = foreign::uri(uri);
+    let facts =
+        Facts { server: Some(server), uri: Some(&uri), ..Facts::of("not_told", Word::NotFound, &text) };
+    ErrorObject::new(code::INVALID_PARAMS, &text).with_data(&facts)
+}
+
 /// What a client sent that does not fit the method.
 pub fn bad_input(text: &str, wrong: Wrong<'_>) -> ErrorObject {
     let facts = Facts::of("invalid_params", Word::InvalidParams, text);

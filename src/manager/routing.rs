@@ -15,7 +15,7 @@ use super::error::{Error, Named};
 use super::snapshot::{Scope, Snapshot};
 use super::target::Target;
 use super::{Manager, failed};
-use crate::protocol::{ErrorObject, Raw};
+use crate::protocol::Raw;
 use crate::upstream::{self, State, Status, Subject, Watching};
 
 /// What is completed: an argument of a prompt, or a variable of a template.
@@ -84,7 +84,7 @@ impl Manager {
         &self,
         server: &str,
         subject: Subject,
-    ) -> Result<Result<(Raw, Watching), ErrorObject>, Error> {
+    ) -> Result<Result<(Raw, Watching), upstream::Refusal>, Error> {
         let upstream = self.snapshot().server(server)?.upstream.clone();
         let config = upstream.config();
         let watched = upstream.watch(subject, Instant::now() + config.timeout).await;

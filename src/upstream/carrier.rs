@@ -23,7 +23,7 @@ use super::connection::{Call, Connection, Event, Events, Outlet};
 use super::error::Error;
 use super::listen;
 use super::pool::Pool;
-use super::watches::{Outcome, Subject, Watches};
+use super::watches::{Outcome, Refusal, Subject, Watches};
 use crate::protocol::{Raw, method};
 
 /// Requests to subscribe that are under way at a time.
@@ -149,7 +149,8 @@ impl Carrier {
         let Subject::Resource(uri) = subject else { return Ok(Ok(Raw::empty_object())) };
         let call = Call::of_gateway(method, Some(Raw::of(&json!({ "uri": uri }))));
         let asked = timeout(self.limit, connection.request(&call, &Outlet::none())).await;
-        asked.unwrap_or(Err(Error::TimedOut { after: self.limit }))
+        let reply = asked.unwrap_or(Err(Error::TimedOut { after: self.limit }))?;
+        Ok(reply.map_err(Refusal::Said))
     }
 }
 

@@ -47,8 +47,16 @@ impl Scene {
         updates.filter(|update| matches!(update.change, Change::Missed)).count()
     }
 
-    async fn watch(&self, uri: &str) -> Result<Result<(Raw, Watching), ErrorObject>, Error> {
+    async fn watch(&self, uri: &str) -> Result<Result<(Raw, Watching), Refusal>, Error> {
         self.upstream.watch(Subject::Resource(uri.into()), Instant::now() + SECOND * 5).await
+    }
+
+    /// In which words the server refuses to tell of `uri`.
+    async fn refusal(&self, uri: &str) -> ErrorObject {
+        match self.watch(uri).await.expect("no failure").expect_err("refused") {
+            Refusal::Said(words) => words,
+            Refusal::LeftOut => panic!("it said nothing"),
+        }
     }
 
     async fn watching(&self, uri: &str) -> Watching {
@@ -97,8 +105,7 @@ async fn what_the_server_answers_is_the_answer() {
         (call.method == method::RESOURCES_SUBSCRIBE)
             .then(|| Answer::Reply(Err(ErrorObject::new(-32002, "there is none"))))
     });
-    let refused = scene.watch("a:1").await.expect("no failure").expect_err("refused");
-    assert_eq!((refused.code(), scene.upstream.watched()), (-32002, 0));
+    assert_eq!((scene.refusal("a:1").await.code(), scene.upstream.watched()), (-32002, 0));
     scene.server.answer(|call| {
         (call.method == method::RESOURCES_SUBSCRIBE).then(|| Answer::result(&json!({"own": 1})))
     });
@@ -144,7 +151,7 @@ async fn a_resource_that_is_not_acknowledged_is_refused() {
     let mut scene = Scene::modern().await;
     scene.server.honours_lists_only();
     let refused = scene.watch("a:1").await.expect("no failure").expect_err("not honoured");
-    assert_eq!(refused.code(), -32602);
+    assert_eq!(refused, Refusal::LeftOut);
     scene.settle().await;
     assert_eq!((scene.server.listening(), scene.upstream.watched()), (vec![TOOLS.to_owned()], 0));
 }
@@ -175,6 +182,5 @@ async fn a_server_without_such_a_stream_is_left_alone() {
     let before = scene.server.executed(method::SUBSCRIPTIONS_LISTEN);
     scene.settle().await;
     assert_eq!(scene.server.executed(method::SUBSCRIPTIONS_LISTEN), before, "not asked over and over");
-    let refused = scene.watch("a:1").await.expect("no failure").expect_err("refused");
-    assert_eq!(refused.code(), -32601, "its own words");
+    assert_eq!(scene.refusal("a:1").await.code(), -32601, "its own words");
 }

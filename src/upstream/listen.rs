@@ -12,17 +12,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use super::carrier::Carrier;
 use super::connection::{Call, Connection, Inlet, Outlet, Said};
 use super::error::Error;
-use super::watches::Subject;
-use crate::protocol::error::code;
+use super::watches::{Refusal, Subject};
 use crate::protocol::feature::{List, Lists};
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{ErrorObject, Notification, Raw, Reply, method};
+use crate::protocol::{Notification, Raw, Reply, method};
 
 /// Pause before the first attempt to open the stream again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -131,7 +129,7 @@ impl<'a> Listening<'a> {
         for (subject, agreed) in self.carrier.watches.wanted() {
             if stream.asked.contains(&subject) {
                 let is_honoured = honoured.contains(&subject);
-                let reply = if is_honoured { Ok(Raw::empty_object()) } else { Err(not_honoured()) };
+                let reply = if is_honoured { Ok(Raw::empty_object()) } else { Err(Refusal::LeftOut) };
                 self.carrier.conclude(&subject, agreed, Ok(reply));
             }
         }
@@ -148,7 +146,8 @@ impl<'a> Listening<'a> {
         let is_refusal = is_refusal(&end);
         let outcome = match end {
             Ok(Ok(_)) => Err(Error::Cut { reason: "the server ended the stream of notices".into() }),
-            other => other,
+            Ok(Err(refusal)) => Ok(Err(Refusal::Said(refusal))),
+            Err(failure) => Err(failure),
         };
         let wanted = self.carrier.watches.wanted();
         let fresh = wanted.iter().filter(|(subject, agreed)| !**agreed && stream.asked.contains(*subject));
@@ -244,14 +243,6 @@ async fn ended(current: &mut Option<Stream>) -> Result<Reply, Error> {
         Some(stream) => (&mut stream.answer).await,
         None => pending().await,
     }
-}
-
-fn not_honoured() -> ErrorObject {
-    ErrorObject::new(
-        code::INVALID_PARAMS,
-        "the server does not tell of this; it acknowledged other things only",
-    )
-    .with_data(&json!({"type": "not_found", "code": "not_told"}))
 }
 
 fn is_refusal(end: &Result<Reply, Error>) -> bool {

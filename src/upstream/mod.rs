@@ -53,9 +53,9 @@ pub use flow::{Flow, Received};
 pub use home::Home;
 pub use news::{Change, Update};
 pub use status::{State, Status};
-pub use watches::{Subject, Watching};
+pub use watches::{Refusal, Subject, Watching};
 
-use crate::protocol::{Era, ErrorObject, Raw, Version};
+use crate::protocol::{Era, Raw, Version};
 use crate::shutdown::Shutdown;
 use crate::store::Store;
 use breaker::Breaker;
@@ -199,7 +199,7 @@ impl Upstream {
         &self,
         subject: Subject,
         deadline: Instant,
-    ) -> Result<Result<(Raw, Watching), ErrorObject>, Error> {
+    ) -> Result<Result<(Raw, Watching), Refusal>, Error> {
         self.pool.check_open()?;
         if let Some(retry_in) = self.breaker.refuses_for() {
             return Err(Error::CircuitOpen { retry_in });

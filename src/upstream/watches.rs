@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use super::error::Error;
-use crate::protocol::Reply;
+use crate::protocol::{ErrorObject, Raw};
 
 /// Subjects of one server that may be watched at a time.
 const MAX_SUBJECTS: usize = 4_096;
@@ -29,8 +29,17 @@ pub enum Subject {
     Task(Arc<str>),
 }
 
+/// Why a server does not tell of a subject.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// It said so, in these words.
+    Said(ErrorObject),
+    /// It acknowledged that it was asked, and left this out (2026-07-28).
+    LeftOut,
+}
+
 /// The server's answer to the request to be told, or why there is none.
-pub(super) type Outcome = Result<Reply, Error>;
+pub(super) type Outcome = Result<Result<Raw, Refusal>, Error>;
 
 /// Waits for the outcome; it may be there already.
 pub(super) type Awaited = watch::Receiver<Option<Outcome>>;
@@ -142,7 +151,6 @@ impl fmt::Debug for Watching {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{ErrorObject, Raw};
 
     fn subject(uri: &str) -> Subject {
         Subject::Resource(uri.into())
@@ -165,7 +173,7 @@ mod tests {
         let watches = Watches::new();
         let (early, first) = watches.add(subject("a:1")).expect("room");
         let (_too, second) = watches.add(subject("a:1")).expect("room");
-        watches.settle(&subject("a:1"), Ok(Err(ErrorObject::new(-32602, "no"))));
+        watches.settle(&subject("a:1"), Ok(Err(Refusal::LeftOut)));
         assert!(matches!(*first.borrow(), Some(Ok(Err(_)))) && matches!(*second.borrow(), Some(Ok(Err(_)))));
         let (_late, third) = watches.add(subject("a:1")).expect("room");
         assert!(third.borrow().is_none(), "asked for anew");

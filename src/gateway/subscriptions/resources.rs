@@ -15,12 +15,12 @@ use tokio::time::timeout;
 use super::board::{Subscription, Topic};
 use super::mailbox::{MAX_SUBSCRIPTIONS, Mailbox};
 use crate::auth::Action;
-use crate::gateway::{Caller, Gateway, error, wanted};
+use crate::gateway::{Caller, Gateway, era, error, resources, wanted};
 use crate::manager::catalog::Place;
-use crate::manager::{self, Scope, Word};
+use crate::manager::{self, Word};
 use crate::protocol::error::code;
-use crate::protocol::{Era, ErrorObject, Raw, Reply};
-use crate::upstream::Subject;
+use crate::protocol::{ErrorObject, Raw, Reply};
+use crate::upstream::{Refusal, Subject};
 
 /// Resources of one `subscriptions/listen` that are asked for at a time.
 const AT_A_TIME: usize = 16;
@@ -40,7 +40,7 @@ pub async fn subscribe(gateway: &Gateway, caller: &Caller, params: Option<&Raw>)
     if mailbox.is_full() {
         return Err(too_many());
     }
-    let (answer, subscription) = gateway.subscription(&caller.scope, mailbox, &uri).await?;
+    let (answer, subscription) = gateway.subscription(caller, mailbox, &uri).await?;
     mailbox.subscribe(uri, subscription).map_err(|_| too_many())?;
     Ok(answer)
 }
@@ -67,7 +67,7 @@ pub(super) async fn subscribe_all(
     }
     let one = |uri: String| {
         async move {
-            let subscription = gateway.subscription(&caller.scope, mailbox, &uri);
+            let subscription = gateway.subscription(caller, mailbox, &uri);
             let (_, subscription) = timeout(LISTEN_PATIENCE, subscription).await.ok()?.ok()?;
             mailbox.subscribe(uri.clone(), subscription).ok().map(|()| uri)
         }
@@ -81,13 +81,13 @@ impl Gateway {
     /// Has whoever owns `uri` tell `mailbox` about it; with it comes the server's answer.
     async fn subscription(
         &self,
-        scope: &Scope,
+        caller: &Caller,
         mailbox: &Arc<Mailbox>,
         uri: &str,
     ) -> Result<(Raw, Subscription), ErrorObject> {
-        // Only legacy clients are told; modern ones are just not told of it.
-        let told = |error: &manager::Error| error::object(error, Era::Legacy);
-        let places = self.manager.places(scope, uri, None).await.map_err(|error| told(&error))?;
+        let refused = |failure: &manager::Error| resources::refused(caller, failure);
+        let places =
+            self.manager.places(&caller.scope, uri, None).await.map_err(|failure| refused(&failure))?;
         let mut refusal = None;
         for Place { server, uri: there } in places {
             let there: Arc<str> = there.into();
@@ -95,18 +95,12 @@ impl Gateway {
             let subscription = self.board.tell(Topic::Resource(server.clone(), there.clone()), uri, mailbox);
             match self.manager.watch(&server, Subject::Resource(there)).await {
                 Ok(Ok((answer, watching))) => return Ok((answer, subscription.kept_by(watching))),
-                Ok(Err(error)) => refusal = refusal.or(Some(error)),
-                Err(error) => refusal = refusal.or(Some(told(&error))),
+                Ok(Err(Refusal::Said(words))) => refusal = refusal.or(Some(words)),
+                Ok(Err(Refusal::LeftOut)) => refusal = refusal.or(Some(error::not_told(&server, uri))),
+                Err(failure) => refusal = refusal.or(Some(refused(&failure))),
             }
         }
-        Err(refusal.unwrap_or_else(|| {
-            error::refusal(
-                code::INVALID_PARAMS,
-                "resource_not_found",
-                Word::NotFound,
-                "no server has resources",
-            )
-        }))
+        Err(refusal.unwrap_or_else(|| era::no_resource(caller, uri)))
     }
 }
 

@@ -98,6 +98,33 @@ async fn the_servers_refusal_passes_and_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_that_nobody_has_is_refused_as_a_read_of_it() {
+    let server = Fake::new(Version::V2025_11_25);
+    let gateway = gateway(&[("s", &server)]).await;
+    let caller = session(&gateway, Scope::All).await;
+    let refused = subscribe(&gateway, &caller, "a:1").await.expect_err("nobody has resources");
+    let read = ask(&gateway, &caller, method::RESOURCES_READ, json!({"uri": "a:1"})).await;
+    assert_eq!((refused.code(), Err(refused)), (code::RESOURCE_NOT_FOUND, read));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_modern_server_leaves_out_is_refused_with_all_that_our_errors_say() {
+    let server = Fake::new(Version::V2026_07_28);
+    server.capabilities(&json!({"resources": {"subscribe": true}}));
+    server.honours_lists_only();
+    let gateway = gateway(&[("s", &server)]).await;
+    let caller = session(&gateway, Scope::All).await;
+    let refused = subscribe(&gateway, &caller, "a:é").await.expect_err("it is not told");
+    assert_eq!(refused.code(), code::INVALID_PARAMS);
+    let text = "the server \"s\" does not tell of the resource \"a:é\": it has none of that URI, or does not announce its changes";
+    let data: serde_json::Value = refused.data().expect("facts").read().expect("an object");
+    let facts = json!({"code": "not_told", "type": "not_found", "detail": text, "retryable": false,
+        "server": "s", "uri": "a:é"});
+    assert_eq!((refused.message().as_ref(), data), (text, facts));
+    assert_eq!((gateway.board().count(), watched(&gateway, "s")), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_has_a_bounded_number_of_subscriptions() {
     let server = server();
     let gateway = gateway(&[("s", &server)]).await;
