@@ -3,7 +3,8 @@
 //! The client's messages come in one at a time; everything for it leaves through one bounded
 //! channel. `initialize` makes it a legacy client; where `is_dual`, a request that describes itself
 //! is a modern one, on the same channel. Invariants: ids are unique on a channel, whatever the era; a
-//! call whose answer nobody can read any more is cancelled.
+//! call whose answer nobody can read any more is cancelled; a `subscriptions/listen` that we end is ended
+//! in both of the ways that 2026-07-28 has for it.
 //!
 //! Not here: framing, and when the conversation ends (`stdio`, `sse`).
 
@@ -19,7 +20,7 @@ use super::headers::check_meta;
 use super::sessions::Session;
 use crate::gateway::subscriptions::Feed;
 use crate::gateway::{Caller, Gateway};
-use crate::protocol::{Message, Notification, Request, RequestId, Response, meta, method};
+use crate::protocol::{Message, Notification, Raw, Request, RequestId, Response, meta, method};
 use crate::shutdown::Shutdown;
 
 /// One conversation.
@@ -89,13 +90,17 @@ impl Conversation {
         let caller = self.caller(&request)?;
         let running = self.session.begin(&request.id)?;
         let cancel = running.cancel.clone();
+        let listens = caller.version.is_modern() && request.method == method::SUBSCRIPTIONS_LISTEN;
         let mut exchange = Exchange::detached(&self.gateway, caller, request, running, &self.requests);
         let outgoing = self.outgoing.clone();
         self.requests.spawn(async move {
             while let Some(message) = exchange.next().await {
-                if outgoing.send(message.encode()).await.is_err() {
-                    cancel.cancel(); // the client is gone
-                    return;
+                let end = torn_down(&message).filter(|_| listens);
+                for message in [Some(message), end].into_iter().flatten() {
+                    if outgoing.send(message.encode()).await.is_err() {
+                        cancel.cancel(); // the client is gone
+                        return;
+                    }
                 }
             }
         });
@@ -136,6 +141,19 @@ impl Conversation {
     }
 }
 
+/// What a client is told beside `message`, if that is the result of its `subscriptions/listen`, which only
+/// comes when we end the stream.
+///
+/// `basic/patterns/cancellation` demands this notice where there is no stream of its own to close,
+/// `basic/patterns/subscriptions` the result. The result comes first: it says that the end was meant, and
+/// then the notice is about a request that is over, which clients ignore; the other way round it would be
+/// the result that they ignore, and the end look like a failure.
+fn torn_down(message: &Message) -> Option<Message> {
+    let Message::Response(Response { id: Some(id), reply: Ok(_) }) = message else { return None };
+    let params = Raw::empty_object().with("requestId", id.raw());
+    Some(Message::Notification(Notification { method: method::CANCELLED.into(), params: Some(params) }))
+}
+
 /// Tells a legacy client what it asked to be told, for as long as somebody reads.
 async fn announce(mut feed: Feed, outgoing: mpsc::Sender<Bytes>) {
     loop {
@@ -148,3 +166,7 @@ async fn announce(mut feed: Feed, outgoing: mpsc::Sender<Bytes>) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "conversation_tests.rs"]
+mod tests;
