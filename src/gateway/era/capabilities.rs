@@ -2,15 +2,25 @@
 //!
 //! All servers together: everything the gateway passes on, whatever is connected now, because a
 //! client asks only once and servers come and go. One server alone: what it declared itself. Vendors'
-//! members keep their bytes.
+//! members keep their bytes. Invariant: no extension of the protocol's own is declared whose methods the
+//! gateway refuses.
 
 use std::collections::HashSet;
 
+use super::task;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Raw, Version};
 
 /// Members whose own members are merged.
-const MERGED: [&str; 2] = ["extensions", "experimental"];
+const MERGED: [&str; 2] = [EXTENSIONS, "experimental"];
+const EXTENSIONS: &str = "extensions";
+/// What the names of the protocol's own extensions begin with. Of another one nobody here knows whether it
+/// has methods; what it puts into definitions, results and `_meta` passes.
+const OF_PROTOCOL: &str = "io.modelcontextprotocol/";
+/// Those of them that work through the gateway: tasks, whose methods it has, and MCP Apps, which are resources
+/// and what definitions say. Not there: skills, whose `skills/list` it would refuse, and ways to authenticate, which
+/// are between the gateway and its own clients.
+const SERVED: [&str; 2] = [task::EXTENSION, "io.modelcontextprotocol/ui"];
 /// Most members that one of them gets, and most bytes.
 const MAX_MEMBERS: usize = 256;
 const MAX_BYTES: usize = 64 * 1024;
@@ -23,7 +33,7 @@ const GENEROUS: &[u8] = br#"{"tools":{"listChanged":true},"resources":{"subscrib
 /// Without servers it is what a client may expect of one that was not reached yet.
 pub(in crate::gateway) fn merged(peers: &[&Peer]) -> Raw {
     let generous = Raw::parse(&bytes::Bytes::from_static(GENEROUS)).unwrap_or_else(|_| Raw::empty_object());
-    let unions = MERGED.map(|name| union(peers.iter().filter_map(|peer| peer.capabilities.get(name))));
+    let unions = MERGED.map(|name| union(name, peers.iter().filter_map(|peer| peer.capabilities.get(name))));
     let changes: Vec<(&str, Option<&Raw>)> =
         MERGED.iter().zip(&unions).map(|(name, union)| (*name, union.as_ref())).collect();
     generous.edit(&changes)
@@ -39,7 +49,12 @@ pub(in crate::gateway) fn alone(peer: &Peer, client: Version) -> Raw {
         let own = peer.capabilities.get(name).filter(Raw::is_object);
         own.map(|own| own.with("listChanged", &Raw::of(&true)))
     });
-    let mut changes: Vec<(&str, Option<&Raw>)> = Vec::with_capacity(LISTS.len() + 1);
+    let extensions = peer.capabilities.get(EXTENSIONS).filter(Raw::is_object);
+    let served = extensions.as_ref().and_then(without_unserved);
+    let mut changes: Vec<(&str, Option<&Raw>)> = Vec::with_capacity(LISTS.len() + 2);
+    if extensions.is_some() {
+        changes.push((EXTENSIONS, served.as_ref()));
+    }
     changes.extend(
         LISTS.iter().zip(&lists).filter(|(_, own)| own.is_some()).map(|(name, own)| (*name, own.as_ref())),
     );
@@ -49,11 +64,27 @@ pub(in crate::gateway) fn alone(peer: &Peer, client: Version) -> Raw {
     peer.capabilities.edit(&changes)
 }
 
-/// The members of all `objects`, each under its first value; none when there are none.
-fn union(objects: impl Iterator<Item = Raw>) -> Option<Raw> {
+/// `extensions` with those alone that may be declared; none when there are none.
+fn without_unserved(extensions: &Raw) -> Option<Raw> {
+    let names: Vec<_> = extensions.members().map(|(name, _)| name).collect();
+    let unserved: Vec<_> = names.iter().filter(|name| !is_served(name)).collect();
+    if unserved.is_empty() {
+        return Some(extensions.clone());
+    }
+    let changes: Vec<(&str, Option<&Raw>)> = unserved.iter().map(|name| (name.as_ref(), None)).collect();
+    (unserved.len() < names.len()).then(|| extensions.edit(&changes))
+}
+
+/// Whether the extension `name` may be declared.
+fn is_served(name: &str) -> bool {
+    !name.starts_with(OF_PROTOCOL) || SERVED.contains(&name)
+}
+
+/// The members of all `objects`, which stand under `of`, each under its first value; none when there are none.
+fn union(of: &str, objects: impl Iterator<Item = Raw>) -> Option<Raw> {
     let (mut seen, mut found, mut bytes) = (HashSet::new(), Vec::new(), 0);
     for object in objects {
-        for (name, value) in object.members() {
+        for (name, value) in object.members().filter(|(name, _)| of != EXTENSIONS || is_served(name)) {
             let size = name.len() + value.bytes().len();
             if found.len() < MAX_MEMBERS
                 && bytes + size <= MAX_BYTES
@@ -100,6 +131,30 @@ mod tests {
                 generous.trim_end_matches('}').to_owned() + "}"
             )
         );
+    }
+
+    #[test]
+    fn an_extension_whose_methods_are_refused_here_is_not_declared() {
+        let all = r#"{"io.modelcontextprotocol/skills":{},"io.modelcontextprotocol/tasks":{"a":1e400},"io.modelcontextprotocol\/ui":{},"io.modelcontextprotocol/later":{},"vendor.example/x":{}}"#;
+        let own = peer(&format!(
+            r#"{{"extensions":{all},"experimental":{{"io.modelcontextprotocol/skills":{{}}}}}}"#
+        ));
+        let named = |object: &Raw, name: &str| -> Vec<String> {
+            let object = object.get(name).expect("declared");
+            object.members().map(|(name, _)| name.into_owned()).collect()
+        };
+        let kept = [task::EXTENSION, "io.modelcontextprotocol/ui", "vendor.example/x"];
+        for declared in
+            [merged(&[&own]), alone(&own, Version::V2025_11_25), alone(&own, Version::V2026_07_28)]
+        {
+            assert_eq!(named(&declared, "extensions"), kept, "{}", declared.as_str());
+            assert_eq!(named(&declared, "experimental"), ["io.modelcontextprotocol/skills"]);
+        }
+        let skills = peer(r#"{"extensions":{"io.modelcontextprotocol/skills":{}}}"#);
+        assert_eq!(alone(&skills, Version::V2026_07_28).as_str(), "{}");
+        assert!(merged(&[&skills]).get("extensions").is_none());
+        let odd = r#"{"extensions":5}"#;
+        assert_eq!(alone(&peer(odd), Version::V2026_07_28).as_str(), odd);
     }
 
     #[test]
