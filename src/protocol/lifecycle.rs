@@ -9,6 +9,9 @@ use super::raw::Raw;
 use super::version::Version;
 use super::{foreign, meta, version};
 
+/// The tasks of the modern era, in the `extensions` of clients and servers.
+pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
 /// What a server told us when we connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {

@@ -184,3 +184,28 @@ async fn a_server_without_such_a_stream_is_left_alone() {
     assert_eq!(scene.server.executed(method::SUBSCRIPTIONS_LISTEN), before, "not asked over and over");
     assert_eq!(scene.refusal("a:1").await.code(), -32601, "its own words");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_the_server_forgot_does_not_end_the_stream_of_everything_else() {
+    let mut scene = Scene::modern().await;
+    let held = scene.watching("a:1").await;
+    let task = Subject::Task("t".into());
+    let watched = scene.upstream.watch(task, Instant::now() + SECOND * 5).await;
+    let _task = watched.expect("no failure").expect("no refusal");
+    let all = r#"{"toolsListChanged":true,"resourceSubscriptions":["a:1"],"taskIds":["t"]}"#;
+    assert_eq!(scene.server.listening(), [all]);
+    scene.server.answer(|call| {
+        let has_task = call.params.as_ref().is_some_and(|params| params.as_str().contains("taskIds"));
+        let declared = call.sender.capabilities.as_str();
+        assert_eq!(
+            has_task,
+            declared == r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#,
+            "{declared}"
+        );
+        has_task.then(|| Answer::Reply(Err(ErrorObject::new(-32602, "no such task"))))
+    });
+    scene.server.end_streams();
+    scene.settle().await;
+    assert_eq!((scene.server.listening(), scene.upstream.watched()), (vec![ONE.to_owned()], 1));
+    drop(held);
+}

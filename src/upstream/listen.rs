@@ -19,7 +19,7 @@ use super::connection::{Call, Connection, Inlet, Outlet, Said};
 use super::error::Error;
 use super::watches::{Refusal, Subject};
 use crate::protocol::feature::{List, Lists};
-use crate::protocol::lifecycle::Peer;
+use crate::protocol::lifecycle::{Peer, TASKS_EXTENSION};
 use crate::protocol::{Notification, Raw, Reply, method};
 
 /// Pause before the first attempt to open the stream again.
@@ -156,7 +156,11 @@ impl<'a> Listening<'a> {
             had_fresh = true;
             self.carrier.watches.settle(subject, outcome.clone());
         }
-        if is_refusal && !had_fresh {
+        // A task that it does not know any more must not keep it from telling of everything else.
+        let tasks = || stream.asked.iter().filter(|subject| matches!(subject, Subject::Task(_)));
+        if is_refusal && !had_fresh && tasks().next().is_some() {
+            tasks().for_each(|task| self.carrier.watches.settle(task, outcome.clone()));
+        } else if is_refusal && !had_fresh {
             tracing::debug!(?outcome, "the server does not keep a stream of notices");
             self.is_refused = true;
         } else if !is_refusal {
@@ -211,7 +215,13 @@ fn call(lists: Lists, subjects: &BTreeSet<Subject>) -> Call {
     members.push(("taskIds", tasks.as_ref()));
     let filter = Raw::empty_object().edit(&members);
     let params = Raw::empty_object().with("notifications", &filter);
-    Call::of_gateway(method::SUBSCRIPTIONS_LISTEN, Some(params))
+    let mut call = Call::of_gateway(method::SUBSCRIPTIONS_LISTEN, Some(params));
+    if tasks.is_some() {
+        // Without it a server has to refuse them.
+        let declared = Raw::empty_object().with(TASKS_EXTENSION, &Raw::empty_object());
+        call.sender.capabilities = Raw::empty_object().with("extensions", &declared);
+    }
+    call
 }
 
 fn some(names: &[&str]) -> Option<Raw> {

@@ -10,13 +10,12 @@
 
 use crate::gateway::error;
 use crate::protocol::lifecycle::Peer;
+/// The extension of the modern era, in the capabilities of clients and servers.
+pub use crate::protocol::lifecycle::TASKS_EXTENSION as EXTENSION;
 use crate::protocol::{ErrorObject, Raw, Reply, Version};
 
 /// `_meta` key of legacy messages that belong to a task.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
-
-/// The extension of the modern era, in the capabilities of clients and servers.
-pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// `capabilities`, which the gateway declares to a client of the revision `client`, with the tasks of
 /// all `peers` in that revision's words. A server of 2025-11-25 that makes tasks of calls has, for a

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use serde_json::json;
 use tokio::sync::broadcast::{self, error::RecvError};
 
+use super::followed;
 use super::mailbox::Mailbox;
 use crate::manager::Told;
 use crate::protocol::{Notification, Raw, meta, method, uri};
@@ -28,6 +29,18 @@ pub(super) enum Topic {
     Task(Arc<str>, Arc<str>),
     /// A page that somebody was sent to. Which server sent them is not known where they are sent.
     Elicitation(Arc<str>),
+}
+
+impl Topic {
+    /// The server whose resource it is.
+    const fn resource_of(&self) -> Option<&Arc<str>> {
+        if let Self::Resource(server, _) = self { Some(server) } else { None }
+    }
+
+    /// The server whose task it is.
+    const fn task_of(&self) -> Option<&Arc<str>> {
+        if let Self::Task(server, _) = self { Some(server) } else { None }
+    }
 }
 
 /// Everybody who asked for anything.
@@ -145,16 +158,18 @@ impl Board {
     /// Everything that `server`, or anybody, may have said counts as said once.
     fn missed(&self, server: Option<&Arc<str>>) {
         let is_meant = |of: &Arc<str>| server.is_none_or(|server| server == of);
-        let resources: Vec<Listener> = {
+        let meant = |is_one: fn(&Topic) -> Option<&Arc<str>>| -> Vec<Listener> {
             let index = self.lock();
-            let meant =
-                index.iter().filter(|(topic, _)| matches!(topic, Topic::Resource(of, _) if is_meant(of)));
+            let meant = index.iter().filter(|(topic, _)| is_one(topic).is_some_and(is_meant));
             meant.flat_map(|(_, listeners)| listeners.iter().cloned()).collect()
         };
-        for listener in resources {
+        for listener in meant(Topic::resource_of) {
             let params = Some(Raw::of(&json!({ "uri": listener.shown })));
             let notice = Notification { method: method::RESOURCE_UPDATED.into(), params };
             put(&listener, &notice, "uri", &listener.shown);
+        }
+        for listener in meant(Topic::task_of) {
+            put(&listener, &followed::missed(&listener.shown), "taskId", &listener.shown);
         }
     }
 

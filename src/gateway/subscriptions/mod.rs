@@ -7,6 +7,7 @@
 mod board;
 mod expected;
 mod feed;
+mod followed;
 mod mailbox;
 mod resources;
 
@@ -20,7 +21,7 @@ pub use resources::{subscribe, unsubscribe};
 
 use super::Gateway;
 use super::caller::Caller;
-use super::{era, wanted};
+use super::{era, tasks, wanted};
 use crate::manager::{Manager, Scope};
 use crate::protocol::feature::{List, Lists};
 use crate::protocol::{ErrorObject, Notification, Raw, Reply, RequestId, meta, method};
@@ -28,6 +29,9 @@ use crate::upstream::Outlet;
 
 /// The member that says what to listen to.
 const FILTER: &str = "notifications";
+/// Its members that say of which resources and of which tasks.
+const RESOURCES: &str = "resourceSubscriptions";
+const TASKS: &str = "taskIds";
 
 /// `subscriptions/listen`: says what is honoured, then sends notices into `outlet` until the
 /// gateway shuts down. Dropping the future ends the subscription.
@@ -43,17 +47,33 @@ pub async fn listen(
         let text = "params.notifications must be an object that says what to listen to";
         wanted::bad(text, FILTER, found.as_ref(), "an object")
     })?;
+    let (uris, ids) =
+        (named(filter, RESOURCES, "an array of URIs")?, named(filter, TASKS, "an array of task ids")?);
+    if !ids.is_empty() {
+        tasks::check_extension(caller)?;
+    }
     let manager = gateway.manager();
     let lists = honoured(manager, &caller.scope, filter);
     let mailbox = Arc::new(Mailbox::default());
     mailbox.listen_to(lists, manager.snapshot().revisions(&caller.scope));
     let mut feed = Feed::new(manager, &caller.scope, &mailbox);
-    let uris = resources::subscribe_all(gateway, caller, &mailbox, resources_of(filter)?).await;
-    outlet.deliver(tagged(acknowledged(lists, &uris), id)).await;
+    let uris = resources::subscribe_all(gateway, caller, &mailbox, uris).await;
+    let ids = followed::follow_all(gateway, caller, &mailbox, ids).await;
+    outlet.deliver(tagged(acknowledged(lists, &uris, &ids), id)).await;
     loop {
         tokio::select! {
             () = gateway.shutdown.requested() => return Ok(ended(caller, id)),
-            notice = feed.next() => outlet.deliver(tagged(notice, id)).await,
+            notice = next(gateway, caller, &mut feed) => outlet.deliver(tagged(notice, id)).await,
+        }
+    }
+}
+
+/// What the client is told next.
+async fn next(gateway: &Gateway, caller: &Caller, feed: &mut Feed) -> Notification {
+    loop {
+        let notice = feed.next().await;
+        if let Some(notice) = followed::whole(gateway, caller, notice).await {
+            return notice;
         }
     }
 }
@@ -68,23 +88,25 @@ fn honoured(manager: &Manager, scope: &Scope, filter: &Raw) -> Lists {
     List::ALL.into_iter().filter(|list| asked(list) && there(list)).collect()
 }
 
-/// The resources of `filter`, each once.
-fn resources_of(filter: &Raw) -> Result<Vec<String>, ErrorObject> {
-    let Some(member) = filter.get("resourceSubscriptions") else { return Ok(Vec::new()) };
-    let mut uris: Vec<String> = member.read().map_err(|_| {
-        let (name, valid) = ("notifications.resourceSubscriptions", "an array of URIs");
-        wanted::bad(&format!("params.{name} must be {valid}"), name, Some(&member), valid)
+/// What stands under `member` of `filter`, which must be `valid`, each once.
+fn named(filter: &Raw, member: &str, valid: &str) -> Result<Vec<String>, ErrorObject> {
+    let Some(found) = filter.get(member) else { return Ok(Vec::new()) };
+    let mut names: Vec<String> = found.read().map_err(|_| {
+        let place = format!("{FILTER}.{member}");
+        wanted::bad(&format!("params.{place} must be {valid}"), &place, Some(&found), valid)
     })?;
     let mut seen = HashSet::new();
-    uris.retain(|uri| seen.insert(uri.clone()));
-    Ok(uris)
+    names.retain(|name| seen.insert(name.clone()));
+    Ok(names)
 }
 
 /// What is honoured.
-fn acknowledged(lists: Lists, uris: &[String]) -> Notification {
-    let (yes, uris) = (Raw::of(&true), (!uris.is_empty()).then(|| Raw::of(&uris)));
+fn acknowledged(lists: Lists, uris: &[String], ids: &[String]) -> Notification {
+    let some = |names: &[String]| (!names.is_empty()).then(|| Raw::of(&names));
+    let (yes, uris, ids) = (Raw::of(&true), some(uris), some(ids));
     let mut members: Vec<_> = lists.iter().map(|list| (list.filter(), Some(&yes))).collect();
-    members.push(("resourceSubscriptions", uris.as_ref()));
+    members.push((RESOURCES, uris.as_ref()));
+    members.push((TASKS, ids.as_ref()));
     let notifications = Raw::empty_object().edit(&members);
     Notification {
         method: method::SUBSCRIPTIONS_ACKNOWLEDGED.into(),
@@ -109,6 +131,8 @@ fn tagged(notice: Notification, id: &RequestId) -> Notification {
 
 #[cfg(test)]
 mod builtin_tests;
+#[cfg(test)]
+mod followed_tests;
 #[cfg(test)]
 mod subscribed_tests;
 #[cfg(test)]

@@ -23,9 +23,9 @@ use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::upstream::{Refusal, Subject};
 
 /// Resources of one `subscriptions/listen` that are asked for at a time.
-const AT_A_TIME: usize = 16;
+pub(super) const AT_A_TIME: usize = 16;
 /// How long such a stream waits for its servers before it begins without them.
-const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// `resources/subscribe`.
 pub async fn subscribe(gateway: &Gateway, caller: &Caller, params: Option<&Raw>) -> Reply {

@@ -55,11 +55,7 @@ pub(super) async fn handle(
     if !caller.principal.may(Action::Call) {
         return Err(error::forbidden("follow tasks"));
     }
-    if caller.version.is_modern() && !has_extension(&caller.sender().capabilities) {
-        let needed = Raw::empty_object()
-            .with("extensions", &Raw::empty_object().with(EXTENSION, &Raw::empty_object()));
-        return Err(error::needs(&needed, "the client did not declare the tasks extension"));
-    }
+    check_extension(caller)?;
     if name == method::TASKS_LIST {
         return list::answer(gateway, caller, params).await;
     }
@@ -80,6 +76,27 @@ pub(super) async fn handle(
     let result = ids.exposed(&reply?);
     // What it must have beside that in the modern era.
     era::answer(caller, name, caller.version, Ok(result))
+}
+
+/// Refuses a modern client that did not declare that it follows tasks.
+pub(super) fn check_extension(caller: &Caller) -> Result<(), ErrorObject> {
+    if !caller.version.is_modern() || has_extension(&caller.sender().capabilities) {
+        return Ok(());
+    }
+    let needed = declared(&Raw::empty_object());
+    Err(error::needs(&needed, "the client did not declare the tasks extension"))
+}
+
+/// The server of the task that the client calls `token` and its id there, if it is the client's and its server
+/// can be asked to tell of it.
+pub(super) fn told_at(gateway: &Gateway, caller: &Caller, token: &str) -> Option<(Arc<str>, Arc<str>)> {
+    let Found { server, id } = gateway.task_ids.find(caller, token)?;
+    (gateway.manager.era_of(&server)? == Era::Modern).then(|| (server, id.into()))
+}
+
+/// The task that `params` name as the client knows it, as it is now.
+pub(super) async fn look(gateway: &Gateway, caller: &Caller, params: &Raw) -> Reply {
+    handle(gateway, caller, method::TASKS_GET, Some(params), &Outlet::none()).await
 }
 
 /// An id that is not the caller's, or nobody's: the two look alike.

@@ -1,0 +1,74 @@
+//! The tasks of a `subscriptions/listen`: `taskIds` of the extension `io.modelcontextprotocol/tasks`.
+//!
+//! Invariants: a client hears of its own tasks only, under the ids that it was given; each notice has the
+//! whole task, because a client that listens need not look: where one may have been lost, we look for it.
+//! A server of 2025-11-25 tells neither reliably nor the whole, so its tasks are not honoured.
+//!
+//! Source: the extension's "Task Status Notifications". Not here: what a legacy session is told of its
+//! tasks (`expected`).
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::stream::{self, StreamExt};
+use tokio::time::timeout;
+
+use super::board::Topic;
+use super::mailbox::{MAX_SUBSCRIPTIONS, Mailbox};
+use super::resources::{AT_A_TIME, LISTEN_PATIENCE};
+use crate::auth::Action;
+use crate::gateway::{Caller, Gateway, tasks};
+use crate::protocol::{Notification, Raw, method};
+use crate::upstream::Subject;
+
+/// Has `mailbox` told of all tasks that the client calls `ids`; those that it is told of, in their order. None
+/// for a caller that may not follow tasks.
+pub(super) async fn follow_all(
+    gateway: &Gateway,
+    caller: &Caller,
+    mailbox: &Arc<Mailbox>,
+    ids: Vec<String>,
+) -> Vec<String> {
+    if !caller.principal.may(Action::Call) {
+        return Vec::new();
+    }
+    let one = |id: String| {
+        async move {
+            let is_told = timeout(LISTEN_PATIENCE, follow(gateway, caller, mailbox, &id)).await;
+            is_told.ok().flatten().map(|()| id)
+        }
+        .boxed()
+    };
+    let asked: Vec<_> = ids.into_iter().take(MAX_SUBSCRIPTIONS).map(one).collect();
+    stream::iter(asked).buffered(AT_A_TIME).filter_map(std::future::ready).collect().await
+}
+
+async fn follow(gateway: &Gateway, caller: &Caller, mailbox: &Arc<Mailbox>, id: &str) -> Option<()> {
+    let (server, there) = tasks::told_at(gateway, caller, id)?;
+    // Before the server is asked, so that its first notice finds us.
+    let subscription = gateway.board.tell(Topic::Task(server.clone(), there.clone()), id, mailbox);
+    let (_, watching) = gateway.manager().watch(&server, Subject::Task(there)).await.ok()?.ok()?;
+    mailbox.subscribe(id.to_owned(), subscription.kept_by(watching)).ok()
+}
+
+/// What says that the task `id` may have gone on while nobody listened.
+pub(super) fn missed(id: &str) -> Notification {
+    Notification {
+        method: method::TASKS.into(),
+        params: Some(Raw::empty_object().with("taskId", &Raw::of(id))),
+    }
+}
+
+/// `notice` as the client is to get it: one of a task that does not say how it is has the task as it is now.
+/// None when there is no such task any more, or nobody to ask.
+pub(super) async fn whole(gateway: &Gateway, caller: &Caller, notice: Notification) -> Option<Notification> {
+    if notice.method != method::TASKS {
+        return Some(notice);
+    }
+    let params = notice.params.as_ref()?;
+    if params.text("status").is_some() {
+        return Some(notice);
+    }
+    let task = timeout(LISTEN_PATIENCE, tasks::look(gateway, caller, params)).await.ok()?.ok()?;
+    Some(Notification { method: method::TASKS.into(), params: Some(task.without("resultType")) })
+}
