@@ -2,8 +2,8 @@
 //!
 //! Invariants: every attempt of every kind (call, list, health) comes through here, so the breaker
 //! learns of all of them; the deadline is enforced inside the permit, so silence counts against the
-//! server, unless the caller left it too little time to judge it; dropping the future gives back
-//! place, permit and seat and cancels the request.
+//! server, unless the caller left it too little time to judge it (`trial`); dropping the future gives
+//! back place, permit and seat and cancels the request.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -23,11 +23,10 @@ use super::dialect::Wish;
 use super::error::{Delivery, Error};
 use super::flow::{Flow, Received};
 use super::retry::Kind;
+use super::silence::Silence;
+use super::trial::Trial;
 use crate::protocol::{LogLevel, Version};
 use crate::worker::now;
-
-/// A server that was silent for so long is at fault, whatever its own `timeout` would allow.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// When it is worth coming again to a server that works for one client at a time.
 const LEASE_RETRY_IN: Duration = Duration::from_secs(1);
@@ -51,6 +50,16 @@ pub(super) trait Work: Sync {
     /// For whom the connection is.
     fn wish(&self) -> Wish<'_> {
         Wish::Own
+    }
+
+    /// Whether a client waits for it.
+    fn is_a_call(&self) -> bool {
+        false
+    }
+
+    /// Whether its server may have had something better to do than to answer it in time.
+    fn is_excused(&self) -> bool {
+        false
     }
 
     /// Where it is asked questions, which stop its clock.
@@ -94,6 +103,10 @@ impl Work for Request<'_> {
         Wish::of(self.call)
     }
 
+    fn is_a_call(&self) -> bool {
+        true
+    }
+
     fn outlet(&self) -> &Outlet {
         self.outlet
     }
@@ -111,9 +124,9 @@ impl Work for Request<'_> {
 }
 
 /// Asks whether the server is alive, in the way of its era. Any answer says yes.
-pub(super) struct Health;
+pub(super) struct Health<'a>(pub &'a Silence);
 
-impl Work for Health {
+impl Work for Health<'_> {
     type Output = ();
 
     fn name(&self) -> &'static str {
@@ -124,10 +137,18 @@ impl Work for Health {
         Kind::Read
     }
 
+    fn is_excused(&self) -> bool {
+        self.0.is_excused()
+    }
+
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             let call = Call::of_gateway(connection.peer().version.health_method(), None);
-            connection.request(&call, &Outlet::none()).await.map(drop)
+            self.0.ask();
+            let answered = connection.request(&call, &Outlet::none()).await;
+            // However it ended, it is not silence: of that the deadline makes an end.
+            self.0.broken();
+            answered.map(drop)
         })
     }
 }
@@ -241,32 +262,36 @@ impl Upstream {
     async fn attempt<W: Work>(&self, work: &W, frame: Frame) -> Result<(W::Output, Version), Error> {
         // Before the permit: that we do not connect yet says nothing new of the server.
         self.pool.check_stamina(work.wish())?;
-        let permit = self.breaker.admit()?;
-        let had_a_chance = frame.left() >= self.patience();
+        let trial = Trial::begin(self, work.is_a_call(), (frame.now, frame.left()))?;
         let ended = self.on_a_connection(work, frame).await;
-        let was_cut_short = ended.is_err() && !had_a_chance;
+        let was_cut_short = ended.is_err() && !trial.had_a_chance();
         let mut result = ended.unwrap_or_else(Err);
         if let Ok((output, _)) = &mut result
             && let Some(course) = W::flow(output).and_then(Flow::course)
         {
+            self.silence.broken();
             // How it went will be known at the end of the answer.
-            course.admitted(permit.keep(), had_a_chance);
+            course.admitted(trial.keep());
             return result;
         }
         // Deadlines are the callers': with short ones anybody could shut a good server for all.
         if was_cut_short {
-            drop(permit);
+            drop(trial);
+        } else if matches!(result, Err(Error::TimedOut { .. })) && work.is_excused() {
+            trial.forgotten();
+            return result;
         } else {
-            permit.record(&result);
+            trial.ended(&result);
         }
-        self.facts.attempted(result.as_ref().err());
+        self.attempted(result.as_ref().err());
         result
     }
 
-    /// The time an attempt must have had before silence counts against the server. A tenth less
-    /// than a call gets from the configuration, because some of that is gone when an attempt begins.
-    fn patience(&self) -> Duration {
-        self.config.timeout.min(PATIENCE) * 9 / 10
+    /// One attempt of any kind ended.
+    pub(super) fn attempted(&self, error: Option<&Error>) {
+        if self.facts.attempted(error) {
+            self.silence.broken();
+        }
     }
 
     /// How the attempt ended; the outer error is for one that the deadline ended.

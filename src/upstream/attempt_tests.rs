@@ -53,7 +53,8 @@ impl Scene {
 
     fn nothing_is_left(&self) -> bool {
         let status = self.upstream.status();
-        (status.running, status.waiting, self.server.open_requests()) == (0, 0, 0)
+        (status.running, status.waiting, self.server.open_requests(), self.upstream.silence.runs())
+            == (0, 0, 0, 0)
     }
 }
 

@@ -23,6 +23,7 @@ pub use super::outlet::{Answer, Hold, Inlet, Outlet, Question, Said};
 use super::error::Error;
 use super::flow::Received;
 use super::home::Home;
+use super::silence::Silence;
 use crate::protocol::feature::{Effect, List};
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::lifecycle::Peer;
@@ -186,18 +187,31 @@ pub enum Event {
 /// Where a connection reports [`Event`]s. Reporting never waits: a change notice that finds the
 /// channel full is covered by the ones already in it, and other notices are hints, not facts.
 #[derive(Debug, Clone)]
-pub struct Events(mpsc::Sender<Event>);
+pub struct Events {
+    channel: mpsc::Sender<Event>,
+    silence: Arc<Silence>,
+}
 
 impl Events {
     /// A channel for events; 256 may wait.
     pub fn channel() -> (Self, mpsc::Receiver<Event>) {
-        let (sender, receiver) = mpsc::channel(256);
-        (Self(sender), receiver)
+        Self::that_break(Arc::default())
+    }
+
+    /// The same of a server whose silence ends with whatever is heard of it.
+    pub(super) fn that_break(silence: Arc<Silence>) -> (Self, mpsc::Receiver<Event>) {
+        let (channel, receiver) = mpsc::channel(256);
+        (Self { channel, silence }, receiver)
     }
 
     /// Reports an event.
     pub fn report(&self, event: Event) {
         // Closed means nobody cares any more.
-        let _ = self.0.try_send(event);
+        let _ = self.channel.try_send(event);
+    }
+
+    /// Something was heard of the server, whatever it was. Answers need not be told here.
+    pub(super) fn heard(&self) {
+        self.silence.broken();
     }
 }

@@ -7,32 +7,30 @@
 use std::sync::{Arc, Weak};
 
 use super::Upstream;
-use super::breaker::Pass;
 use super::bulkhead::{Lane, Slot};
 use super::error::Error;
 use super::pool::Seat;
+use super::trial::Kept;
 
 /// A call whose answer is under way.
 pub(super) struct Course {
     upstream: Weak<Upstream>,
     seat: Option<Seat>,
-    /// Leave of the breaker, until it was told how the attempt went.
-    pass: Option<Pass>,
+    /// What is to be settled, until it was told how the attempt went.
+    kept: Option<Kept>,
     /// Whether the call has a place.
     is_placed: bool,
-    /// Whether silence counts against the server.
-    had_a_chance: bool,
 }
 
 impl Course {
     /// One that stands on a connection.
     pub(super) const fn new(upstream: Weak<Upstream>, seat: Seat) -> Self {
-        Self { upstream, seat: Some(seat), pass: None, is_placed: false, had_a_chance: false }
+        Self { upstream, seat: Some(seat), kept: None, is_placed: false }
     }
 
-    /// Holds the permit; `had_a_chance` says whether silence counts against the server.
-    pub(super) const fn admitted(&mut self, pass: Pass, had_a_chance: bool) {
-        (self.pass, self.had_a_chance) = (Some(pass), had_a_chance);
+    /// Holds what is to be settled at the end.
+    pub(super) const fn admitted(&mut self, kept: Option<Kept>) {
+        self.kept = kept;
     }
 
     /// Holds the place.
@@ -48,12 +46,13 @@ impl Course {
 
     /// The answer was read to its end, or broke.
     pub(super) fn ended(mut self, result: &Result<(), Error>) {
-        let was_cut_short = matches!(result, Err(Error::TimedOut { .. })) && !self.had_a_chance;
+        let is_late = matches!(result, Err(Error::TimedOut { .. }));
         let Some(upstream) = self.upstream.upgrade() else { return };
-        if let Some(pass) = self.pass.take_if(|_| !was_cut_short) {
-            upstream.breaker.judge(pass, result);
+        if let Some(kept) = self.kept.take_if(|kept| kept.had_a_chance || !is_late) {
+            upstream.over(kept.round);
+            upstream.breaker.judge(kept.pass, result);
         }
-        upstream.facts.attempted(result.as_ref().err());
+        upstream.attempted(result.as_ref().err());
         upstream.facts.called(result);
     }
 }
@@ -63,8 +62,9 @@ impl Drop for Course {
         // The share first: who gets the place next may want the connection.
         self.seat = None;
         let Some(upstream) = self.upstream.upgrade() else { return };
-        if let Some(pass) = self.pass.take() {
-            upstream.breaker.forget(pass);
+        if let Some(kept) = self.kept.take() {
+            upstream.over(kept.round);
+            upstream.breaker.forget(kept.pass);
         }
         if self.is_placed {
             upstream.bulkhead.free(Lane::Calls);

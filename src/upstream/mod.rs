@@ -29,10 +29,12 @@ mod phase;
 mod pool;
 mod refresh;
 mod retry;
+mod silence;
 mod stamina;
 pub mod status;
 mod supervise;
 pub mod transport;
+mod trial;
 mod verbosity;
 mod watches;
 
@@ -65,6 +67,7 @@ use dialect::Wish;
 use news::Command;
 use pool::Pool;
 use retry::Retries;
+use silence::Silence;
 use status::Facts;
 use supervise::Supervisor;
 use watches::Watches;
@@ -101,6 +104,7 @@ pub struct Upstream {
     retries: Retries,
     pool: Arc<Pool>,
     facts: Facts,
+    silence: Arc<Silence>,
     watches: Arc<Watches>,
     commands: mpsc::Sender<Command>,
     /// Ends the supervisor and every connection.
@@ -140,7 +144,8 @@ impl Upstream {
     ) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let group = shutdown.child();
-        let (events, notices) = Events::channel();
+        let silence = Arc::<Silence>::default();
+        let (events, notices) = Events::that_break(Arc::clone(&silence));
         let (commands, inbox) = mpsc::channel(COMMANDS);
         let upstream = Arc::new_cyclic(|me| Self {
             me: me.clone(),
@@ -150,6 +155,7 @@ impl Upstream {
             retries: Retries::new(config.retry),
             pool: Pool::new(connector, events.clone(), pool_limits(&config), group.clone()),
             facts: Facts::new(if config.enabled { State::Connecting } else { State::Disabled }),
+            silence,
             watches,
             commands,
             group: group.clone(),
@@ -230,11 +236,15 @@ impl Upstream {
     /// Asks whether the server is alive, connecting if need be; how long the answer took.
     pub async fn health_check(&self) -> Result<Duration, Error> {
         let begun = Instant::now();
-        let limit = self.config.timeout.min(HEALTH_LIMIT);
-        self.run(&attempt::Health, Lane::Own, begun + limit).await?;
+        self.run(&attempt::Health(&self.silence), Lane::Own, begun + self.health_limit()).await?;
         let latency = begun.elapsed();
         self.facts.measured(latency);
         Ok(latency)
+    }
+
+    /// How long a health check may take.
+    fn health_limit(&self) -> Duration {
+        self.config.timeout.min(HEALTH_LIMIT)
     }
 
     /// Takes a disconnected server into use again, or finishes connecting one that is down; its

@@ -228,7 +228,10 @@ impl Pool {
             group.no_extra_before = opened.as_ref().err().map(|_| Instant::now() + NO_EXTRA);
         }
         match &opened {
-            Ok(live) => self.arrived(state, live),
+            Ok(live) => {
+                self.events.heard();
+                self.arrived(state, live);
+            }
             // Before anybody else asks: whoever is refused must not be tried again and again.
             Err(refused @ Error::AuthFailed { .. }) => {
                 state.shut.get_or_insert(refused.clone());

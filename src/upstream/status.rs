@@ -136,15 +136,19 @@ impl Facts {
         }
     }
 
-    /// One attempt of any kind ended.
-    pub(super) fn attempted(&self, error: Option<&Error>) {
+    /// One attempt of any kind ended; whether the server answered it.
+    pub(super) fn attempted(&self, error: Option<&Error>) -> bool {
         match error {
-            Some(error) if error.trips_breaker() => self.failed(error.to_string()),
-            Some(error) if error.delivery() != Delivery::Answered => {}
+            Some(error) if error.trips_breaker() => {
+                self.failed(error.to_string());
+                false
+            }
+            Some(error) if error.delivery() != Delivery::Answered => false,
             _ => {
                 let millis = now().saturating_duration_since(self.begun).as_millis();
                 let millis = u64::try_from(millis).unwrap_or(u64::MAX - 1);
                 self.seen.store(millis + 1, Ordering::Relaxed);
+                true
             }
         }
     }

@@ -7,6 +7,8 @@
 //!
 //! Not here: calls, which connect by themselves when they come first.
 
+mod health;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,8 +34,6 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 const LEAST_GAP: Duration = Duration::from_millis(500);
 /// Who was up for so long and goes away is not in a crash loop.
 const STABLE: Duration = Duration::from_mins(1);
-/// Failed health checks in a row after which connections that carry no call are given up.
-const UNWELL: u32 = 2;
 /// Operators who may wait for one connect.
 const MAX_WAITING: usize = 16;
 
@@ -44,6 +44,7 @@ enum Happened {
     Done(Done),
     Occupancy,
     Event(Event),
+    Doubt,
     Due,
 }
 
@@ -115,6 +116,7 @@ impl Supervisor {
                 Happened::Done(done) => self.conclude(done).await,
                 Happened::Occupancy => self.look_who_is_there().await,
                 Happened::Event(event) => self.heard(event).await,
+                Happened::Doubt => self.look_into_doubt(),
                 Happened::Due => self.act(),
             }
         }
@@ -140,6 +142,7 @@ impl Supervisor {
             Some(done) = OptionFuture::from(self.task.as_mut()) => Happened::Done(done),
             Ok(()) = self.occupancy.changed() => Happened::Occupancy,
             Some(event) = self.events.recv() => Happened::Event(event),
+            () = self.upstream.silence.doubted(), if may_act => Happened::Doubt,
             () = sleep_until(self.due), if may_act => Happened::Due,
         }
     }
@@ -152,22 +155,10 @@ impl Supervisor {
                 self.discover(None);
             }
             Phase::Up { .. } if self.stale => self.discover(None),
-            Phase::Up { .. } if self.is_busy() => self.due = self.next_tick(),
-            Phase::Up { .. } if self.refresh.is_due() => self.discover(None),
-            Phase::Up { .. } => {
-                let upstream = Arc::clone(&self.upstream);
-                self.task = Some(Box::pin(async move { Done::Checked(upstream.health_check().await) }));
-            }
+            Phase::Up { .. } if self.is_left_to_work() => self.due = self.next_tick(),
+            Phase::Up { .. } => self.check(),
             Phase::Off | Phase::Parked => {}
         }
-    }
-
-    /// Whether calls run and nothing was heard for a while: a server that works on one thing at a
-    /// time answers no ping meanwhile, and the deadlines of its calls judge it well enough.
-    fn is_busy(&self) -> bool {
-        let heard = self.upstream.facts.seen_ago();
-        self.upstream.bulkhead.running() > 0
-            && heard.is_none_or(|ago| ago > self.upstream.config.health_check_interval)
     }
 
     /// Reads the offer, on a new connection if there is none.
@@ -228,6 +219,7 @@ impl Supervisor {
             return self.park(reason).await;
         }
         tracing::warn!(server = %self.upstream.config.name, %error, "server is not ready");
+        self.give_up_if_silent(&error).await;
         self.go_down(Some(&error));
         self.publish(Change::State(State::Failed)).await;
         self.tell_waiting(&Err(error));
@@ -244,33 +236,6 @@ impl Supervisor {
         self.tell_waiting(&Err(Error::AuthFailed { reason: reason.to_owned() }));
     }
 
-    async fn is_well(&mut self) {
-        self.due = self.next_tick();
-        if std::mem::take(&mut self.failed_checks) > 0 {
-            // It may have been restarted meanwhile, with other tools.
-            self.expect_change();
-            self.publish(Change::State(State::Ready)).await;
-        }
-    }
-
-    async fn is_unwell(&mut self, error: Error) {
-        self.due = self.next_tick();
-        if error.delivery() == Delivery::Refused {
-            let refused_for = self.upstream.breaker.refuses_for().unwrap_or_default();
-            self.due = self.due.min(Instant::now() + refused_for.max(DEBOUNCE));
-            return;
-        }
-        tracing::warn!(server = %self.upstream.config.name, %error, "health check failed");
-        self.failed_checks += 1;
-        self.upstream.facts.failed(error.to_string());
-        self.publish(Change::State(State::Failed)).await;
-        let is_unreachable = error.delivery() == Delivery::NotSent;
-        if (is_unreachable || self.failed_checks >= UNWELL) && self.upstream.bulkhead.running() == 0 {
-            self.upstream.pool.close_all().await;
-            self.go_down(Some(&error));
-        }
-    }
-
     /// Connections came or went.
     async fn look_who_is_there(&mut self) {
         let there = self.occupancy.borrow_and_update().clone();
@@ -285,6 +250,7 @@ impl Supervisor {
                 tracing::warn!(server = %self.upstream.config.name, reason, "server went away");
                 self.upstream.facts.failed(format!("the connection closed: {reason}"));
                 self.task = None;
+                self.upstream.silence.broken();
                 self.go_down(None);
                 self.publish(Change::State(State::Connecting)).await;
             }
@@ -352,6 +318,7 @@ impl Supervisor {
         self.phase = Phase::Down;
         self.upstream.pool.open();
         self.upstream.breaker.reset();
+        self.upstream.silence.broken();
         self.publish(Change::State(State::Connecting)).await;
         self.discover(Some(deadline));
     }

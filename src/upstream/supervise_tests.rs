@@ -8,15 +8,15 @@ use crate::protocol::{ErrorObject, Version, method};
 use crate::shutdown::Shutdown;
 
 /// A server under supervision, and the manager's ear.
-struct Scene {
-    server: Fake,
-    upstream: Arc<Upstream>,
+pub(super) struct Scene {
+    pub(super) server: Fake,
+    pub(super) upstream: Arc<Upstream>,
     updates: mpsc::Receiver<Update>,
     shutdown: Shutdown,
 }
 
 impl Scene {
-    fn of(server: Fake, adjust: impl FnOnce(&mut Config)) -> Self {
+    pub(super) fn of(server: Fake, adjust: impl FnOnce(&mut Config)) -> Self {
         let shutdown = Shutdown::new();
         let (sender, updates) = mpsc::channel(4);
         let mut config = config("fake");
@@ -50,12 +50,12 @@ impl Scene {
     }
 
     /// Waits for the state; other news before it is skipped.
-    async fn until(&mut self, wanted: State) {
+    pub(super) async fn until(&mut self, wanted: State) {
         while !matches!(self.next().await, Change::State(state) if state == wanted) {}
     }
 
     /// Lets time pass while the manager reads on.
-    async fn wait(&mut self, time: Duration) -> Vec<Change> {
+    pub(super) async fn wait(&mut self, time: Duration) -> Vec<Change> {
         let (mut news, end) = (Vec::new(), Instant::now() + time);
         while let Ok(update) = tokio::time::timeout_at(end, self.updates.recv()).await {
             news.push(update.expect("open").change);

@@ -9,6 +9,7 @@ use crate::upstream::connection::{Event, Events};
 
 /// Passes on what concerns the whole server, and gives back what belongs to a call.
 pub(super) fn sort(notification: Notification, events: &Events) -> Option<Notification> {
+    events.heard();
     if let Some(list) = List::changed_by(&notification.method) {
         events.report(Event::Changed(list));
         return None;

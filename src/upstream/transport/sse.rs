@@ -237,6 +237,7 @@ impl Link {
     }
 
     fn take(&self, item: Item, events: &Events) {
+        events.heard();
         let data = match item {
             Item::Event(event) if is_message(&event.name) => event.data,
             Item::Event(_) => return,

@@ -133,6 +133,7 @@ impl Reader {
             if pipe.read_buf(&mut self.buffer).await.ok()? == 0 {
                 break;
             }
+            self.events.heard();
         }
         while let Ok(Some(line)) = self.lines.decode_eof(&mut self.buffer) {
             self.take(line);
