@@ -1,5 +1,6 @@
-//! When an offer is read again although its server said nothing: a modern server that does not
-//! announce changes of a list says how long the list is good for instead.
+//! When an offer is read again although its server said nothing: because it does not announce changes
+//! of a list. A modern server says instead how long the list is good for. A legacy one says nothing, and
+//! where its connections are no sessions it can even be restarted with other tools, and nobody notices.
 //!
 //! Source: 2026-07-28 `server/utilities/caching`. Who polls must slow down: as long as the offer
 //! stays the same each reading doubles the time to the next one, up to ten minutes or to what the
@@ -40,14 +41,17 @@ impl Refresh {
     }
 }
 
-/// How long the lists are good for whose changes are not announced; none when all are, or when the
-/// server is of the era that does not say.
+/// How long the lists are good for whose changes are not announced; none when all are.
 fn good_for(offer: &Offer) -> Option<Duration> {
-    if !offer.peer.version.is_modern() {
-        return None;
+    let peer = &offer.peer;
+    let silent = Kind::ALL.into_iter().filter(|kind| !peer.announces(kind.list()));
+    if peer.version.is_modern() {
+        let said = silent.filter_map(|kind| offer.caching(kind));
+        said.map(|caching| Duration::from_millis(caching.ttl_ms)).min()
+    } else {
+        // It did not say, so we choose.
+        silent.filter(|kind| peer.offers(kind.list().capability())).map(|_| Duration::ZERO).min()
     }
-    let silent = Kind::ALL.into_iter().filter(|kind| !offer.peer.announces(kind.list()));
-    silent.filter_map(|kind| offer.caching(kind)).map(|caching| Duration::from_millis(caching.ttl_ms)).min()
 }
 
 #[cfg(test)]
@@ -90,10 +94,13 @@ mod tests {
         let silent = json!({"tools": {}});
         assert_eq!(readings(&offer(modern, &silent, 0), 6).await, [30, 60, 120, 240, 480, 600]);
         assert_eq!(readings(&offer(modern, &silent, 3_600_000), 2).await, [3600, 3600]);
-        for (version, capabilities) in
-            [(modern, json!({"tools": {"listChanged": true}})), (Version::V2025_11_25, silent)]
-        {
-            assert_eq!(readings(&offer(version, &capabilities, 0), 1).await, [7200], "never");
+        let legacy = Version::V2025_06_18;
+        let telling = json!({"tools": {"listChanged": true}});
+        assert_eq!(readings(&offer(legacy, &silent, 0), 6).await, [30, 60, 120, 240, 480, 600]);
+        let half = json!({"tools": {"listChanged": true}, "prompts": {}});
+        assert_eq!(readings(&offer(legacy, &half, 0), 2).await, [30, 60], "of one list it is silent");
+        for (version, capabilities) in [(modern, &telling), (legacy, &telling), (legacy, &json!({}))] {
+            assert_eq!(readings(&offer(version, capabilities, 0), 1).await, [7200], "never");
         }
     }
 

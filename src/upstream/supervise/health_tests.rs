@@ -225,3 +225,20 @@ async fn a_list_that_never_comes_costs_the_connection() {
     scene.until(State::Ready).await;
     assert_eq!((scene.server.connects(), scene.server.live()), (2, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_announces_nothing_is_asked_for_its_tools_again() {
+    for version in [Version::V2025_06_18, Version::V2026_07_28] {
+        let mut scene = Scene::of(Fake::new(version), |_| {});
+        scene.until(State::Ready).await;
+        // Restarted between two checks; without sessions nothing tells.
+        scene.server.tools(&["echo", "more"]);
+        let news = scene.wait(Duration::from_mins(2)).await;
+        let tools = |change: &Change| match change {
+            Change::Offered(offer, _) => offer.tools.len(),
+            _ => 0,
+        };
+        assert_eq!(news.iter().map(tools).max(), Some(2), "{version}");
+        assert_eq!(scene.server.connects(), 1);
+    }
+}
