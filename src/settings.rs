@@ -66,7 +66,7 @@ pub use fields::Fields;
 pub use fingerprint::Fingerprint;
 pub use node::{Entry, Mark, Node, Text, Value};
 pub use problem::{Problem, Problems, Shown};
-pub use setting::{Setting, member_path};
+pub use setting::{Setting, member_path, one_line};
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@
 //! Not here: what `serve` and `stdio` do.
 
 pub mod check;
+pub mod import;
 pub mod key;
 mod run;
 pub mod token;
@@ -48,6 +49,8 @@ pub enum Command {
     Stdio(Stdio),
     /// Check a configuration file and print what would run.
     Check(Check),
+    /// Print the servers of another client's JSON file (`mcpServers`, or `servers`) as a configuration file.
+    Import(Import),
     /// API keys (`auth_mode: api_key`).
     #[command(subcommand)]
     Key(Key),
@@ -122,6 +125,13 @@ pub struct Check {
     pub file: PathBuf,
 }
 
+/// Arguments of `import`.
+#[derive(Debug, Clone, Args)]
+pub struct Import {
+    /// The file of Claude Desktop, Claude Code, Cursor or VS Code; `-` is standard input.
+    pub file: PathBuf,
+}
+
 /// Which configuration to use.
 #[derive(Debug, Clone, Args)]
 pub struct ConfigFile {
@@ -173,6 +183,10 @@ pub fn run() -> ExitCode {
     match Arguments::read(&matches).unwrap_or_else(|error| error.exit()).command() {
         Command::Check(check) => {
             check::run(&check.file, &environment, &mut io::stdout().lock(), &mut io::stderr().lock())
+        }
+        Command::Import(Import { file }) => {
+            let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+            import::run(&file, &mut io::stdin().lock(), &mut out, &mut err)
         }
         Command::Serve(arguments) => run::serve(&arguments),
         Command::Stdio(arguments) => run::stdio(&arguments),
@@ -238,6 +252,9 @@ mod tests {
         assert!(
             matches!(parsed("switchyard check a.yaml"), Command::Check(check) if check.file.as_os_str() == "a.yaml")
         );
+        for (line, wanted) in [("switchyard import a.json", "a.json"), ("switchyard import -", "-")] {
+            assert!(matches!(parsed(line), Command::Import(Import { file }) if file.as_os_str() == wanted));
+        }
         assert!(matches!(
             parsed("switchyard key new --id ci --role superuser"),
             Command::Key(Key::New { id: Some(id), role: Role::Superuser }) if id == "ci"
@@ -259,6 +276,7 @@ mod tests {
             "switchyard chek",
             "switchyard --listen nowhere",
             "switchyard check a b",
+            "switchyard import",
             "switchyard stdio --listen 127.0.0.1:9",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");

@@ -8,6 +8,7 @@
 mod document;
 mod error;
 mod expand;
+pub mod import;
 mod scalar;
 
 use std::fs::File;

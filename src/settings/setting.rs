@@ -342,7 +342,7 @@ fn looks_like(expected: &str, text: &Text) -> bool {
 
 /// At most 80 characters, control characters escaped: a text of the file must not draw on the
 /// operator's terminal.
-fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     let mut line: String = text.chars().take(80).flat_map(escaped).collect();
     if text.chars().nth(80).is_some() {
         line.push('…');

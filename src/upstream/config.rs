@@ -12,8 +12,9 @@ mod transport;
 
 pub use chroma::Chroma;
 pub use handbook::{Collection, Handbook, Keeping};
-pub use parse::Defaults;
+pub use parse::{Defaults, MAX_SERVER_NAME, server_name};
 pub use rag::Rag;
+pub use transport::is_reserved_header;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -7,7 +7,7 @@ use super::{Breaker, Config, Limits, Retry, Sharing, Tools, transport};
 use crate::settings::{Fields, Fingerprint, Setting};
 
 /// Longest name of a server.
-const MAX_NAME: usize = 64;
+pub const MAX_SERVER_NAME: usize = 64;
 /// Longest name of a tool that `rename` may give.
 const MAX_TOOL_NAME: usize = 128;
 /// Any time but the deadline of a call, in seconds: a tenth to a day.
@@ -89,10 +89,18 @@ impl Config {
     }
 }
 
+/// `wanted`, or what is nearest to it among the names that a server can have.
+pub fn server_name(wanted: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let plain: String =
+        wanted.chars().map(|c| if allowed(c) { c } else { '-' }).take(MAX_SERVER_NAME).collect();
+    let name = if plain == wanted { plain.as_str() } else { plain.trim_matches('-') };
+    if name.is_empty() { "server".into() } else { name.into() }
+}
+
 fn check_name(name: &str, setting: &Setting<'_>) {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(allowed) {
-        let message = format!("a server's name has 1 to {MAX_NAME} letters, digits, `.`, `_` or `-`");
+    if server_name(name) != name {
+        let message = format!("a server's name has 1 to {MAX_SERVER_NAME} letters, digits, `.`, `_` or `-`");
         setting.key_problem(message, None);
     }
 }

@@ -157,6 +157,12 @@ fn http(given: &Given<'_>, server: &Setting<'_>) -> Option<Http> {
     Some(Http { url, headers })
 }
 
+/// Whether no server can be given the header `name` (in any case), because the protocol sets it.
+pub fn is_reserved_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    RESERVED.contains(&name.as_str()) || name.starts_with("mcp-")
+}
+
 fn headers(setting: &Setting<'_>) -> Option<Vec<(HeaderName, SecretString)>> {
     let mut headers: Vec<(HeaderName, SecretString)> = Vec::new();
     for (key, value) in setting.entries()? {
@@ -164,7 +170,7 @@ fn headers(setting: &Setting<'_>) -> Option<Vec<(HeaderName, SecretString)>> {
             value.key_problem("this is not the name of a header", None);
             continue;
         };
-        if RESERVED.contains(&name.as_str()) || name.as_str().starts_with("mcp-") {
+        if is_reserved_header(name.as_str()) {
             value.key_problem("this header is set by the protocol", Some("remove it".into()));
         }
         if headers.iter().any(|(other, _)| *other == name) {

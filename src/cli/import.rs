@@ -1,0 +1,78 @@
+//! `switchyard import`: the servers of another client's file as a registry file.
+//!
+//! The YAML goes to standard output, what its user should know to standard error, so that the first can be
+//! sent to a file. What could not be taken over is no failure: it is named in both.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::EXIT_USAGE;
+use crate::config::import::{self, Imported};
+
+/// Reads `file`, or `input` where that is `-`. What comes of it goes to `out`, notes and errors to `err`.
+pub fn run(file: &Path, input: &mut dyn Read, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
+    let is_input = file.as_os_str() == "-";
+    let name = if is_input { "standard input".into() } else { file.display().to_string() };
+    let content = if is_input { read(input) } else { File::open(file).and_then(|mut file| read(&mut file)) };
+    let written = match content.map(|content| import::import(&name, &content)) {
+        Ok(Ok(imported)) => write(&name, &imported, out, err).map(|()| ExitCode::SUCCESS),
+        Ok(Err(error)) => writeln!(err, "{name}:{error}").map(|()| ExitCode::from(EXIT_USAGE)),
+        Err(reason) => {
+            writeln!(err, "{name}: it can not be read: {reason}").map(|()| ExitCode::from(EXIT_USAGE))
+        }
+    };
+    written.unwrap_or(ExitCode::FAILURE) // whoever reads has gone
+}
+
+fn read(input: &mut dyn Read) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    // One more than is accepted, so that `import` sees that there is too much.
+    input.take(import::MAX_JSON as u64 + 1).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+fn write(name: &str, imported: &Imported, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<()> {
+    for note in &imported.notes {
+        writeln!(err, "{name}: {note}")?;
+    }
+    out.write_all(imported.yaml.as_bytes())?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(file: &str, content: &str) -> (ExitCode, String, String) {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code = run(Path::new(file), &mut content.as_bytes(), &mut out, &mut err);
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (code, text(out), text(err))
+    }
+
+    #[test]
+    fn standard_input_is_read_and_notes_do_not_mix_with_the_file() {
+        let (code, out, err) = answer("-", r#"{"mcpServers": {"a b": {"command": "npx", "x": 1}}}"#);
+        assert_eq!(code, ExitCode::SUCCESS);
+        assert_eq!(
+            out,
+            "# Made of standard input by `switchyard import`.\nmcp_servers:\n  a-b:\n    # not taken over: `x`\n    command: npx\n"
+        );
+        assert_eq!(
+            err,
+            "standard input: a b: it is called `a-b` now\nstandard input: a b: not taken over: `x`\n"
+        );
+    }
+
+    #[test]
+    fn what_is_unusable_is_refused_with_its_place_and_prints_nothing() {
+        let (code, out, err) = answer("-", "{\n  \"mcpServers\": {]\n}");
+        assert_eq!((code, out.as_str()), (ExitCode::from(EXIT_USAGE), ""));
+        assert_eq!(err, "standard input:2:18: error: this is not valid JSON: key must be a string\n");
+        let (code, _, err) = answer("/nowhere/at/all.json", "");
+        assert_eq!(code, ExitCode::from(EXIT_USAGE));
+        assert!(err.starts_with("/nowhere/at/all.json: it can not be read: "), "{err}");
+    }
+}

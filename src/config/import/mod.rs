@@ -1,0 +1,221 @@
+//! The file in which an MCP client keeps its servers (JSON), as a registry file (YAML).
+//!
+//! Read are `mcpServers` (Claude Desktop, Claude Code, Cursor) and `servers` with `inputs` (VS Code). Pure:
+//! whoever calls it reads the file and prints what comes of it.
+//!
+//! Invariants: what is written is read by [`super::Config`] and means the same; nothing is lost in silence;
+//! one server that can not be taken over does not cost the others; no note quotes a value that may be a
+//! secret. What is a secret in the JSON stands in the YAML as it was.
+
+mod json;
+mod references;
+mod server;
+mod yaml;
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+use std::path::Path;
+
+use json::{Json, Members};
+use references::References;
+
+use super::Config;
+use super::document::MAX_BYTES;
+use crate::settings::{Mark, one_line};
+use crate::upstream::config::{MAX_SERVER_NAME, server_name};
+
+/// Largest file that is read, in bytes: clients keep other things in theirs too.
+pub const MAX_JSON: usize = 16 << 20;
+
+/// What every variable of the environment is while a server is tried out. With one of them a URL is valid
+/// that has a variable for itself, with the other one that has it for a port.
+const TRIED: [&str; 2] = ["http://localhost", "1"];
+
+/// A registry file, and what its user should know.
+#[derive(Debug)]
+pub struct Imported {
+    /// The file.
+    pub yaml: String,
+    /// One line each.
+    pub notes: Vec<String>,
+}
+
+/// Why nothing can be made of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Error {
+    /// Where.
+    pub mark: Mark,
+    /// What is wrong there.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<&'static str>,
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: error: {}", self.mark, self.message)?;
+        self.hint.map_or(Ok(()), |hint| write!(f, "\n    hint: {hint}"))
+    }
+}
+
+impl Error {
+    fn whole(message: impl Into<String>, hint: Option<&'static str>) -> Self {
+        Self { mark: Mark::START, message: message.into(), hint }
+    }
+}
+
+/// Makes a registry file of `content`; `source` is what a comment in it calls the file.
+pub fn import(source: &str, content: &[u8]) -> Result<Imported, Error> {
+    let root = match json::read(text_of(content)?)? {
+        Json::Object(members) => members,
+        other => return Err(Error::whole(format!("this is {}, expected an object", other.kind()), None)),
+    };
+    let mut notes = Vec::new();
+    let (servers, inputs) = parts(&root, &mut notes)?;
+    let values: Vec<_> = servers.iter().map(|(_, server)| server).collect();
+    let mut all = All { references: References::new(inputs, &values), names: BTreeSet::new(), notes };
+    let yaml: Vec<_> = servers.iter().map(|(name, server)| all.server(name, server)).collect();
+    let yaml = format!("{}mcp_servers:\n{}", all.head(source), yaml.concat());
+    let needed = all.references.needed.iter();
+    all.notes.extend(needed.map(|(name, what)| format!("set the variable {name}: {what}")));
+    if yaml.len() > MAX_BYTES {
+        return Err(Error::whole(format!("this makes a registry file of more than {MAX_BYTES} bytes"), None));
+    }
+    Ok(Imported { yaml, notes: all.notes })
+}
+
+fn text_of(content: &[u8]) -> Result<&str, Error> {
+    if content.len() > MAX_JSON {
+        let hint = "copy `mcpServers` into a file of its own";
+        return Err(Error::whole(format!("the file is larger than {MAX_JSON} bytes"), Some(hint)));
+    }
+    let text = std::str::from_utf8(content).map_err(|error| {
+        let line = content[..error.valid_up_to()].split(|byte| *byte == b'\n').count();
+        let mark = Mark { line: u32::try_from(line).unwrap_or(u32::MAX), column: 1 };
+        Error { mark, message: "the file is not UTF-8 from this line on".into(), hint: None }
+    })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+/// Servers and inputs of a file; notes what else there is.
+fn parts<'j>(
+    root: &'j Members,
+    notes: &mut Vec<String>,
+) -> Result<(Vec<&'j (String, Json)>, &'j [Json]), Error> {
+    let (mut servers, mut inputs, mut others): (Vec<_>, &[Json], Vec<_>) = (Vec::new(), &[], Vec::new());
+    let mut is_one = false;
+    for (name, value) in root {
+        match (name.as_str(), value) {
+            ("mcpServers" | "servers", Json::Object(members)) => {
+                is_one = true;
+                servers.extend(members);
+            }
+            ("mcpServers" | "servers", _) => {
+                return Err(Error::whole(format!("`{name}` is {}, expected an object", value.kind()), None));
+            }
+            ("inputs", Json::List(items)) => inputs = items,
+            ("$schema", _) => {}
+            _ => others.push(name.as_str()),
+        }
+    }
+    if !others.is_empty() {
+        notes.push(format!("not taken over: {}", server::names(others.into_iter())));
+    }
+    if is_one {
+        return Ok((servers, inputs));
+    }
+    let hint = "a file of Claude Desktop, Claude Code or Cursor has the first, one of VS Code the second";
+    Err(Error::whole("neither `mcpServers` nor `servers` stands in it", Some(hint)))
+}
+
+/// All servers while they are read.
+struct All<'j> {
+    references: References<'j>,
+    /// Those that are given away.
+    names: BTreeSet<String>,
+    notes: Vec<String>,
+}
+
+impl All<'_> {
+    /// The lines of the server `name`, or a comment that says why there are none.
+    fn server(&mut self, name: &str, server: &Json) -> String {
+        let Json::Object(members) = server else {
+            return self.left_out(name, &format!("it is {}, expected an object", server.kind()));
+        };
+        let draft = match server::draft(members, &mut self.references) {
+            Ok(draft) => draft,
+            Err(reason) => return self.left_out(name, &reason),
+        };
+        let lines = |name: &str, remarks: &str| format!("  {}:\n{remarks}{}", yaml::key(name), draft.yaml);
+        if let Some(reason) = refusal(&format!("mcp_servers:\n{}", lines("x", ""))) {
+            return self.left_out(name, &reason);
+        }
+        let own = self.own_name(name);
+        let mut comments = String::new();
+        for remark in &draft.remarks {
+            self.notes.push(format!("{}: {remark}", one_line(name)));
+            let _ = writeln!(comments, "    # {}", yaml::comment(remark));
+        }
+        lines(&own, &comments)
+    }
+
+    fn left_out(&mut self, name: &str, reason: &str) -> String {
+        let note = format!("{}: left out: {reason}", one_line(name));
+        let comment = format!("  # {}\n", yaml::comment(&note));
+        self.notes.push(note);
+        comment
+    }
+
+    /// `name`, or one like it that is valid and that no other server has.
+    fn own_name(&mut self, name: &str) -> String {
+        let valid = server_name(name);
+        let numbered = |number: u64| {
+            let end = format!("-{number}");
+            let room = valid.len().min(MAX_SERVER_NAME.saturating_sub(end.len()));
+            format!("{}{end}", &valid[..room])
+        };
+        let mut all = std::iter::once(valid.clone()).chain((2..).map(numbered));
+        let own = all.find(|own| !self.names.contains(own)).unwrap_or_default();
+        self.names.insert(own.clone());
+        if own != name {
+            self.notes.push(format!("{}: it is called `{own}` now", one_line(name)));
+        }
+        own
+    }
+
+    /// The comment at the top.
+    fn head(&self, source: &str) -> String {
+        let mut head = format!("# Made of {} by `switchyard import`.\n", yaml::comment(source));
+        if !self.references.needed.is_empty() {
+            head.push_str("# Set these variables of the environment before Switchyard starts:\n");
+        }
+        for (name, what) in &self.references.needed {
+            let _ = writeln!(head, "#   {name}: {}", yaml::comment(what));
+        }
+        head
+    }
+}
+
+/// Why a registry file with this one server would be refused, if it would be.
+fn refusal(yaml: &str) -> Option<String> {
+    let attempts = TRIED.map(|value| {
+        let environment = |_: &str| Ok(value.to_owned());
+        Config::parse(Path::new("mcp_servers.yaml"), yaml.as_bytes(), &environment)
+    });
+    match attempts {
+        [Err(super::Error::Invalid(report)), Err(_)] => {
+            let problem = report.problems.first()?;
+            let at = problem.path.strip_prefix("mcp_servers.x").unwrap_or(&problem.path);
+            let at = at.trim_start_matches('.');
+            let colon = if at.is_empty() { "" } else { ": " };
+            Some(format!("{at}{colon}{}", problem.message))
+        }
+        [Err(error), Err(_)] => Some(error.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

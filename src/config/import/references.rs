@@ -1,0 +1,255 @@
+//! References in a client's texts, in the form that the registry file has for them.
+//!
+//! | written | understood by | here |
+//! |---|---|---|
+//! | `${X}`, `${X:-default}` | Claude Code | the same |
+//! | `${env:X}` | VS Code, Cursor | `${X}` |
+//! | `${input:x}` | VS Code | a variable called after it, to be set by the user |
+//! | `${workspaceFolder}` and its like, `${config:x}`, `${command:x}` | VS Code, Cursor | the same |
+//! | `${userHome}`; `${/}`, `${pathSeparator}` | VS Code, Cursor | `${HOME}`; `/` |
+//!
+//! Any other dollar sign is one, and written `$$`. Invariant: a variable that is made up here is none that the
+//! file names itself, and none that every process has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::json::{Json, Members, member};
+use crate::settings::one_line;
+
+/// Set in every process, so nobody would notice that it means something else.
+const USUAL: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "TERM", "TMPDIR"];
+/// Names that VS Code and Cursor give to what an editor knows.
+const EDITOR: [&str; 3] = ["workspaceFolder", "workspaceFolderBasename", "cwd"];
+
+/// What was found so far.
+pub(super) struct References<'j> {
+    inputs: Vec<&'j Members>,
+    /// The references of other kinds, and what stands for each.
+    made: BTreeMap<String, String>,
+    taken: BTreeSet<String>,
+    /// What the user has to set, in the order of the file, and what for.
+    pub(super) needed: Vec<(String, String)>,
+}
+
+/// A text in our form.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Translated {
+    pub(super) text: String,
+    pub(super) has_reference: bool,
+    /// Names of variables whose default could not be kept.
+    pub(super) lost_defaults: Vec<String>,
+}
+
+enum Piece<'t> {
+    Literal(&'t str),
+    /// What stands between `${` and `}`.
+    Reference(&'t str),
+}
+
+impl<'j> References<'j> {
+    /// For a file with `inputs` and these values.
+    pub(super) fn new(inputs: &'j [Json], servers: &[&'j Json]) -> Self {
+        let mut taken: BTreeSet<String> = USUAL.map(str::to_owned).into();
+        let mut note = |text: &'j str| {
+            taken.extend(pieces(text).into_iter().filter_map(|piece| match piece {
+                Piece::Reference(inner) => variable(inner).map(|(name, _)| name.to_owned()),
+                Piece::Literal(_) => None,
+            }));
+        };
+        servers.iter().for_each(|server| server.texts(&mut note));
+        let object = |input: &'j Json| if let Json::Object(members) = input { Some(members) } else { None };
+        let inputs = inputs.iter().filter_map(object).collect();
+        Self { inputs, made: BTreeMap::new(), taken, needed: Vec::new() }
+    }
+
+    /// `text` in our form: it expands to what the client would have made of it.
+    pub(super) fn translate(&mut self, text: &str) -> Translated {
+        let mut translated = Translated::default();
+        for piece in pieces(text) {
+            match piece {
+                Piece::Literal(literal) => translated.text.push_str(&literal.replace('$', "$$")),
+                Piece::Reference(inner) => self.reference(inner, &mut translated),
+            }
+        }
+        translated
+    }
+
+    fn reference(&mut self, inner: &str, into: &mut Translated) {
+        let reference = match (inner, variable(inner)) {
+            ("/" | "pathSeparator", _) => return into.text.push('/'),
+            ("userHome", _) => "${HOME}".to_owned(),
+            _ if is_editors(inner) => self.made_up(inner),
+            (_, Some((name, None))) => format!("${{{name}}}"),
+            (_, Some((name, Some(default)))) if default.contains('$') => {
+                into.lost_defaults.push(name.to_owned());
+                format!("${{{name}}}")
+            }
+            (_, Some((name, Some(default)))) => format!("${{{name}:-{default}}}"),
+            (_, None) => return into.text.push_str(&format!("$${{{}}}", inner.replace('$', "$$"))),
+        };
+        into.has_reference = true;
+        into.text.push_str(&reference);
+    }
+
+    /// The reference that stands for `${inner}`, which only an editor can answer.
+    fn made_up(&mut self, inner: &str) -> String {
+        if let Some(reference) = self.made.get(inner) {
+            return reference.clone();
+        }
+        let id = inner.strip_prefix("input:");
+        let name = self.free_name(id.unwrap_or(inner));
+        let input = id.and_then(|id| self.input(id));
+        let mut what = id.map_or_else(|| format!("`${{{}}}`", one_line(inner)), |id| described(id, input));
+        let reference = match input.and_then(default) {
+            Some(default) => {
+                what = format!("{what}, else it is `{}`", one_line(default));
+                format!("${{{name}:-{default}}}")
+            }
+            None => format!("${{{name}}}"),
+        };
+        self.needed.push((name, what));
+        self.made.insert(inner.to_owned(), reference.clone());
+        reference
+    }
+
+    fn input(&self, id: &str) -> Option<&'j Members> {
+        let is_it = |input: &&'j Members| member(input, "id").and_then(Json::text) == Some(id);
+        self.inputs.iter().copied().find(is_it)
+    }
+
+    /// A name for a variable, made of `words`, which nobody has yet.
+    fn free_name(&mut self, words: &str) -> String {
+        let name = upper_snake(words);
+        let is_free = !name.starts_with(|c: char| c.is_ascii_digit()) && !USUAL.contains(&name.as_str());
+        let name = match name.as_str() {
+            "" => "INPUT".to_owned(),
+            _ if is_free => name,
+            _ => format!("INPUT_{name}"),
+        };
+        let numbered = (2..).map(|number: u64| format!("{name}_{number}"));
+        let mut names = std::iter::once(name.clone()).chain(numbered);
+        let free = names.find(|name| !self.taken.contains(name)).unwrap_or_default();
+        self.taken.insert(free.clone());
+        free
+    }
+}
+
+/// The text between references, and the references.
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let (mut found, mut rest) = (Vec::new(), text);
+    while let Some(start) = rest.find("${") {
+        let Some(length) = rest[start..].find('}') else { break };
+        found.push(Piece::Literal(&rest[..start]));
+        found.push(Piece::Reference(&rest[start + 2..start + length]));
+        rest = &rest[start + length + 1..];
+    }
+    found.push(Piece::Literal(rest));
+    found
+}
+
+/// Whether only an editor knows what it means.
+fn is_editors(inner: &str) -> bool {
+    let (kind, name) = inner.split_once(':').unwrap_or((inner, ""));
+    EDITOR.contains(&kind) && !name.starts_with('-')
+        || matches!(kind, "input" | "config" | "command") && !name.is_empty() && !name.starts_with('-')
+}
+
+/// The variable of the environment that `${inner}` names, and its default.
+fn variable(inner: &str) -> Option<(&str, Option<&str>)> {
+    let named = inner.strip_prefix("env:");
+    let (name, default) = match named.unwrap_or(inner).split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (named.unwrap_or(inner), None),
+    };
+    let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let is_name =
+        name.starts_with(begins) && name.chars().all(|c| c.is_ascii_alphanumeric() || "_()".contains(c));
+    let is_plain = named.is_some() || !name.contains(['(', ')']);
+    (is_name && is_plain).then_some((name, default))
+}
+
+/// The default of an input, where it is to be seen and can be written.
+fn default(input: &Members) -> Option<&str> {
+    let is_secret = member(input, "password") == Some(&Json::Bool(true));
+    let default = member(input, "default").and_then(Json::text)?;
+    (!is_secret && !default.is_empty() && !default.contains(['$', '}'])).then_some(default)
+}
+
+/// What an input is for.
+fn described(id: &str, input: Option<&Members>) -> String {
+    let text = input.and_then(|input| member(input, "description")).and_then(Json::text);
+    let text = text.map_or_else(String::new, |text| format!(" ({})", one_line(text)));
+    format!("the input `{}`{text}", one_line(id))
+}
+
+/// `api-key` and `apiKey` as `API_KEY`.
+fn upper_snake(words: &str) -> String {
+    let mut name = String::new();
+    let mut was_lower = false;
+    for c in words.chars() {
+        let is_word = c.is_ascii_alphanumeric();
+        let begins = is_word && c.is_ascii_uppercase() && was_lower;
+        if (begins || !is_word) && !name.is_empty() && !name.ends_with('_') {
+            name.push('_');
+        }
+        name.extend(is_word.then(|| c.to_ascii_uppercase()));
+        was_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
+    }
+    name.trim_end_matches('_').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::json;
+    use super::*;
+
+    #[test]
+    fn references_of_every_client_become_ours() {
+        let inputs = r#"[{"id": "api-key", "type": "promptString", "description": "The\nkey", "password": true, "default": "no"},
+            {"id": "region", "type": "pickString", "options": ["eu", "us"], "default": "eu"}, 7]"#;
+        let Ok(Json::List(inputs)) = json::read(inputs) else { panic!("a list") };
+        let servers = Json::Text("${env:API_KEY} ${REGION_2:-x}".into());
+        let mut references = References::new(&inputs, &[&servers]);
+        for (text, wanted) in [
+            ("plain", "plain"),
+            ("${A}/${A_1:-d e}", "${A}/${A_1:-d e}"),
+            ("${A:-}", "${A:-}"),
+            ("${env:A}${env:ProgramFiles(x86)}", "${A}${ProgramFiles(x86)}"),
+            ("Bearer ${input:api-key}", "Bearer ${API_KEY_2}"),
+            ("${input:api-key}", "${API_KEY_2}"),
+            ("${input:region}", "${REGION:-eu}"),
+            ("${input:path}${input:1}${input:é}", "${INPUT_PATH}${INPUT_1}${INPUT}"),
+            ("${workspaceFolder}/a${/}b${pathSeparator}c", "${WORKSPACE_FOLDER}/a/b/c"),
+            ("${workspaceFolder:web}${config:http.proxy}", "${WORKSPACE_FOLDER_WEB}${CONFIG_HTTP_PROXY}"),
+            ("${userHome}/x", "${HOME}/x"),
+            ("${A:-a$b}", "${A}"),
+            ("${A:-${B}}", "${A}}"),
+            ("a$ $b $$ ${} ${x-y} ${#n[@]} ${ ${A}", "a$$ $$b $$$$ $${} $${x-y} $${#n[@]} $${ $${A}"),
+            ("$${A} ${", "$$${A} $${"),
+        ] {
+            assert_eq!(references.translate(text).text, wanted, "{text}");
+        }
+        let needed: Vec<_> = references.needed.iter().map(|(name, what)| format!("{name}: {what}")).collect();
+        assert_eq!(
+            needed,
+            [
+                "API_KEY_2: the input `api-key` (The\\nkey)",
+                "REGION: the input `region`, else it is `eu`",
+                "INPUT_PATH: the input `path`",
+                "INPUT_1: the input `1`",
+                "INPUT: the input `é`",
+                "WORKSPACE_FOLDER: `${workspaceFolder}`",
+                "WORKSPACE_FOLDER_WEB: `${workspaceFolder:web}`",
+                "CONFIG_HTTP_PROXY: `${config:http.proxy}`",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_default_that_holds_a_reference_is_said_to_be_lost() {
+        let mut references = References::new(&[], &[]);
+        let translated = references.translate("${A:-$b} ${C:-d}");
+        assert_eq!((translated.lost_defaults, translated.has_reference), (vec!["A".to_owned()], true));
+        assert!(!references.translate("$x ${/}").has_reference);
+    }
+}

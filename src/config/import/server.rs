@@ -1,0 +1,251 @@
+//! One server of a client's file, as lines of YAML.
+//!
+//! What a client has and the registry file has not is left out and named. A part that can not be left out
+//! without changing what the server is (an argument that is no text) costs the whole server.
+//!
+//! Invariant: no value is quoted in what is said about a server; any of them may be a secret.
+
+use std::fmt::Write as _;
+
+use url::Url;
+
+use super::json::{Json, Members};
+use super::references::References;
+use super::yaml;
+use crate::settings::one_line;
+use crate::upstream::config::is_reserved_header;
+
+/// Names that are listed in one sentence.
+const MAX_NAMED: usize = 20;
+
+/// What became of a server.
+pub(super) struct Draft {
+    /// The lines below its name.
+    pub(super) yaml: String,
+    /// What its user should know.
+    pub(super) remarks: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Http,
+    Sse,
+    Stdio,
+}
+
+/// The server with these `members`, or why there is none.
+pub(super) fn draft(members: &Members, references: &mut References<'_>) -> Result<Draft, String> {
+    let left = members.iter().filter(|(_, value)| *value != Json::Null);
+    let left = left.map(|(name, value)| (name.as_str(), value)).collect();
+    let mut reader =
+        Reader { left, references, yaml: String::new(), remarks: Vec::new(), secrets: Vec::new() };
+    reader.all()?;
+    reader.say_secrets();
+    reader.say_left();
+    Ok(Draft { yaml: reader.yaml, remarks: reader.remarks })
+}
+
+/// A server while it is read.
+struct Reader<'j, 'r, 'f> {
+    /// Members that nobody asked for yet.
+    left: Vec<(&'j str, &'j Json)>,
+    references: &'r mut References<'f>,
+    yaml: String,
+    remarks: Vec<String>,
+    /// Where a secret may stand literally.
+    secrets: Vec<String>,
+}
+
+impl<'j> Reader<'j, '_, '_> {
+    fn take(&mut self, name: &str) -> Option<&'j Json> {
+        let at = self.left.iter().position(|(key, _)| *key == name)?;
+        Some(self.left.remove(at).1)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.left.iter().any(|(key, _)| *key == name)
+    }
+
+    fn all(&mut self) -> Result<(), String> {
+        let kind = self.kind()?;
+        self.enabled();
+        if let Some(description) = self.take("description") {
+            self.line("description", description)?;
+        }
+        if kind == Kind::Stdio {
+            return self.stdio();
+        }
+        if kind == Kind::Sse {
+            self.yaml.push_str("    transport: sse\n");
+        }
+        let Some(url) = self.take("url") else { return Err("it has no `url`".into()) };
+        self.line("url", url)?;
+        self.mapping("headers")
+    }
+
+    fn stdio(&mut self) -> Result<(), String> {
+        let Some(command) = self.take("command") else {
+            return Err("it has neither a `command` nor a `url`".into());
+        };
+        self.line("command", command)?;
+        self.args()?;
+        self.mapping("env")?;
+        self.take("cwd").map_or(Ok(()), |cwd| self.line("cwd", cwd))
+    }
+
+    /// The transport that is named, or follows from what is there; as in the registry file, a URL counts
+    /// before a command.
+    fn kind(&mut self) -> Result<Kind, String> {
+        let named = self.take("type").or_else(|| self.take("transport"));
+        let Some(named) = named else {
+            return Ok(if self.has("url") { Kind::Http } else { Kind::Stdio });
+        };
+        let word = named.text().unwrap_or_default();
+        match word.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
+            "http" | "streamablehttp" => Ok(Kind::Http),
+            "sse" => Ok(Kind::Sse),
+            "stdio" | "local" => Ok(Kind::Stdio),
+            _ if named.text().is_none() => Err(format!("its `type` is {}", named.kind())),
+            _ => Err(format!("its type, `{}`, is none of `http`, `sse` and `stdio`", one_line(word))),
+        }
+    }
+
+    fn enabled(&mut self) {
+        let is = |value: Option<&Json>, wanted| value == Some(&Json::Bool(wanted));
+        let (disabled, enabled) = (self.take("disabled"), self.take("enabled"));
+        if is(disabled, true) || is(enabled, false) {
+            self.yaml.push_str("    enabled: false\n");
+        }
+        let odd = |value: Option<&Json>| value.is_some_and(|value| !matches!(value, Json::Bool(_)));
+        if odd(disabled) || odd(enabled) {
+            self.remarks.push("whether it is disabled is not `true` or `false`: it is enabled".into());
+        }
+    }
+
+    fn line(&mut self, name: &str, value: &Json) -> Result<(), String> {
+        let text = self.text(name, value)?;
+        let _ = writeln!(self.yaml, "    {name}: {}", yaml::scalar(&text));
+        if name == "url" && value.text().is_some_and(has_credentials) {
+            self.secrets.push("url".into());
+        }
+        Ok(())
+    }
+
+    fn args(&mut self) -> Result<(), String> {
+        let items = match self.take("args") {
+            None => return Ok(()),
+            Some(Json::List(items)) => items,
+            Some(other) => return Err(format!("`args` is {}, expected a list", other.kind())),
+        };
+        let mut args = Vec::new();
+        let mut option = ""; // the argument before
+        for (at, item) in items.iter().enumerate() {
+            let path = format!("args[{at}]");
+            args.push(self.text(&path, item)?);
+            let text = item.text().unwrap_or_default();
+            let (name, value) = text.split_once('=').unwrap_or((option, text));
+            if !value.starts_with('-') {
+                self.judge(&path, name, value);
+            }
+            option = if text.starts_with('-') && !text.contains('=') { text } else { "" };
+        }
+        if !args.is_empty() {
+            let _ = writeln!(self.yaml, "    args: {}", yaml::list(&args));
+        }
+        Ok(())
+    }
+
+    /// `env` or `headers`.
+    fn mapping(&mut self, name: &str) -> Result<(), String> {
+        let members = match self.take(name) {
+            None => return Ok(()),
+            Some(Json::Object(members)) => members,
+            Some(other) => return Err(format!("`{name}` is {}, expected an object", other.kind())),
+        };
+        let mut lines = String::new();
+        for (key, value) in members {
+            let path = format!("{name}.{}", one_line(key));
+            if name == "headers" && is_reserved_header(key) {
+                self.remarks.push(format!("`{path}` is left out: the protocol sets this header"));
+            } else if *value == Json::Null {
+                self.remarks.push(format!("`{path}` is left out: it is null"));
+            } else {
+                let text = self.text(&path, value)?;
+                let _ = writeln!(lines, "      {}: {}", yaml::key(key), yaml::quoted(&text));
+                self.judge(&path, key, value.text().unwrap_or_default());
+            }
+        }
+        if !lines.is_empty() {
+            let _ = write!(self.yaml, "    {name}:\n{lines}");
+        }
+        Ok(())
+    }
+
+    /// A text as it is to be written; numbers and the like become one, as they would for a program.
+    fn text(&mut self, path: &str, value: &Json) -> Result<String, String> {
+        let text = match value {
+            Json::Text(text) => text,
+            Json::Number(number) => return Ok(number.clone()),
+            Json::Bool(value) => return Ok(value.to_string()),
+            _ => return Err(format!("`{path}` is {}, expected a text", value.kind())),
+        };
+        let translated = self.references.translate(text);
+        for name in &translated.lost_defaults {
+            let reason = "a default that holds a dollar sign can not be written here";
+            self.remarks.push(format!("`{path}`: the default of `{}` is left out: {reason}", one_line(name)));
+        }
+        if text == "~" || text.starts_with("~/") {
+            self.remarks.push(format!("`{path}`: the `~` at its beginning is the home folder here"));
+        }
+        Ok(translated.text)
+    }
+
+    /// Notes that `value` may be a secret, by the name it has.
+    fn judge(&mut self, path: &str, name: &str, value: &str) {
+        if sounds_secret(name) && is_literal(value) {
+            self.secrets.push(path.to_owned());
+        }
+    }
+
+    fn say_secrets(&mut self) {
+        if self.secrets.is_empty() {
+            return;
+        }
+        let advice = "set a variable of the environment to it, and write `${NAME}` there";
+        let what = names(self.secrets.iter().map(String::as_str));
+        self.remarks.push(format!("may hold a secret, as it is written: {what}: {advice}"));
+    }
+
+    fn say_left(&mut self) {
+        if !self.left.is_empty() {
+            let what = names(self.left.iter().map(|(name, _)| *name));
+            self.remarks.push(format!("not taken over: {what}"));
+        }
+    }
+}
+
+/// `` `a`, `b` `` and how many more.
+pub(super) fn names<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
+    let more = names.len().saturating_sub(MAX_NAMED);
+    let shown: Vec<_> = names.take(MAX_NAMED).map(|name| format!("`{}`", one_line(name))).collect();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn sounds_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["key", "token", "secret", "passw", "auth", "credential", "cookie"].iter().any(|word| name.contains(word))
+}
+
+/// Whether `value` says something, and by itself.
+fn is_literal(value: &str) -> bool {
+    let is_setting =
+        matches!(value, "true" | "false" | "none") || value.bytes().all(|byte| byte.is_ascii_digit());
+    !is_setting && !value.contains("${")
+}
+
+fn has_credentials(url: &str) -> bool {
+    let Ok(url) = Url::parse(url) else { return false };
+    let password = url.password().is_some_and(is_literal);
+    password || url.query_pairs().any(|(name, value)| sounds_secret(&name) && is_literal(&value))
+}

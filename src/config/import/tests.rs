@@ -1,0 +1,294 @@
+//! Files as clients write them, and that what is made of them is loaded and means the same.
+//!
+//! `tests/configs/import/NAME.json` stands beside what is printed for it, `NAME.expected`: the YAML, then what
+//! goes to standard error. `UPDATE_GOLDEN=1` writes those anew; look at the difference before it is committed.
+
+use std::collections::BTreeMap;
+use std::env::VarError;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use secrecy::ExposeSecret;
+use serde_json::json;
+
+use super::*;
+use crate::upstream;
+use crate::upstream::config::Transport;
+
+const CLIENTS: [&str; 4] = ["claude_desktop", "claude_code", "cursor", "vs_code"];
+
+/// Every variable that the files name.
+fn environment(name: &str) -> Result<String, VarError> {
+    let found = match name {
+        "HOME" => "/home/me",
+        "API_KEY" => "key-1",
+        "MCP_PORT" => "9000",
+        "GITHUB_TOKEN" => "gh-1",
+        "WORKSPACE_FOLDER" => "/own",
+        "WORKSPACE_FOLDER_2" => "/work",
+        "PERPLEXITY_KEY" => "p-1",
+        _ => return Err(VarError::NotPresent),
+    };
+    Ok(found.to_owned())
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs/import").join(name)
+}
+
+#[track_caller]
+fn imported(name: &str) -> Imported {
+    let file = format!("{name}.json");
+    let content = std::fs::read(path(&file)).expect("readable");
+    import(&file, &content).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[track_caller]
+fn loaded(yaml: &str) -> BTreeMap<String, upstream::Config> {
+    let config = Config::parse(Path::new("c.yaml"), yaml.as_bytes(), &environment);
+    let config = config.unwrap_or_else(|error| panic!("{error}\n{yaml}"));
+    config.manager.servers.into_iter().map(|server| (server.name.to_string(), server)).collect()
+}
+
+#[track_caller]
+fn of(servers: serde_json::Value) -> Imported {
+    import("x.json", json!({"mcpServers": servers}).to_string().as_bytes()).expect("read")
+}
+
+/// Program, arguments and environment, as a child would get them.
+fn child(server: &upstream::Config) -> (String, Vec<String>, BTreeMap<String, String>) {
+    let Transport::Stdio(stdio) = &server.transport else { panic!("{} is not stdio", server.name) };
+    let env = stdio.env.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned()));
+    (stdio.command.clone(), stdio.args.clone(), env.collect())
+}
+
+/// Transport, URL and headers, as they would be used.
+fn remote(server: &upstream::Config) -> String {
+    let (kind, http) = match &server.transport {
+        Transport::Http(http) => ("http", http),
+        Transport::Sse(http) => ("sse", http),
+        _ => panic!("{} has no URL", server.name),
+    };
+    let headers = http.headers.iter().map(|(name, value)| format!(" {name}={}", value.expose_secret()));
+    format!("{kind} {}{}", http.url, headers.collect::<String>())
+}
+
+#[test]
+fn files_of_every_client_become_what_is_recorded() {
+    for name in CLIENTS {
+        let imported = imported(name);
+        let notes = imported.notes.join("\n");
+        assert!(!notes.contains("s3cret"), "a secret shows:\n{notes}");
+        let found = format!("{}---- standard error\n{notes}\n", imported.yaml);
+        let golden = path(&format!("{name}.expected"));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(&golden, &found).expect("can be written");
+        }
+        let wanted = std::fs::read_to_string(&golden).unwrap_or_default();
+        assert_eq!(found, wanted, "{} differs; UPDATE_GOLDEN=1 writes it anew", golden.display());
+    }
+}
+
+#[test]
+fn programs_get_what_their_clients_gave_them() {
+    let servers = loaded(&imported("claude_desktop").yaml);
+    assert_eq!(servers.keys().collect::<Vec<_>>(), ["Brave-Search", "filesystem", "postgres"]);
+    let args = ["-y", "@modelcontextprotocol/server-filesystem", "/Users/me/Desktop", "/home/me/Downloads"];
+    assert_eq!(
+        child(&servers["filesystem"]),
+        ("npx".into(), args.map(str::to_owned).into(), BTreeMap::new())
+    );
+    let env = child(&servers["Brave-Search"]).2;
+    assert_eq!(
+        env.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
+        ["BRAVE_API_KEY=pa$$w0rd-$HOME-s3cret-literal", "RETRIES=3", "VERBOSE=true"]
+    );
+    assert!(!servers["postgres"].enabled && servers["filesystem"].enabled);
+
+    let servers = loaded(&imported("claude_code").yaml);
+    let (command, args, env) = child(&servers["local"]);
+    assert_eq!(command, "./bin/server");
+    assert_eq!(args, ["--port", "8123", "--title", "a \"b\" \\ c: # d\n"]);
+    assert!(env.is_empty());
+
+    let servers = loaded(&imported("cursor").yaml);
+    let (command, args, env) = child(&servers["docs"]);
+    assert_eq!(command, "/home/me/.local/bin/docs-mcp");
+    assert_eq!(args, ["--root", "/work/docs"]);
+    assert_eq!((env["DOCS_CACHE"].as_str(), env["WORKSPACE_FOLDER"].as_str()), ("/work/.cache", "/own"));
+
+    let yaml = imported("vs_code").yaml.replace("${WORKSPACE_FOLDER}", "${WORKSPACE_FOLDER_2}");
+    let servers = loaded(&yaml);
+    let server = &servers["io.github.example-perplexity"];
+    assert_eq!(child(server).1, ["-y", "server-perplexity-ask", "--region=eu"]);
+    assert_eq!(child(server).2, BTreeMap::from([("PERPLEXITY_API_KEY".into(), "p-1".into())]));
+    let Transport::Stdio(stdio) = &server.transport else { panic!("stdio") };
+    assert_eq!(stdio.cwd.as_deref(), Some(Path::new("/work/tools")));
+}
+
+#[test]
+fn urls_and_headers_are_those_of_the_client() {
+    let servers = loaded(&imported("claude_code").yaml);
+    assert_eq!(
+        remote(&servers["api"]),
+        "http https://api.example.com/mcp authorization=Bearer key-1 x-plan=5$"
+    );
+    assert_eq!(remote(&servers["old"]), "sse https://example.com/sse?api_key=s3cret-literal");
+    assert_eq!(remote(&servers["true"]), "http http://localhost:9000/mcp");
+    assert_eq!(servers.len(), 4, "two can not be taken over");
+    let servers = loaded(&imported("cursor").yaml);
+    assert_eq!(
+        remote(&servers["github"]),
+        "http https://api.githubcopilot.com/mcp/ authorization=Bearer gh-1"
+    );
+    assert_eq!(remote(&servers["both"]), "http http://localhost:3000/mcp");
+}
+
+#[test]
+fn one_that_can_not_be_taken_over_is_named_and_costs_no_other() {
+    for (server, reason) in [
+        (json!(7), "it is a number, expected an object"),
+        (json!({}), "it has neither a `command` nor a `url`"),
+        (json!({"type": "http"}), "it has no `url`"),
+        (json!({"type": ["http"], "url": "http://a"}), "its `type` is a list"),
+        (json!({"type": "ws", "url": "http://a"}), "its type, `ws`, is none of `http`, `sse` and `stdio`"),
+        (json!({"command": "npx", "args": "-y"}), "`args` is a text, expected a list"),
+        (json!({"command": "npx", "args": ["a", null]}), "`args[1]` is null, expected a text"),
+        (json!({"command": "npx", "env": {"A": {}}}), "`env.A` is an object, expected a text"),
+        (json!({"command": "npx", "env": ["A"]}), "`env` is a list, expected an object"),
+        (json!({"command": "np\0x"}), "command: `np\\0x` is not the name of a program"),
+        (json!({"command": ""}), "command: `` is not the name of a program"),
+        (json!({"url": "localhost"}), "url: `localhost` is not an http or https URL"),
+        (
+            json!({"url": "http://a", "headers": {"A b": "x"}}),
+            "headers.\"A b\": this is not the name of a header",
+        ),
+    ] {
+        let found = of(json!({"bad\n": server, "good": {"command": "npx"}}));
+        assert_eq!(found.notes, [format!("bad\\n: left out: {reason}")]);
+        assert!(found.yaml.contains(&format!("\n  # bad\\n: left out: {reason}\n")), "{}", found.yaml);
+        assert_eq!(loaded(&found.yaml).len(), 1);
+    }
+}
+
+#[test]
+fn what_is_not_taken_over_is_said() {
+    let found = of(json!({
+        "a": {"command": "npx", "x\ny": 1, "envFile": ".env", "url": null, "disabled": "yes"},
+        "b": {"url": "http://a", "headers": {"mcp-version": "1", "X": "${A:-$b}"}},
+    }));
+    assert_eq!(
+        found.notes,
+        [
+            "a: whether it is disabled is not `true` or `false`: it is enabled",
+            "a: not taken over: `envFile`, `x\\ny`",
+            "b: `headers.X`: the default of `A` is left out: a default that holds a dollar sign can not be written here",
+            "b: `headers.mcp-version` is left out: the protocol sets this header",
+        ]
+    );
+    for note in found.notes {
+        let (_, remark) = note.split_once(": ").expect("a name");
+        assert!(found.yaml.contains(&format!("    # {remark}\n")), "{}", found.yaml);
+    }
+    let root = json!({"servers": {}, "inputs": [], "$schema": "x", "numStartups": 3, "projects": {}});
+    let found = import("x.json", root.to_string().as_bytes()).expect("read");
+    assert_eq!(found.notes, ["not taken over: `numStartups`, `projects`"]);
+    assert!(loaded(&found.yaml).is_empty());
+}
+
+#[test]
+fn names_are_made_valid_and_stay_apart() {
+    let long = "x".repeat(80);
+    let one = json!({"command": "npx"});
+    let found =
+        of(json!({"a b": one, "a/b": one, "a-b": one, "": one, "é": one, "null": one, (long.clone()): one}));
+    let servers = loaded(&found.yaml);
+    let short = "x".repeat(64);
+    let names: Vec<&str> = servers.keys().map(String::as_str).collect();
+    assert_eq!(names, ["a-b", "a-b-2", "a-b-3", "null", "server", "server-2", &short]);
+    assert_eq!(found.notes.len(), 6, "{:#?}", found.notes);
+    assert!(found.notes.contains(&"a b: it is called `a-b` now".to_owned()), "{:#?}", found.notes);
+}
+
+#[test]
+fn places_of_secrets_are_named_and_secrets_are_not() {
+    let found = of(json!({
+        "a": {"command": "npx", "env": {"API_KEY": "canary", "MODE": "x", "OTHER_KEY": "${env:K}", "KEYS": "3"},
+            "args": ["--token", "canary", "--key=canary", "-e", "PASSWORD=canary", "--auth", "-v", "plain"]},
+        "b": {"url": "https://me:canary@example.org/", "headers": {"Authorization": "Bearer canary"}},
+    }));
+    let advice = "set a variable of the environment to it, and write `${NAME}` there";
+    assert_eq!(
+        found.notes,
+        [
+            format!(
+                "a: may hold a secret, as it is written: `args[1]`, `args[2]`, `args[4]`, `env.API_KEY`: {advice}"
+            ),
+            format!("b: may hold a secret, as it is written: `url`, `headers.Authorization`: {advice}"),
+        ]
+    );
+    assert_eq!(found.yaml.matches("canary").count(), 6, "{}", found.yaml);
+}
+
+#[test]
+fn a_file_that_is_none_is_refused() {
+    let refused = |content: &[u8]| import("x.json", content).expect_err("refused").to_string();
+    for (content, wanted) in [
+        ("[]", "1:1: error: this is a list, expected an object"),
+        ("{\"mcpServers\": []}", "1:1: error: `mcpServers` is a list, expected an object"),
+        (
+            "{\"mcp_servers\": {}}",
+            "1:1: error: neither `mcpServers` nor `servers` stands in it\n    hint: a file of Claude Desktop, Claude Code or Cursor has the first, one of VS Code the second",
+        ),
+        ("{\n  \"servers\": {\n    a\n", "3:5: error: this is not valid JSON: key must be a string"),
+    ] {
+        assert_eq!(refused(content.as_bytes()), wanted);
+    }
+    assert_eq!(refused(b"{}\n\xff"), "2:1: error: the file is not UTF-8 from this line on");
+    let large = json!({"command": "x".repeat(MAX_BYTES / 2)});
+    let large = json!({"servers": {"a": large, "b": large}}).to_string();
+    assert!(refused(large.as_bytes()).contains("of more than 1048576 bytes"));
+    assert!(refused(&vec![b' '; MAX_JSON + 1]).contains("the file is larger than 16777216 bytes"));
+    import("x.json", b"\xef\xbb\xbf{\"servers\": {}}").expect("a byte order mark is no text");
+}
+
+#[test]
+fn the_documented_example_is_real() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let page = std::fs::read_to_string(page).expect("readable");
+    let (_, rest) = page.split_once("```json\n").expect("an example");
+    let (json, rest) = rest.split_once("```").expect("its end");
+    let found = import("mcp.json", json.as_bytes()).expect("read");
+    let notes: String = found.notes.iter().map(|note| format!("mcp.json: {note}\n")).collect();
+    for block in [
+        format!("```text\n$ switchyard import mcp.json > mcp_servers.yaml\n{notes}```"),
+        format!("```yaml\n{}```", found.yaml),
+    ] {
+        assert!(rest.contains(&block), "not in docs/configuration.md:\n{block}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_means_the_same(text in any::<String>(), odd in "[$~{}\\[\\]\"'#:,&*!|>%@` a-cA-C0-9\\n\\t\u{85}\u{2028}\u{feff}-]{0,24}") {
+        for text in [text, odd] {
+            let text = text.replace("${", "$ {").replace('\0', "");
+            prop_assume!(text != "~" && !text.starts_with("~/"));
+            let found = of(json!({"a": {"command": format!("x{text}"), "args": [text], "env": {"A": text}}}));
+            let servers = loaded(&found.yaml);
+            let (command, args, env) = child(&servers["a"]);
+            prop_assert_eq!(command, format!("x{text}"));
+            prop_assert_eq!(&args, &[text.as_str()]);
+            prop_assert_eq!(&env["A"], &text);
+        }
+    }
+
+    #[test]
+    fn any_key_is_taken_or_its_server_named(name in any::<String>(), key in "[^=\0]{1,20}") {
+        let found = of(json!({(name): {"command": "x", "env": {(key.clone()): "v"}, "description": key.clone()}}));
+        let servers = loaded(&found.yaml);
+        prop_assert_eq!(servers.len(), 1);
+        let server = servers.values().next().expect("one");
+        prop_assert!(child(server).2.contains_key(&key), "{}", found.yaml);
+    }
+}
