@@ -40,6 +40,11 @@ impl<'a> Fields<'a> {
         Some(self.left.remove(at).1)
     }
 
+    /// Takes those of `names` that are null for not written, as the readers of existing files do.
+    pub fn without_nulls(&mut self, names: &[&str]) {
+        self.left.retain(|(key, setting)| !(setting.is_null() && names.contains(key)));
+    }
+
     /// What tells another value of `name`, or its absence, from the one that it has now; those of its keys
     /// that stand in `but` do not count.
     pub fn fingerprint(&self, name: &str, but: &[&str]) -> Fingerprint {

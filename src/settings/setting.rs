@@ -168,15 +168,14 @@ impl<'a> Setting<'a> {
         found
     }
 
-    /// `true` or `false`.
+    /// `true` or `false`, or a word that YAML 1.1 has for them.
     pub fn boolean(&self) -> Option<bool> {
-        match &self.node.value {
+        let found = match &self.node.value {
             Value::Bool(value) => Some(*value),
-            value => match reference(value).and_then(|text| text.parse().ok()) {
-                None => self.refuse("`true` or `false`", Shown::Value),
-                found => found,
-            },
-        }
+            Value::Text(text) if !text.is_reference() => yes_or_no(text.written()),
+            value => reference(value).and_then(|text| text.parse().ok().or_else(|| yes_or_no(text))),
+        };
+        if found.is_some() { found } else { self.refuse("`true` or `false`", Shown::Value) }
     }
 
     /// A whole number within `range`.
@@ -330,6 +329,15 @@ pub fn member_path(path: &str, key: &str) -> String {
 fn reference(value: &Value) -> Option<&str> {
     match value {
         Value::Text(text) if text.is_reference() => Some(text.value().trim()),
+        _ => None,
+    }
+}
+
+/// The booleans of YAML 1.1 that are texts in YAML 1.2; where no boolean is wanted they stay texts.
+fn yes_or_no(text: &str) -> Option<bool> {
+    match text {
+        "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
+        "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
         _ => None,
     }
 }

@@ -65,8 +65,8 @@ fn a_wrong_value_says_what_was_found_and_what_was_expected() {
             "expected a whole number from 0 to 10, found the number 1.5",
         ),
         (
-            texts(json!("yes"), |s| assert_eq!(s.boolean(), None)),
-            "expected `true` or `false`, found the text `yes`",
+            texts(json!("yep"), |s| assert_eq!(s.boolean(), None)),
+            "expected `true` or `false`, found the text `yep`",
         ),
         (
             texts(json!(null), |s| assert_eq!(s.text(), None)),
@@ -117,6 +117,23 @@ fn all_problems_of_a_mapping_come_at_once_with_their_paths() {
             "files.timeout: 900 is out of range, expected 1 to 600 seconds",
         ]
     );
+}
+
+#[test]
+fn booleans_of_older_yaml_are_booleans_where_one_is_wanted() {
+    for (words, wanted) in
+        [(["yes", "Yes", "YES", "on", "On", "ON"], true), (["no", "No", "NO", "off", "Off", "OFF"], false)]
+    {
+        for word in words {
+            let found = problems_of(&Node::from(json!(word)), |setting| {
+                assert_eq!((setting.boolean(), setting.text()), (Some(wanted), Some(word)));
+            });
+            assert!(found.is_empty(), "{found:?}");
+        }
+    }
+    for word in ["y", "n", "yEs", "true ", "1", ""] {
+        problems_of(&Node::from(json!(word)), |setting| assert_eq!(setting.boolean(), None, "{word}"));
+    }
 }
 
 #[test]

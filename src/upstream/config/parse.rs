@@ -8,6 +8,23 @@ use crate::settings::{Fields, Fingerprint, Setting};
 
 /// Longest name of a server.
 pub const MAX_SERVER_NAME: usize = 64;
+/// The fields of files that are older than this program, where null is as if it was not written. Elsewhere it is
+/// an error: whoever comments out all lines below `allow:` does not mean to allow everything.
+const FIXED: [&str; 10] = [
+    "url",
+    "transport",
+    "timeout",
+    "retry_attempts",
+    "retry_delay",
+    "retry_max_delay",
+    "circuit_breaker_threshold",
+    "circuit_breaker_timeout",
+    "enabled",
+    "description",
+];
+/// The same for all servers.
+const FIXED_GLOBALS: [&str; 4] =
+    ["default_timeout", "default_retry_attempts", "connection_pool_size", "health_check_interval"];
 /// Longest name of a tool that `rename` may give.
 const MAX_TOOL_NAME: usize = 128;
 /// Any time but the deadline of a call, in seconds: a tenth to a day.
@@ -32,6 +49,7 @@ impl Defaults {
     /// relative paths of servers are relative to.
     pub fn from_fields(fields: &mut Fields<'_>, folder: &Path) -> Self {
         let seconds = Duration::from_secs;
+        fields.without_nulls(&FIXED_GLOBALS);
         Self {
             timeout: fields.seconds("default_timeout", TIMEOUT).unwrap_or(seconds(30)),
             retry_attempts: fields.integer("default_retry_attempts", 0..=MAX_RETRIES).unwrap_or(3),
@@ -59,6 +77,7 @@ impl Config {
     pub fn from_settings(setting: &Setting<'_>, name: &str, defaults: &Defaults) -> Option<Self> {
         check_name(name, setting);
         let mut fields = setting.fields()?;
+        fields.without_nulls(&FIXED);
         let transport = transport::from_fields(&mut fields, defaults);
         let enabled = fields.boolean("enabled").unwrap_or(true);
         let description = fields.part("description", |text| text.text().map(|_| text.shown().to_owned()));
@@ -108,13 +127,9 @@ fn check_name(name: &str, setting: &Setting<'_>) {
 fn retry(fields: &mut Fields<'_>, defaults: &Defaults) -> Retry {
     let attempts = fields.integer("retry_attempts", 0..=MAX_RETRIES).unwrap_or(defaults.retry_attempts);
     let delay = fields.seconds("retry_delay", RETRY_DELAY).unwrap_or(Duration::from_secs(1));
-    let largest = fields.take("retry_max_delay");
-    let max_delay = largest.as_ref().and_then(|setting| setting.seconds(PAUSE));
-    if let (Some(setting), Some(true)) = (&largest, max_delay.map(|most| most < delay)) {
-        setting.problem(format!("{} is less than `retry_delay`", setting.quoted()), None);
-    }
-    // A first pause above the usual largest one raises that with it.
-    Retry { attempts, delay, max_delay: max_delay.unwrap_or(Duration::from_secs(30).max(delay)) }
+    // A first pause above the usual largest one raises that with it; one that is written holds for the first too.
+    let max_delay = fields.seconds("retry_max_delay", PAUSE).unwrap_or(Duration::from_secs(30).max(delay));
+    Retry { attempts, delay: delay.min(max_delay), max_delay }
 }
 
 fn breaker(fields: &mut Fields<'_>) -> Breaker {

@@ -7,7 +7,7 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 
 use super::{Builtin, Config, Defaults, Transport};
-use crate::settings::{Entry, Mark, Node, Problems, Setting, Text, Value};
+use crate::settings::{Entry, Fingerprint, Mark, Node, Problems, Setting, Text, Value};
 
 fn read(globals: serde_json::Value, server: serde_json::Value) -> Result<Config, Vec<String>> {
     let (globals, server, problems) = (Node::from(globals), Node::from(server), Problems::default());
@@ -47,6 +47,41 @@ fn what_is_not_said_has_the_documented_default() {
 }
 
 #[test]
+fn what_is_null_in_an_existing_file_is_as_if_not_written() {
+    let fields = [
+        "transport",
+        "timeout",
+        "retry_attempts",
+        "retry_delay",
+        "retry_max_delay",
+        "circuit_breaker_threshold",
+        "circuit_breaker_timeout",
+        "enabled",
+        "description",
+    ];
+    let mut server = json!({"url": "http://a"});
+    for field in fields {
+        server[field] = json!(null);
+    }
+    let globals = json!({
+        "default_timeout": null, "default_retry_attempts": null, "connection_pool_size": null,
+        "health_check_interval": null,
+    });
+    let (config, plain) = (read(globals, server).expect("valid"), good(json!({"url": "http://a"})));
+    let but_source =
+        |config: &Config| format!("{:?}", Config { source: Fingerprint::ABSENT, ..config.clone() });
+    assert_eq!(but_source(&config), but_source(&plain));
+    bad(
+        json!({"url": "http://a", "tools": {"allow": null}}),
+        &["tools.allow: expected a list, found nothing (hint: give it a value, or remove the key)"],
+    );
+    bad(
+        json!({"command": null}),
+        &["command: expected a text, found nothing (hint: give it a value, or remove the key)"],
+    );
+}
+
+#[test]
 fn globals_hold_for_servers_that_do_not_say_otherwise() {
     let globals = json!({
         "default_timeout": 7, "default_retry_attempts": 0, "connection_pool_size": 2, "health_check_interval": 0.5,
@@ -73,6 +108,10 @@ fn the_transport_follows_from_what_is_given() {
     assert_eq!(word(good(json!({"url": "http://a"}))), "http");
     assert_eq!(word(good(json!({"url": "http://a", "transport": "sse"}))), "sse");
     assert_eq!(word(good(json!({"command": "npx"}))), "stdio");
+    let both =
+        json!({"url": "http://a", "command": "npx", "args": ["x"], "env": {"A": "b"}, "headers": {"X": "y"}});
+    assert_eq!(word(good(both)), "http", "`stdio` only if only `command` is given");
+    assert_eq!(word(good(json!({"url": null, "command": "npx"}))), "stdio");
     let handbook = json!({"transport": "builtin", "builtin": "handbook", "handbook": {"path": "docs"}});
     let handbook = good(handbook);
     assert_eq!(handbook.target, "handbook");
@@ -88,10 +127,18 @@ fn what_does_not_go_together_is_refused() {
         ],
     );
     bad(
-        json!({"url": "http://a", "command": "npx"}),
+        json!({"url": "http://a", "args": ["x"]}),
+        &["args: `args` does not go with transport `http` (hint: it belongs to transport `stdio`)"],
+    );
+    bad(
+        json!({"url": "http://a", "command": "npx", "builtin": "rag"}),
         &[
-            "more than one of `url`, `command` and `builtin` is given (hint: say which one is meant with `transport: http`, `sse`, `stdio` or `builtin`, and remove the others)",
+            "`command` and `builtin` are both given (hint: say which one is meant with `transport: stdio` or `builtin`, and remove the other)",
         ],
+    );
+    bad(
+        json!({"url": "http://a", "transport": "http", "command": "npx"}),
+        &["command: `command` does not go with transport `http` (hint: it belongs to transport `stdio`)"],
     );
     bad(
         json!({"transport": "http", "command": "npx"}),
@@ -187,10 +234,9 @@ fn headers_that_can_not_be_sent_are_refused_without_their_values() {
 #[test]
 fn pauses_that_contradict_each_other() {
     let url = "http://a";
-    bad(
-        json!({"url": url, "retry_delay": 5, "retry_max_delay": 2}),
-        &["retry_max_delay: 2 is less than `retry_delay`"],
-    );
+    let config = good(json!({"url": url, "retry_delay": 5, "retry_max_delay": 2}));
+    let two = Duration::from_secs(2);
+    assert_eq!((config.retry.delay, config.retry.max_delay), (two, two), "the largest counts");
     let config = good(json!({"url": url, "retry_delay": 60}));
     assert_eq!(config.retry.max_delay, Duration::from_mins(1), "an existing file must go on loading");
 }

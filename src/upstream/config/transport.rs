@@ -77,11 +77,14 @@ pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Optio
     let known = FIELDS.into_iter().chain(builtin::fields());
     let given = Given(known.filter_map(|name| Some((name, fields.take(name)?))).collect());
     let server = fields.setting();
-    let kind = match written {
+    let kind = match &written {
         Some(setting) => setting.choice(&KINDS)?,
         None => implied(&given, server)?,
     };
-    for (field, setting) in given.iter().filter(|(field, _)| !kind.takes(field)) {
+    // A URL counts before a command, unless `transport` says otherwise; then nothing of that is used.
+    let is_unused = |field| written.is_none() && given.get("command").is_some() && Kind::Stdio.takes(field);
+    let of_another = |field| !kind.takes(field) && !is_unused(field);
+    for (field, setting) in given.iter().filter(|(field, _)| of_another(field)) {
         let message = format!("`{field}` does not go with transport `{}`", kind.word());
         setting.key_problem(message, Some(format!("it belongs to transport {}", Kind::takers(field))));
     }
@@ -108,10 +111,10 @@ fn target(transport: &Transport, given: &Given<'_>) -> String {
     }
 }
 
-/// `http`, or `stdio` if only a command is given.
+/// `http`, or `stdio` if there is a command and no URL.
 fn implied(given: &Given<'_>, server: &Setting<'_>) -> Option<Kind> {
     match (given.get("url"), given.get("command"), given.get("builtin")) {
-        (Some(_), None, None) => Some(Kind::Http),
+        (Some(_), _, None) => Some(Kind::Http),
         (None, Some(_), None) => Some(Kind::Stdio),
         (_, None, Some(_)) => {
             server.key_problem("`transport` is missing", Some("add `transport: builtin`".into()));
@@ -123,8 +126,8 @@ fn implied(given: &Given<'_>, server: &Setting<'_>) -> Option<Kind> {
             None
         }
         _ => {
-            let hint = "say which one is meant with `transport: http`, `sse`, `stdio` or `builtin`, and remove the others";
-            server.key_problem("more than one of `url`, `command` and `builtin` is given", Some(hint.into()));
+            let hint = "say which one is meant with `transport: stdio` or `builtin`, and remove the other";
+            server.key_problem("`command` and `builtin` are both given", Some(hint.into()));
             None
         }
     }
