@@ -265,7 +265,7 @@ impl Upstream {
         let trial = Trial::begin(self, work.is_a_call(), (frame.now, frame.left()))?;
         let ended = self.on_a_connection(work, frame).await;
         let was_cut_short = ended.is_err() && !trial.had_a_chance();
-        let mut result = ended.unwrap_or_else(Err);
+        let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.cover(error));
         if let Ok((output, _)) = &mut result
             && let Some(course) = W::flow(output).and_then(Flow::course)
         {

@@ -23,7 +23,9 @@ use super::connection::{Call, Connection, Event, Events, Outlet};
 use super::error::Error;
 use super::listen;
 use super::pool::Pool;
+use super::secrets::Secrets;
 use super::watches::{Outcome, Refusal, Subject, Watches};
+use crate::protocol::foreign::shown;
 use crate::protocol::{Raw, method};
 
 /// Requests to subscribe that are under way at a time.
@@ -34,6 +36,8 @@ pub(super) struct Carrier {
     pub(super) pool: Arc<Pool>,
     pub(super) watches: Arc<Watches>,
     pub(super) events: Events,
+    /// What is blanked in what the server says to it.
+    pub(super) secrets: Secrets,
     /// Time that the server has to answer.
     pub(super) limit: Duration,
 }
@@ -130,13 +134,18 @@ impl Carrier {
         if agreed {
             if !matches!(outcome, Ok(Ok(_))) {
                 // Those who asked for it are waiting for notices, not for an answer.
-                tracing::warn!(?subject, ?outcome, "a subscription could not be renewed");
+                tracing::warn!(?subject, outcome = %self.told(&outcome), "a subscription could not be renewed");
             }
             return true;
         }
         let is_agreed = matches!(outcome, Ok(Ok(_)));
         self.watches.settle(subject, outcome);
         is_agreed
+    }
+
+    /// What a server answered, for the log.
+    pub(super) fn told(&self, outcome: &Outcome) -> String {
+        shown(&self.secrets.blank(&format!("{outcome:?}")))
     }
 
     /// Nobody listened for a while.

@@ -56,6 +56,9 @@ pub struct Config {
     pub sharing: Sharing,
     /// Which of its tools are offered, and under which names.
     pub tools: Tools,
+    /// What must not be shown of what it says: the values of variables in its settings, and the texts
+    /// that hold them.
+    pub secrets: Vec<SecretString>,
     /// Of all that it was read from: a server with another one is another server, when a running
     /// gateway is given a new configuration. The default is equal to no other.
     pub source: Fingerprint,
@@ -113,9 +116,6 @@ pub struct Stdio {
     pub args: Vec<String>,
     /// Added to a short allow-list of our own environment.
     pub env: BTreeMap<String, SecretString>,
-    /// What else must not be shown of what it writes: values of variables in its arguments and in
-    /// `env`, and the arguments that hold them.
-    pub secrets: Vec<SecretString>,
     /// Where it runs.
     pub cwd: Option<PathBuf>,
 }

@@ -145,6 +145,29 @@ impl Error {
         }
     }
 
+    /// The same failure, what is told of it in other words.
+    #[must_use]
+    pub(super) fn reworded(self, say: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Connect { reason } => Self::Connect { reason: say(reason) },
+            Self::NotSent { reason } => Self::NotSent { reason: say(reason) },
+            Self::Lost { reason } => Self::Lost { reason: say(reason) },
+            Self::Cut { reason } => Self::Cut { reason: say(reason) },
+            Self::AuthFailed { reason } => Self::AuthFailed { reason: say(reason) },
+            Self::Malformed { reason } => Self::Malformed { reason: say(reason) },
+            Self::Backend { status, detail, retry_after } => {
+                Self::Backend { status, detail: say(detail), retry_after }
+            }
+            Self::CircuitOpen { .. }
+            | Self::Overloaded { .. }
+            | Self::Leased { .. }
+            | Self::TimedOut { .. }
+            | Self::Status { .. }
+            | Self::TooLarge { .. }
+            | Self::Unavailable { .. } => self,
+        }
+    }
+
     /// Whether it counts against the server: transport faults, timeouts, HTTP
     /// 502/503/504, errors of a service behind a built-in from 500 on and malformed answers do; our own refusals and other statuses do not.
     pub const fn trips_breaker(&self) -> bool {

@@ -359,13 +359,7 @@ impl Drop for OpenRequest {
 
 /// A configuration with the defaults of the registry file.
 pub(crate) fn config(name: &str) -> Config {
-    let stdio = config::Stdio {
-        command: String::new(),
-        args: Vec::new(),
-        env: BTreeMap::new(),
-        secrets: Vec::new(),
-        cwd: None,
-    };
+    let stdio = config::Stdio { command: String::new(), args: Vec::new(), env: BTreeMap::new(), cwd: None };
     Config {
         name: name.into(),
         transport: config::Transport::Stdio(stdio),
@@ -388,6 +382,7 @@ pub(crate) fn config(name: &str) -> Config {
         },
         sharing: config::Sharing::Shared,
         tools: config::Tools::default(),
+        secrets: Vec::new(),
         source: crate::settings::Fingerprint::default(),
     }
 }

@@ -161,7 +161,7 @@ impl<'a> Listening<'a> {
         if is_refusal && !had_fresh && tasks().next().is_some() {
             tasks().for_each(|task| self.carrier.watches.settle(task, outcome.clone()));
         } else if is_refusal && !had_fresh {
-            tracing::debug!(?outcome, "the server does not keep a stream of notices");
+            tracing::debug!(outcome = %self.carrier.told(&outcome), "the server does not keep a stream of notices");
             self.is_refused = true;
         } else if !is_refusal {
             self.pause(stream.begun);

@@ -29,6 +29,7 @@ mod phase;
 mod pool;
 mod refresh;
 mod retry;
+mod secrets;
 mod silence;
 mod stamina;
 pub mod status;
@@ -67,6 +68,7 @@ use dialect::Wish;
 use news::Command;
 use pool::Pool;
 use retry::Retries;
+use secrets::Secrets;
 use silence::Silence;
 use status::Facts;
 use supervise::Supervisor;
@@ -104,6 +106,7 @@ pub struct Upstream {
     retries: Retries,
     pool: Arc<Pool>,
     facts: Facts,
+    secrets: Secrets,
     silence: Arc<Silence>,
     watches: Arc<Watches>,
     commands: mpsc::Sender<Command>,
@@ -147,14 +150,17 @@ impl Upstream {
         let silence = Arc::<Silence>::default();
         let (events, notices) = Events::that_break(Arc::clone(&silence));
         let (commands, inbox) = mpsc::channel(COMMANDS);
+        let secrets = Secrets::of(&config);
+        let limits = (pool_limits(&config), secrets.clone());
         let upstream = Arc::new_cyclic(|me| Self {
             me: me.clone(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             breaker: Breaker::new(config.breaker),
             bulkhead: Bulkhead::new(&config.limits),
             retries: Retries::new(config.retry),
-            pool: Pool::new(connector, events.clone(), pool_limits(&config), group.clone()),
-            facts: Facts::new(if config.enabled { State::Connecting } else { State::Disabled }),
+            pool: Pool::new(connector, events.clone(), limits, group.clone()),
+            facts: Facts::new(if config.enabled { State::Connecting } else { State::Disabled }, &secrets),
+            secrets,
             silence,
             watches,
             commands,
@@ -177,7 +183,8 @@ impl Upstream {
     /// says meanwhile goes into `outlet`. Dropping the future cancels the call.
     pub async fn call(&self, call: &Call, deadline: Instant, outlet: &Outlet) -> Result<Answered, Error> {
         let (received, version) = self.receive(call, deadline, outlet).await?;
-        Ok(Answered { reply: received.whole().await?, version })
+        let reply = received.whole().await.map_err(|error| self.secrets.cover(error))?;
+        Ok(Answered { reply, version })
     }
 
     /// The same, but where the call has terms for it a large result is given while it arrives. Then the
@@ -219,7 +226,8 @@ impl Upstream {
             outcome.unwrap_or(Err(Error::Unavailable { state: pool::SHUTTING_DOWN }))
         };
         let late = |_| Err(Error::TimedOut { after: begun.elapsed() });
-        let reply = timeout_at(deadline, answered).await.unwrap_or_else(late)?;
+        let reply = timeout_at(deadline, answered).await.unwrap_or_else(late);
+        let reply = reply.map_err(|error| self.secrets.cover(error))?;
         Ok(reply.map(|result| (result, watching)))
     }
 
@@ -230,7 +238,7 @@ impl Upstream {
 
     fn carrier(&self, events: Events) -> Carrier {
         let (pool, watches) = (Arc::clone(&self.pool), Arc::clone(&self.watches));
-        Carrier { pool, watches, events, limit: self.config.timeout }
+        Carrier { pool, watches, events, secrets: self.secrets.clone(), limit: self.config.timeout }
     }
 
     /// Asks whether the server is alive, connecting if need be; how long the answer took.

@@ -27,6 +27,7 @@ use self::lease::Turn;
 use super::connection::{Connection, Connector, Events};
 use super::dialect::{Key, Wish};
 use super::error::Error;
+use super::secrets::Secrets;
 use crate::shutdown::Shutdown;
 
 pub(super) use self::group::Seat;
@@ -55,6 +56,8 @@ pub(super) struct Pool {
     connector: Arc<dyn Connector>,
     events: Events,
     limits: Limits,
+    /// What is blanked in why there is no connection.
+    secrets: Secrets,
     shutdown: Shutdown,
     state: Mutex<State>,
     occupancy: watch::Sender<Occupancy>,
@@ -102,14 +105,14 @@ impl Pool {
     pub(super) fn new(
         connector: Arc<dyn Connector>,
         events: Events,
-        limits: Limits,
+        (limits, secrets): (Limits, Secrets),
         shutdown: Shutdown,
     ) -> Arc<Self> {
         let tasks = shutdown.child();
         let (groups, homes) = (vec![Group::new(Key::BASE)], Homes::default());
         let state = State { shut: None, base: Key::BASE, groups, homes, tasks };
         let occupancy = watch::Sender::new(Occupancy::default());
-        Arc::new(Self { connector, events, limits, shutdown, state: Mutex::new(state), occupancy })
+        Arc::new(Self { connector, events, limits, secrets, shutdown, state: Mutex::new(state), occupancy })
     }
 
     /// A seat for `wish` on the connection of its dialect with the fewest requests; on the first one,
@@ -195,6 +198,7 @@ impl Pool {
             let opened = opened.unwrap_or_else(|_| {
                 Err(Error::Connect { reason: format!("no handshake within {:.1} s", limit.as_secs_f64()) })
             });
+            let opened = opened.map_err(|error| pool.secrets.cover(error));
             pool.connected(key, opened, &tasks, &done);
         });
         connecting
@@ -261,7 +265,7 @@ impl Pool {
     /// Stays with a connection until it closes or is to be closed, and clears up behind it.
     async fn keep(self: Arc<Self>, live: Arc<Live>, tasks: Shutdown) {
         tokio::select! {
-            reason = live.connection.closed() => self.evict(&live, &reason),
+            reason = live.connection.closed() => self.evict(&live, &self.secrets.blank(&reason)),
             () = live.retired.cancelled() => {}
             () = tasks.requested() => {}
         }

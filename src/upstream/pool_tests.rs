@@ -13,7 +13,7 @@ fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
     let shutdown = Shutdown::new();
     let limits = Limits { connections, connect: CONNECT_LIMIT, is_private: false };
     let (events, _) = Events::channel();
-    (Pool::new(server.connector(), events, limits, shutdown.clone()), shutdown)
+    (Pool::new(server.connector(), events, (limits, Secrets::default()), shutdown.clone()), shutdown)
 }
 
 async fn seat(pool: &Arc<Pool>) -> Result<Seat, Error> {

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::breaker;
 use super::discover::Offer;
 use super::error::{Delivery, Error};
+use super::secrets::Secrets;
 use crate::protocol::{Raw, Version};
 use crate::worker::now;
 
@@ -111,6 +112,8 @@ pub(super) struct Facts {
     failures: AtomicU64,
     refusals: AtomicU64,
     retries: AtomicU64,
+    /// What is blanked in errors.
+    secrets: Secrets,
     told: Mutex<Told>,
 }
 
@@ -124,7 +127,7 @@ pub(super) struct Told {
 }
 
 impl Facts {
-    pub(super) fn new(state: State) -> Self {
+    pub(super) fn new(state: State, secrets: &Secrets) -> Self {
         Self {
             begun: Instant::now(),
             seen: AtomicU64::new(0),
@@ -132,6 +135,7 @@ impl Facts {
             failures: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
             retries: AtomicU64::new(0),
+            secrets: secrets.clone(),
             told: Mutex::new(Told { state, error: None, latency: None, offer: None }),
         }
     }
@@ -140,7 +144,7 @@ impl Facts {
     pub(super) fn attempted(&self, error: Option<&Error>) -> bool {
         match error {
             Some(error) if error.trips_breaker() => {
-                self.failed(error.to_string());
+                self.failed(&error.to_string());
                 false
             }
             Some(error) if error.delivery() != Delivery::Answered => false,
@@ -171,7 +175,9 @@ impl Facts {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn failed(&self, text: String) {
+    /// Takes the text of an error, from whom ever it is.
+    pub(super) fn failed(&self, text: &str) {
+        let text = self.secrets.blank(text);
         self.lock().error = Some((text, Instant::now()));
     }
 

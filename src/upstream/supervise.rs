@@ -175,7 +175,8 @@ impl Supervisor {
         self.task = Some(Box::pin(async move {
             let read = upstream.run_once(&Discovery { mirrors_parameters }, deadline).await;
             let offer = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)));
-            Done::Discovered(offer.map(Arc::new).map_err(Error::of_all_calls))
+            let offer = upstream.secrets.cover_offer(offer).map(Arc::new);
+            Done::Discovered(offer.map_err(Error::of_all_calls))
         }));
     }
 
@@ -230,7 +231,7 @@ impl Supervisor {
         tracing::error!(server = %self.upstream.config.name, reason, "server refuses our credentials and is left alone");
         (self.task, self.phase) = (None, Phase::Parked);
         self.upstream.pool.refuse(reason);
-        self.upstream.facts.failed(reason.to_owned());
+        self.upstream.facts.failed(reason);
         self.upstream.pool.close_all().await;
         self.publish(Change::State(State::AuthFailed)).await;
         self.tell_waiting(&Err(Error::AuthFailed { reason: reason.to_owned() }));
@@ -248,7 +249,7 @@ impl Supervisor {
             Phase::Up { .. } if there.live == 0 => {
                 let reason = there.lost.as_deref().unwrap_or("its last connection closed");
                 tracing::warn!(server = %self.upstream.config.name, reason, "server went away");
-                self.upstream.facts.failed(format!("the connection closed: {reason}"));
+                self.upstream.facts.failed(&format!("the connection closed: {reason}"));
                 self.task = None;
                 self.upstream.silence.broken();
                 self.go_down(None);
@@ -271,7 +272,7 @@ impl Supervisor {
             self.backoff.reset();
         }
         if let Some(error) = error.filter(|error| error.delivery() != Delivery::Refused) {
-            self.upstream.facts.failed(error.to_string());
+            self.upstream.facts.failed(&error.to_string());
         }
         self.phase = Phase::Down;
         self.arrival = self.occupancy.borrow().arrivals;

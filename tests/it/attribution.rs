@@ -45,6 +45,7 @@ fn config(transport: Transport) -> Config {
         },
         sharing: config::Sharing::Shared,
         tools: config::Tools::default(),
+        secrets: Vec::new(),
         source: switchyard::settings::Fingerprint::default(),
     }
 }
@@ -201,7 +202,6 @@ async fn nothing_reaches_another_client_where_all_share_a_child() {
         command: child::program(),
         args: vec!["--asks".into()],
         env: std::collections::BTreeMap::new(),
-        secrets: Vec::new(),
         cwd: None,
     };
     let counts = storm(Transport::Stdio(stdio), false).await;

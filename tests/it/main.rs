@@ -23,6 +23,7 @@ mod rest;
 mod revoked;
 mod scheduling;
 mod sdk;
+mod secrets;
 mod serving;
 mod streams;
 mod support;

@@ -4,6 +4,7 @@
 //! `--era modern|legacy|dual` (dual), `--tools a,b` (echo), `--banner` prints a line that is not JSON,
 //! `--exit-on METHOD` ends the process, `--silent-on METHOD` never answers, `--record FILE` appends
 //! `started PID`, `grandchild PID` and every line received, `--grandchild` starts a process of its own,
+//! `--refuse METHOD` answers it by an error that repeats the variable `KEY`, which it also writes to standard error,
 //! `--asks` makes it the server of `support/asker.rs`,
 //! `--noise N` writes N lines to standard error. The tool `exit` ends the process, `hang` never answers.
 
@@ -110,6 +111,12 @@ impl Peer {
         }
         if self.option("--silent-on") == Some(method) {
             return None;
+        }
+        if self.option("--refuse") == Some(method) {
+            let key = std::env::var("KEY").unwrap_or_default();
+            eprintln!("bad key {key}");
+            let error = json!({"code": -32001, "message": format!("Incorrect API key provided: {key}.")});
+            return Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
         }
         let reply = match self.reply(method, request.params.as_ref())? {
             Ok(result) => format!(r#""result":{result}"#),

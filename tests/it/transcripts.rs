@@ -156,7 +156,6 @@ fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Config {
             command: "not used".into(),
             args: Vec::new(),
             env: std::collections::BTreeMap::new(),
-            secrets: Vec::new(),
             cwd: None,
         }),
         enabled: true,
@@ -173,6 +172,7 @@ fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Config {
         },
         sharing: config::Sharing::Shared,
         tools: config::Tools::default(),
+        secrets: Vec::new(),
         source: switchyard::settings::Fingerprint::default(),
     };
     manager::Config {

@@ -103,6 +103,7 @@ impl Config {
             limits: limits.unwrap_or_else(|| default_limits(defaults)),
             sharing,
             tools,
+            secrets: setting.secrets(),
             source: defaults.complete(setting.fingerprint()),
         })
     }

@@ -256,7 +256,7 @@ fn tool_lists_that_contradict_each_other() {
 }
 
 #[test]
-fn what_comes_from_variables_in_arguments_and_environment_is_known_as_secret() {
+fn what_comes_from_variables_is_known_as_secret() {
     let text = |written: &str, value: &str, inserted: &str| {
         Value::Text(Text::expanded(written, value, written).with_inserted(vec![inserted.into()]))
     };
@@ -276,7 +276,7 @@ fn what_comes_from_variables_in_arguments_and_environment_is_known_as_secret() {
     let mut fields = Setting::root(&globals, &problems).fields().expect("a mapping");
     let defaults = Defaults::from_fields(&mut fields, Path::new("etc"));
     let config = Config::from_settings(&Setting::root(&server, &problems), "one", &defaults);
-    let Some(Transport::Stdio(stdio)) = config.map(|config| config.transport) else { panic!("stdio") };
-    let secrets: Vec<&str> = stdio.secrets.iter().map(ExposeSecret::expose_secret).collect();
+    let config = config.expect("valid");
+    let secrets: Vec<&str> = config.secrets.iter().map(ExposeSecret::expose_secret).collect();
     assert_eq!(secrets, ["tok-123", "--t=tok-123", "key-123", "key-123"]);
 }

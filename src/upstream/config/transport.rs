@@ -217,12 +217,7 @@ fn stdio(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option
     let cwd = given.get("cwd").and_then(|cwd| cwd.file_path(defaults.folder()));
     let hint = "add the program to start, such as `command: npx`";
     let command = require(given, "command", server, hint)?.parsed("the name of a program", passable)?;
-    Some(Stdio { command, args, env, secrets: referenced(given), cwd })
-}
-
-/// What the arguments and the environment have from variables.
-fn referenced(given: &Given<'_>) -> Vec<SecretString> {
-    ["args", "env"].iter().filter_map(|name| given.get(name)).flat_map(Setting::secrets).collect()
+    Some(Stdio { command, args, env, cwd })
 }
 
 /// A text that can be handed to the system.

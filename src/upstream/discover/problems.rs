@@ -31,6 +31,9 @@ impl Problems {
 
 /// A server's own text, escaped and shortened.
 pub(super) fn quoted(text: &str) -> String {
-    let short: String = text.chars().take(MAX_QUOTED).collect();
+    let mut short: String = text.chars().take(MAX_QUOTED).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
     format!("{short:?}")
 }

@@ -22,7 +22,7 @@ fn pool_with(server: &Fake, connections: usize, is_private: bool) -> (Arc<Pool>,
     let shutdown = Shutdown::new();
     let limits = Limits { connections, connect: Duration::from_secs(30), is_private };
     let (events, _) = Events::channel();
-    (Pool::new(server.connector(), events, limits, shutdown.clone()), shutdown)
+    (Pool::new(server.connector(), events, (limits, Secrets::default()), shutdown.clone()), shutdown)
 }
 
 /// A call of somebody new who speaks `era` and can do `capabilities`.

@@ -79,13 +79,7 @@ mod tests {
     use super::*;
 
     fn config(command: &str) -> Stdio {
-        Stdio {
-            command: command.into(),
-            args: Vec::new(),
-            env: BTreeMap::new(),
-            secrets: Vec::new(),
-            cwd: None,
-        }
+        Stdio { command: command.into(), args: Vec::new(), env: BTreeMap::new(), cwd: None }
     }
 
     #[test]

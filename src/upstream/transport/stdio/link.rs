@@ -100,8 +100,7 @@ impl Link {
     ) {
         let (channel, last, shutdown) = (self.channel.clone(), LastWords::default(), &server.shutdown);
         let pending = Arc::clone(&channel.pending);
-        let secrets = stderr::secrets_of(&server.stdio);
-        let drain = stderr::drain(stderr, Arc::clone(&server.name), secrets, last.clone());
+        let drain = stderr::drain(stderr, Arc::clone(&server.name), server.secrets.clone(), last.clone());
         let Signals { stop_reading, heard, .. } = signals.clone();
         shutdown.spawn(async move {
             stop_reading.run_until_cancelled(drain).await;

@@ -39,6 +39,7 @@ use crate::upstream::config::{Config, Stdio};
 use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet};
 use crate::upstream::dialect::Eras;
 use crate::upstream::error::Error;
+use crate::upstream::secrets::Secrets;
 
 /// How long a second child, of which it is not known whether it speaks the old era, may be silent.
 const SECOND_LIMIT: Duration = Duration::from_secs(15);
@@ -52,6 +53,8 @@ struct Server {
     /// The command as operators may see it.
     target: String,
     stdio: Stdio,
+    /// What is blanked in what it writes to its standard error.
+    secrets: Secrets,
     message_bytes: usize,
     shutdown: Shutdown,
     eras: Eras,
@@ -63,6 +66,7 @@ impl ToChild {
             name: Arc::clone(&config.name),
             target: config.target.clone(),
             stdio: stdio.clone(),
+            secrets: Secrets::of(config),
             message_bytes: config.limits.message_bytes,
             shutdown: shutdown.clone(),
             eras: Eras::default(),

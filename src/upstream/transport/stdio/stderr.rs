@@ -7,13 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use secrecy::{ExposeSecret, SecretString};
 use tokio::process::ChildStderr;
 use tokio::time::Instant;
 use tokio_util::codec::FramedRead;
 
 use crate::protocol::foreign::shown;
-use crate::upstream::config::Stdio;
+use crate::upstream::secrets::Secrets;
 use crate::wire::lines::{Line, Lines};
 
 /// Bytes of one line; what is longer is not shown.
@@ -22,8 +21,6 @@ const LINE_LIMIT: usize = 8 * 1024;
 const BURST: u32 = 50;
 /// One more line is let through each time this has passed.
 const REFILL: Duration = Duration::from_millis(100);
-/// A secret shorter than this stands in too many innocent words.
-const SHORTEST_SECRET: usize = 6;
 
 /// The last line a child wrote, for the reason it gets when it dies.
 #[derive(Debug, Clone, Default)]
@@ -40,17 +37,12 @@ impl LastWords {
 }
 
 /// Reads until the end of the stream.
-pub(super) async fn drain(
-    stream: ChildStderr,
-    server: Arc<str>,
-    secrets: Vec<SecretString>,
-    last: LastWords,
-) {
+pub(super) async fn drain(stream: ChildStderr, server: Arc<str>, secrets: Secrets, last: LastWords) {
     let mut lines = FramedRead::new(stream, Lines::new(LINE_LIMIT));
     let mut pace = Pace::new(Instant::now());
     while let Some(Ok(line)) = lines.next().await {
         let text = match line {
-            Line::Whole(line) => shown(&blank(&String::from_utf8_lossy(&line), &secrets)),
+            Line::Whole(line) => shown(&secrets.blank(&String::from_utf8_lossy(&line))),
             Line::TooLong(clip) => format!("(a line of {} bytes)", clip.length()),
         };
         if let Some(suppressed) = pace.admit(Instant::now()) {
@@ -58,19 +50,6 @@ pub(super) async fn drain(
         }
         last.set(text);
     }
-}
-
-/// What must not be shown of what the child of `config` writes; the longest first, because one may
-/// stand in another.
-pub(super) fn secrets_of(config: &Stdio) -> Vec<SecretString> {
-    let mut secrets: Vec<SecretString> = config.env.values().chain(&config.secrets).cloned().collect();
-    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose_secret().len()));
-    secrets
-}
-
-fn blank(line: &str, secrets: &[SecretString]) -> String {
-    let long = secrets.iter().map(ExposeSecret::expose_secret).filter(|s| s.len() >= SHORTEST_SECRET);
-    long.fold(line.to_owned(), |line, secret| line.replace(secret, "***"))
 }
 
 /// A token bucket for log lines.
@@ -119,24 +98,5 @@ mod tests {
         assert_eq!(pace.admit(start + Duration::from_millis(250)), None);
         let later = start + Duration::from_hours(1);
         assert_eq!((0..1000).filter(|_| pace.admit(later).is_some()).count(), 50);
-    }
-
-    #[test]
-    fn of_two_secrets_the_longer_is_blanked_as_a_whole() {
-        let config = Stdio {
-            command: "x".into(),
-            args: Vec::new(),
-            env: [("KEY".to_owned(), "s3cr3t-key".into())].into(),
-            secrets: vec!["s3cr3t-key".into(), "--key=s3cr3t-key:more".into()],
-            cwd: None,
-        };
-        let said = blank("unknown --key=s3cr3t-key:more (s3cr3t-key)", &secrets_of(&config));
-        assert_eq!(said, "unknown *** (***)");
-    }
-
-    #[test]
-    fn configured_secrets_are_blanked() {
-        let secrets = ["s3cr3t-key".into(), "no".into()];
-        assert_eq!(blank("bad key s3cr3t-key, no", &secrets), "bad key ***, no");
     }
 }

@@ -36,13 +36,7 @@ fn script(first: &str, cases: &[&str]) -> Stdio {
         cases = cases.concat()
     );
     let args = vec!["-c".to_owned(), script];
-    Stdio {
-        command: "sh".into(),
-        args,
-        env: [("EXTRA".to_owned(), "yes".into())].into(),
-        secrets: Vec::new(),
-        cwd: None,
-    }
+    Stdio { command: "sh".into(), args, env: [("EXTRA".to_owned(), "yes".into())].into(), cwd: None }
 }
 
 struct Bench {
@@ -52,8 +46,11 @@ struct Bench {
 
 impl Bench {
     fn new(stdio: &Stdio) -> Self {
+        Self::of(stdio, config(Transport::Stdio(stdio.clone())))
+    }
+
+    fn of(stdio: &Stdio, config: Config) -> Self {
         let shutdown = Shutdown::new();
-        let config = config(Transport::Stdio(stdio.clone()));
         Self { connector: ToChild::new(&config, stdio, &shutdown), shutdown }
     }
 
@@ -231,9 +228,9 @@ async fn a_child_that_dies_takes_its_calls_with_it_and_says_why() {
 #[tokio::test]
 async fn what_the_arguments_have_from_variables_is_not_repeated() {
     let die = r#"*'"die"'*) say "bad token tok-123456" >&2; exit 7 ;;"#;
-    let mut stdio = script("", &[LEGACY, die]);
-    stdio.secrets = vec!["tok-123456".into()];
-    let bench = Bench::new(&stdio);
+    let stdio = script("", &[LEGACY, die]);
+    let secrets = vec!["tok-123456".into()];
+    let bench = Bench::of(&stdio, Config { secrets, ..config(Transport::Stdio(stdio.clone())) });
     let (connection, _) = bench.connect().await;
     assert!(ask(&connection, "die").await.is_err());
     assert!(connection.closed().await.ends_with("stderr: bad token ***"));

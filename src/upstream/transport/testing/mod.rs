@@ -31,6 +31,7 @@ pub(super) fn config(transport: Transport) -> Config {
         },
         sharing: Sharing::Shared,
         tools: Tools::default(),
+        secrets: Vec::new(),
         source: Fingerprint::default(),
     }
 }

@@ -83,6 +83,7 @@ pub struct Scripted {
     page: usize,
     lists: BTreeMap<String, String>,
     answers: HashMap<String, Vec<String>>,
+    refusals: HashMap<String, String>,
 }
 
 impl Scripted {
@@ -94,6 +95,7 @@ impl Scripted {
             page: usize::MAX,
             lists: BTreeMap::new(),
             answers: HashMap::new(),
+            refusals: HashMap::new(),
         }
     }
 
@@ -127,6 +129,12 @@ impl Scripted {
         self
     }
 
+    /// Answers requests with `method` by an error that says `message`.
+    pub fn refuses(mut self, method: &str, message: &str) -> Self {
+        self.refusals.insert(method.to_owned(), message.to_owned());
+        self
+    }
+
     /// With `tools/list` in pages of `size`.
     pub fn pages_of(mut self, size: usize) -> Self {
         self.page = size;
@@ -147,7 +155,8 @@ impl Scripted {
     fn listen(self, address: SocketAddr) -> Server {
         let listener = listen(address);
         let address = listener.local_addr().expect("an address");
-        let state = Arc::new(State::new(self.era, self.tools, self.page, (self.lists, self.answers)));
+        let state =
+            Arc::new(State::new(self.era, self.tools, self.page, (self.lists, self.answers, self.refusals)));
         let its_state = state.clone();
         let task = Background::run(move || http::serve(listener, its_state));
         Server { address, state, _task: task }

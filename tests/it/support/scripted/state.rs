@@ -118,6 +118,8 @@ pub enum Outcome {
 pub struct State {
     pub era: Era,
     page: usize,
+    /// What is said to requests that are refused, by method.
+    refusals: HashMap<String, String>,
     /// Whole lists, by the member they stand in.
     lists: BTreeMap<String, String>,
     inside: Mutex<Inside>,
@@ -141,10 +143,14 @@ impl State {
         era: Era,
         tools: Vec<Tool>,
         page: usize,
-        (lists, answers): (BTreeMap<String, String>, HashMap<String, Vec<String>>),
+        (lists, answers, refusals): (
+            BTreeMap<String, String>,
+            HashMap<String, Vec<String>>,
+            HashMap<String, String>,
+        ),
     ) -> Self {
         let inside = Mutex::new(Inside { tools, answers, ..Inside::default() });
-        Self { era, page, lists, inside, notices: broadcast::channel(64).0 }
+        Self { era, page, refusals, lists, inside, notices: broadcast::channel(64).0 }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {
@@ -196,6 +202,9 @@ impl State {
     /// Decides what a request gets. Sessions and headers were checked before.
     pub fn answer(&self, request: &Envelope<'_>) -> Outcome {
         let result = |value: Value| Outcome::Message(response(request, "result", &value.to_string()));
+        if let Some(said) = request.method.as_ref().and_then(|method| self.refusals.get(method)) {
+            return Outcome::Message(error(request, -32001, said));
+        }
         if let Some(text) = self.prepared(request.method.as_deref().unwrap_or_default()) {
             return Outcome::Message(response(request, "result", &text));
         }

@@ -1,0 +1,145 @@
+//! Which texts count as secret, how they are found in what is said, and that nobody is told one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::super::fake::{Answer, Fake, config, tool_call};
+use super::super::{Outlet, Upstream};
+use super::*;
+use crate::protocol::feature::Effect;
+use crate::protocol::foreign::shown;
+use crate::protocol::{ErrorObject, Version, method};
+use crate::shutdown::Shutdown;
+
+const KEY: &str = "s3cr3t-key";
+
+fn secrets(texts: &[&str]) -> Secrets {
+    texts.iter().copied().flat_map(shapes).collect()
+}
+
+fn of_url(url: &str, headers: &[(&'static str, &str)]) -> Secrets {
+    let named = |(name, value): &(&'static str, &str)| (http::HeaderName::from_static(name), (*value).into());
+    let http = Http { url: Url::parse(url).expect("a URL"), headers: headers.iter().map(named).collect() };
+    Secrets::of(&Config { transport: Transport::Http(http), ..config("s") })
+}
+
+/// A server that was given [`KEY`] in its environment.
+fn keyed() -> Config {
+    let mut config = config("s");
+    let Transport::Stdio(stdio) = &mut config.transport else { panic!("a child") };
+    stdio.env.insert("KEY".into(), KEY.into());
+    config
+}
+
+#[test]
+fn a_secret_is_blanked_and_a_short_one_stands_in_innocent_words() {
+    assert_eq!(secrets(&[KEY, "no"]).blank("bad key s3cr3t-key, no"), "bad key ***, no");
+}
+
+#[test]
+fn of_two_secrets_the_longer_is_blanked_as_a_whole() {
+    let secrets = secrets(&[KEY, "--key=s3cr3t-key:more", KEY]);
+    assert_eq!(secrets.0.len(), 2, "each once");
+    assert_eq!(secrets.blank("unknown --key=s3cr3t-key:more (s3cr3t-key)"), "unknown *** (***)");
+}
+
+#[test]
+fn a_secret_is_found_escaped_and_where_it_was_cut() {
+    let odd = "it's a \"s3cr3t\"\\key\t!";
+    let secrets = secrets(&[odd, KEY]);
+    assert_eq!(secrets.blank(&shown(&format!("bad {odd} {odd}"))), "bad *** ***");
+    assert_eq!(secrets.blank(&format!("{:?}", format!("bad {odd}"))), "\"bad ***\"");
+    for (room, end) in [(0, "…"), (5, "s3cr3…"), (6, "***…"), (9, "***…")] {
+        let said = secrets.blank(&shown(&format!("{}{KEY}", "x".repeat(200 - room))));
+        assert!(said.ends_with(&format!("x{end}")), "{room}: {said}");
+    }
+    let many = "s3cr3t-k…".repeat(3);
+    assert_eq!(secrets.blank(&many), "***…***…***…");
+}
+
+#[test]
+fn lines_of_a_secret_are_secret_and_its_last_line_break_is_none_of_it() {
+    let secrets = secrets(&["first-line\nsecond-line\n"]);
+    assert_eq!(secrets.blank("at second-line"), "at ***");
+    assert_eq!(secrets.blank("x first-line\nsecond-line"), "x ***");
+}
+
+#[test]
+fn what_is_sent_to_a_url_is_secret_and_where_it_leads_is_not() {
+    let headers = [("authorization", "Bearer tok-123456"), ("x-key", "key-123456")];
+    let secrets = of_url("https://someone:pass%20word@example.org/mcp?key=in%20query&bare-1234", &headers);
+    for said in [
+        "tok-123456",
+        "Bearer tok-123456",
+        "key-123456",
+        "someone",
+        "pass word",
+        "pass%20word",
+        "c29tZW9uZTpwYXNzIHdvcmQ=",
+        "in query",
+        "in%20query",
+        "bare-1234",
+    ] {
+        assert_eq!(secrets.blank(&format!("bad: {said}!")), "bad: ***!", "{said}");
+    }
+    assert_eq!(secrets.blank("https://example.org/mcp"), "https://example.org/mcp");
+}
+
+#[test]
+fn every_failure_with_words_is_covered() {
+    let secrets = secrets(&[KEY]);
+    let reason = || format!("bad key {KEY}");
+    for error in [
+        Error::Connect { reason: reason() },
+        Error::NotSent { reason: reason() },
+        Error::Lost { reason: reason() },
+        Error::Cut { reason: reason() },
+        Error::AuthFailed { reason: reason() },
+        Error::Malformed { reason: reason() },
+        Error::Backend { status: 500, detail: reason(), retry_after: None },
+    ] {
+        let covered = secrets.cover(error.clone());
+        assert_eq!(covered.to_string(), error.to_string().replace(KEY, "***"));
+        assert_eq!(covered.delivery(), error.delivery());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn neither_the_state_of_a_server_nor_the_failure_of_a_call_tells_its_key() {
+    let server = Fake::new(Version::V2025_11_25);
+    let said = format!("Incorrect API key provided: {KEY}");
+    let refusal = ErrorObject::new(-32001, &said);
+    let answer = Answer::Reply(Err(refusal.clone()));
+    server.answer(move |call| (call.method == method::TOOLS_LIST).then(|| answer.clone()));
+    let (shutdown, (sender, mut updates)) = (Shutdown::new(), mpsc::channel(4));
+    let upstream = Upstream::start(keyed(), server.connector(), sender, &shutdown);
+    shutdown.spawn(async move { while updates.recv().await.is_some() {} });
+    let last_error = |upstream: &Arc<Upstream>| upstream.status().last_error.unwrap_or_default();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let refused = "it refused to list its tools: -32001 \"Incorrect API key provided: ***\"";
+    assert!(last_error(&upstream).ends_with(refused), "{}", last_error(&upstream));
+
+    let deadline = || Instant::now() + Duration::from_secs(60);
+    let error = upstream.reconnect(deadline()).await.expect_err("it refuses");
+    assert!(error.to_string().contains("***") && !error.to_string().contains(KEY), "{error}");
+
+    server.answer_calls(Answer::Fail(Error::Cut { reason: said.clone() }));
+    let call = tool_call(Effect::Unsafe);
+    let error = upstream.call(&call, deadline(), &Outlet::none()).await.expect_err("it is cut");
+    assert_eq!(error.to_string(), "the answer was cut off: Incorrect API key provided: ***");
+    assert!(last_error(&upstream).contains("***"));
+
+    // What it answers to a call is its caller's.
+    server.answer_calls(Answer::Reply(Err(refusal.clone())));
+    let answered = upstream.call(&call, deadline(), &Outlet::none()).await.expect("it answers");
+    assert_eq!(answered.reply, Err(refusal));
+
+    upstream.connect(deadline()).await.expect("it lists now");
+    server.die(&said);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(last_error(&upstream), "the connection closed: Incorrect API key provided: ***");
+    shutdown.begin();
+}
