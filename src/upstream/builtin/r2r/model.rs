@@ -59,6 +59,18 @@ pub(super) struct Generated {
 pub(super) struct Provider {
     #[serde(default)]
     pub model: Option<String>,
+    /// The answers it gave, one as a rule; their text stands elsewhere.
+    #[serde(default)]
+    choices: Value,
+}
+
+impl Provider {
+    /// Whether the model came to its end by itself. It says so (`stop`), or nothing; it says something
+    /// else of an answer that was cut off, such as `length`.
+    pub(super) fn has_ended(&self) -> bool {
+        let why = self.choices.pointer("/0/finish_reason").and_then(Value::as_str);
+        why.is_none_or(|why| why == "stop")
+    }
 }
 
 /// A document.

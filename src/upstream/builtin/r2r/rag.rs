@@ -136,7 +136,8 @@ async fn tell(desk: &Desk, input: &Input, collection: Id, report: &Report) -> Re
         desk.client.post(&["retrieval", "rag"], &body(input, collection, false)).await?;
     let Generated { answer, search_results, metadata } = answered.results;
     let chunks = passages(search_results.chunk_search_results, collection)?;
-    Ok(Told { answer, chunks, model: metadata.model, is_complete: true })
+    let is_complete = metadata.has_ended();
+    Ok(Told { answer, chunks, model: metadata.model, is_complete })
 }
 
 fn body(input: &Input, collection: Id, stream: bool) -> Value {

@@ -36,10 +36,15 @@ pub(super) fn rag(state: &State, body: &Value) -> Reply {
     let model = body["rag_generation_config"]["model"]
         .as_str()
         .map(|model| model.rsplit('/').next().unwrap_or(model));
+    let stops = model == Some("stub-length");
     if body["rag_generation_config"]["stream"] == json!(true) {
-        return Reply::stream(streamed(&answer, &chunks, model == Some("stub-length")));
+        return Reply::stream(streamed(&answer, &chunks, stops));
     }
     let mut results = record::results("rag");
+    let answer = if stops { half(&answer) } else { answer };
+    if stops {
+        results["metadata"]["choices"][0]["finish_reason"] = json!("length");
+    }
     results["generated_answer"] = json!(answer);
     results["completion"] = json!(answer);
     results["search_results"]["chunk_search_results"] = json!(chunks);
@@ -161,6 +166,12 @@ fn score(wanted: &BTreeSet<String>, text: &str) -> f64 {
     let there = words(text);
     let both = wanted.intersection(&there).count() as f64;
     both / (wanted.len() as f64).max(1.0) - there.len() as f64 * 1e-9
+}
+
+/// The words of an answer that are said before its length stops it.
+fn half(answer: &str) -> String {
+    let words: Vec<&str> = answer.split_inclusive(' ').collect();
+    words[..words.len() / 2].concat()
 }
 
 /// What R2R calls a chunk in an answer.
