@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::support::client::{MODERN, client_info};
 use crate::support::gateway::Running;
-use crate::support::r2r::{KEY, R2r};
+use crate::support::r2r::{Fault, KEY, R2r};
 use crate::support::{Gateway, Registry};
 
 const TEXTS: [(&str, &str); 5] = [
@@ -83,6 +83,20 @@ async fn programs_search_ask_and_list_over_rest() {
     let own = all["data"]["collections"].as_array().expect("a list").iter();
     let own = own.filter(|one| one["name"] == "claude-code-my-app").collect::<Vec<_>>();
     assert_eq!((own.len(), &own[0]["document_count"]), (1, &json!(5)));
+}
+
+#[tokio::test]
+async fn a_question_that_was_sent_is_put_once_and_counts_once() {
+    let (r2r, _folder, gateway) = serving().await;
+    r2r.fail_next("/retrieval/rag", 100, Fault::Status(500));
+    for asked in 1..=2 {
+        let question = json!({"question": format!("question {asked}")});
+        let failed = gateway.call("r2r", "r2r_rag_query", question).await;
+        assert_ne!(failed.status, 200, "{failed:?}");
+        assert_eq!(r2r.count("POST /v3/retrieval/rag"), asked, "each answer is paid for");
+    }
+    let found = gateway.call("r2r", "r2r_search", json!({"query": "backups"})).await;
+    assert_eq!(found.status, 200, "the breaker is closed: {found:?}");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //!
 //! Invariants: an answer rests on passages of the collection, or says that nothing was found; one that
 //! R2R made from passages of elsewhere is withheld; an answer that broke off says so and is not kept;
+//! a question that was sent is not put again by itself, unless R2R ended its stream before the first word;
 //! no model, address or key of a provider goes to R2R but the name of a model that the caller asked for.
 
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub(super) const ABOUT: About = About {
         documents of a collection, with the passages that it rests on. Marks such as [4bd5e39] in the \
         answer are the beginnings of the ids of its sources. Without collection_id it asks the \
         project's own collection.",
-    effect: Effect::Reads,
+    effect: Effect::Costs,
 };
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]

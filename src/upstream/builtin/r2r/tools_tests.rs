@@ -98,6 +98,10 @@ fn every_definition_is_whole_closed_and_true() {
         assert!(definition["description"].as_str().is_some_and(|text| text.len() > 40));
         let reads = tool.name() != "r2r_ingest_document";
         assert_eq!(definition["annotations"]["readOnlyHint"], reads, "{}", tool.name());
+        // A model is paid for each question: it is never put again by itself.
+        let costs = tool.name() == "r2r_rag_query";
+        assert_eq!(definition["annotations"]["idempotentHint"], !costs, "{}", tool.name());
+        assert_eq!(definition["annotations"]["openWorldHint"], costs, "{}", tool.name());
         for (name, member) in definition["inputSchema"]["properties"].as_object().expect("members") {
             assert!(member["description"].is_string(), "{}: {name} is not explained", tool.name());
         }
