@@ -58,6 +58,11 @@ impl Refusal {
         self.suggest(&text)
     }
 
+    /// What is wrong.
+    pub(super) fn message(&self) -> &str {
+        &self.0.message
+    }
+
     /// The argument it is about.
     #[cfg(test)]
     pub(super) fn field(&self) -> &str {

@@ -4,15 +4,18 @@
 //! status: those that are under way or failed are found by looking through all documents of the
 //! account, newest first, up to a bound that the answer tells.
 
+use std::collections::HashMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use time::format_description::well_known::Rfc3339;
 
 use super::answers::Fresh;
 use super::client::Results;
 use super::desk::Desk;
 use super::id::Id;
-use super::ingest::UnderWay;
+use super::ingest::{Failed, Ingest, Ours};
 use super::model::{Document, Stage};
 use crate::protocol::Raw;
 use crate::upstream::builtin::answer::Failure;
@@ -108,15 +111,26 @@ impl Listed {
             size_bytes: document.size_in_bytes.unwrap_or(0),
         }
     }
+
+    /// One that R2R has not got.
+    fn refused(failed: Failed) -> Self {
+        Self {
+            document_id: failed.document,
+            title: failed.file_name,
+            ingestion_status: "failed".to_owned(),
+            created_at: failed.at.format(&Rfc3339).ok(),
+            size_bytes: failed.size,
+        }
+    }
 }
 
 /// The answer of `r2r_list_documents`.
-pub(super) async fn list(desk: &Desk, input: ListInput) -> Result<Raw, Failure> {
-    match listed(desk, &input).await {
+pub(super) async fn list(desk: &Desk, ingest: &Ingest, input: ListInput) -> Result<Raw, Failure> {
+    match listed(desk, ingest, &input).await {
         // The project's collection went away just now: it is looked for anew, once.
         Err(Gone::Collection(id)) if input.collection_id.is_none() => {
             desk.project.forget(id);
-            listed(desk, &input).await.map_err(Gone::failure)
+            listed(desk, ingest, &input).await.map_err(Gone::failure)
         }
         other => other.map_err(Gone::failure),
     }
@@ -136,13 +150,13 @@ impl Gone {
     }
 }
 
-async fn listed(desk: &Desk, input: &ListInput) -> Result<Raw, Gone> {
+async fn listed(desk: &Desk, ingest: &Ingest, input: &ListInput) -> Result<Raw, Gone> {
     let collection = desk.project.or_own(input.collection_id).await.map_err(Gone::Other)?;
     let inputs = (ABOUT_LIST.name, input.offset, input.limit, input.status_filter);
     let make = async {
         match input.status_filter {
             Filter::All => page(desk, input, collection).await,
-            filter => looked_through(desk, input, collection, filter).await,
+            filter => looked_through(desk, ingest, input, (collection, filter)).await,
         }
     };
     let answer = desk.answers.fetch(desk.options.cache_ttl.list, Some(collection), &inputs, make).await;
@@ -172,9 +186,9 @@ async fn page(desk: &Desk, input: &ListInput, collection: Id) -> Result<Fresh<Li
 
 async fn looked_through(
     desk: &Desk,
+    ingest: &Ingest,
     input: &ListInput,
-    collection: Id,
-    filter: Filter,
+    (collection, filter): (Id, Filter),
 ) -> Result<Fresh<ListOutput>, Failure> {
     let wanted = match filter {
         Filter::Pending => Stage::Pending,
@@ -185,12 +199,14 @@ async fn looked_through(
     let id = collection.to_string();
     let _: Results<Value> = desk.client.get(&["collections", &id], &[]).await?;
     let scan = scan(desk, collection).await?;
+    let ours = if wanted == Stage::Failed { scan.unknown(ingest.failed(collection)) } else { Vec::new() };
     let fits = |document: &Document| document.stage() == wanted;
-    let found: Vec<_> = scan.documents.into_iter().filter(fits).collect();
+    let theirs = scan.documents.into_iter().filter(fits).map(Listed::of);
+    let found: Vec<_> = ours.into_iter().map(Listed::refused).chain(theirs).collect();
     let offset = usize::try_from(input.offset).unwrap_or(usize::MAX);
     let output = ListOutput {
         total: found.len() as u64,
-        documents: found.into_iter().skip(offset).take(input.limit as usize).map(Listed::of).collect(),
+        documents: found.into_iter().skip(offset).take(input.limit as usize).collect(),
         offset: input.offset,
         limit: input.limit,
         cached: false,
@@ -208,6 +224,18 @@ pub(super) struct Scan {
     pub scanned: u64,
     /// Whether those were all.
     pub is_complete: bool,
+}
+
+impl Scan {
+    /// Those of `ours` of which R2R does not show how they ended.
+    pub(super) fn unknown(&self, ours: Vec<Failed>) -> Vec<Failed> {
+        let there: HashMap<Id, &Document> = self.documents.iter().map(|there| (there.id, there)).collect();
+        let is_shown =
+            |there: &Document, ours: &Failed| there.stage() == Stage::Failed || ours.is_outlived_by(there);
+        let is_unknown =
+            |ours: &Failed| !there.get(&ours.document).is_some_and(|there| is_shown(there, ours));
+        ours.into_iter().filter(is_unknown).collect()
+    }
 }
 
 /// Looks through the documents of the account, newest first, for those of `collection`.
@@ -248,21 +276,18 @@ pub(super) struct MonitorOutput {
 }
 
 /// The answer of `r2r_monitor_task`. Never kept: it is asked because it changes.
-/// `ours`: we have promised it and are not done yet, so what R2R has may be what it is to replace.
-pub(super) async fn monitor(
-    desk: &Desk,
-    input: MonitorInput,
-    ours: Option<UnderWay>,
-) -> Result<Raw, Failure> {
+/// `ours`: we have promised it and are not done yet, or could not bring it in, so what R2R has may be what it
+/// was to replace.
+pub(super) async fn monitor(desk: &Desk, input: MonitorInput, ours: Option<Ours>) -> Result<Raw, Failure> {
     let id = input.document_id.to_string();
     let found: Result<Results<Document>, Error> = desk.client.get(&["documents", &id], &[]).await;
-    let is_ours = ours.is_some();
+    let is_ours = matches!(ours, Some(Ours::UnderWay(_)));
     let mut document = match (found, ours) {
-        (Ok(found), Some(ours)) if !ours.is_of(&found.results.metadata) => {
+        (Ok(found), Some(ours)) if ours.is_newer_than(&found.results) => {
             return Ok(promised(input.document_id, ours));
         }
         (Ok(found), _) => found.results,
-        (Err(Error::Backend { status: 404, .. }), Some(ours)) => {
+        (Err(Error::Backend { status: 403 | 404, .. }), Some(ours)) => {
             return Ok(promised(input.document_id, ours));
         }
         (Err(Error::Backend { status: 403 | 404, .. }), None) => return Err(no_document(&id).into()),
@@ -285,16 +310,19 @@ pub(super) async fn monitor(
     }))
 }
 
-/// A document that R2R has not got yet.
-fn promised(id: Id, ours: UnderWay) -> Raw {
-    let pending = || "pending".to_owned();
+/// A document that R2R has not got: not yet, or not at all.
+fn promised(id: Id, ours: Ours) -> Raw {
+    let (status, title, failure) = match ours {
+        Ours::UnderWay(ours) => ("pending", ours.file_name, None),
+        Ours::Failed(ours) => ("failed", ours.file_name, Some(ours.reason)),
+    };
     Raw::of(&MonitorOutput {
         document_id: id,
         progress: 0.0,
-        failure: None,
-        ingestion_status: pending(),
-        extraction_status: pending(),
-        title: ours.file_name,
+        failure,
+        ingestion_status: status.to_owned(),
+        extraction_status: "pending".to_owned(),
+        title,
     })
 }
 

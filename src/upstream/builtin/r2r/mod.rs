@@ -119,11 +119,11 @@ impl R2r {
                 rag::ask(desk, input, report).await
             }
             "r2r_ingest_document" => self.take_in(tool.read(arguments)?, report).await,
-            "r2r_list_documents" => documents::list(desk, tool.read(arguments)?).await,
+            "r2r_list_documents" => documents::list(desk, &self.ingest, tool.read(arguments)?).await,
             "r2r_monitor_task" => {
                 let input: documents::MonitorInput = tool.read(arguments)?;
                 // Before R2R is asked: it may be done in between.
-                let ours = self.ingest.under_way(input.document_id);
+                let ours = self.ingest.ours(input.document_id);
                 documents::monitor(desk, input, ours).await
             }
             _ => collections::list(desk, tool.read(arguments)?).await,
@@ -187,7 +187,7 @@ impl Builtin for R2r {
     }
 
     fn read<'a>(&'a self, uri: &'a str, report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
-        resources::read(&self.desk, uri, report).boxed()
+        resources::read(&self.desk, &self.ingest, uri, report).boxed()
     }
 
     fn health(&self) -> BoxFuture<'_, Result<(), Error>> {

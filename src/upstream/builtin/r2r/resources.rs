@@ -9,6 +9,7 @@ use super::client::Results;
 use super::desk::Desk;
 use super::documents;
 use super::id::Id;
+use super::ingest::Ingest;
 use super::model::{Collection, Document, Stage};
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw, Reply};
@@ -41,9 +42,9 @@ pub(super) fn definitions() -> Vec<Raw> {
 }
 
 /// The result of `resources/read` for `uri`.
-pub(super) async fn read(desk: &Desk, uri: &str, report: &Report) -> Result<Reply, Error> {
+pub(super) async fn read(desk: &Desk, ingest: &Ingest, uri: &str, report: &Report) -> Result<Reply, Error> {
     let text = match uri {
-        CONTEXT => match context(desk).await {
+        CONTEXT => match context(desk, ingest).await {
             Ok(text) => text,
             Err(Failure::Failed(error)) => return Err(error),
             Err(Failure::Refused(refusal)) => {
@@ -88,17 +89,17 @@ struct Counts {
     incomplete: bool,
 }
 
-async fn context(desk: &Desk) -> Result<Raw, Failure> {
+async fn context(desk: &Desk, ingest: &Ingest) -> Result<Raw, Failure> {
     let Some(collection) = desk.project.peek().await? else {
         return Ok(Raw::of(&about(desk, None, None, Counts::default())));
     };
-    let make = async { counted(desk, collection).await.map(Fresh::lasting) };
+    let make = async { counted(desk, ingest, collection).await.map(Fresh::lasting) };
     let ttl = desk.options.cache_ttl.list;
     let answer = desk.answers.fetch(ttl, Some(collection), &CONTEXT, make).await?;
     Ok(answer.without("cached"))
 }
 
-async fn counted(desk: &Desk, id: Id) -> Result<Context<'_>, Failure> {
+async fn counted<'a>(desk: &'a Desk, ingest: &Ingest, id: Id) -> Result<Context<'a>, Failure> {
     let text = id.to_string();
     let (itself, page) = (["collections", &text], ["collections", &text, "documents"]);
     let (itself, page, scan) = tokio::try_join!(
@@ -111,7 +112,7 @@ async fn counted(desk: &Desk, id: Id) -> Result<Context<'_>, Failure> {
         pending: of(Stage::Pending),
         // The list of a collection has exactly those, and says how many there are.
         success: page.total_entries.unwrap_or_default(),
-        failed: of(Stage::Failed),
+        failed: of(Stage::Failed) + scan.unknown(ingest.failed(id)).len(),
         scanned: scan.scanned,
         incomplete: !scan.is_complete,
     };

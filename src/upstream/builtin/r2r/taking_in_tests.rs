@@ -3,21 +3,28 @@
 use std::fs;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::fixture::Fixture;
+use super::resources::CONTEXT;
+use crate::upstream::builtin::Report;
 
 const TOOL: &str = "r2r_ingest_document";
 
 /// With a folder that is allowed, and `guide.md` in it.
 async fn fixture() -> (Fixture, TempDir, String) {
+    fixture_of(1000).await
+}
+
+/// The same for files of so many bytes.
+async fn fixture_of(bytes: u64) -> (Fixture, TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("guide.md");
     fs::write(&path, "The walrus sings at noon.").expect("written");
     let fixture = Fixture::with(|options| {
         options.ingest_roots = vec![folder.path().to_owned()];
-        options.max_file_bytes = 1000;
+        options.max_file_bytes = bytes;
     });
     (fixture.await, folder, path.display().to_string())
 }
@@ -68,4 +75,45 @@ async fn what_can_not_be_taken_in_is_refused_by_field() {
         assert_eq!(fixture.refused(TOOL, arguments.clone()).await["field"], field, "{arguments}");
     }
     assert_eq!(fixture.r2r.count("POST /v3/documents"), 0);
+}
+
+#[tokio::test]
+async fn a_promised_document_that_r2r_refuses_is_shown_as_failed_wherever_it_is_looked_for() {
+    let (fixture, folder, path) = fixture_of(4 << 20).await;
+    let long = folder.path().join("long.md").display().to_string();
+    // More than R2R takes of this type.
+    fs::write(&long, "x".repeat(2_100_000)).expect("written");
+    let promised = async |path: &str| {
+        let promised = fixture.ask(TOOL, json!({"file_path": path})).await;
+        assert_eq!(promised["status"], "pending");
+        promised["document_id"].clone()
+    };
+    let ended = async |id: &Value| loop {
+        let monitored = fixture.ask("r2r_monitor_task", json!({"document_id": id})).await;
+        if !["pending", "storing"].contains(&monitored["ingestion_status"].as_str().expect("text")) {
+            return monitored;
+        }
+        tokio::task::yield_now().await;
+    };
+    let failed = async || {
+        let listed = fixture.ask("r2r_list_documents", json!({"status_filter": "failed"})).await;
+        let counts = fixture.read(CONTEXT, &Report::none()).await;
+        assert_eq!(listed["total"], counts["ingestion_status"]["failed"]);
+        listed["documents"].clone()
+    };
+    assert_eq!(failed().await, json!([]));
+    let id = promised(&long).await;
+    let told = ended(&id).await;
+    assert_eq!((&told["ingestion_status"], &told["title"]), (&json!("failed"), &json!("long.md")));
+    assert!(told["failure"].as_str().is_some_and(|why| why.contains("size")), "{told}");
+    let listed = failed().await;
+    assert_eq!((&listed[0]["document_id"], &listed[0]["size_bytes"]), (&id, &json!(2_100_000)), "{listed}");
+    let id = promised(&path).await;
+    assert_eq!(ended(&id).await["ingestion_status"], "success");
+    fs::write(&path, "y".repeat(2_100_000)).expect("written");
+    promised(&path).await;
+    let told = ended(&id).await;
+    let is_told = told["failure"].as_str().is_some_and(|why| why.contains("the earlier version was removed"));
+    assert!(told["ingestion_status"] == "failed" && is_told, "{told}");
+    assert_eq!(failed().await.as_array().map(Vec::len), Some(2));
 }

@@ -259,8 +259,11 @@ impl Place {
         self.dir.path().join("docs").join(name).display().to_string()
     }
 
+    /// What the journal has under way.
     pub(super) fn journal(&self) -> String {
-        fs::read_to_string(self.dir.path().join("journal.json")).unwrap_or_default()
+        let text = fs::read_to_string(self.dir.path().join("journal.json")).unwrap_or_default();
+        let whole = serde_json::from_str::<Value>(&text).unwrap_or_default();
+        whole.get("under_way").map(Value::to_string).unwrap_or_default()
     }
 
     /// One life of the tool.

@@ -24,7 +24,7 @@ const LONGEST_TITLE: usize = 256;
 const TYPES: &str = " bmp csv css doc docx eml epub gif heic htm html jpeg jpg js json md mp3 msg odt org \
                      p7s pdf png ppt pptx py rst rtf svg tiff ts tsv txt xls xlsx ";
 /// What the time of sending stands under.
-pub(super) const INGESTED_AT: &str = "ingested_at";
+const INGESTED_AT: &str = "ingested_at";
 /// What the SHA-256 of a document stands under.
 const DIGEST: &str = "content_sha256";
 /// What R2R and we say about a document.
@@ -158,6 +158,12 @@ impl Sheet {
             .text("run_with_orchestration", "true")
             .part("file", file))
     }
+}
+
+/// Whether a document with `metadata` was sent at `time` or later, by our clock.
+pub(super) fn is_sent_since(metadata: &Map<String, Value>, time: OffsetDateTime) -> bool {
+    let at = metadata.get(INGESTED_AT).and_then(Value::as_str);
+    at.and_then(|at| OffsetDateTime::parse(at, &Rfc3339).ok()).is_some_and(|at| at >= time)
 }
 
 /// The one id of the file `name` in `collection`, ingested by `identity`.

@@ -13,7 +13,7 @@
 //! the document is missing: the service has no way to replace one. If `send` is refused then, the
 //! old one is gone, and the failure says so.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub(super) struct Job<'a> {
     pub(super) source: Source,
     pub(super) sheet: Sheet,
     pub(super) steps: &'a watch::Sender<Step>,
+    /// Whether an earlier version was there and is gone. Whoever ends the job says so, how ever it ended.
+    pub(super) has_removed: &'a AtomicBool,
     /// Somebody waits for it and is to hear early of a service that is away. Else it is waited for.
     pub(super) is_awaited: bool,
     /// Somebody wants to know how far it is.
@@ -79,7 +81,7 @@ pub(super) struct Job<'a> {
 impl Job<'_> {
     /// Brings it in. Dropped anywhere, it can be begun again.
     pub(super) async fn run(&self) -> Outcome {
-        let (mut has_removed, mut last) = (false, None);
+        let mut last = None;
         for sending in 0..=SENDINGS {
             match self.look(sending == 0).await? {
                 Some(there) if self.is_done(&there, sending) => {
@@ -87,23 +89,20 @@ impl Job<'_> {
                     return Ok(if sending == 0 { Done::Unchanged } else { Done::Ingested });
                 }
                 Some(there) if there.stage() == Stage::Failed && sending > 0 => {
-                    return Err(failed(there.reason(), has_removed));
+                    return Err(failed(there.reason()));
                 }
                 _ if sending == SENDINGS => break,
                 Some(there) => {
                     self.step(0.04, "removing the earlier version");
                     self.insist(|| self.remote.remove(self.sheet.id)).await?;
-                    has_removed |= there.stage() == Stage::Success;
+                    self.has_removed.fetch_or(there.stage() == Stage::Success, Ordering::Relaxed);
                 }
                 None => {}
             }
-            last = self.send(sending, has_removed).await?;
+            last = self.send(sending).await?;
         }
         // Sent as often as may be, and what is there is nothing or somebody else's.
-        Err(last.map_or_else(
-            || failed("it is not there although it was taken", has_removed),
-            |error| lost(error, has_removed),
-        ))
+        Err(last.map_or_else(|| failed("it is not there although it was taken"), Failure::Failed))
     }
 
     /// Whether it is there, as it is to be.
@@ -131,11 +130,11 @@ impl Job<'_> {
     }
 
     /// Sends it. With an error, it is not known what became of that, and who calls looks.
-    async fn send(&self, sending: u32, has_removed: bool) -> Result<Option<Error>, Failure> {
+    async fn send(&self, sending: u32) -> Result<Option<Error>, Failure> {
         self.step(0.05, "uploading");
         let mut tries = 0;
         loop {
-            let error = match self.sent(has_removed).await? {
+            let error = match self.sent().await? {
                 Ok(()) => return Ok(None),
                 Err(error) => error,
             };
@@ -147,14 +146,14 @@ impl Job<'_> {
                     return Ok(Some(error));
                 }
                 Next::Again if !self.is_awaited || tries + 1 < TRIES => sleep(pause(tries, &error)).await,
-                _ => return Err(lost(error, has_removed)),
+                _ => return Err(error.into()),
             }
             tries += 1;
         }
     }
 
     /// Sends it once, and waits until the service answers or is seen to have ended.
-    async fn sent(&self, has_removed: bool) -> Result<Result<(), Error>, Failure> {
+    async fn sent(&self) -> Result<Result<(), Error>, Failure> {
         let (faults, sent) = (Faults::default(), Arc::new(AtomicU64::new(0)));
         let form = || {
             let sent = Arc::clone(&sent);
@@ -166,7 +165,7 @@ impl Job<'_> {
             () = self.watch(&sent) => Ok(()),
         };
         match faults.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(fault) => Err(Failure::Refused(refusal(self.path, &with_loss(&fault.words(), has_removed)))),
+            Some(fault) => Err(refusal(self.path, &fault.words()).into()),
             None => Ok(answer),
         }
     }
@@ -238,8 +237,8 @@ impl Job<'_> {
     }
 }
 
-fn failed(reason: &str, has_removed: bool) -> Failure {
-    let detail = with_loss(&format!("the document could not be ingested: {reason}"), has_removed);
+fn failed(reason: &str) -> Failure {
+    let detail = format!("the document could not be ingested: {reason}");
     // What it was given can not be ingested; the service itself is well.
     Failure::Failed(Error::Backend { status: 422, detail, retry_after: None })
 }
@@ -291,17 +290,28 @@ fn pause(tries: u32, error: &Error) -> Duration {
     asked.unwrap_or(own).clamp(FIRST_PAUSE / 2, LONGEST_PAUSE)
 }
 
-fn with_loss(words: &str, has_removed: bool) -> String {
-    let loss = if has_removed { " (the earlier version was removed before)" } else { "" };
-    format!("{words}{loss}")
-}
-
-/// `error`, saying that the earlier version is gone.
-fn lost(error: Error, has_removed: bool) -> Failure {
+/// `failure`, saying that the earlier version is gone.
+pub(super) fn with_loss(failure: Failure) -> Failure {
+    let and = |words: &str| format!("{words} (the earlier version was removed before)");
+    let error = match failure {
+        Failure::Refused(refusal) => {
+            let words = and(refusal.message());
+            return Failure::Refused(refusal.because(&words));
+        }
+        Failure::Failed(error) => error,
+    };
     Failure::Failed(match error {
         Error::Backend { status, detail, retry_after } => {
-            Error::Backend { status, detail: with_loss(&detail, has_removed), retry_after }
+            Error::Backend { status, detail: and(&detail), retry_after }
         }
+        Error::Connect { reason } => Error::Connect { reason: and(&reason) },
+        Error::NotSent { reason } => Error::NotSent { reason: and(&reason) },
+        Error::Lost { reason } => Error::Lost { reason: and(&reason) },
+        Error::Cut { reason } => Error::Cut { reason: and(&reason) },
+        Error::Malformed { reason } => Error::Malformed { reason: and(&reason) },
+        Error::AuthFailed { reason } => Error::AuthFailed { reason: and(&reason) },
+        // It has no words of its own.
+        timed_out @ Error::TimedOut { .. } => Error::Lost { reason: and(&timed_out.to_string()) },
         other => other,
     })
 }

@@ -1,4 +1,5 @@
-//! The documents under way, on disk: what a gateway that starts again goes on with.
+//! The documents under way, on disk: what a gateway that starts again goes on with. Beside them those
+//! that could not be brought in, so that it can still say so.
 //!
 //! Invariants: the file is replaced as a whole and readable by its owner only; who adds a document
 //! has it on disk when that returns; one gateway at a time works with a file, which a lock beside it
@@ -18,7 +19,8 @@ use time::OffsetDateTime;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::Mode;
+use super::failed::{AllFailed, Failed};
+use super::{Mode, file_name};
 use crate::upstream::builtin::private_file;
 use crate::upstream::builtin::r2r::id::Id;
 
@@ -63,6 +65,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     entries: Vec<Noted>,
+    failed: AllFailed,
     last: u64,
     /// Counts changes.
     version: u64,
@@ -73,6 +76,21 @@ struct Noted {
     number: u64,
     since: OffsetDateTime,
     entry: Entry,
+}
+
+/// What is written.
+#[derive(Serialize)]
+struct Written<'a> {
+    under_way: Vec<&'a Entry>,
+    /// The oldest first.
+    failed: Vec<&'a Failed>,
+}
+
+/// The same, read.
+#[derive(Default, Deserialize)]
+struct Left {
+    under_way: Vec<Entry>,
+    failed: Vec<Failed>,
 }
 
 /// The journal of the server `name`, in the folder of the file `mapping`.
@@ -122,6 +140,32 @@ impl Journal {
         Some((latest.entry.path.clone(), latest.since))
     }
 
+    /// Notes how the wish `number` has ended, which is still to be struck out: badly, for this reason, with
+    /// a file of so many bytes; or well.
+    pub(super) fn conclude(&self, number: u64, failure: Option<(String, u64)>) {
+        let mut state = self.state();
+        let Some(noted) = state.entries.iter().find(|noted| noted.number == number) else { return };
+        let (entry, since, at) = (&noted.entry, noted.since, OffsetDateTime::now_utc());
+        let (document, collection) = (entry.document, entry.collection);
+        let file_name = file_name(&entry.path);
+        match failure {
+            Some((reason, size)) => {
+                state.failed.put(Failed { document, collection, file_name, size, since, at, reason });
+            }
+            None => state.failed.remove(document),
+        }
+    }
+
+    /// How the last wish for `document` has ended, if it ended badly.
+    pub(super) fn failed(&self, document: Id) -> Option<Failed> {
+        self.state().failed.get(document).cloned()
+    }
+
+    /// The documents of `collection` that could not be brought in, the newest first.
+    pub(super) fn all_failed(&self, collection: Id) -> Vec<Failed> {
+        self.state().failed.iter().filter(|failed| failed.collection == collection).cloned().collect()
+    }
+
     /// Strikes a document out.
     pub(super) async fn strike(&self, number: u64) {
         {
@@ -132,8 +176,8 @@ impl Journal {
         self.save().await;
     }
 
-    /// The entries in the file, if it is ours now.
-    async fn locked(&self) -> io::Result<Option<Vec<Entry>>> {
+    /// What is in the file, if it is ours now.
+    async fn locked(&self) -> io::Result<Option<Left>> {
         let inner = Arc::clone(&self.0);
         let locked = spawn_blocking(move || {
             let Some(lock) = lock(&inner.path)? else { return Ok(None) };
@@ -143,10 +187,13 @@ impl Journal {
         locked.await.map_err(io::Error::other)?
     }
 
-    async fn adopt(&self, left: Vec<Entry>) -> Vec<(u64, Entry)> {
+    async fn adopt(&self, left: Left) -> Vec<(u64, Entry)> {
         let adopted = {
             let mut state = self.state();
-            left.into_iter().map(|entry| (state.add(entry.clone()), entry)).collect()
+            // What has failed since we began is newer.
+            let newer = std::mem::take(&mut state.failed);
+            left.failed.into_iter().chain(newer.iter().rev().cloned()).for_each(|one| state.failed.put(one));
+            left.under_way.into_iter().map(|entry| (state.add(entry.clone()), entry)).collect()
         };
         self.save().await;
         adopted
@@ -161,8 +208,9 @@ impl Journal {
         }
         let (version, text) = {
             let state = self.state();
-            let entries: Vec<&Entry> = state.entries.iter().map(|noted| &noted.entry).collect();
-            (state.version, serde_json::to_vec_pretty(&entries).unwrap_or_default())
+            let under_way = state.entries.iter().map(|noted| &noted.entry).collect();
+            let written = Written { under_way, failed: state.failed.iter().rev().collect() };
+            (state.version, serde_json::to_vec_pretty(&written).unwrap_or_default())
         };
         let path = self.0.path.clone();
         let saved = spawn_blocking(move || private_file::replace(&path, &text)).await;
@@ -210,20 +258,28 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// What the file says; nothing when it says nothing that we know, and then it is kept aside.
-fn read(path: &Path) -> Vec<Entry> {
+fn read(path: &Path) -> Left {
     let mut text = Vec::new();
     let opened = File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut text));
-    let entries = match opened {
-        Ok(_) => serde_json::from_slice(&text).map_err(io::Error::other),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+    let left = match opened {
+        Ok(_) => parse(&text).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Left::default()),
         Err(error) => Err(error),
     };
-    entries.unwrap_or_else(|error| {
+    left.unwrap_or_else(|error| {
         let aside = path.with_extension("unreadable");
         let kept = fs::rename(path, &aside).is_ok();
         tracing::warn!(%error, kept, file = %aside.display(), "the journal of documents under way is unreadable");
-        Vec::new()
+        Left::default()
     })
+}
+
+fn parse(text: &[u8]) -> serde_json::Result<Left> {
+    // Once it was a list of what is under way.
+    match serde_json::from_slice(text) {
+        Ok(under_way) => Ok(Left { under_way, failed: Vec::new() }),
+        Err(_) => serde_json::from_slice(text),
+    }
 }
 
 #[cfg(test)]

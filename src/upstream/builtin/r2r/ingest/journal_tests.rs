@@ -76,3 +76,13 @@ async fn a_file_that_can_not_be_written_stops_nobody() {
     let number = journal.add(entry("a")).await;
     journal.strike(number).await;
 }
+
+#[tokio::test]
+async fn a_file_of_before_failures_were_noted_is_gone_on_with() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("j.json");
+    fs::write(&path, serde_json::to_vec(&[entry("a"), entry("b")]).expect("JSON")).expect("written");
+    let journal = Journal::new(path.clone());
+    assert_eq!(paths(&journal.take_over().await), ["a", "b"]);
+    assert!(!path.with_extension("unreadable").exists());
+}

@@ -3,11 +3,13 @@
 //! Every document is a task of its own, which goes on when its caller has left, and again when the
 //! gateway was stopped meanwhile. Invariants: a caller who is answered `pending` is answered before
 //! anything is sent, with the id that the document will have; one file is worked on by one task at a
-//! time; at most [`UPLOADS`] are sent at a time and at most [`MOST_JOBS`] wait.
+//! time; at most [`UPLOADS`] are sent at a time and at most [`MOST_JOBS`] wait; one that could not be
+//! brought in is remembered with the reason, for whoever asks.
 //!
 //! Not here: which collection is the project's own, and how R2R is called.
 
 mod about;
+mod failed;
 mod form;
 mod job;
 mod journal;
@@ -23,7 +25,6 @@ use std::time::Duration;
 use lru::LruCache;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use tokio::sync::{OnceCell, Semaphore, watch};
 
 use crate::shutdown::Shutdown;
@@ -32,11 +33,13 @@ use crate::upstream::builtin::answer::Failure;
 use crate::upstream::builtin::r2r::answers::Answers;
 use crate::upstream::builtin::r2r::client::Client;
 use crate::upstream::builtin::r2r::id::Id;
+use crate::upstream::builtin::r2r::model::Document;
 use crate::upstream::config;
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
 pub(super) use about::{ABOUT, Arguments, Ingested};
 use about::{Mode, Status};
+pub(super) use failed::Failed;
 use job::{Outcome, Step};
 pub(super) use journal::beside as journal_beside;
 use journal::{Entry, Journal};
@@ -124,7 +127,7 @@ impl Ingest {
             metadata,
             resource: target.resource.map(str::to_owned),
         };
-        let file_name = source.name.rsplit('/').next().unwrap_or_default().to_owned();
+        let file_name = file_name(&source.name);
         let answer =
             |status| Ingested { document_id: document, status, file_name, collection_id: collection };
         let seat = Arc::clone(&self.0.seats).try_acquire_owned();
@@ -148,10 +151,39 @@ impl Ingest {
         ended(step, report).await.map(|_| answer(Status::Success))
     }
 
-    /// Whether `document` is one that we have promised and not yet brought in.
-    pub(super) fn under_way(&self, document: Id) -> Option<UnderWay> {
-        let (path, since) = self.0.journal.noted(document)?;
-        Some(UnderWay { file_name: path.rsplit('/').next().unwrap_or_default().to_owned(), since })
+    /// What we know of `document` ourselves: it was promised and is not brought in yet, or could not be.
+    pub(super) fn ours(&self, document: Id) -> Option<Ours> {
+        let journal = &self.0.journal;
+        let under_way = journal.noted(document);
+        let under_way =
+            under_way.map(|(path, since)| Ours::UnderWay(UnderWay { file_name: file_name(&path), since }));
+        under_way.or_else(|| journal.failed(document).map(Ours::Failed))
+    }
+
+    /// The documents of `collection` that could not be brought in, the newest first.
+    pub(super) fn failed(&self, collection: Id) -> Vec<Failed> {
+        self.0.journal.all_failed(collection)
+    }
+}
+
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// What we know of a document ourselves.
+#[derive(Debug, Clone)]
+pub(super) enum Ours {
+    UnderWay(UnderWay),
+    Failed(Failed),
+}
+
+impl Ours {
+    /// Whether it says more of the last wish than what R2R shows.
+    pub(super) fn is_newer_than(&self, there: &Document) -> bool {
+        match self {
+            Self::UnderWay(ours) => !ours.is_of(&there.metadata),
+            Self::Failed(ours) => !ours.is_outlived_by(there),
+        }
     }
 }
 
@@ -165,9 +197,8 @@ pub(super) struct UnderWay {
 
 impl UnderWay {
     /// Whether a document with `metadata` is what was promised, and not what it is to replace.
-    pub(super) fn is_of(&self, metadata: &Map<String, Value>) -> bool {
-        let at = metadata.get(form::INGESTED_AT).and_then(Value::as_str);
-        at.and_then(|at| OffsetDateTime::parse(at, &Rfc3339).ok()).is_some_and(|at| at >= self.since)
+    fn is_of(&self, metadata: &Map<String, Value>) -> bool {
+        form::is_sent_since(metadata, self.since)
     }
 }
 

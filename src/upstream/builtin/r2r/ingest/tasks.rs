@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
+use super::failed;
 use super::form::{self, Sheet};
 use super::job::{self, Done, Job, Outcome, Step};
 use super::journal::{Entry, Journal};
@@ -101,6 +103,7 @@ impl Tasks {
         let Ok(_upload) = self.uploads.acquire().await else {
             return Err(Failure::Failed(Error::Unavailable { state: "shutting down" }));
         };
+        let has_removed = AtomicBool::new(false);
         let work = async {
             let digest = source.digest().await;
             let digest =
@@ -113,12 +116,16 @@ impl Tasks {
                 source: source.clone(),
                 sheet,
                 steps: &task.steps,
+                has_removed: &has_removed,
                 is_awaited: task.is_awaited,
                 is_watched: task.is_watched,
             };
             job.run().await
         };
-        timeout(JOB_LIMIT, work).await.unwrap_or(Err(Error::TimedOut { after: JOB_LIMIT }.into()))
+        let outcome = timeout(JOB_LIMIT, work).await;
+        let outcome = outcome.unwrap_or(Err(Error::TimedOut { after: JOB_LIMIT }.into()));
+        let is_lost = has_removed.load(Ordering::Relaxed);
+        outcome.map_err(|failure| if is_lost { job::with_loss(failure) } else { failure })
     }
 
     async fn end(&self, task: Task, outcome: Outcome) {
@@ -127,11 +134,17 @@ impl Tasks {
             Ok(done) => tracing::info!(file, %document, ?done, "a document was ingested"),
             Err(failure) => tracing::warn!(file, %document, ?failure, "a document was not ingested"),
         }
+        // Refused credentials are mended by an operator, and then it is gone on with.
+        let is_parked = matches!(outcome, Err(Failure::Failed(Error::AuthFailed { .. })));
+        if !is_parked {
+            // Before what is kept is forgotten: whoever then lists anew finds it.
+            let size = task.source.as_ref().map_or(0, |source| source.len);
+            let failure = outcome.as_ref().err().map(|failure| (failed::reason(failure), size));
+            self.journal.conclude(task.number, failure);
+        }
         if !matches!(outcome, Ok(Done::Unchanged)) {
             self.answers.forget(task.entry.collection).await;
         }
-        // Refused credentials are mended by an operator, and then it is gone on with.
-        let is_parked = matches!(outcome, Err(Failure::Failed(Error::AuthFailed { .. })));
         if task.is_awaited || !is_parked {
             self.journal.strike(task.number).await;
         }

@@ -39,13 +39,13 @@ async fn a_pending_answer_comes_before_anything_is_sent_and_its_id_is_true() {
     let id = place.begin(&ingest, "a.md").await;
     assert_eq!(place.fake.log(), ["collection"]);
     assert!(place.journal().contains("a.md"), "it is noted before it is promised");
-    let (document, old) =
-        (serde_json::from_value(json!(id)).expect("an id"), json!({"ingested_at": "2020-01-01T00:00:00Z"}));
-    let under_way = ingest.under_way(document).expect("under way");
-    assert!(under_way.file_name == "a.md" && !under_way.is_of(old.as_object().expect("an object")));
+    let known: Id = serde_json::from_value(json!(id)).expect("an id");
+    let old = document("success", &json!({"ingested_at": "2020-01-01T00:00:00Z"}), &[COLLECTION]);
+    let ours = ingest.ours(known).expect("under way");
+    assert!(matches!(&ours, Ours::UnderWay(ours) if ours.file_name == "a.md") && ours.is_newer_than(&old));
     place.settled(&ingest).await;
     let there = place.fake.document(&id).expect("there");
-    assert!(under_way.is_of(&there.metadata) && ingest.under_way(document).is_none());
+    assert!(!ours.is_newer_than(&there) && ingest.ours(known).is_none());
     assert_eq!(there.ingestion_status, "success");
     assert_eq!(place.fake.log(), ["send one"]);
     assert_eq!(place.told(), [RESOURCE]);
