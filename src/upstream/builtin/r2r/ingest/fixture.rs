@@ -40,6 +40,8 @@ pub(super) enum Sending {
     Lost(bool),
     /// This error, and nothing is there.
     Refused(Error),
+    /// The answer is lost, and the document is left behind at this step.
+    Orphaned(&'static str),
     /// Nothing comes back, and the document is worked on for ever.
     Hangs,
     /// It is in no collection.
@@ -147,6 +149,10 @@ impl Fake {
                 if there {
                     put("success", &[COLLECTION]);
                 }
+                return Err(Error::Lost { reason: "cut".into() });
+            }
+            Some(Sending::Orphaned(step)) => {
+                put(step, &[]);
                 return Err(Error::Lost { reason: "cut".into() });
             }
             Some(Sending::Refused(error)) => return Err(error),

@@ -5,7 +5,7 @@
 //!   │  ├── there, another, or failed: remove ──┐            ▲
 //!   │  └── being worked on ──► follow ─► look  │            │
 //!   └── not there ───────────────────────────► send ──► follow ── failed: the reason
-//!                                                └── outcome unknown: look
+//!                                                └── outcome unknown: look ─► stands still: remove, send, once
 //! ```
 //!
 //! Invariants: what may have been done is never done again before it was looked whether it was;
@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::{Instant, sleep};
 
 use super::form::Sheet;
 use super::remote::Remote;
@@ -34,6 +34,8 @@ use crate::upstream::error::Error;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause between two looks, and before a request is made again.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
+/// The same where nobody waits: there may be hundreds of such documents.
+const LONGEST_UNWATCHED: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How often a document is sent whose sending ended without an answer.
 const SENDINGS: u32 = 3;
@@ -42,6 +44,20 @@ const TRIES: u32 = 3;
 /// Seconds after which a document that is still being worked on counts as left behind: the service
 /// was stopped in the middle of it, and never goes on by itself.
 const ABANDONED: i64 = 3600;
+/// How long R2R may show a document at the same step, after a sending whose answer was lost, until it
+/// counts as left behind. Of one that it works on the steps take minutes at most, but for the largest files.
+const STILL: Duration = Duration::from_mins(10);
+
+/// When a document that is being worked on counts as left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LeftBehind {
+    /// When it is old: somebody else sent it, or a former life.
+    Old,
+    /// When it stands still: we sent it, and do not know what became of that.
+    Still,
+    /// Never: the service said that it has it, or it was sent again already.
+    Never,
+}
 
 /// How far a document is.
 #[derive(Debug, Clone)]
@@ -70,6 +86,8 @@ pub(super) struct Job<'a> {
     pub(super) source: Source,
     pub(super) sheet: Sheet,
     pub(super) steps: &'a watch::Sender<Step>,
+    /// Who may send, now.
+    pub(super) uploads: &'a Semaphore,
     /// Whether an earlier version was there and is gone. Whoever ends the job says so, how ever it ended.
     pub(super) has_removed: &'a AtomicBool,
     /// Somebody waits for it and is to hear early of a service that is away. Else it is waited for.
@@ -79,11 +97,16 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Brings it in. Dropped anywhere, it can be begun again.
-    pub(super) async fn run(&self) -> Outcome {
-        let mut last = None;
+    /// Brings it in. Dropped anywhere, it can be begun again. `upload` is the right to send.
+    pub(super) async fn run(&self, upload: SemaphorePermit<'_>) -> Outcome {
+        let (mut upload, mut last, mut may_give_up) = (Some(upload), None, true);
         for sending in 0..=SENDINGS {
-            match self.look(sending == 0).await? {
+            let left_behind = match (sending, &last) {
+                (0, _) => LeftBehind::Old,
+                (1..SENDINGS, Some(_)) if may_give_up => LeftBehind::Still,
+                _ => LeftBehind::Never,
+            };
+            match self.look(&mut upload, left_behind).await? {
                 Some(there) if self.is_done(&there, sending) => {
                     self.join(&there).await?;
                     return Ok(if sending == 0 { Done::Unchanged } else { Done::Ingested });
@@ -93,16 +116,26 @@ impl Job<'_> {
                 }
                 _ if sending == SENDINGS => break,
                 Some(there) => {
+                    self.regain(&mut upload).await;
                     self.step(0.04, "removing the earlier version");
                     self.insist(|| self.remote.remove(self.sheet.id)).await?;
                     self.has_removed.fetch_or(there.stage() == Stage::Success, Ordering::Relaxed);
+                    may_give_up &= left_behind != LeftBehind::Still || there.stage() != Stage::Pending;
                 }
-                None => {}
+                None => self.regain(&mut upload).await,
             }
             last = self.send(sending).await?;
         }
         // Sent as often as may be, and what is there is nothing or somebody else's.
         Err(last.map_or_else(|| failed("it is not there although it was taken"), Failure::Failed))
+    }
+
+    /// Waits for the right to send, before anything is removed for it.
+    async fn regain<'s>(&'s self, upload: &mut Option<SemaphorePermit<'s>>) {
+        if upload.is_none() {
+            // It never closes as long as we are here.
+            *upload = self.uploads.acquire().await.ok();
+        }
     }
 
     /// Whether it is there, as it is to be.
@@ -112,20 +145,35 @@ impl Job<'_> {
         there.stage() == Stage::Success && is_same
     }
 
-    /// What is there, when nobody works on it any more. What was there before we sent anything may have
-    /// been left behind.
-    async fn look(&self, is_first: bool) -> Result<Option<Document>, Failure> {
-        let mut pause = FIRST_PAUSE;
+    /// What is there, when nobody works on it any more, or it counts as left behind. Whoever only waits
+    /// here gives back the right to send: a service that forgot some documents is not closed to others.
+    async fn look(
+        &self,
+        upload: &mut Option<SemaphorePermit<'_>>,
+        left_behind: LeftBehind,
+    ) -> Result<Option<Document>, Failure> {
+        let longest = if self.is_awaited { LONGEST_LOOK } else { LONGEST_UNWATCHED };
+        let (mut pause, mut status, mut since) = (FIRST_PAUSE, String::new(), Instant::now());
         loop {
             let document = self.insist(|| self.remote.document(self.sheet.id)).await?;
-            match &document {
-                Some(there) if there.stage() == Stage::Pending && !(is_first && there.age() > ABANDONED) => {
-                    self.worked(there);
-                }
-                _ => return Ok(document),
+            let Some(there) = document.as_ref().filter(|there| there.stage() == Stage::Pending) else {
+                return Ok(document);
+            };
+            if there.ingestion_status != status {
+                (status, since) = (there.ingestion_status.clone(), Instant::now());
             }
+            let is_left_behind = match left_behind {
+                LeftBehind::Old => there.age() > ABANDONED,
+                LeftBehind::Still => since.elapsed() >= STILL,
+                LeftBehind::Never => false,
+            };
+            if is_left_behind {
+                return Ok(document);
+            }
+            *upload = None;
+            self.worked(there);
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_LOOK);
+            pause = (pause * 2).min(longest);
         }
     }
 

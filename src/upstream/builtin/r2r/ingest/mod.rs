@@ -227,6 +227,8 @@ async fn ended(mut step: watch::Receiver<Step>, report: &Report) -> Outcome {
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod left_behind_tests;
+#[cfg(test)]
 mod socket_tests;
 #[cfg(test)]
 mod tests;

@@ -100,7 +100,7 @@ impl Tasks {
         let entry = &task.entry;
         let turn = self.turn(entry.document.0);
         let _turn = turn.lock().await;
-        let Ok(_upload) = self.uploads.acquire().await else {
+        let Ok(upload) = self.uploads.acquire().await else {
             return Err(Failure::Failed(Error::Unavailable { state: "shutting down" }));
         };
         let has_removed = AtomicBool::new(false);
@@ -116,11 +116,12 @@ impl Tasks {
                 source: source.clone(),
                 sheet,
                 steps: &task.steps,
+                uploads: &self.uploads,
                 has_removed: &has_removed,
                 is_awaited: task.is_awaited,
                 is_watched: task.is_watched,
             };
-            job.run().await
+            job.run(upload).await
         };
         let outcome = timeout(JOB_LIMIT, work).await;
         let outcome = outcome.unwrap_or(Err(Error::TimedOut { after: JOB_LIMIT }.into()));
