@@ -45,6 +45,11 @@ fn print(file: &Path, config: &Config, out: &mut dyn Write) -> io::Result<()> {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
         writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
+    for server in servers {
+        if let Some(warning) = server.warning() {
+            writeln!(out, "warning: {}: {warning}", server.name)?;
+        }
+    }
     Ok(())
 }
 

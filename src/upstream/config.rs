@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 use secrecy::SecretString;
-use url::Url;
+use url::{Host, Url};
 
 use crate::settings::Fingerprint;
 
@@ -62,6 +62,18 @@ pub struct Config {
     /// Of all that it was read from: a server with another one is another server, when a running
     /// gateway is given a new configuration. The default is equal to no other.
     pub source: Fingerprint,
+}
+
+impl Config {
+    /// What an operator should know of it although it is valid.
+    pub fn warning(&self) -> Option<&'static str> {
+        match &self.transport {
+            Transport::Builtin(Builtin::R2r(options)) if options.shows_secrets() => {
+                Some("its credentials go over the network in clear text; use https")
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Who shares a connection to a server.
@@ -169,6 +181,19 @@ pub struct R2r {
 impl fmt::Debug for R2r {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("R2r").field("project", &self.project).finish_non_exhaustive()
+    }
+}
+
+impl R2r {
+    /// Whether what we show of who we are can be read on the way there: no TLS, and not on this machine.
+    fn shows_secrets(&self) -> bool {
+        let is_local = match self.url.host() {
+            Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => true,
+        };
+        self.url.scheme() == "http" && !is_local && !matches!(self.credentials, Credentials::None)
     }
 }
 

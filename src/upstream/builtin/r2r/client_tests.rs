@@ -8,7 +8,8 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::client::{Client, Results};
-use super::double::{EMAIL, Fault, KEY, PASSWORD, R2r};
+use super::double::{EMAIL, Fault, KEY, PASSWORD, R2r, Seen};
+use super::session::is_open_to_all;
 use crate::shutdown::Shutdown;
 use crate::store::Store;
 use crate::upstream::Means;
@@ -291,4 +292,23 @@ async fn a_generated_answer_comes_as_events() {
         .collect();
     assert_eq!((names[0].as_str(), names[1].as_str()), ("search_results", "message"));
     assert_eq!(names[names.len() - 3..], ["citation", "final_answer", "done"]);
+}
+
+#[tokio::test]
+async fn an_r2r_that_takes_whoever_comes_is_noticed() {
+    let looks = async |is_open: bool| {
+        let r2r = R2r::start();
+        if is_open {
+            r2r.anonymous();
+        }
+        let client = logged_in(&r2r).await;
+        let bare = |seen: &Seen| {
+            seen.path == "/v3/users/me" && !seen.headers.iter().any(|(name, _)| name == "authorization")
+        };
+        assert_eq!(r2r.seen().iter().filter(|seen| bare(seen)).count(), 1);
+        list(&client).await.expect("whatever came of it");
+        let rest = crate::upstream::builtin::rest::Rest::new(&r2r.url().parse().expect("a URL"));
+        is_open_to_all(&rest.expect("a client")).await
+    };
+    assert_eq!((looks(false).await, looks(true).await), (false, true));
 }

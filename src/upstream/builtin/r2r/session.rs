@@ -31,6 +31,8 @@ use crate::upstream::error::Error;
 
 /// Time to log in or to renew.
 const LIMIT: Duration = Duration::from_secs(20);
+/// Time to find out whether R2R takes whoever comes.
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
 /// Time after a renewal that failed in which none is tried, as long as the token is still good.
 const QUIET: Duration = Duration::from_secs(5);
 
@@ -95,6 +97,9 @@ impl Session {
     ) -> Result<Arc<Self>, Error> {
         let opening = first(&rest, &credentials);
         let shown = timeout(LIMIT, opening).await.unwrap_or_else(|_| Err(late()))?;
+        if !matches!(shown, Shown::Nothing) {
+            warn_if_open(&rest).await;
+        }
         let state = State { pass: Pass { number: 0, shown }, renewal: None, quiet_until: Instant::now() };
         Ok(Arc::new(Self {
             rest,
@@ -239,6 +244,20 @@ async fn look(rest: &Rest, shown: &Shown) -> Result<(), Error> {
     })?;
     // It has the hash of the password: nothing of it is kept.
     answer.json::<IgnoredAny>().await.map(drop)
+}
+
+/// Says so if R2R takes whoever comes, as it is shipped. No answer in time is no harm.
+async fn warn_if_open(rest: &Rest) {
+    if is_open_to_all(rest).await {
+        tracing::warn!(
+            "R2R answers callers without credentials, and takes each for its administrator: set \
+             require_authentication = true in its r2r.toml"
+        );
+    }
+}
+
+pub(super) async fn is_open_to_all(rest: &Rest) -> bool {
+    matches!(timeout(LOOK_LIMIT, look(rest, &Shown::Nothing)).await, Ok(Ok(())))
 }
 
 fn refused(shown: &Shown, detail: &str) -> String {
