@@ -3,7 +3,7 @@
 //! Work for a thread that may block. Invariant: a [`Snapshot`] is whole: its index and its
 //! documents are of the same moment, and it stays as it is while the next one is made.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ use crate::telemetry::untrusted;
 
 /// Sections at most, over all documents.
 const MAX_SECTIONS: usize = 400_000;
+/// Walks after which what could not be read, and looks the same since, is tried again: a minute or more.
+const WALKS_PER_RETRY: u32 = 30;
 
 /// Everything a call needs, as of one moment.
 pub(super) struct Snapshot {
@@ -77,8 +79,11 @@ pub(super) struct Corpus {
     archived: HashMap<String, Indexed>,
     /// Whether what is kept of the index on disk is this index.
     is_kept: bool,
-    /// Files as they were when they were read, those that were no text included.
+    /// Files as they were when they were looked at, those that were no text or could not be read included.
     seen: BTreeMap<String, Stamp>,
+    /// Those of them that could not be read. Each is a file that is listed, so there are no more than of these.
+    unread: BTreeSet<String>,
+    walks: u32,
     documents: BTreeMap<String, Arc<Document>>,
     repository: Option<Repository>,
     dates: Option<Arc<Dates>>,
@@ -114,6 +119,8 @@ impl Corpus {
             archived: documents,
             is_kept,
             seen: BTreeMap::new(),
+            unread: BTreeSet::new(),
+            walks: 0,
             documents: BTreeMap::new(),
             repository: None,
             dates: None,
@@ -130,6 +137,10 @@ impl Corpus {
     pub(super) fn refresh(&mut self, watcher: &dyn Watcher) -> Result<Option<Snapshot>, Error> {
         let view = self.folder.look().map_err(Error::Folder)?;
         let is_redated = self.look_around();
+        self.walks = self.walks.wrapping_add(1);
+        if self.walks.is_multiple_of(WALKS_PER_RETRY) {
+            self.try_again(&view);
+        }
         let files = &view.listing.files;
         let gone: Vec<String> = self.seen.keys().filter(|path| !files.contains_key(*path)).cloned().collect();
         let changed: Vec<(&String, &Stamp)> =
@@ -155,6 +166,18 @@ impl Corpus {
         self.is_dated = false;
         self.unlisted = view.listing.left_out;
         Ok(Some(self.publish()))
+    }
+
+    /// What could not be read and can be by now counts as changed; what still can not be is no change.
+    fn try_again(&mut self, view: &View) {
+        let is_readable = |path: &String| {
+            let stamp = self.seen.get(path);
+            stamp.is_some_and(|stamp| view.read(path, stamp).is_ok())
+        };
+        for path in self.unread.iter().filter(|path| is_readable(path)).cloned().collect::<Vec<_>>() {
+            self.seen.remove(&path);
+            self.unread.remove(&path);
+        }
     }
 
     /// Looks for another state of the history. True when the dates are others at once.
@@ -190,6 +213,7 @@ impl Corpus {
 
     fn forget(&mut self, changes: &Changes, path: &str) {
         self.seen.remove(path);
+        self.unread.remove(path);
         if let Some(document) = self.documents.remove(path) {
             self.sections -= document.sections.len();
             self.remove(changes, document.serial);
@@ -202,15 +226,16 @@ impl Corpus {
     }
 
     fn take(&mut self, changes: &Changes, view: &View, path: &str, stamp: &Stamp) -> Result<(), Error> {
-        let text = match view.read(path, stamp) {
+        let text = view.read(path, stamp);
+        self.seen.insert(path.to_owned(), *stamp);
+        let text = match text {
             Ok(text) => text,
             Err(error) => {
-                // It is looked at again with the next walk.
                 tracing::debug!(path = %untrusted(path), %error, "a document of the handbook can not be read");
+                self.unread.insert(path.to_owned());
                 return Ok(());
             }
         };
-        self.seen.insert(path.to_owned(), *stamp);
         let Some((document, bodies)) = text.and_then(|text| self.parse(path, stamp, text)) else {
             return Ok(());
         };

@@ -62,3 +62,64 @@ fn an_empty_folder_is_a_handbook_too() {
     let snapshot = corpus.refresh(&GoesOn(true)).expect("read").expect("new");
     assert!(snapshot.documents.is_empty() && found(&snapshot, "anything").is_empty());
 }
+
+/// Puts a folder out of reach when the files in it were found and none was read. Its files stay as they are: those
+/// that can not be read look like this, also to a test that may read everything.
+struct Hides<'a>(&'a std::path::Path);
+
+impl Hides<'_> {
+    fn aside(&self) -> std::path::PathBuf {
+        self.0.with_extension("aside")
+    }
+
+    fn show(&self) {
+        fs::rename(self.aside(), self.0).expect("it is back");
+    }
+}
+
+impl Watcher for Hides<'_> {
+    fn goes_on(&self, _done: usize, _total: usize) -> bool {
+        fs::rename(self.0, self.aside()).expect("it is gone");
+        true
+    }
+}
+
+#[test]
+fn a_file_that_can_not_be_read_is_left_out_and_no_change_until_it_can() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let inner = folder.path().join("inner");
+    fs::create_dir(&inner).expect("made");
+    fs::write(inner.join("a.md"), "# Alpha\nzebra").expect("written");
+    let mut corpus = Corpus::new(Folder::new(folder.path()), Naming::of("docs"), 0, None).expect("an index");
+    let hidden = Hides(&inner);
+    let first = corpus.refresh(&hidden).expect("read").expect("new");
+    assert_eq!((first.documents.len(), first.left_out), (0, 1), "it is counted");
+    // What is tried again and still can not be read is no change either.
+    let view = Folder::new(folder.path());
+    hidden.show();
+    let view = view.look().expect("it can");
+    hidden.goes_on(0, 0);
+    corpus.try_again(&view);
+    hidden.show();
+    for walk in 2..WALKS_PER_RETRY {
+        assert!(corpus.refresh(&GoesOn(true)).expect("read").is_none(), "walk {walk}: nothing changed");
+    }
+    let later = corpus.refresh(&GoesOn(true)).expect("read").expect("it can be read by now");
+    assert_eq!((found(&later, "zebra").len(), later.documents.len(), later.left_out), (1, 1, 0));
+    assert!(corpus.refresh(&GoesOn(true)).expect("read").is_none());
+}
+
+#[test]
+fn a_file_that_could_not_be_read_and_is_another_one_is_read_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let inner = folder.path().join("inner");
+    fs::create_dir(&inner).expect("made");
+    fs::write(inner.join("a.md"), "# Alpha").expect("written");
+    let mut corpus = Corpus::new(Folder::new(folder.path()), Naming::of("docs"), 0, None).expect("an index");
+    let hidden = Hides(&inner);
+    corpus.refresh(&hidden).expect("read").expect("new");
+    hidden.show();
+    fs::write(inner.join("a.md"), "# Alpha and Beta").expect("written");
+    let next = corpus.refresh(&GoesOn(true)).expect("read").expect("new");
+    assert_eq!((next.documents.len(), next.left_out), (1, 0));
+}
