@@ -11,6 +11,7 @@
 
 mod line;
 mod refusal;
+mod trace;
 
 use std::iter;
 use std::time::Duration;

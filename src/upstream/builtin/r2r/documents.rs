@@ -298,12 +298,11 @@ pub(super) async fn monitor(desk: &Desk, input: MonitorInput, ours: Option<Ours>
         // may still get an old one.
         "storing".clone_into(&mut document.ingestion_status);
     }
-    let failure = document.metadata.get("failure").and_then(Value::as_str);
-    let failure = failure.filter(|_| document.stage() == Stage::Failed);
+    let failure = document.reason().filter(|_| document.stage() == Stage::Failed);
     Ok(Raw::of(&MonitorOutput {
         document_id: document.id,
         progress: progress(&document.ingestion_status),
-        failure: failure.map(|text| text[..text.floor_char_boundary(500)].to_owned()),
+        failure,
         ingestion_status: document.ingestion_status,
         extraction_status: document.extraction_status,
         title: document.title.unwrap_or_default(),

@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::id::Id;
+use crate::upstream::builtin::rest::plain;
 
 /// `results` of a search, and `search_results` of a generated answer.
 #[derive(Debug, Default, Deserialize)]
@@ -113,9 +114,10 @@ impl Document {
         }
     }
 
-    /// Why it failed.
-    pub(super) fn reason(&self) -> &str {
-        self.metadata.get("failure").and_then(Value::as_str).unwrap_or("no reason was given")
+    /// Why it failed, if R2R says so.
+    pub(super) fn reason(&self) -> Option<String> {
+        let said = self.metadata.get("failure").and_then(Value::as_str)?;
+        Some(plain(said.to_owned(), &[])).filter(|said| !said.is_empty())
     }
 
     /// Seconds since R2R began with it. R2R does not renew that time while it works.

@@ -193,7 +193,8 @@ async fn documents_are_listed_by_status_with_true_numbers() {
     let own = fixture.own().await;
     fixture.r2r.queued();
     let pending = fixture.put(own, "late.md", "It is under way.").await;
-    fixture.r2r.fail_ingestion(Some("no embeddings"));
+    let trace = "Traceback (most recent call last):\n  File \"/srv/app.py\", line 3, in f\nno embeddings";
+    fixture.r2r.fail_ingestion(Some(trace));
     let failed = fixture.put(own, "bad.md", "It will fail.").await;
     for _ in 0..6 {
         fixture.ask("r2r_monitor_task", json!({"document_id": failed})).await;

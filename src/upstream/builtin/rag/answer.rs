@@ -2,7 +2,7 @@
 //!
 //! Invariants: a result reaches the client byte for byte, also what nobody here knows of it; one that
 //! does not fit the contract is a fault of the bridge; what the bridge says of a failure is one short
-//! line without our key, and never a trace of its program.
+//! line without our key, and never a trace of its program (`rest` sees to both, also where HTTP says failure).
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -16,8 +16,6 @@ use crate::upstream::builtin::refusal::Refusal;
 use crate::upstream::builtin::rest::plain;
 use crate::upstream::error::Error;
 
-/// How Python begins to say where a program failed; what went wrong is its last line.
-const TRACE: &str = "Traceback (most recent call last)";
 /// Where nothing was said.
 const SILENT: &str = "it did not say why";
 
@@ -204,12 +202,6 @@ fn cause(error: Option<&Value>, secrets: &[SecretString]) -> String {
         let within = || ["message", "detail", "error"].iter().find_map(|name| error.get(*name)?.as_str());
         error.as_str().or_else(within)
     });
-    let said = said.unwrap_or_default();
-    let said = if said.contains(TRACE) { last_line(said) } else { said };
-    let plain = plain(said.to_owned(), secrets);
+    let plain = plain(said.unwrap_or_default().to_owned(), secrets);
     if plain.is_empty() { SILENT.to_owned() } else { plain }
-}
-
-fn last_line(text: &str) -> &str {
-    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default()
 }

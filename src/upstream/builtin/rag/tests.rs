@@ -108,6 +108,39 @@ async fn a_question_that_the_bridge_does_not_take_is_the_askers_to_mend() {
 }
 
 #[tokio::test]
+async fn no_trace_of_the_bridge_is_shown_however_it_fails() {
+    let fixture = Fixture::new().await;
+    let trace = "Traceback (most recent call last):\n  File \"/srv/app.py\", line 3, in f\nKeyError: 'x'\n";
+    for body in [
+        json!({"detail": trace}),
+        json!({"error": trace}),
+        json!({"message": trace}),
+        json!({"error": {"message": trace}}),
+        json!({"detail": [{"loc": [], "msg": trace}]}),
+    ] {
+        for status in [500, 503] {
+            fixture.bridge.fail(INVOKE, Some(Fault::status(status, &body)));
+            let said = fixture.failure("rag_basic", question()).await.to_string();
+            assert!(said.contains("KeyError: 'x'"), "{said}");
+            assert!(!said.contains("Traceback") && !said.contains("app.py"), "{said}");
+        }
+        fixture.bridge.fail(INVOKE, Some(Fault::status(400, &body)));
+        let said = fixture.refused("rag_basic", question()).await.to_string();
+        assert!(said.contains("KeyError: 'x'") && !said.contains("Traceback"), "{said}");
+        fixture.bridge.fail(HEALTH, Some(Fault::status(500, &body)));
+        let told = fixture.ask("rag_health", json!({})).await.to_string();
+        assert!(told.contains("KeyError: 'x'") && !told.contains("Traceback"), "{told}");
+    }
+    let only = trace.trim_end().trim_end_matches("KeyError: 'x'");
+    fixture.bridge.fail(INVOKE, Some(Fault::status(500, &json!({"detail": only}))));
+    let error = fixture.failure("rag_basic", question()).await;
+    assert!(
+        matches!(&error, Error::Backend { detail, .. } if detail == "HTTP 500 Internal Server Error"),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_bridge_that_fails_counts_against_it() {
     let mut fixture = Fixture::new().await;
     for status in [500, 502, 503] {

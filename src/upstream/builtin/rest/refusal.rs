@@ -2,13 +2,14 @@
 //!
 //! Invariants: of the body only what the service says itself is shown, never a member that repeats
 //! what was sent (`input` of a validation error); no secret of the request, should the text have it;
-//! one short line. A body that is not JSON is not shown: it may be anything.
+//! no trace of the service's program (`trace`); one short line. A body that is not JSON is not shown: it
+//! may be anything.
 
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use serde_json::Value;
 
-use super::whole;
+use super::{trace, whole};
 use crate::secret::{ExposeSecret, SecretString};
 use crate::upstream::error::Error;
 use crate::upstream::transport::retry_after;
@@ -25,13 +26,15 @@ pub(super) async fn of(response: Response<Incoming>, secrets: &[SecretString]) -
     let status = response.status();
     let retry_after = retry_after(response.headers());
     let said = whole(response.into_body(), MOST_BYTES).await.ok().and_then(|body| said(&body));
-    let detail = said.map_or_else(|| of_status(status), |text| plain(text, secrets));
+    let said = said.map(|text| plain(text, secrets)).filter(|text| !text.is_empty());
+    let detail = said.unwrap_or_else(|| of_status(status));
     Error::Backend { status: status.as_u16(), detail, retry_after }
 }
 
-/// What a service says for people: one short line with none of `secrets` in it.
+/// What a service says for people: one short line with none of `secrets` and no trace in it; empty when it
+/// says nothing else.
 pub(in crate::upstream::builtin) fn plain(text: String, secrets: &[SecretString]) -> String {
-    line(&without(text, secrets))
+    line(&trace::cut(&without(text, secrets)))
 }
 
 fn of_status(status: StatusCode) -> String {

@@ -112,7 +112,8 @@ impl Job<'_> {
                     return Ok(if sending == 0 { Done::Unchanged } else { Done::Ingested });
                 }
                 Some(there) if there.stage() == Stage::Failed && sending > 0 => {
-                    return Err(failed(there.reason()));
+                    let reason = there.reason();
+                    return Err(failed(reason.as_deref().unwrap_or("no reason was given")));
                 }
                 _ if sending == SENDINGS => break,
                 Some(there) => {
