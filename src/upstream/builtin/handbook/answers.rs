@@ -84,7 +84,7 @@ impl Place {
     fn of(snapshot: &Snapshot, document: &Document, section: usize) -> Self {
         Self {
             file_path: document.file_path.clone(),
-            path: document.section_path(section),
+            path: document.section_of(snapshot.path_of(document), section),
             section: document.trail(section).join(" > "),
             title: document.title.clone(),
             modified: shown(snapshot.modified(document).at),
@@ -229,7 +229,7 @@ struct Subsection {
 pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Raw, Failure> {
     let lookup::Found { document, section } = lookup::section(snapshot, path)?;
     let below = |at: usize| Subsection {
-        path: document.section_path(at),
+        path: document.section_of(snapshot.path_of(&document), at),
         section: document.sections[at].heading.clone(),
     };
     let subsections = document.children(section).map(below).collect();

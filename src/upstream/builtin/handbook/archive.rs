@@ -17,7 +17,7 @@ use super::index::SearchIndex;
 use super::kept::{Body, Kept};
 
 /// Goes up whenever the same documents would be indexed in another way; a test knows what it stands for.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Longest table of contents, in bytes.
 const MOST_TABLE: u64 = 64 << 20;
 

@@ -3,7 +3,7 @@
 //! Work for a thread that may block. Invariant: a [`Snapshot`] is whole: its index and its
 //! documents are of the same moment, and it stays as it is while the next one is made.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -34,6 +34,8 @@ pub(super) struct Snapshot {
     pub state: State,
     /// What the history says of them; `None` until it was asked.
     pub dates: Option<Arc<Dates>>,
+    /// Paths that mean more than one document.
+    shared: BTreeSet<String>,
     /// The documents as elements of `resources/list`.
     pub resources: Vec<Raw>,
     /// Sections in it.
@@ -43,6 +45,12 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
+    /// What to ask for to get `document`: its path, or its file where that could mean another one, or a section.
+    pub(super) fn path_of<'a>(&self, document: &'a Document) -> &'a str {
+        let is_clear = !document.path.contains('#') && !self.shared.contains(&document.path);
+        if is_clear { &document.path } else { &document.file_path }
+    }
+
     /// When `document` was changed.
     pub(super) fn modified(&self, document: &Document) -> Modified {
         let by_file = Modified { at: document.modified, is_committed: false };
@@ -302,6 +310,7 @@ impl Corpus {
             documents: self.documents.clone(),
             state: self.index.state(),
             dates: self.dates.clone(),
+            shared: shared(&self.documents),
             resources: Vec::new(),
             sections: self.sections,
             left_out: self.unlisted + self.seen.len() - self.documents.len(),
@@ -309,6 +318,13 @@ impl Corpus {
         snapshot.resources = self.naming.list(&snapshot);
         snapshot
     }
+}
+
+/// Paths that are those of two documents, such as `a.md` and `a.markdown`, or the file of another one.
+fn shared(documents: &BTreeMap<String, Arc<Document>>) -> BTreeSet<String> {
+    let mut seen = HashSet::with_capacity(documents.len());
+    let paths = documents.values().map(|document| document.path.as_str());
+    paths.filter(|path| !seen.insert(*path) || documents.contains_key(*path)).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(super) struct Document {
     pub serial: u64,
     /// Path of the file in the folder.
     pub file_path: String,
-    /// The same without the ending: what callers ask for.
+    /// The same without the ending: what callers ask for, unless something else is called so (`Snapshot::path_of`).
     pub path: String,
     /// From the front matter, the first heading or the file name.
     pub title: String,
@@ -71,13 +71,13 @@ impl Document {
         (Self { serial, file_path, path, title, modified, blob, source, sections }, bodies)
     }
 
-    /// What to ask for to get section `index`: the first one is the whole document.
-    pub(super) fn section_path(&self, index: usize) -> String {
+    /// What section `index` is called where the document is called `name`: the first one is the whole document.
+    pub(super) fn section_of(&self, name: &str, index: usize) -> String {
         let anchor = &self.sections[index].anchor;
         if index == 0 || anchor.is_empty() {
-            return self.path.clone();
+            return name.to_owned();
         }
-        format!("{}#{anchor}", self.path)
+        format!("{name}#{anchor}")
     }
 
     /// The headings that lead to section `index`, outermost first, beginning with the title.
@@ -191,8 +191,8 @@ mod tests {
         assert_eq!(document.whole_text(1), "## One\n1\n### Deep\nd");
         assert_eq!(document.whole_text(0), document.source.trim());
         assert_eq!(document.trail(2), ["T", "One", "Deep"]);
-        assert_eq!(document.section_path(2), "a/b#deep");
-        assert_eq!(document.section_path(0), "a/b");
+        assert_eq!(document.section_of("a/b", 2), "a/b#deep");
+        assert_eq!(document.section_of("a/b", 0), "a/b");
         assert_eq!(document.children(0).collect::<Vec<_>>(), [1, 3]);
     }
 

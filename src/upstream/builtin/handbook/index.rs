@@ -23,7 +23,7 @@ use tantivy::{
     TantivyError, Term,
 };
 
-use super::document::{Document, folder_of_index};
+use super::document::{Document, folder_of_index, without_ending};
 use super::neighbours::{self, Candidate};
 use super::query::Asked;
 use super::words;
@@ -187,22 +187,26 @@ impl Changes {
     }
 }
 
-/// Every path that contains the section, from the folder down.
+/// Every path that contains the section, from the folder down. A document goes by its file, so that it is never taken
+/// for another one, and also by its path, which a folder may share whose page it is; unless that could be a file.
 fn scopes(document: &Document, number: usize) -> Vec<String> {
-    let path = document.path.as_str();
-    let mut scopes = vec![path.to_owned()];
+    let (file, path) = (document.file_path.as_str(), document.path.as_str());
+    let mut scopes = vec![file.to_owned()];
+    scopes.extend((without_ending(path) == path).then(|| path.to_owned()));
     scopes.extend(path.match_indices('/').map(|(end, _)| path[..end].to_owned()));
     scopes.extend(folder_of_index(path).filter(|f| !path.starts_with(&format!("{f}/"))).map(str::to_owned));
-    scopes.extend(document.lineage(number).filter(|&at| at > 0).map(|at| document.section_path(at)));
+    scopes.extend(document.lineage(number).filter(|&at| at > 0).map(|at| document.section_of(file, at)));
     scopes
 }
 
 /// Whether a section of the document may be in `scope`, which costs less to know than whether one is.
 pub(super) fn touches(document: &Document, scope: &str) -> bool {
-    let whole = scope.split('#').next().unwrap_or(scope);
-    let below = document.path.strip_prefix(whole);
-    below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
-        || folder_of_index(&document.path) == Some(whole)
+    let is_within = |inner: &str, outer: &str, mark: char| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(mark))
+    };
+    is_within(&document.path, scope, '/')
+        || is_within(scope, &document.file_path, '#')
+        || folder_of_index(&document.path) == Some(scope)
 }
 
 /// Whether the section is in `scope`.

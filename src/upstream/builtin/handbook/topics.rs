@@ -35,7 +35,7 @@ struct Topic {
 
 /// The answer of `list_handbook_topics`.
 pub(super) fn topics(snapshot: &Snapshot) -> Raw {
-    let mut topics = Folder::of(snapshot).topics("");
+    let mut topics = Folder::of(snapshot).topics(snapshot, "");
     let truncated = cut(&mut topics, MOST_TOPICS);
     Raw::of(&Tree {
         topics,
@@ -68,34 +68,35 @@ impl<'a> Folder<'a> {
     }
 
     /// Documents first, the page that speaks for the folder before the others.
-    fn topics(&self, path: &str) -> Vec<Topic> {
+    fn topics(&self, snapshot: &Snapshot, path: &str) -> Vec<Topic> {
         let mut documents: Vec<&Document> = self.documents.iter().map(AsRef::as_ref).collect();
         documents.sort_by_key(|document| folder_of_index(&document.path).is_none());
-        let documents = documents.into_iter().map(document_topic);
-        let folders = self.folders.iter().map(|(name, folder)| folder.topic(path, name));
+        let documents = documents.into_iter().map(|document| document_topic(snapshot, document));
+        let folders = self.folders.iter().map(|(name, folder)| folder.topic(snapshot, path, name));
         documents.chain(folders).collect()
     }
 
-    fn topic(&self, above: &str, name: &str) -> Topic {
+    fn topic(&self, snapshot: &Snapshot, above: &str, name: &str) -> Topic {
         let path = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
         let page = self.documents.iter().find(|document| folder_of_index(&document.path).is_some());
         let title = page.map_or_else(|| title_from_name(name), |document| document.title.clone());
-        Topic { title, kind: "folder", subtopics: self.topics(&path), path }
+        Topic { title, kind: "folder", subtopics: self.topics(snapshot, &path), path }
     }
 }
 
-fn document_topic(document: &Document) -> Topic {
-    let (title, path) = (document.title.clone(), document.path.clone());
+fn document_topic(snapshot: &Snapshot, document: &Document) -> Topic {
+    let (title, path) = (document.title.clone(), snapshot.path_of(document).to_owned());
     // The sections of a document are those below its only first heading, or those of the first rank.
     let below_first: Vec<usize> = document.children(0).collect();
     let sections = if below_first.is_empty() { top_sections(document) } else { below_first };
     let section = |at: usize| Topic {
         title: document.sections[at].heading.clone(),
-        path: document.section_path(at),
+        path: document.section_of(&path, at),
         kind: "section",
         subtopics: Vec::new(),
     };
-    Topic { title, path, kind: "document", subtopics: sections.into_iter().map(section).collect() }
+    let subtopics = sections.into_iter().map(section).collect();
+    Topic { title, path, kind: "document", subtopics }
 }
 
 fn top_sections(document: &Document) -> Vec<usize> {
