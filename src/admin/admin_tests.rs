@@ -132,6 +132,10 @@ async fn the_overall_status_is_about_those_that_are_in_use() {
         let gateway = Gateway::of(servers).await;
         assert_eq!(gateway.get("/api/v1/mcp/health").await.json()["status"], wanted);
         assert_eq!(gateway.get("/health").await.json()["status"], wanted);
+        let line = gateway.ask(request(Method::GET, "/", None, "")).await;
+        let said = format!("switchyard {}: {wanted}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!((line.status.as_u16(), line.text()), (200, said.as_str()));
+        assert_eq!(line.header("content-type"), "text/plain; charset=utf-8");
     }
 }
 
@@ -198,6 +202,7 @@ async fn every_route_lets_in_whom_its_row_names() {
         (Method::POST, "/api/v1/mcp/circuit-breakers/docs/reset", "", Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/servers/docs/reconnect", "", Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/reload", "", Some(Role::Superuser)),
+        (Method::GET, "/", "", None),
         (Method::GET, "/health", "", None),
         (Method::GET, "/health/live", "", None),
         (Method::GET, "/health/ready", "", None),
@@ -266,7 +271,7 @@ async fn ready_from_the_first_attempts_until_the_drain() {
 #[tokio::test(start_paused = true)]
 async fn what_is_not_there_is_a_problem_too() {
     let gateway = three().await;
-    for path in ["/", "/api/v1/mcp", "/api/v1/mcp/", "/api/v1/mcp/nothing", "/docs/nothing.js"] {
+    for path in ["/api/v1/mcp", "/api/v1/mcp/", "/api/v1/mcp/nothing", "/docs/nothing.js"] {
         assert_eq!(gateway.get(path).await.problem(), (404, "not_found".into()), "{path}");
     }
     for (method, path, allow) in [

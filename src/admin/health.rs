@@ -1,7 +1,7 @@
 //! How the servers are, for operators; whether the gateway lives and is ready, for whoever runs it.
 //!
 //! Invariants: asking costs no server anything, all answers are what is known already; what is open
-//! to everybody names no server.
+//! to everybody names no server; the line at `/` and `/health` say the same.
 
 use std::time::SystemTime;
 
@@ -39,6 +39,14 @@ impl Overall {
             (_, true) => Self::Healthy,
             (false, false) => Self::Degraded,
             (true, false) => Self::Unhealthy,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Unhealthy => "unhealthy",
         }
     }
 }
@@ -131,6 +139,23 @@ enum ProbeStatus {
     Starting,
     /// The gateway is about to end.
     Draining,
+}
+
+/// Health in a line
+///
+/// Name and version of the gateway and the word that `/health` has for all servers: `switchyard 0.1.0: healthy`.
+/// Open to everybody.
+#[utoipa::path(
+    get, path = "/", tag = "gateway", operation_id = "health_line",
+    responses((
+        status = 200, description = "The gateway runs", body = String,
+        content_type = "text/plain; charset=utf-8",
+    )),
+    security(())
+)]
+pub(super) async fn line(State(Api { manager, .. }): State<Api>) -> Response {
+    let status = Overall::of(&manager.list_servers()).as_str();
+    format!("{} {}: {status}\n", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).into_response()
 }
 
 /// Liveness

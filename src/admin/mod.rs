@@ -81,7 +81,7 @@ impl Api {
     }
 }
 
-/// The REST API, the health routes, `/metrics`, `/openapi.json` and `/docs`.
+/// The REST API, the health routes with a line at `/`, `/metrics`, `/openapi.json` and `/docs`.
 ///
 /// The routes under [`PREFIX`] and `/metrics` need a [`Principal`] among the extensions of the request, which
 /// whoever authenticates puts there; without one they answer 401. The others are open: they tell
@@ -89,7 +89,7 @@ impl Api {
 /// becomes the id of the request, else it gets a new one.
 ///
 /// The router has a fallback, so that unknown paths are answered with a problem document. To merge
-/// it into one that has its own, call [`Router::reset_fallback`] first.
+/// it into one that has its own, call [`Router::reset_fallback`] first; one that has its own `/` nests it.
 pub fn router(manager: Arc<Manager>, options: Options) -> Router {
     operations::served()
         .merge(openapi::pages())

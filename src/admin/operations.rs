@@ -55,6 +55,7 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::ResetBreaker), breakers::reset),
     operation!(PREFIX, Some(Action::Reconnect), servers::reconnect),
     operation!(PREFIX, Some(Action::Reload), reload::reload),
+    operation!("", None, health::line),
     operation!("", None, health::summary),
     operation!("", None, health::live),
     operation!("", None, health::ready),

@@ -29,7 +29,7 @@ use super::refusal::Refusal;
 use crate::auth::{self, Authenticator, Denied, Principal, Reason};
 
 /// The only paths that need no credential, for GET and HEAD: somebody who watches over the process.
-const PUBLIC: [&str; 3] = ["/health", "/health/live", "/health/ready"];
+const PUBLIC: [&str; 4] = ["/", "/health", "/health/live", "/health/ready"];
 /// How long the rest of a refused body is read and thrown away, so that a client that is still
 /// sending gets to see the answer instead of a reset connection.
 const DISCARD_TIME: Duration = Duration::from_secs(1);

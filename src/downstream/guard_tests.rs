@@ -27,6 +27,7 @@ fn door(config: &Config) -> Router {
         .route("/mcp", any(who))
         .route("/mcp/files", any(who))
         .route("/api/v1/mcp/call", any(who))
+        .route("/", get(|| async { "fine" }))
         .route("/health", get(|| async { "fine" }).post(|| async { "not for everybody" }))
         .route("/panic", get(|| async { assert_eq!(1, 2, "a bug") }));
     Front::new(Guard::new(config).expect("no key files"), router).into_router()
@@ -189,6 +190,11 @@ async fn only_health_is_public() {
         ("GET", "/Health", None, 401),
         ("GET", "/health%2flive", None, 401),
         ("GET", "/health?x", None, 200),
+        ("GET", "/", None, 200),
+        ("HEAD", "/", Some("Bearer wrong"), 200),
+        ("POST", "/", None, 401),
+        ("GET", "//", None, 401),
+        ("GET", "/?x", None, 200),
         ("GET", "/mcp", None, 401),
         ("POST", "/mcp/files", Some("Bearer wrong"), 401),
         ("OPTIONS", "/mcp", None, 401),

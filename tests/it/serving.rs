@@ -104,7 +104,7 @@ async fn health_and_the_api_document_are_served() {
     let server = Scripted::modern().tool(Tool::named("a")).start();
     let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
     gateway.offers(&["a"]).await;
-    for path in ["/health", "/health/live", "/health/ready", "/openapi.json", "/docs"] {
+    for path in ["/", "/health", "/health/live", "/health/ready", "/openapi.json", "/docs"] {
         let answer = gateway.mcp().to(&gateway.url(path)).bare(http::Method::GET, &[]).await;
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
     }
