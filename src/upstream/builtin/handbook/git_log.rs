@@ -1,7 +1,7 @@
 //! What `git log -z --raw` says: which commit made a file what it is.
 //!
-//! The commit that counts is the newest one that gave the file the very content it has now: a file that
-//! was changed since has none, and neither a merge nor a revert in between misleads.
+//! The commit that counts is the newest one that gave the file the very content it has now: neither a merge
+//! nor a revert in between misleads.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aws_lc_rs::digest;
 
 /// Longest piece of the output: a path, or a commit with its first change.
-const LONGEST: usize = 64 * 1024;
+pub(super) const LONGEST: usize = 64 * 1024;
 /// What stands before the time of a commit.
 const MARK: u8 = 1;
 /// How git is asked to show a commit: the mark, then its time in seconds since 1970.
@@ -36,7 +36,8 @@ impl Blob {
         self.sha256
     }
 
-    fn is_called(&self, name: &[u8]) -> bool {
+    /// Whether git calls it so.
+    pub(super) fn is_called(&self, name: &[u8]) -> bool {
         let own: &[u8] = if name.len() == 2 * self.sha1.len() { &self.sha1 } else { &self.sha256 };
         let digits = own.iter().flat_map(|byte| [byte >> 4, byte & 15]);
         name.iter().copied().eq(digits.map(|digit| b"0123456789abcdef"[usize::from(digit)]))
@@ -52,6 +53,12 @@ fn digest_of(algorithm: &'static digest::Algorithm, bytes: &[u8]) -> Vec<u8> {
 
 /// A file, and the time of the commit that made it what it is.
 pub(super) type Found = HashMap<String, (Blob, SystemTime)>;
+
+/// Who reads what git says, piece by piece.
+pub(super) trait Reader {
+    /// Reads on. False when there is nothing left to look for.
+    fn take(&mut self, bytes: &[u8]) -> bool;
+}
 
 /// Reads the output piece by piece, newest commit first.
 pub(super) struct LogReader {
@@ -71,23 +78,10 @@ impl LogReader {
         Self { wanted, found: HashMap::new(), piece: Vec::new(), time: None, oldest: None, content: None }
     }
 
-    /// Reads on. False when there is nothing left to look for.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> bool {
-        for &byte in bytes {
-            match byte {
-                0 => self.end_of_piece(),
-                // What is cut off is no path of ours.
-                _ if self.piece.len() < LONGEST => self.piece.push(byte),
-                _ => {}
-            }
-        }
-        !self.wanted.is_empty()
-    }
-
-    /// What was found, and the time of the oldest commit that was read. A piece that was cut off counts for
-    /// nothing.
-    pub(super) fn finish(self) -> (Found, Option<SystemTime>) {
-        (self.found, self.oldest)
+    /// What was found, what was not, and the time of the oldest commit that was read. A piece that was cut
+    /// off counts for nothing.
+    pub(super) fn finish(self) -> (Found, HashMap<String, Blob>, Option<SystemTime>) {
+        (self.found, self.wanted, self.oldest)
     }
 
     fn end_of_piece(&mut self) {
@@ -123,6 +117,20 @@ impl LogReader {
         {
             self.found.insert(path, (blob, time));
         }
+    }
+}
+
+impl Reader for LogReader {
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        for &byte in bytes {
+            match byte {
+                0 => self.end_of_piece(),
+                // What is cut off is no path of ours.
+                _ if self.piece.len() < LONGEST => self.piece.push(byte),
+                _ => {}
+            }
+        }
+        !self.wanted.is_empty()
     }
 }
 
@@ -165,7 +173,8 @@ mod tests {
         for size in [1, 7, log.len()] {
             let mut reader = LogReader::new(wanted(&files));
             assert!(log.as_bytes().chunks(size).all(|part| reader.take(part)), "two are never found");
-            let (found, oldest) = reader.finish();
+            let (found, unfound, oldest) = reader.finish();
+            assert!(unfound.contains_key("new.md") && !unfound.contains_key("a.md"));
             assert_eq!(oldest, Some(at(100)));
             let times: HashMap<&str, SystemTime> =
                 found.iter().map(|(path, (_, time))| (path.as_str(), *time)).collect();

@@ -1,10 +1,14 @@
 //! When documents were really changed.
 //!
 //! The times of files say when they were written here: in a fresh clone, when it was cloned. So where the
-//! folder is in a work tree of git, its history is asked: `git log`, one process for all files, in a
-//! process group of its own, with a deadline, no input and an environment of a few variables. It reads
-//! commits only: no hook, filter, pager or other program of the repository's configuration runs, and
-//! nothing is fetched. Without git, or where it fails, the times of the files count.
+//! folder is in a work tree of git, its history is asked: `git ls-tree`, which files are what was committed
+//! last, and `git log`, when that was; one process for all files each time, in a process group of its own,
+//! with a deadline, no input and an environment of a few variables. They read commits only: no hook, filter,
+//! pager or other program of the repository's configuration runs, and nothing is fetched. Without git, or
+//! where it fails, the times of the files count.
+//!
+//! Invariant: a file that is not what was committed last has the time of the file, whatever the history says
+//! or can not say in time.
 //!
 //! Not here: what its output means (`git_log`), when it is asked (`follow`).
 
@@ -18,9 +22,10 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::document::Document;
-use super::git_log::{Blob, FORMAT, Found, LogReader};
+use super::git_log::{Blob, FORMAT, Found, LogReader, Reader};
+use super::git_tree::TreeReader;
 
-/// Longest time git has. What it said until then counts.
+/// Longest time git has for one question. What it said until then counts.
 const LIMIT: Duration = Duration::from_secs(10);
 /// The file that leads from a work tree to its repository is a line.
 const LONGEST_LINK: u64 = 4 * 1024;
@@ -34,12 +39,10 @@ const SETTINGS: [(&str, &str); 5] = [
     ("GIT_NO_LAZY_FETCH", "1"),
     ("GIT_ALLOW_PROTOCOL", "none"),
 ];
-const ARGUMENTS: [&str; 20] = [
-    "--no-pager",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "log.showSignature=false",
+const ALWAYS: [&str; 5] = ["--no-pager", "-c", "core.fsmonitor=false", "-c", "log.showSignature=false"];
+/// What was committed last of the folder that it is asked in.
+const TREE: [&str; 4] = ["ls-tree", "-r", "-z", "HEAD"];
+const LOG: [&str; 15] = [
     "log",
     "-z",
     "-c",
@@ -70,17 +73,30 @@ pub(super) struct Modified {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Dates {
     found: Found,
-    /// Set when not all of it was read: whatever was not found is not newer than this.
+    /// What was committed as it is before anything that was read of the history.
+    unreached: HashMap<String, Blob>,
+    /// Set when not all of it was read: nothing of that is newer than this.
     cut_at: Option<SystemTime>,
 }
 
 impl Dates {
+    /// Those that `log` knows, which has read all of the history or its newest part.
+    fn of_log(log: LogReader, is_all: bool) -> Self {
+        let (found, unreached, oldest) = log.finish();
+        if is_all {
+            return Self { found, ..Self::default() };
+        }
+        Self { found, unreached, cut_at: oldest }
+    }
+
     /// When `document` was changed.
     pub(super) fn of(&self, document: &Document) -> Modified {
         match self.found.get(&document.file_path) {
             Some((blob, at)) if *blob == document.blob => Modified { at: *at, is_committed: true },
             _ => {
-                let at = self.cut_at.map_or(document.modified, |cut| cut.min(document.modified));
+                let is_older = self.unreached.get(&document.file_path) == Some(&document.blob);
+                let cut = self.cut_at.filter(|_| is_older);
+                let at = cut.map_or(document.modified, |cut| cut.min(document.modified));
                 Modified { at, is_committed: false }
             }
         }
@@ -123,28 +139,45 @@ fn mark(file: &Path) -> Option<Mark> {
 
 /// Asks git for the dates of these files in `folder`. The error says why there are none.
 pub(super) async fn read(folder: &Path, wanted: HashMap<String, Blob>) -> Result<Dates, String> {
+    let committed = committed(folder, wanted).await?;
+    if committed.is_empty() {
+        return Ok(Dates::default());
+    }
+    let mut log = LogReader::new(committed);
+    let is_all = ask(folder, &LOG, &mut log).await?;
+    Ok(Dates::of_log(log, is_all))
+}
+
+/// Those of `wanted` that are what was committed last.
+async fn committed(folder: &Path, wanted: HashMap<String, Blob>) -> Result<HashMap<String, Blob>, String> {
+    let mut tree = TreeReader::new(wanted);
+    ask(folder, &TREE, &mut tree).await?;
+    Ok(tree.finish())
+}
+
+/// Has `reader` read what git says in `folder`. False when there was more than it says in time.
+async fn ask(folder: &Path, arguments: &[&str], reader: &mut impl Reader) -> Result<bool, String> {
+    let what = arguments.first().copied().unwrap_or_default();
     let mut command = Command::new("git");
-    command.args(ARGUMENTS).current_dir(folder).env_clear().envs(SETTINGS);
+    command.args(ALWAYS).args(arguments).current_dir(folder).env_clear().envs(SETTINGS);
     command.envs(VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.process_group(0).kill_on_drop(true).spawn().map_err(|error| error.to_string())?;
     let Some(mut output) = child.stdout.take() else { return Err("git has no output".to_owned()) };
-    let mut reader = LogReader::new(wanted);
-    let ended = timeout(LIMIT, read_on(&mut output, &mut reader)).await;
+    let ended = timeout(LIMIT, read_on(&mut output, reader)).await;
     if let Ok(Ok(End::OfOutput)) = ended {
         let status = timeout(LIMIT, child.wait()).await;
         if !matches!(&status, Ok(Ok(status)) if status.success()) {
-            return Err("git log failed; run it in the folder to see why".to_owned());
+            return Err(format!("git {what} failed; run it in the folder to see why"));
         }
     } else {
         // It may be gone already. Dropping the child reaps it.
         let _ = child.start_kill();
     }
-    let (found, oldest) = reader.finish();
     match ended {
-        Ok(Ok(_)) => Ok(Dates { found, cut_at: None }),
-        Ok(Err(error)) => Err(format!("the output of git log can not be read: {error}")),
-        Err(_) => Ok(Dates { found, cut_at: oldest }),
+        Ok(Ok(_)) => Ok(true),
+        Ok(Err(error)) => Err(format!("the output of git {what} can not be read: {error}")),
+        Err(_) => Ok(false),
     }
 }
 
@@ -153,7 +186,7 @@ enum End {
     OfSearch,
 }
 
-async fn read_on(output: &mut (impl AsyncRead + Unpin), reader: &mut LogReader) -> std::io::Result<End> {
+async fn read_on(output: &mut (impl AsyncRead + Unpin), reader: &mut impl Reader) -> std::io::Result<End> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         match output.read(&mut buffer).await? {
@@ -163,3 +196,7 @@ async fn read_on(output: &mut (impl AsyncRead + Unpin), reader: &mut LogReader) 
         }
     }
 }
+
+#[cfg(test)]
+#[path = "history_unit_tests.rs"]
+mod tests;

@@ -22,6 +22,7 @@ mod excerpt;
 mod folder;
 mod follow;
 mod git_log;
+mod git_tree;
 mod history;
 mod index;
 mod kept;
