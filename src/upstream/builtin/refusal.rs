@@ -37,6 +37,14 @@ impl Refusal {
         self
     }
 
+    /// Says which tool can not do it, unless the message begins with it.
+    pub(super) fn of_tool(mut self, tool: &str) -> Self {
+        if !self.0.message.starts_with(tool) {
+            self.0.message = format!("{tool}: {}", self.0.message);
+        }
+        self
+    }
+
     /// Says what would be right.
     pub(super) fn valid(mut self, range: &str) -> Self {
         range.clone_into(&mut self.0.valid_range);

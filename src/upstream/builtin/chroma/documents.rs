@@ -172,7 +172,7 @@ async fn put_new(
         let place = Place { chroma: &desk.chroma, collection: collection.id, document: &document };
         let _writer = desk.locks.lock(collection.id, &document).await;
         let found = place.look().await?;
-        let is_other = |head: &Head| head.text("source").as_deref() != Some(&draft.source);
+        let is_other = |head: &Head| head.source().as_deref() != Some(&draft.source);
         if !found.head.as_ref().is_some_and(is_other) {
             let replaced = found.head.is_some();
             place.put(found, draft).await?;

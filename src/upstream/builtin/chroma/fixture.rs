@@ -154,5 +154,8 @@ pub(super) async fn refused(ours: &VectorStore, tool: &str, arguments: Value) ->
     let result = result(ours, tool, &arguments).await;
     assert_eq!(result["isError"], true, "{tool} {arguments}: {result}");
     assert!(result.get("structuredContent").is_none());
-    serde_json::from_str(result["content"][0]["text"].as_str().expect("text")).expect("JSON")
+    let refusal: Value =
+        serde_json::from_str(result["content"][0]["text"].as_str().expect("text")).expect("JSON");
+    assert!(refusal["message"].as_str().is_some_and(|text| text.starts_with(tool)), "{tool}: {refusal}");
+    refusal
 }

@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
-use super::metadata::Subject;
+use super::metadata::{DIGEST, FORMER_DIGEST, Subject};
 use super::model::{Hit, Metadata, Record};
 use crate::hex::hex;
 
@@ -66,6 +66,11 @@ impl Head {
 
     pub(super) fn number(&self, key: &str) -> Option<u64> {
         self.record.get(key).and_then(Value::as_u64)
+    }
+
+    /// What tells its content and metadata from others.
+    pub(super) fn source(&self) -> Option<String> {
+        self.text(DIGEST).or_else(|| self.text(FORMER_DIGEST))
     }
 
     /// What the caller said of the document.
@@ -165,7 +170,7 @@ impl<'a> Edition<'a> {
         set("chunk_count", self.draft.pieces.len().into());
         set("start_pos", piece.start.into());
         set("end_pos", piece.end.into());
-        set("source", self.draft.source.as_str().into());
+        set(DIGEST, self.draft.source.as_str().into());
         set("created_at", self.created_at.as_str().into());
         set("updated_at", time_of(self.revision).into());
         if let Some(size) = self.draft.chunk_size {

@@ -14,6 +14,10 @@ const MOST_BYTES: usize = 8 << 10;
 const MOST_KEYS: usize = 64;
 const LONGEST_KEY: usize = 128;
 
+/// What tells the content of a document, and what is said of it, from others.
+pub(super) const DIGEST: &str = "switchyard_digest";
+/// The same in records that were written when it was called so; in others it is the caller's.
+pub(super) const FORMER_DIGEST: &str = "source";
 /// What is written into each record of a document beside what the caller says.
 pub(super) const OURS: [&str; 11] = [
     "document_id",
@@ -24,7 +28,7 @@ pub(super) const OURS: [&str; 11] = [
     "end_pos",
     "headings",
     "chunk_size",
-    "source",
+    DIGEST,
     "created_at",
     "updated_at",
 ];
@@ -52,7 +56,8 @@ impl Subject {
 
     /// `all` without what is ours.
     pub(super) fn said(self, all: &Metadata) -> Metadata {
-        let is_theirs = |key: &str| !self.reserved().contains(&key);
+        let former = (self == Self::Document && !all.contains_key(DIGEST)).then_some(FORMER_DIGEST);
+        let is_theirs = |key: &str| !self.reserved().contains(&key) && Some(key) != former;
         all.iter()
             .filter(|(key, _)| is_theirs(key))
             .map(|(key, value)| (key.clone(), value.clone()))
@@ -155,10 +160,22 @@ mod tests {
 
     #[test]
     fn what_chroma_keeps_passes_as_it_is() {
-        let good = json!({"a": "x", "b": 1, "c": 1.5, "d": true, "e": ["x", "y"], "title": "T"});
+        let good =
+            json!({"a": "x", "b": 1, "c": 1.5, "d": true, "e": ["x", "y"], "title": "T", "source": "wiki"});
         assert_eq!(of(good.clone(), Subject::Document), Ok(good));
         assert_eq!(of(json!({"a": null}), Subject::Document), Ok(json!({})));
         assert_eq!(of(json!({"a": "x"}), Subject::Collection), Ok(json!({"a": "x"})));
+    }
+
+    #[test]
+    fn source_is_the_callers_but_in_records_of_before() {
+        let said = |all: Value| {
+            let Value::Object(all) = all else { panic!("no object: {all}") };
+            Value::Object(Subject::Document.said(&all))
+        };
+        let now = json!({"document_id": "d", DIGEST: "0", "source": "wiki", "a": 1});
+        assert_eq!(said(now), json!({"source": "wiki", "a": 1}));
+        assert_eq!(said(json!({"document_id": "d", "source": "0", "a": 1})), json!({"a": 1}));
     }
 
     #[test]

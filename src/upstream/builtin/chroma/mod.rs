@@ -131,7 +131,7 @@ fn search(options: &config::Chroma) -> Tool {
     Tool::with_schemas(&search::ABOUT, &input, &schema::of_output::<search::Output>())
 }
 
-/// What Chroma refuses is the caller's to know, and no fault of Chroma.
+/// The failure of `tool`, which is named in it. What Chroma refuses is the caller's to know, and no fault of Chroma.
 fn blamed(tool: &str, failure: Failure) -> Failure {
     match failure {
         Failure::Failed(Error::Backend { status: 400 | 404 | 413 | 422, detail, .. }) => {
@@ -141,7 +141,8 @@ fn blamed(tool: &str, failure: Failure) -> Failure {
                 .suggest("Change what it complains of.")
                 .into()
         }
-        failure => failure,
+        Failure::Refused(refusal) => refusal.of_tool(tool).into(),
+        failure @ Failure::Failed(_) => failure,
     }
 }
 

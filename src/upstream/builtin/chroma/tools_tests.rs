@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::double::Fault;
 use super::fixture::{Fixture, Letters, ask, options, refused, reply};
-use super::{collections, documents, search, tools};
+use super::{collections, documents, layout, search, tools};
 use crate::upstream::builtin::embedding::Embedding;
 use crate::upstream::builtin::hostile;
 use crate::upstream::builtin::tool::Tool;
@@ -126,6 +126,37 @@ async fn records_of_others_are_found_as_they_are() {
     assert_eq!(found["results"][0]["metadata"], json!({"document_id": "d", "note": "x"}));
     fixture.refused("delete_document", json!({"collection": "theirs", "doc_id": "d"})).await;
     assert_eq!(fixture.double.records("mcp_theirs").len(), 1);
+}
+
+#[tokio::test]
+async fn source_is_a_key_of_the_callers_and_documents_of_before_stay_what_they_were() {
+    let fixture = Fixture::new().await;
+    fixture.ask("create_collection", json!({"name": "docs"})).await;
+    let add = json!({"collection": "docs", "content": "A text.", "metadata": {"source": "wiki"}});
+    let added = fixture.ask("add_document", add).await;
+    let wanted = json!({"collection": "docs", "query": "text", "filters": {"source": "wiki"}});
+    let found = fixture.ask("search", wanted).await;
+    assert_eq!(found["results"][0]["metadata"], json!({"source": "wiki"}));
+    assert_eq!(found["results"][0]["document_id"], added["document_id"]);
+    // As it was written when the digest was called so.
+    let digest = layout::source("Before.", &super::Metadata::new());
+    let (document, desk) = (layout::document_id(&digest, 0), &fixture.ours.desk);
+    let metadata = json!({"document_id": document, "revision": 1, "chunk_index": 0, "chunk_count": 1,
+        "start_pos": 0, "end_pos": 7, "source": digest});
+    let metadata = metadata.as_object().expect("an object").clone();
+    let (id, vector) = (layout::head_id(&document), vec![1.0; 16]);
+    let record = super::Record { id, vector, document: "Before.".into(), metadata };
+    let collection = desk.chroma.collection("mcp_docs").await.expect("answered").expect("there").id;
+    let records = super::Records::new(vec![record], None).expect("good");
+    desk.chroma.upsert(collection, &records).await.expect("stored");
+    let one = json!({"collection": "docs", "doc_id": document});
+    assert_eq!(fixture.ask("get_document_info", one.clone()).await["metadata"], json!({}));
+    let again = fixture.ask("add_document", json!({"collection": "docs", "content": "Before."})).await;
+    assert_eq!((&again["document_id"], &again["replaced"]), (&json!(document), &json!(true)));
+    let update =
+        json!({"collection": "docs", "doc_id": document, "content": "After.", "metadata": {"source": "me"}});
+    fixture.ask("update_document", update).await;
+    assert_eq!(fixture.ask("get_document_info", one).await["metadata"], json!({"source": "me"}));
 }
 
 #[tokio::test]
