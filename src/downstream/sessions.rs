@@ -1,13 +1,16 @@
 //! Sessions of the legacy era: who they belong to, how long they live, and what runs in them.
 //!
-//! Invariants: at most `max_sessions`; a session belongs to one principal and one endpoint, and
-//! for everybody else its id is unknown; one that was idle for long enough is gone, and so is one whose
-//! client came in last with a credential that was taken back ([`Sessions::sweep`]). Nothing here is HTTP;
-//! the pipe of `switchyard stdio` is a session of its own.
+//! Invariants: at most `max_sessions`, of which no principal can keep the others from having some
+//! ([`table`]); a session belongs to one principal and one endpoint, and for everybody else its id is
+//! unknown; one that was idle for long enough is gone, and so is one whose client came in last with a
+//! credential that was taken back ([`Sessions::sweep`]). Nothing here is HTTP; the pipe of `switchyard
+//! stdio` is a session of its own.
+
+mod table;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -22,11 +25,14 @@ use crate::auth::Principal;
 use crate::gateway::Caller;
 use crate::manager::Scope;
 use crate::protocol::{Notification, RequestId, method};
+use table::Table;
 
 /// Requests of one session that may run at a time.
 const MAX_RUNNING: usize = 256;
 /// The longest time between two looks at what is to be forgotten.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
+/// The shortest time between two looks for room: who finds none is not to cost more than others.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// One client's session.
 pub struct Session {
@@ -40,7 +46,7 @@ pub struct Session {
     own_stream: OnceLock<Arc<Log>>,
     /// Whether one channel carries the whole session, and `/mcp` does not know it.
     is_channel: bool,
-    id: String,
+    id: Arc<str>,
     state: Mutex<State>,
     ended: CancellationToken,
     /// One of those that all clients share; none for a pipe.
@@ -67,7 +73,7 @@ impl Session {
             questions,
             own_stream: OnceLock::new(),
             is_channel,
-            id: Uuid::new_v4().simple().to_string(),
+            id: Uuid::new_v4().simple().to_string().into(),
             state: Mutex::new(State { holder, last_used: Instant::now(), open: 0, running: HashMap::new() }),
             ended: CancellationToken::new(),
             place: None,
@@ -84,8 +90,12 @@ impl Session {
         &self.id
     }
 
-    /// Notes that the request `id` has begun, unless that id is already running or too many are.
+    /// Notes that the request `id` has begun, unless that id is already running or too many are, or
+    /// the session has ended since it was found.
     pub fn begin(self: &Arc<Self>, id: &RequestId) -> Result<Running, Refusal> {
+        if self.ended.is_cancelled() {
+            return Err(Refusal::UnknownSession);
+        }
         let cancel = self.ended.child_token();
         let mut state = self.state();
         if state.running.contains_key(id) {
@@ -150,9 +160,19 @@ impl Session {
         self.ended.cancelled().await;
     }
 
-    fn is_idle(&self, limit: Duration) -> bool {
+    /// Whose it is, whatever role and credential they come with.
+    fn owner(&self) -> &Arc<str> {
+        self.caller.principal.id()
+    }
+
+    /// Since when nobody uses it; none while somebody does.
+    fn unused_since(&self) -> Option<Instant> {
         let state = self.state();
-        state.open == 0 && state.last_used.elapsed() >= limit
+        (state.open == 0).then_some(state.last_used)
+    }
+
+    fn is_idle(&self, limit: Duration) -> bool {
+        self.unused_since().is_some_and(|since| since.elapsed() >= limit)
     }
 
     /// Whether the credential that was used last in it was taken back.
@@ -223,7 +243,9 @@ impl Drop for Held {
 
 /// All sessions of an endpoint.
 pub struct Sessions {
-    table: RwLock<HashMap<String, Arc<Session>>>,
+    table: RwLock<Table>,
+    /// When it was last looked through for what is to be forgotten.
+    swept: Mutex<Option<Instant>>,
     /// What the streams of all of them keep.
     kept: Kept,
     max: usize,
@@ -234,8 +256,9 @@ pub struct Sessions {
 impl Sessions {
     /// An empty table: at most `max` sessions, each gone after being idle for `idle`.
     pub fn new(max: usize, idle: Duration) -> Self {
+        let table = RwLock::new(Table::new(max));
         let places = Places::new(usize::MAX);
-        Self { table: RwLock::default(), kept: Kept::default(), max, idle, places }
+        Self { table, swept: Mutex::default(), kept: Kept::default(), max, idle, places }
     }
 
     /// The same, where each session takes one of `places`, which it shares with requests without a session.
@@ -249,7 +272,8 @@ impl Sessions {
         &self.places
     }
 
-    /// Opens a session. Refused when the table is full of sessions that are in use, or every place is taken.
+    /// Opens a session. In a full table the longest unused session of whoever has most goes for it; refused
+    /// when that is its own principal, or all of those are in use, or every place is taken.
     pub fn open(&self, caller: Caller) -> Result<Arc<Session>, Refusal> {
         self.open_as(caller, false)
     }
@@ -267,15 +291,17 @@ impl Sessions {
 
     fn add(&self, session: Session) -> Option<Arc<Session>> {
         let session = Arc::new(session);
-        if self.count() >= self.max {
+        if self.count() >= self.max && self.may_look() {
             self.sweep();
         }
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        if table.len() >= self.max {
-            return None;
-        }
-        table.insert(session.id.clone(), session.clone());
+        let mut table = self.write();
+        let displaced = if table.is_full() { Some(table.displaced_by(session.owner())?) } else { None };
+        table.insert(Arc::clone(&session));
         drop(table);
+        if let Some(displaced) = displaced {
+            tracing::debug!(owner = %displaced.owner(), "ended an unused session: there was no room for another principal's");
+            displaced.end();
+        }
         // Whoever looks through the table when a credential is taken back may have done so by now.
         if session.is_taken_back() {
             self.close(&session);
@@ -285,7 +311,7 @@ impl Sessions {
 
     /// The session `id`, if it belongs to `principal` and to `scope`.
     pub fn find(&self, id: &str, principal: &Principal, scope: &Scope) -> Option<Arc<Session>> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.read();
         let session = table.get(id).filter(|session| {
             let caller = &session.caller;
             // The role is part of it: a session does not lend what its opener was allowed to do.
@@ -308,33 +334,35 @@ impl Sessions {
     /// Ends a session and forgets it.
     pub fn close(&self, session: &Session) {
         session.end();
-        self.table.write().unwrap_or_else(PoisonError::into_inner).remove(&session.id);
+        self.write().remove(&session.id);
     }
 
     /// Ends every session.
     pub fn close_all(&self) {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        table.drain().for_each(|(_, session)| session.end());
+        let mut table = self.write();
+        let all = std::mem::replace(&mut *table, Table::new(self.max));
+        all.iter().for_each(|session| session.end());
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.read().len()
     }
 
     /// Ends sessions that have been idle for too long, and those whose credential was taken back.
     pub fn sweep(&self) {
-        let idle = self.idle;
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        table.retain(|_, session| {
-            let keep = !session.is_idle(idle) && !session.is_taken_back();
-            if keep {
-                session.replay.sweep();
-            } else {
-                session.end();
-            }
-            keep
-        });
+        *self.swept.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        let mut table = self.write();
+        let goes = |session: &Arc<Session>| session.is_idle(self.idle) || session.is_taken_back();
+        let (gone, kept): (Vec<_>, Vec<_>) = table.iter().cloned().partition(goes);
+        for session in gone {
+            session.end();
+            table.remove(&session.id);
+        }
+        drop(table);
+        for session in kept {
+            session.replay.sweep();
+        }
     }
 
     /// Sweeps for ever, so that forgotten sessions go even when nobody opens new ones.
@@ -343,6 +371,20 @@ impl Sessions {
             tokio::time::sleep((self.idle / 4).clamp(Duration::from_secs(1), SWEEP_EVERY)).await;
             self.sweep();
         }
+    }
+
+    /// Whether it is long enough ago that somebody looked for sessions to be forgotten.
+    fn may_look(&self) -> bool {
+        let swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        swept.is_none_or(|swept| swept.elapsed() >= LOOK_EVERY)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -83,6 +83,47 @@ async fn a_full_table_makes_room_only_by_dropping_idle_sessions() {
     assert!(first.ended.is_cancelled());
 }
 
+fn open_for(sessions: &Sessions, who: &str) -> Option<Arc<Session>> {
+    sessions.open(Caller::legacy(Principal::new(who, Role::Reader), Scope::All, None))
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_all_sessions_makes_room_for_others_until_they_have_as_many() {
+    let sessions = Sessions::new(6, Duration::from_mins(30));
+    let mut of_alice = Vec::new();
+    for _ in 0..6 {
+        tokio::time::advance(Duration::from_millis(1)).await;
+        of_alice.push(open_for(&sessions, "alice").expect("nobody else wants any"));
+    }
+    assert!(open_for(&sessions, "alice").is_none(), "nobody makes room for who has most");
+    let _request = of_alice[0].begin(&id(1)).expect("free");
+    let _stream = of_alice[1].hold();
+    let alice = Principal::new("alice", Role::Reader);
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(sessions.find(of_alice[2].id(), &alice, &Scope::All).is_some());
+    let of_bob = [(); 3].map(|()| open_for(&sessions, "bob").expect("alice has more"));
+    let ended: Vec<_> = of_alice.iter().map(|session| session.ended.is_cancelled()).collect();
+    assert_eq!(ended, [false, false, false, true, true, true], "in use, in use, used last");
+    assert!(of_alice[3].begin(&id(1)).is_err(), "whoever had found it hears that it is gone");
+    assert!(open_for(&sessions, "bob").is_none() && open_for(&sessions, "alice").is_none(), "as many");
+    assert!(open_for(&sessions, "carol").is_some(), "and both have more than carol");
+    assert_eq!((sessions.count(), of_bob.iter().filter(|bob| bob.ended.is_cancelled()).count()), (6, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_no_room_has_the_table_looked_through_once_a_second() {
+    let sessions = Sessions::new(1, Duration::from_mins(1));
+    let session = open_for(&sessions, "alice").expect("room");
+    let looked = || *sessions.swept.lock().expect("nobody panicked");
+    assert!(open_for(&sessions, "alice").is_none());
+    let first = looked().expect("it was full");
+    tokio::time::advance(Duration::from_millis(999)).await;
+    assert!(open_for(&sessions, "alice").is_none() && looked() == Some(first));
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(open_for(&sessions, "alice").is_none() && looked() > Some(first));
+    assert!(!session.ended.is_cancelled());
+}
+
 #[tokio::test(start_paused = true)]
 async fn cancelling_reaches_the_request_of_that_id_and_type() {
     let session = Session::alone(caller(Scope::All));
