@@ -69,7 +69,7 @@ impl Default for Config {
             auth: auth::Config::default(),
             limits: Limits::default(),
             max_body_bytes: 4 * 1024 * 1024,
-            max_connections: 10_000,
+            max_connections: 16_384,
             max_sessions: 10_000,
             session_idle_timeout: Duration::from_mins(30),
             log_format: Format::default(),

@@ -129,6 +129,7 @@ impl Target {
             header_params: self.header_params.clone(),
             owner: invocation.owner,
             home: invocation.home.clone(),
+            principal: invocation.principal.clone(),
             terms: None,
         }
     }
@@ -162,7 +163,8 @@ pub struct Invocation {
     pub owner: Owner,
     /// Where the private connections of that client belong.
     pub home: Option<Home>,
-    /// Who is answered: what one is told is not told another. None: nothing is kept of it.
+    /// Who is answered: what one is told is not told another, and a server is shared with the others.
+    /// None: nothing is kept of it.
     pub principal: Option<Arc<str>>,
     /// When its time began.
     pub begun: Instant,
@@ -221,6 +223,14 @@ mod tests {
             let params = raw(&format!(r#"{{"uri":"test://x"{more}}}"#));
             assert_eq!(Target::of_resource(&place(), "test://x", &params).effect, effect, "{more}");
         }
+    }
+
+    #[test]
+    fn a_call_is_made_on_behalf_of_whoever_asked() {
+        let target = Target::of_resource(&place(), "test://x", &raw(r#"{"uri":"test://x"}"#));
+        let begun = Invocation::begin(Sender::gateway(), Era::Modern, Owner::new());
+        let call = target.call(&Invocation { principal: Some("key:ann".into()), ..begun });
+        assert_eq!(call.principal.as_deref(), Some("key:ann"));
     }
 
     #[test]

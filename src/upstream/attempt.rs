@@ -7,6 +7,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
@@ -62,6 +63,11 @@ pub(super) trait Work: Sync {
         false
     }
 
+    /// On whose behalf it is, of those who share the places.
+    fn principal(&self) -> Option<&Arc<str>> {
+        None
+    }
+
     /// Where it is asked questions, which stop its clock.
     fn outlet(&self) -> &Outlet {
         const { &Outlet::none() }
@@ -105,6 +111,10 @@ impl Work for Request<'_> {
 
     fn is_a_call(&self) -> bool {
         true
+    }
+
+    fn principal(&self) -> Option<&Arc<str>> {
+        self.call.principal.as_ref()
     }
 
     fn outlet(&self) -> &Outlet {
@@ -207,7 +217,7 @@ impl Upstream {
         lane: Lane,
         deadline: Instant,
     ) -> Result<(W::Output, Version), Error> {
-        let (mut frame, slot) = self.enter(lane, deadline).await?;
+        let (mut frame, slot) = self.enter(lane, work.principal(), deadline).await?;
         let mut attempts = self.retries.begin(work.kind());
         let mut failed = None;
         loop {
@@ -238,7 +248,7 @@ impl Upstream {
 
     /// Does `work` once: for the supervisor, which has a schedule of its own for trying again.
     pub(super) async fn run_once<W: Work>(&self, work: &W, deadline: Instant) -> Result<W::Output, Error> {
-        let (frame, _slot) = self.enter(Lane::Own, deadline).await?;
+        let (frame, _slot) = self.enter(Lane::Own, None, deadline).await?;
         let span =
             tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = 1);
         self.attempt(work, frame).instrument(span).await.map(|(output, _)| output)
@@ -248,6 +258,7 @@ impl Upstream {
     async fn enter(
         &self,
         lane: Lane,
+        who: Option<&Arc<str>>,
         deadline: Instant,
     ) -> Result<(Frame, super::bulkhead::Slot<'_>), Error> {
         self.pool.check_open()?;
@@ -255,7 +266,7 @@ impl Upstream {
             return Err(Error::CircuitOpen { retry_in });
         }
         let mut frame = Frame::until(deadline);
-        let slot = self.bulkhead.enter(lane, &mut frame).await?;
+        let slot = self.bulkhead.enter(lane, who, &mut frame).await?;
         Ok((frame, slot))
     }
 

@@ -328,6 +328,22 @@ async fn too_many_calls_are_shed_at_once_and_health_still_passes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_principal_cannot_keep_a_server_from_the_others() {
+    let scene =
+        Scene::ready(|config| (config.limits.concurrent_calls, config.limits.waiting_calls) = (2, 2)).await;
+    scene.server.answer_calls(Answer::After(Duration::from_secs(1), Ok(Raw::empty_object())));
+    let call = |who: &str| {
+        let (upstream, call) =
+            (&scene.upstream, Call { principal: Some(who.into()), ..tool_call(Effect::Unsafe) });
+        async move { upstream.call(&call, in_seconds(30), &Outlet::none()).await.is_ok() }
+    };
+    let (of_alice, of_bob) = tokio::join!(join_all((0..10).map(|_| call("alice"))), call("bob"));
+    assert!(of_bob, "the last of alice who waited gave its room");
+    assert_eq!(of_alice.iter().filter(|answered| **answered).count(), 3);
+    assert!(scene.nothing_is_left());
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_crash_is_one_failure_for_all_who_were_there() {
     let scene = Scene::ready(|_| {}).await;
     scene.server.answer_calls(Answer::Silence);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
 use super::*;
@@ -19,21 +21,32 @@ fn is_overloaded<T>(result: &Result<T, Error>) -> bool {
 }
 
 async fn enter(bulkhead: &Bulkhead, lane: Lane, deadline: Instant) -> Result<Slot<'_>, Error> {
-    bulkhead.enter(lane, &mut Frame::until(deadline)).await
+    bulkhead.enter(lane, None, &mut Frame::until(deadline)).await
 }
 
 /// Lets `count` callers queue up; each holds its place for a second once it has one.
 fn queue_up(bulkhead: &Arc<Bulkhead>, shutdown: &Shutdown, count: usize) -> Vec<oneshot::Receiver<bool>> {
-    let caller = |_| {
-        let (bulkhead, (done, told)) = (Arc::clone(bulkhead), oneshot::channel());
-        shutdown.spawn(async move {
-            let slot = enter(&bulkhead, Lane::Calls, soon()).await;
+    (0..count).map(|_| queue_up_for(None, bulkhead, shutdown)).collect()
+}
+
+/// The same for one caller of `who`.
+fn queue_up_for(who: Option<&str>, bulkhead: &Arc<Bulkhead>, shutdown: &Shutdown) -> oneshot::Receiver<bool> {
+    let (bulkhead, (done, told)) = (Arc::clone(bulkhead), oneshot::channel());
+    let who = who.map(Arc::<str>::from);
+    shutdown.spawn(async move {
+        let slot = bulkhead.enter(Lane::Calls, who.as_ref(), &mut Frame::until(soon())).await;
+        if slot.is_ok() {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            let _ = done.send(slot.is_ok());
-        });
-        told
-    };
-    (0..count).map(caller).collect()
+        }
+        let _ = done.send(slot.is_ok());
+    });
+    told
+}
+
+/// After how many whole seconds it was said, and what.
+async fn timed(told: oneshot::Receiver<bool>, since: Instant) -> (u64, bool) {
+    let was_let_in = told.await.expect("told");
+    (since.elapsed().as_secs(), was_let_in)
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,4 +107,85 @@ async fn idle_lets_others_in_while_it_waits() {
     let ((), let_in) = tokio::join!(idle, late);
     assert!(let_in);
     assert_eq!(early.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_principal_has_all_places_until_another_one_comes() {
+    let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&LIMITS)), Shutdown::new());
+    let begun = Instant::now();
+    let of_alice = [(); 6].map(|()| queue_up_for(Some("alice"), &bulkhead, &shutdown));
+    tokio::task::yield_now().await;
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (2, 3), "nobody else wants any");
+    let of_bob = [(); 2].map(|()| queue_up_for(Some("bob"), &bulkhead, &shutdown));
+    tokio::task::yield_now().await;
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (2, 3), "one of bob instead of one of alice");
+    let alice = join_all(of_alice.into_iter().map(|told| timed(told, begun))).await;
+    // The sixth found no room, and the fifth gave its own to the first of bob.
+    assert_eq!(alice, [(1, true), (1, true), (2, true), (3, true), (0, false), (0, false)]);
+    let bob = join_all(of_bob.into_iter().map(|told| timed(told, begun))).await;
+    assert!(bob[0].1 && !bob[1].1, "two of alice to one of bob: none has to go for a second");
+    bulkhead.idle().await;
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn places_are_given_to_principals_in_turn() {
+    let limits = config::Limits { concurrent_calls: 1, waiting_calls: 8, ..LIMITS };
+    let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&limits)), Shutdown::new());
+    let begun = Instant::now();
+    let callers = ["alice", "alice", "alice", "alice", "bob", "bob", "carol"];
+    let told = callers.map(|who| queue_up_for(Some(who), &bulkhead, &shutdown));
+    let ended = join_all(told.into_iter().map(|told| timed(told, begun))).await;
+    let ended: Vec<_> = ended.into_iter().map(|(after, _)| after).collect();
+    assert_eq!(ended, [1, 2, 5, 7, 3, 6, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_as_it_is_called_hands_the_place_on() {
+    let limits = config::Limits { concurrent_calls: 1, ..LIMITS };
+    let bulkhead = Bulkhead::new(&limits);
+    let running = enter(&bulkhead, Lane::Calls, soon()).await.expect("a place");
+    let mut frames = [Frame::until(soon()), Frame::until(soon())];
+    let [first, second] = &mut frames;
+    let mut leaver = Box::pin(bulkhead.enter(Lane::Calls, None, first));
+    let mut stays = Box::pin(bulkhead.enter(Lane::Calls, None, second));
+    assert!(futures_util::poll!(&mut leaver).is_pending() && futures_util::poll!(&mut stays).is_pending());
+    drop(running);
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (1, 1), "the first one was called");
+    drop(leaver);
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (1, 0));
+    assert!(stays.await.is_ok());
+    assert_eq!(bulkhead.running(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn threads_that_come_and_go_at_once_lose_no_place() {
+    let limits = config::Limits { concurrent_calls: 3, waiting_calls: 4, ..LIMITS };
+    let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&limits)), Shutdown::new());
+    let told = (0..12_usize).map(|number| {
+        let (bulkhead, (done, told)) = (Arc::clone(&bulkhead), oneshot::channel());
+        let who: Arc<str> = ["alice", "bob", "carol"][number % 3].into();
+        shutdown.spawn(async move {
+            let mut let_in = 0;
+            for round in 0..500 {
+                let mut frame = Frame::until(soon());
+                let slot = bulkhead.enter(Lane::Calls, Some(&who), &mut frame);
+                // Some leave while they wait.
+                let slot =
+                    if round % 5 == 0 { slot.now_or_never().and_then(Result::ok) } else { slot.await.ok() };
+                assert!(bulkhead.running() <= 3 && bulkhead.waiting() <= 4);
+                let_in += u32::from(slot.is_some());
+                tokio::task::yield_now().await;
+            }
+            let _ = done.send(let_in);
+        });
+        told
+    });
+    let told: Vec<_> = told.collect();
+    for let_in in join_all(told).await {
+        assert!(let_in.expect("no panic") > 0);
+    }
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (0, 0));
+    let all = [(); 3].map(|()| bulkhead.places(Lane::Calls).take());
+    assert!(all.iter().all(Option::is_some), "every place came back");
 }

@@ -120,6 +120,9 @@ pub struct Call {
     pub owner: Owner,
     /// Where its client's private connections belong, for servers that have such; none for programs.
     pub home: Option<Home>,
+    /// On whose behalf it is made, so that those who share a server have some of it each; none for
+    /// programs. The server is not told.
+    pub principal: Option<Arc<str>>,
     /// Under which terms its result may be passed on while it arrives; none: it is wanted whole.
     pub terms: Option<Terms>,
 }
@@ -158,6 +161,7 @@ impl Call {
             header_params: Arc::new([]),
             owner: Owner::GATEWAY,
             home: None,
+            principal: None,
             terms: None,
         }
     }

@@ -225,8 +225,8 @@ fn target(found: &Found, name: &'static str, params: Raw) -> Target {
 fn invocation(caller: &Caller) -> Invocation {
     let mut sender = caller.sender();
     sender.capabilities = declared(&sender.capabilities);
-    let home = Some(caller.home.clone());
-    Invocation { home, ..Invocation::begin(sender, caller.version.era(), caller.owner) }
+    let (home, principal) = (Some(caller.home.clone()), Some(caller.principal.id().clone()));
+    Invocation { home, principal, ..Invocation::begin(sender, caller.version.era(), caller.owner) }
 }
 
 fn status(task: &Raw) -> String {
