@@ -126,6 +126,35 @@ async fn another_target_offers_nothing_until_it_was_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_reload_denies_is_not_called_by_who_had_found_it_before() {
+    use crate::manager::Invocation;
+    use crate::protocol::{Era, meta::Sender};
+    use crate::upstream::config::Tools;
+    use crate::upstream::{Outlet, Owner};
+
+    let tools = |allow: Option<&str>, deny: &[&str]| Tools {
+        allow: allow.map(|tool| vec![tool.to_owned()]),
+        deny: deny.iter().map(ToString::to_string).collect(),
+        ..Tools::default()
+    };
+    for (policy, may) in
+        [(tools(None, &["t"]), false), (tools(Some("u"), &[]), false), (tools(Some("t"), &["u"]), true)]
+    {
+        let (a, b, next_a) = (server(&["t", "u"]), server(&["v"]), server(&["t", "u"]));
+        let (manager, [of_a, of_b]) = two(&a, &b).await;
+        let params = Raw::of(&serde_json::json!({"name": "t", "arguments": {}}));
+        let found = manager.tool_target(&Scope::All, "t", &params, None).await.expect("offered");
+        let stricter = upstream::Config { tools: policy, ..changed(&of_a) };
+        manager.apply_with(config(vec![stricter, of_b]), |_| Ok(next_a.connector())).await.expect("applied");
+        let invocation = Invocation::begin(Sender::gateway(), Era::Modern, Owner::new());
+        let called = manager.perform(&found, &invocation, &Outlet::none()).await;
+        let is_unknown = matches!(&called, Err(Error::NameNotFound { name, .. }) if name == "t");
+        assert_eq!((called.is_ok(), is_unknown), (may, !may), "{called:?}");
+        assert_eq!((a.executed("tools/call"), next_a.executed("tools/call")), (0, usize::from(may)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_configuration_that_cannot_be_used_changes_nothing() {
     let (a, b) = (server(&["t"]), server(&["u"]));
     let (manager, [of_a, of_b]) = two(&a, &b).await;

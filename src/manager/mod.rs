@@ -1,7 +1,10 @@
 //! The facade over all servers: which exist, what they offer, who owns a name.
 //!
 //! REST, the MCP endpoint, the command line and programs that embed the crate call [`Manager`], and
-//! nobody goes round it. Invariant: a call works on one immutable [`Snapshot`] from its beginning.
+//! nobody goes round it. Invariants: a request is found in one immutable [`Snapshot`], and each time it is
+//! made it works on one to its end. Between the two, or between two rounds of one call, another
+//! configuration may come: the request is then made at the server that has the name now, and a tool that
+//! is not let through there any more is not called.
 //!
 //! Not here: HTTP, protocol eras of clients, who may do what.
 
@@ -250,6 +253,7 @@ impl Manager {
     ) -> Result<Called<Received>, Error> {
         let snapshot = self.snapshot();
         let server = snapshot.server(&target.server)?;
+        server.check_policy(target)?;
         if let Some(recall) = Recall::of(server, target, invocation) {
             // Boxed: it is large, and seldom needed.
             return Box::pin(self.recall(&recall, outlet)).await;

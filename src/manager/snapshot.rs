@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::catalog::{Catalog, Lookup, Part, Place, Places, Resources, Route, Style};
 use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
+use super::target::Target;
 use crate::protocol::feature::{Kind, List, Lists};
 use crate::upstream::{Offer, State, Upstream};
 
@@ -257,6 +258,18 @@ impl Server {
             upstream,
             catalog: Arc::default(),
             revisions: Revisions::default(),
+        }
+    }
+
+    /// Whether `target` may be asked of it. What was found before a reload may be denied by now.
+    pub(super) fn check_policy(&self, target: &Target) -> Result<(), Error> {
+        let config = self.upstream.config();
+        match target.tool() {
+            Some(tool) if !config.tools.let_through(tool) => {
+                let names = self.catalog.tools().iter().map(|entry| entry.exposed.as_str());
+                Err(Error::name_not_found(Named::Tool, tool, Some(&config.name), names))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -277,5 +277,13 @@ pub struct Tools {
     pub cache_ttl: Option<Duration>,
 }
 
+impl Tools {
+    /// Whether the tool that the server calls `name` may be seen and called. The only place that knows.
+    pub fn let_through(&self, name: &str) -> bool {
+        let is = |listed: &String| listed == name;
+        self.allow.as_ref().is_none_or(|allow| allow.iter().any(is)) && !self.deny.iter().any(is)
+    }
+}
+
 #[cfg(test)]
 mod tests;

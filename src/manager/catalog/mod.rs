@@ -169,8 +169,7 @@ fn chosen<'a>(part: &Part<'a>) -> impl Iterator<Item = (Key, &'a Tool)> {
     let (server, choice, offer) = (part.server, part.choice, part.offer);
     let mut taken = HashSet::new();
     offer.tools.iter().filter_map(move |tool| {
-        let allowed = choice.allow.as_ref().is_none_or(|allow| allow.contains(&tool.name));
-        if !allowed || choice.deny.contains(&tool.name) {
+        if !choice.let_through(&tool.name) {
             return None;
         }
         let name = choice.rename.get(&tool.name).unwrap_or(&tool.name).clone();
