@@ -4,6 +4,11 @@
 //! The catalog keeps what is printed here, so that a request costs a lookup and no copy of the page.
 //! Invariant: a cursor names the item behind which to go on, so it survives changes elsewhere in
 //! the list and means the same in every process.
+//!
+//! A cursor is not sealed, as other things are that we hand out (`auth/seal`): nothing is kept for it, and
+//! the item that it names has to stand in the list that its caller sees. So one that was invented and is
+//! taken is one that the caller could have been given, and leads to nothing but that list; all others are
+//! refused. Sealed for a principal it could not stand in a page that is printed once for all of them.
 
 use std::time::Duration;
 
