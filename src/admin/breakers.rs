@@ -47,6 +47,5 @@ pub(super) async fn reset(
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
     let server = manager.reset_breaker(&name)?;
-    tracing::info!(server = %server.config.name, "circuit breaker closed by an operator");
     Ok(json(&Breaker::from(&server)))
 }

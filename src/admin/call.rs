@@ -17,10 +17,11 @@ use super::body::{self, CallRequest};
 use super::error::finished;
 use super::openapi::CallProblems;
 use super::problem::{Code, Problem};
-use super::{Api, authorised, json, view};
+use super::{Api, authorised, json, view, who};
 use crate::auth::{Action, Principal};
-use crate::manager::{Manager, Scope};
+use crate::manager::{self, Called, Manager, Scope};
 use crate::telemetry::RequestId;
+use crate::telemetry::audit::{self, Deed};
 
 /// Run a tool
 ///
@@ -67,7 +68,7 @@ pub(super) async fn call(
 pub async fn direct(api: Api, posted: Posted) -> Response {
     let Posted { headers, body, principal, id } = posted;
     let answered = async {
-        let answered = match authorised(principal.as_ref(), Action::Call) {
+        let answered = match authorised(principal.as_ref(), Action::Call, Some(id)) {
             Ok(principal) => answer(&api.manager, principal, (&headers, &body), id).await,
             Err(problem) => Err(problem),
         };
@@ -96,10 +97,29 @@ async fn answer(
     id: RequestId,
 ) -> Result<Response, Problem> {
     let CallRequest { server, tool, arguments, timeout } = body::read(headers, body)?;
+    let mut deed = audit::call(who(principal, Some(id)), || tool.clone());
+    if let (Some(deed), Some(server)) = (&mut deed, &server) {
+        deed.at(server);
+    }
     let scope = server.map_or(Scope::All, |server| Scope::Server(server.into()));
-    let called = manager.call_for(principal.id(), &scope, &tool, &arguments, timeout).await?;
+    let called = manager.call_for(principal.id(), &scope, &tool, &arguments, timeout).await;
+    let called = noted(deed, called)?;
     let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
     Ok(json(&Answer::of(&called, &tool, id)?))
+}
+
+/// What came of a call, of which `deed` tells.
+fn noted(deed: Option<Box<Deed>>, called: Result<Called, manager::Error>) -> Result<Called, Problem> {
+    let Some(mut deed) = deed else { return Ok(called?) };
+    if let Ok(Called { server, .. }) | Err(manager::Error::Upstream { server, .. }) = &called {
+        deed.at(server);
+    }
+    let called = called.map_err(Problem::from);
+    match &called {
+        Ok(called) => deed.answered(&called.reply),
+        Err(problem) => deed.ended(problem.code().to_string()),
+    }
+    called
 }
 
 async fn received(body: Body, limit: usize) -> Result<Bytes, Problem> {

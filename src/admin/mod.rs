@@ -27,7 +27,8 @@ mod view;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{RawPathParams, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Method, Uri};
 use axum::middleware::{self, Next};
@@ -38,6 +39,8 @@ use crate::auth::{Action, Principal};
 use crate::manager::Manager;
 use crate::protocol::Raw;
 use crate::shutdown::Shutdown;
+use crate::telemetry::RequestId;
+use crate::telemetry::audit::{self, Who};
 use problem::{Code, Problem};
 
 /// Where the API begins.
@@ -99,18 +102,47 @@ pub fn router(manager: Arc<Manager>, options: Options) -> Router {
         .with_state(Api::new(manager, options))
 }
 
-async fn authorise(State(action): State<Action>, request: Request, next: Next) -> Response {
-    match authorised(request.extensions().get(), action) {
-        Ok(_) => next.run(request).await,
-        Err(problem) => problem.into_response(),
+async fn authorise(
+    State(action): State<Action>,
+    named: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (principal, id) = (request.extensions().get(), request.extensions().get().copied());
+    let deed = match authorised(principal, action, id) {
+        Ok(principal) if action.is_operation() => {
+            // The only thing that a path names is a server.
+            let server = named.as_ref().ok().and_then(|named| named.iter().next());
+            audit::operation(who(principal, id), action.as_str(), server.map(|(_, name)| name))
+        }
+        Ok(_) => None,
+        Err(problem) => return problem.into_response(),
+    };
+    let response = next.run(request).await;
+    if let Some(deed) = deed {
+        match response.extensions().get::<Problem>() {
+            Some(problem) => deed.ended(problem.code().to_string()),
+            None => deed.ended(audit::DONE),
+        }
     }
+    response
 }
 
-/// The principal, if it may do `action`.
-fn authorised(principal: Option<&Principal>, action: Action) -> Result<&Principal, Problem> {
+/// `principal` for the audit.
+fn who(principal: &Principal, request: Option<RequestId>) -> Who<'_> {
+    Who { principal: principal.id(), role: principal.role().as_str(), request }
+}
+
+/// The principal, if it may do `action` in the request `id`.
+fn authorised(
+    principal: Option<&Principal>,
+    action: Action,
+    id: Option<RequestId>,
+) -> Result<&Principal, Problem> {
     match principal {
         Some(principal) if principal.may(action) => Ok(principal),
         Some(principal) => {
+            audit::refused(who(principal, id), action.as_str());
             let detail = format!("the role {} may not do this", principal.role());
             Err(Problem::new(Code::Forbidden, detail))
         }

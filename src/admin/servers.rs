@@ -46,6 +46,5 @@ pub(super) async fn reconnect(
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
     let server = manager.reconnect(&name, None).await?;
-    tracing::info!(server = %server.config.name, "reconnected by an operator");
     Ok(json(&Server::from(&server)))
 }

@@ -12,14 +12,18 @@ use futures_util::stream::{BoxStream, StreamExt};
 use tokio::sync::{Mutex, oneshot};
 
 use crate::admin::{Reload, Reloaded};
-use crate::auth::{Authenticator, Keys};
+use crate::auth::{Action, Authenticator, Keys, Role};
 use crate::config::{self, Config, Fixed};
 use crate::downstream;
 use crate::manager::Manager;
 use crate::shutdown::Shutdown;
+use crate::telemetry::audit::{self, Who};
 
 /// Reads the configuration again. It may block.
 pub type Load = Arc<dyn Fn() -> Result<Config, config::Error> + Send + Sync>;
+
+/// Whoever sends the process a signal, whom the system let do so.
+const SIGNAL: Who<'_> = Who { principal: "signal", role: Role::Superuser.as_str(), request: None };
 
 /// How a running gateway comes to another configuration.
 pub struct Renewal {
@@ -88,7 +92,11 @@ fn read(load: &Load, server: downstream::Config) -> Result<(Config, Keys), Strin
 /// Reloads whenever that is wanted.
 pub(super) async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload) {
     while wanted.next().await.is_some() {
-        let _ = reload().await; // the log tells
+        let deed = audit::operation(SIGNAL, Action::Reload.as_str(), None);
+        let reloaded = reload().await; // the log tells more
+        if let Some(deed) = deed {
+            deed.ended(if reloaded.is_ok() { audit::DONE } else { "invalid_configuration" });
+        }
     }
 }
 

@@ -37,6 +37,25 @@ pub enum Action {
     Reload,
 }
 
+impl Action {
+    /// Its name in records.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Read => "read",
+            Self::Call => "call",
+            Self::ResetBreaker => "reset_breaker",
+            Self::Reconnect => "reconnect",
+            Self::Reload => "reload",
+        }
+    }
+
+    /// Whether it operates the gateway, and so concerns others.
+    pub const fn is_operation(self) -> bool {
+        matches!(self, Self::ResetBreaker | Self::Reconnect | Self::Reload)
+    }
+}
+
 impl Role {
     /// Every role, weakest first.
     pub const ALL: [Self; 2] = [Self::Reader, Self::Superuser];

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::error::Refusal;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Named};
 use super::headers::check_meta;
 use super::sessions::Session;
 use crate::gateway::subscriptions::Feed;
@@ -65,12 +65,12 @@ impl Conversation {
         &self.session
     }
 
-    /// Takes one message of the client. Returns before it is answered.
-    pub async fn take(self: &Arc<Self>, message: Message) {
+    /// Takes one message of the client, which came in the HTTP request `named`. Returns before it is answered.
+    pub async fn take(self: &Arc<Self>, message: Message, named: Named) {
         match message {
             Message::Request(request) => {
                 let id = request.id.clone();
-                if let Err(refusal) = self.request(request) {
+                if let Err(refusal) = self.request(request, named) {
                     self.refuse(Some(id), &refusal).await;
                 }
             }
@@ -86,11 +86,12 @@ impl Conversation {
         let _ = self.outgoing.send(response.encode()).await;
     }
 
-    fn request(self: &Arc<Self>, request: Request) -> Result<(), Refusal> {
+    fn request(self: &Arc<Self>, request: Request, named: Named) -> Result<(), Refusal> {
         let caller = self.caller(&request)?;
         let running = self.session.begin(&request.id)?;
         let cancel = running.cancel.clone();
         let listens = caller.version.is_modern() && request.method == method::SUBSCRIPTIONS_LISTEN;
+        let request = (request, named);
         let mut exchange = Exchange::detached(&self.gateway, caller, request, running, &self.requests);
         let outgoing = self.outgoing.clone();
         self.requests.spawn(async move {

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{Instrument, Span};
 
+use super::audited::Audited;
 use super::places::Place;
 use super::questions::{Asked, End, Questions};
 use super::sessions::Running;
@@ -33,6 +34,9 @@ use crate::upstream::{Flow, Inlet, Outlet, Received, Said};
 
 /// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
 const NOTICES: usize = 128;
+
+/// The HTTP request in which a message came; none over a pipe.
+pub(super) type Named = Option<telemetry::RequestId>;
 
 /// One request being answered.
 pub struct Exchange {
@@ -76,12 +80,12 @@ enum Answer {
 }
 
 impl Exchange {
-    /// Answers `request` for as long as the exchange is kept.
-    pub fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request) -> Self {
+    /// Answers `request`, which came in the HTTP request `named`, for as long as the exchange is kept.
+    pub fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request, named: Named) -> Self {
         let (outlet, inlet) = Outlet::new(NOTICES);
         let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
         let (answering, asker, telling) = (gateway.clone(), caller.clone(), outlet.clone());
-        let answer = async move { Some(answer(&answering, &asker, &request, &telling).await) };
+        let answer = async move { Some(answer(&answering, &asker, (&request, named), &telling).await) };
         Self {
             gateway: gateway.clone(),
             caller,
@@ -108,11 +112,11 @@ impl Exchange {
     pub fn detached(
         gateway: &Gateway,
         caller: Arc<Caller>,
-        request: Request,
+        (request, named): (Request, Named),
         running: Running,
         tasks: &Shutdown,
     ) -> Self {
-        let mut exchange = Self::attached(gateway, caller, request);
+        let mut exchange = Self::attached(gateway, caller, request, named);
         exchange.questions = Some(Arc::clone(running.questions()));
         exchange.go_on(running.cancel.clone(), running, tasks);
         exchange
@@ -308,10 +312,17 @@ fn span(caller: &Caller, request: &Request) -> Span {
 }
 
 /// Answers one request; a panic on the way is this request's alone.
-async fn answer(gateway: &Gateway, caller: &Caller, request: &Request, outlet: &Outlet) -> Received {
+async fn answer(
+    gateway: &Gateway,
+    caller: &Caller,
+    (request, named): (&Request, Named),
+    outlet: &Outlet,
+) -> Received {
     let span = span(caller, request);
     let work = async {
+        let audited = Audited::begin(gateway, caller, request, named);
         let received = gateway.receive(caller, request, outlet).await;
+        audited.end(&received);
         if let Received::Whole(reply) = &received {
             gateway.note_answer(caller, reply);
         }

@@ -122,7 +122,7 @@ impl Parts {
         };
         let Admitted { head, body, principal, id } = request;
         let Some(principal) = principal else { return empty(StatusCode::UNAUTHORIZED) };
-        let asked = Asked { principal: principal.clone(), scope, headers: &head.headers };
+        let asked = Asked { principal: principal.clone(), scope, headers: &head.headers, named: Some(id) };
         let answer = {
             let answer = pin!(mcp.answer(asked, &head.method, body));
             while_good(Some(&principal), answer).await

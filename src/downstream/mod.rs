@@ -1,6 +1,7 @@
 //! Towards MCP clients: transports, sessions, and the guard at the door.
 
 mod activity;
+mod audited;
 pub mod authority;
 mod bodies;
 pub mod config;

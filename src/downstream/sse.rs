@@ -132,7 +132,7 @@ impl Endpoint {
         headers::check_content_type(&head.headers).map_err(early)?;
         let bytes = streamable_http::read(body, self.0.max_body).await.map_err(early)?;
         let message = Message::from_client(&bytes).map_err(|error| (Refusal::from(error), bytes))?;
-        conversation.take(message).await;
+        conversation.take(message, streamable_http::named(&head.extensions)).await;
         Ok(streamable_http::empty(StatusCode::ACCEPTED))
     }
 

@@ -71,7 +71,7 @@ async fn read<R: AsyncRead + Unpin>(conversation: &Arc<Conversation>, input: R, 
     while let Some(Ok(line)) = lines.next().await {
         match line {
             Line::Whole(line) => match Message::from_client(&line) {
-                Ok(message) => conversation.take(message).await,
+                Ok(message) => conversation.take(message, None).await,
                 Err(error) => conversation.refuse(Message::readable_id(&line), &Refusal::from(error)).await,
             },
             Line::TooLong(_) => conversation.refuse(None, &Refusal::BodyTooLarge { limit: max_line }).await,

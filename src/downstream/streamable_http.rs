@@ -17,11 +17,11 @@ use axum::routing::any;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::error::Refusal;
 use super::events::{self, Form};
-use super::exchange::{self, Exchange};
+use super::exchange::{self, Exchange, Named};
 use super::headers;
 use super::sessions::{Session, Sessions};
 use crate::auth::Principal;
@@ -54,6 +54,8 @@ pub(super) struct Asked<'a> {
     pub principal: Principal,
     pub scope: Scope,
     pub headers: &'a HeaderMap,
+    /// The name of the HTTP request, for the audit.
+    pub named: Named,
 }
 
 impl Asked<'_> {
@@ -97,7 +99,9 @@ impl Endpoint {
         let (head, body) = request.into_parts();
         match read(body, self.0.max_body).await {
             Ok(body) => {
-                self.answer(Asked { principal, scope, headers: &head.headers }, &head.method, body).await
+                let asked =
+                    Asked { principal, scope, headers: &head.headers, named: named(&head.extensions) };
+                self.answer(asked, &head.method, body).await
             }
             Err(refusal) => refusal.into_response(None),
         }
@@ -190,8 +194,9 @@ impl Endpoint {
             Ok(place) => place,
             Err(full) => return Begun::refused(full.into(), Some(request.id)),
         };
+        let named = asked.named;
         let attached = |caller, request| {
-            let mut exchange = Exchange::attached(gateway, caller, request);
+            let mut exchange = Exchange::attached(gateway, caller, request, named);
             exchange.hold(place);
             exchange
         };
@@ -218,6 +223,7 @@ impl Endpoint {
         let session = self.session(&asked)?;
         let running = session.begin(&request.id)?;
         let (caller, tasks) = (session.caller.clone(), &self.0.tasks);
+        let request = (request, asked.named);
         let exchange = Exchange::detached(&self.0.gateway, caller, request, running, tasks);
         Ok(events::recorded(exchange, asked.form(), &session, tasks).await)
     }
@@ -225,7 +231,7 @@ impl Endpoint {
     async fn initialize(&self, asked: Asked<'_>, request: Request) -> Result<Response, Refusal> {
         let caller = Caller::legacy(asked.principal, asked.scope, request.params.as_ref());
         let session = self.0.sessions.open(caller)?;
-        let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request);
+        let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request, asked.named);
         let mut response = events::answer(exchange, &self.0.tasks).await;
         if let Ok(value) = HeaderValue::from_str(session.id()) {
             response.headers_mut().insert(HeaderName::from_static(SESSION_ID), value);
@@ -258,6 +264,11 @@ impl Endpoint {
         let id = headers::single(asked.headers, SESSION_ID)?.ok_or(Refusal::NoSession)?;
         self.0.sessions.find(id, &asked.principal, &asked.scope).ok_or(Refusal::UnknownSession)
     }
+}
+
+/// The name of the HTTP request with these extensions.
+pub(super) fn named(extensions: &Extensions) -> Named {
+    extensions.get().copied()
 }
 
 /// Whether a POST brings JSON, and takes both kinds of answer.

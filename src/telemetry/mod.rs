@@ -13,6 +13,7 @@ use std::panic::PanicHookInfo;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
+pub mod audit;
 pub mod metrics;
 mod request_id;
 

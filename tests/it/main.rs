@@ -2,6 +2,7 @@
 #![allow(unreachable_pub)] // a test binary exports nothing
 
 mod attribution;
+mod audit;
 mod bad_input;
 mod calls;
 mod config;

@@ -1,0 +1,129 @@
+//! Who did what, and what came of it: the lines of the log by which an operator can be asked, or asks.
+//!
+//! They have a target of their own, [`TARGET`], so a filter can choose them. What operators do and what a
+//! role does not allow is told at `info`; calls of tools at `debug`, which is off unless asked for, and then
+//! they cost one comparison. Invariants: one line for each deed, at its end, also when whoever did it left
+//! before; never arguments, results, or texts of errors.
+//!
+//! Not here: credentials that are no good, whose holder nobody knows (`downstream::front`).
+
+use std::borrow::Cow;
+
+use super::{RequestId, untrusted};
+use crate::protocol::Reply;
+
+/// The target of these lines.
+pub const TARGET: &str = "switchyard::audit";
+/// What came of a deed that did not come to its end: whoever did it left, took it back, or it panicked.
+const UNFINISHED: &str = "unfinished";
+/// Bytes of the longest stable code.
+const LONGEST_WORD: usize = 40;
+/// The action whose line is written at `debug`.
+const CALL: &str = "call";
+/// What came of one that did, and went well.
+pub const DONE: &str = "done";
+
+/// Who does something, and in which request.
+#[derive(Debug, Clone, Copy)]
+pub struct Who<'a> {
+    /// What the principal is known by.
+    pub principal: &'a str,
+    /// Its role.
+    pub role: &'static str,
+    /// The request in which it is done, where there is one.
+    pub request: Option<RequestId>,
+}
+
+/// What is done to what, with the outcome that is known so far. Its line is written when it is dropped.
+#[derive(Debug)]
+#[must_use = "its line is written when it is dropped"]
+pub struct Deed {
+    principal: String,
+    role: &'static str,
+    request: Option<RequestId>,
+    action: &'static str,
+    server: Option<String>,
+    tool: Option<String>,
+    outcome: Cow<'static, str>,
+}
+
+/// `who` operates the gateway: `action`, upon `server` if it is about one. None: nobody reads it.
+pub fn operation(who: Who<'_>, action: &'static str, server: Option<&str>) -> Option<Box<Deed>> {
+    let is_heard = tracing::enabled!(target: TARGET, tracing::Level::INFO);
+    is_heard.then(|| Deed::new(who, action, server, None))
+}
+
+/// `who` calls a tool, whose name is looked for where somebody reads it. None: nobody does.
+pub fn call(who: Who<'_>, tool: impl FnOnce() -> String) -> Option<Box<Deed>> {
+    let is_heard = tracing::enabled!(target: TARGET, tracing::Level::DEBUG);
+    is_heard.then(|| Deed::new(who, CALL, None, Some(tool())))
+}
+
+/// `who` is not allowed `action`, which is what was asked for, such as a method or a path.
+pub fn refused(who: Who<'_>, action: &str) {
+    let Who { principal, role, request } = who;
+    let request_id = request.map(tracing::field::display);
+    let (principal, action) = (untrusted(principal), untrusted(action));
+    tracing::info!(target: TARGET, %principal, role, %action, outcome = "forbidden", request_id, "refused");
+}
+
+impl Deed {
+    fn new(who: Who<'_>, action: &'static str, server: Option<&str>, tool: Option<String>) -> Box<Self> {
+        Box::new(Self {
+            principal: who.principal.to_owned(),
+            role: who.role,
+            request: who.request,
+            action,
+            server: server.map(str::to_owned),
+            tool,
+            outcome: UNFINISHED.into(),
+        })
+    }
+
+    /// Which server it turned out to be about.
+    pub fn at(&mut self, server: &str) {
+        self.server = Some(server.to_owned());
+    }
+
+    /// A call came to its end with an answer: [`DONE`], `tool_error`, our code of what failed, or the number of
+    /// the server's error.
+    pub fn answered(self, reply: &Reply) {
+        match reply {
+            Ok(result) if result.get_as("isError") == Some(true) => self.ended("tool_error"),
+            Ok(_) => self.ended(DONE),
+            Err(error) => match error.data().and_then(|data| data.get_as::<String>("code")) {
+                Some(code) if is_word(&code) => self.ended(code),
+                _ => self.ended(error.code().to_string()),
+            },
+        }
+    }
+
+    /// It came to its end: [`DONE`], or the stable code of what failed.
+    pub fn ended(mut self, outcome: impl Into<Cow<'static, str>>) {
+        self.outcome = outcome.into();
+    }
+}
+
+/// Whether `code` is like ours; what a server wrote instead is its own.
+fn is_word(code: &str) -> bool {
+    code.len() <= LONGEST_WORD && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
+impl Drop for Deed {
+    fn drop(&mut self) {
+        let Self { principal, role, request, action, server, tool, outcome } = &*self;
+        let request_id = request.map(tracing::field::display);
+        let (principal, outcome) = (untrusted(principal), untrusted(outcome));
+        let server = server.as_deref().map(|server| tracing::field::display(untrusted(server)));
+        let tool = tool.as_deref().map(|tool| tracing::field::display(untrusted(tool)));
+        if *action == CALL {
+            tracing::debug!(target: TARGET, %principal, role, action, server, tool, %outcome, request_id, "called");
+        } else {
+            tracing::info!(target: TARGET, %principal, role, action, server, %outcome, request_id, "operated");
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "audit_tests.rs"]
+mod tests;

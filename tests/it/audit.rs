@@ -1,0 +1,139 @@
+//! The lines of the log that say who did what: operators, those whose role does not allow it, and callers.
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::support::scripted::{Act, Scripted, Server, Tool};
+use crate::support::{Gateway, Registry, Running, eventually};
+
+const READER_KEY: &str = "swy_reader_0123456789abcdef0123456789abcdef0123456789abcdef";
+const OPERATOR_KEY: &str = "swy_ops_fedcba9876543210fedcba9876543210fedcba9876543210";
+const TARGET: &str = "switchyard::audit";
+
+async fn started(filter: Option<&str>) -> (Running, Server) {
+    let entry = |id: &str, key: &str, role: &str| {
+        let digest = Sha256::digest(key.as_bytes());
+        let hash = digest.iter().fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
+        format!("    - {{id: {id}, hash: \"sha256:{hash}\", role: {role}}}\n")
+    };
+    let entries = [entry("reader", READER_KEY, "reader"), entry("ops", OPERATOR_KEY, "superuser")].concat();
+    let refusal = r#"{"code":-32050,"message":"a secret of the server"}"#;
+    let server = Scripted::modern()
+        .tool(Tool::named("a"))
+        .tool(Tool::named("no").does(Act::Error(refusal.to_owned())))
+        .start();
+    let server_lines = format!("server:\n  auth_mode: api_key\n  api_keys:\n{entries}");
+    let registry = Registry::new().http("one", &server.url()).setting(&server_lines);
+    let gateway = Gateway::of(&registry);
+    let gateway = filter.into_iter().fold(gateway, |gateway, filter| gateway.env("SWITCHYARD_LOG", filter));
+    let gateway = gateway.start().await;
+    gateway.offers_to("a", &format!("Bearer {OPERATOR_KEY}")).await;
+    (gateway, server)
+}
+
+/// The next `count` lines of the audit, less what is different each time; every one names a request.
+async fn lines(gateway: &Running, count: usize) -> Vec<Value> {
+    eventually(&format!("{count} lines of the audit"), async || {
+        let mut lines = gateway.log();
+        lines.retain(|line| line["target"] == TARGET);
+        (lines.len() >= count).then_some(lines)
+    })
+    .await
+}
+
+/// A line without what is different each time.
+fn bare(line: &Value) -> Value {
+    let mut line = line.clone();
+    let members = line.as_object_mut().expect("an object");
+    members.retain(|name, _| !["timestamp", "target", "request_id", "span"].contains(&name.as_str()));
+    line
+}
+
+fn line(who: (&str, &str), message: &str, more: Value) -> Value {
+    let level = if message == "called" { "DEBUG" } else { "INFO" };
+    let mut line = json!({"level": level, "message": message, "principal": who.0, "role": who.1});
+    let members = line.as_object_mut().expect("an object");
+    members.extend(more.as_object().expect("an object").clone());
+    line
+}
+
+const READER: (&str, &str) = ("key:reader", "reader");
+const OPERATOR: (&str, &str) = ("key:ops", "superuser");
+
+#[tokio::test]
+async fn what_operators_do_and_what_a_role_forbids_is_told_with_who_it_was() {
+    let (gateway, server) = started(None).await;
+    let rest = |path: &str| gateway.mcp().to(&gateway.url(&format!("/api/v1/mcp{path}")));
+    let (ops, reader) = (format!("Bearer {OPERATOR_KEY}"), format!("Bearer {READER_KEY}"));
+    let mut ids = Vec::new();
+    for (credential, path, body) in [
+        (&ops, "/servers/one/reconnect", ""),
+        (&ops, "/circuit-breakers/none/reset", ""),
+        (&ops, "/reload", ""),
+        (&reader, "/servers/one/reconnect", ""),
+        (&reader, "/call", r#"{"tool":"a"}"#),
+        (&ops, "/call", r#"{"tool":"a"}"#),
+    ] {
+        let answer = rest(path).with_header("authorization", credential).post(body, &[]).await;
+        ids.push(answer.header("x-request-id").expect("an id").to_owned());
+    }
+    ids.pop();
+    let mcp = gateway.mcp().with_header("authorization", &reader);
+    let refused = mcp.call("a", json!({})).await;
+    ids.push(refused.header("x-request-id").expect("an id").to_owned());
+    gateway.hang_up();
+    let told = lines(&gateway, 7).await;
+    let bare: Vec<Value> = told.iter().map(bare).collect();
+    assert_eq!(
+        bare,
+        [
+            line(OPERATOR, "operated", json!({"action": "reconnect", "server": "one", "outcome": "done"})),
+            line(
+                OPERATOR,
+                "operated",
+                json!({"action": "reset_breaker", "server": "none", "outcome": "server_not_found"})
+            ),
+            line(OPERATOR, "operated", json!({"action": "reload", "outcome": "done"})),
+            line(READER, "refused", json!({"action": "reconnect", "outcome": "forbidden"})),
+            line(READER, "refused", json!({"action": "call", "outcome": "forbidden"})),
+            line(READER, "refused", json!({"action": "tools/call", "outcome": "forbidden"})),
+            line(("signal", "superuser"), "operated", json!({"action": "reload", "outcome": "done"})),
+        ]
+    );
+    for (line, id) in told.iter().zip(&ids) {
+        assert_eq!(line["request_id"], *id, "{line}");
+    }
+    assert_eq!(server.runs("a"), 1, "the operator's");
+}
+
+#[tokio::test]
+async fn calls_are_told_where_that_is_asked_for_and_never_what_was_said() {
+    let (gateway, _server) = started(Some("warn,switchyard=info,switchyard::audit=debug")).await;
+    let ops = format!("Bearer {OPERATOR_KEY}");
+    let mcp = gateway.mcp().with_header("authorization", &ops);
+    let rest = mcp.to(&gateway.url("/api/v1/mcp/call"));
+    let session = mcp.legacy().await;
+    let answers = [
+        mcp.call("a", json!({"secret": "canary"})).await,
+        session.call("a", json!({"secret": "canary"})).await,
+        rest.post(r#"{"server":"one","tool":"a","arguments":{"secret":"canary"}}"#, &[]).await,
+        mcp.call("no", json!({})).await,
+        rest.post(r#"{"tool":"missing"}"#, &[]).await,
+    ];
+    let told = lines(&gateway, answers.len()).await;
+    let called = |tool: &str, outcome: &str| {
+        line(OPERATOR, "called", json!({"action": "call", "server": "one", "tool": tool, "outcome": outcome}))
+    };
+    let bare: Vec<Value> = told.iter().map(bare).collect();
+    let missing =
+        line(OPERATOR, "called", json!({"action": "call", "tool": "missing", "outcome": "tool_not_found"}));
+    assert_eq!(
+        bare,
+        [called("a", "done"), called("a", "done"), called("a", "done"), called("no", "-32050"), missing]
+    );
+    for (line, answer) in told.iter().zip(&answers) {
+        assert_eq!(line["request_id"].as_str(), answer.header("x-request-id"), "{line}");
+    }
+    let log: Vec<String> = gateway.log().iter().map(ToString::to_string).collect();
+    assert!(!log.iter().any(|line| line.contains("canary") || line.contains("a secret")), "{log:#?}");
+}
