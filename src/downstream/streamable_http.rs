@@ -195,7 +195,7 @@ impl Endpoint {
             Err(full) => return Begun::refused(full.into(), Some(request.id)),
         };
         let named = asked.named;
-        let attached = |caller, request| {
+        let attached = move |caller, request| {
             let mut exchange = Exchange::attached(gateway, caller, request, named);
             exchange.hold(place);
             exchange

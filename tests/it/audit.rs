@@ -49,7 +49,7 @@ fn bare(line: &Value) -> Value {
     line
 }
 
-fn line(who: (&str, &str), message: &str, more: Value) -> Value {
+fn line(who: (&str, &str), message: &str, more: &Value) -> Value {
     let level = if message == "called" { "DEBUG" } else { "INFO" };
     let mut line = json!({"level": level, "message": message, "principal": who.0, "role": who.1});
     let members = line.as_object_mut().expect("an object");
@@ -87,17 +87,17 @@ async fn what_operators_do_and_what_a_role_forbids_is_told_with_who_it_was() {
     assert_eq!(
         bare,
         [
-            line(OPERATOR, "operated", json!({"action": "reconnect", "server": "one", "outcome": "done"})),
+            line(OPERATOR, "operated", &json!({"action": "reconnect", "server": "one", "outcome": "done"})),
             line(
                 OPERATOR,
                 "operated",
-                json!({"action": "reset_breaker", "server": "none", "outcome": "server_not_found"})
+                &json!({"action": "reset_breaker", "server": "none", "outcome": "server_not_found"})
             ),
-            line(OPERATOR, "operated", json!({"action": "reload", "outcome": "done"})),
-            line(READER, "refused", json!({"action": "reconnect", "outcome": "forbidden"})),
-            line(READER, "refused", json!({"action": "call", "outcome": "forbidden"})),
-            line(READER, "refused", json!({"action": "tools/call", "outcome": "forbidden"})),
-            line(("signal", "superuser"), "operated", json!({"action": "reload", "outcome": "done"})),
+            line(OPERATOR, "operated", &json!({"action": "reload", "outcome": "done"})),
+            line(READER, "refused", &json!({"action": "reconnect", "outcome": "forbidden"})),
+            line(READER, "refused", &json!({"action": "call", "outcome": "forbidden"})),
+            line(READER, "refused", &json!({"action": "tools/call", "outcome": "forbidden"})),
+            line(("signal", "superuser"), "operated", &json!({"action": "reload", "outcome": "done"})),
         ]
     );
     for (line, id) in told.iter().zip(&ids) {
@@ -122,11 +122,15 @@ async fn calls_are_told_where_that_is_asked_for_and_never_what_was_said() {
     ];
     let told = lines(&gateway, answers.len()).await;
     let called = |tool: &str, outcome: &str| {
-        line(OPERATOR, "called", json!({"action": "call", "server": "one", "tool": tool, "outcome": outcome}))
+        line(
+            OPERATOR,
+            "called",
+            &json!({"action": "call", "server": "one", "tool": tool, "outcome": outcome}),
+        )
     };
     let bare: Vec<Value> = told.iter().map(bare).collect();
     let missing =
-        line(OPERATOR, "called", json!({"action": "call", "tool": "missing", "outcome": "tool_not_found"}));
+        line(OPERATOR, "called", &json!({"action": "call", "tool": "missing", "outcome": "tool_not_found"}));
     assert_eq!(
         bare,
         [called("a", "done"), called("a", "done"), called("a", "done"), called("no", "-32050"), missing]

@@ -48,8 +48,16 @@ impl Json {
     pub(super) fn texts<'j>(&'j self, visit: &mut dyn FnMut(&'j str)) {
         match self {
             Self::Text(text) => visit(text),
-            Self::List(items) => items.iter().for_each(|item| item.texts(visit)),
-            Self::Object(members) => members.iter().for_each(|(_, value)| value.texts(visit)),
+            Self::List(items) => {
+                for item in items {
+                    item.texts(visit);
+                }
+            }
+            Self::Object(members) => {
+                for (_, value) in members {
+                    value.texts(visit);
+                }
+            }
             _ => {}
         }
     }
@@ -92,9 +100,8 @@ fn plain(text: &str) -> Vec<u8> {
         if byte == b'/' && length > 1 {
             bytes[at..at + length].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
         } else if !byte.is_ascii_whitespace() {
-            match (byte, comma) {
-                (b']' | b'}', Some(comma)) => bytes[comma] = b' ',
-                _ => {}
+            if let (b']' | b'}', Some(comma)) = (byte, comma) {
+                bytes[comma] = b' ';
             }
             comma = (byte == b',' && !b"[{,:".contains(&last)).then_some(at);
             last = byte;

@@ -99,11 +99,11 @@ fn text_of(content: &[u8]) -> Result<&str, Error> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// Servers and inputs of a file; notes what else there is.
-fn parts<'j>(
-    root: &'j Members,
-    notes: &mut Vec<String>,
-) -> Result<(Vec<&'j (String, Json)>, &'j [Json]), Error> {
+/// Servers and inputs of a file.
+type Parts<'j> = (Vec<&'j (String, Json)>, &'j [Json]);
+
+/// Finds both; notes what else there is.
+fn parts<'j>(root: &'j Members, notes: &mut Vec<String>) -> Result<Parts<'j>, Error> {
     let (mut servers, mut inputs, mut others): (Vec<_>, &[Json], Vec<_>) = (Vec::new(), &[], Vec::new());
     let mut is_one = false;
     for (name, value) in root {

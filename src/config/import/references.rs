@@ -56,7 +56,9 @@ impl<'j> References<'j> {
                 Piece::Literal(_) => None,
             }));
         };
-        servers.iter().for_each(|server| server.texts(&mut note));
+        for server in servers {
+            server.texts(&mut note);
+        }
         let object = |input: &'j Json| if let Json::Object(members) = input { Some(members) } else { None };
         let inputs = inputs.iter().filter_map(object).collect();
         Self { inputs, made: BTreeMap::new(), taken, needed: Vec::new() }
@@ -85,7 +87,10 @@ impl<'j> References<'j> {
                 format!("${{{name}}}")
             }
             (_, Some((name, Some(default)))) => format!("${{{name}:-{default}}}"),
-            (_, None) => return into.text.push_str(&format!("$${{{}}}", inner.replace('$', "$$"))),
+            (_, None) => {
+                let literal = inner.replace('$', "$$");
+                return into.text.extend(["$${", &literal, "}"]);
+            }
         };
         into.has_reference = true;
         into.text.push_str(&reference);

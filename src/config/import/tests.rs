@@ -51,7 +51,7 @@ fn loaded(yaml: &str) -> BTreeMap<String, upstream::Config> {
 }
 
 #[track_caller]
-fn of(servers: serde_json::Value) -> Imported {
+fn of(servers: &serde_json::Value) -> Imported {
     import("x.json", json!({"mcpServers": servers}).to_string().as_bytes()).expect("read")
 }
 
@@ -114,8 +114,8 @@ fn programs_get_what_their_clients_gave_them() {
     let servers = loaded(&imported("cursor").yaml);
     let (command, args, env) = child(&servers["docs"]);
     assert_eq!(command, "/home/me/.local/bin/docs-mcp");
-    assert_eq!(args, ["--root", "/work/docs"]);
-    assert_eq!((env["DOCS_CACHE"].as_str(), env["WORKSPACE_FOLDER"].as_str()), ("/work/.cache", "/own"));
+    assert_eq!(args, ["--root", "/srv/docs"]);
+    assert_eq!((env["DOCS_CACHE"].as_str(), env["WORKSPACE_FOLDER"].as_str()), ("/srv/.cache", "/own"));
 
     let yaml = imported("vs_code").yaml.replace("${WORKSPACE_FOLDER}", "${WORKSPACE_FOLDER_2}");
     let servers = loaded(&yaml);
@@ -123,7 +123,7 @@ fn programs_get_what_their_clients_gave_them() {
     assert_eq!(child(server).1, ["-y", "server-perplexity-ask", "--region=eu"]);
     assert_eq!(child(server).2, BTreeMap::from([("PERPLEXITY_API_KEY".into(), "p-1".into())]));
     let Transport::Stdio(stdio) = &server.transport else { panic!("stdio") };
-    assert_eq!(stdio.cwd.as_deref(), Some(Path::new("/work/tools")));
+    assert_eq!(stdio.cwd.as_deref(), Some(Path::new("/srv/tools")));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn one_that_can_not_be_taken_over_is_named_and_costs_no_other() {
             "headers.\"A b\": this is not the name of a header",
         ),
     ] {
-        let found = of(json!({"bad\n": server, "good": {"command": "npx"}}));
+        let found = of(&json!({"bad\n": server, "good": {"command": "npx"}}));
         assert_eq!(found.notes, [format!("bad\\n: left out: {reason}")]);
         assert!(found.yaml.contains(&format!("\n  # bad\\n: left out: {reason}\n")), "{}", found.yaml);
         assert_eq!(loaded(&found.yaml).len(), 1);
@@ -173,7 +173,7 @@ fn one_that_can_not_be_taken_over_is_named_and_costs_no_other() {
 
 #[test]
 fn what_is_not_taken_over_is_said() {
-    let found = of(json!({
+    let found = of(&json!({
         "a": {"command": "npx", "x\ny": 1, "envFile": ".env", "url": null, "disabled": "yes"},
         "b": {"url": "http://a", "headers": {"mcp-version": "1", "X": "${A:-$b}"}},
     }));
@@ -201,7 +201,7 @@ fn names_are_made_valid_and_stay_apart() {
     let long = "x".repeat(80);
     let one = json!({"command": "npx"});
     let found =
-        of(json!({"a b": one, "a/b": one, "a-b": one, "": one, "é": one, "null": one, (long.clone()): one}));
+        of(&json!({"a b": one, "a/b": one, "a-b": one, "": one, "é": one, "null": one, (long.clone()): one}));
     let servers = loaded(&found.yaml);
     let short = "x".repeat(64);
     let names: Vec<&str> = servers.keys().map(String::as_str).collect();
@@ -212,7 +212,7 @@ fn names_are_made_valid_and_stay_apart() {
 
 #[test]
 fn places_of_secrets_are_named_and_secrets_are_not() {
-    let found = of(json!({
+    let found = of(&json!({
         "a": {"command": "npx", "env": {"API_KEY": "canary", "MODE": "x", "OTHER_KEY": "${env:K}", "KEYS": "3"},
             "args": ["--token", "canary", "--key=canary", "-e", "PASSWORD=canary", "--auth", "-v", "plain"]},
         "b": {"url": "https://me:canary@example.org/", "headers": {"Authorization": "Bearer canary"}},
@@ -259,7 +259,7 @@ fn the_documented_example_is_real() {
     let (_, rest) = page.split_once("```json\n").expect("an example");
     let (json, rest) = rest.split_once("```").expect("its end");
     let found = import("mcp.json", json.as_bytes()).expect("read");
-    let notes: String = found.notes.iter().map(|note| format!("mcp.json: {note}\n")).collect();
+    let notes = found.notes.iter().fold(String::new(), |notes, note| format!("{notes}mcp.json: {note}\n"));
     for block in [
         format!("```text\n$ switchyard import mcp.json > mcp_servers.yaml\n{notes}```"),
         format!("```yaml\n{}```", found.yaml),
@@ -274,7 +274,7 @@ proptest! {
         for text in [text, odd] {
             let text = text.replace("${", "$ {").replace('\0', "");
             prop_assume!(text != "~" && !text.starts_with("~/"));
-            let found = of(json!({"a": {"command": format!("x{text}"), "args": [text], "env": {"A": text}}}));
+            let found = of(&json!({"a": {"command": format!("x{text}"), "args": [text], "env": {"A": text}}}));
             let servers = loaded(&found.yaml);
             let (command, args, env) = child(&servers["a"]);
             prop_assert_eq!(command, format!("x{text}"));
@@ -285,7 +285,7 @@ proptest! {
 
     #[test]
     fn any_key_is_taken_or_its_server_named(name in any::<String>(), key in "[^=\0]{1,20}") {
-        let found = of(json!({(name): {"command": "x", "env": {(key.clone()): "v"}, "description": key.clone()}}));
+        let found = of(&json!({(name): {"command": "x", "env": {(key.clone()): "v"}, "description": key.clone()}}));
         let servers = loaded(&found.yaml);
         prop_assert_eq!(servers.len(), 1);
         let server = servers.values().next().expect("one");

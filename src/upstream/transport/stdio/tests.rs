@@ -46,12 +46,12 @@ struct Bench {
 
 impl Bench {
     fn new(stdio: &Stdio) -> Self {
-        Self::of(stdio, config(Transport::Stdio(stdio.clone())))
+        Self::of(stdio, &config(Transport::Stdio(stdio.clone())))
     }
 
-    fn of(stdio: &Stdio, config: Config) -> Self {
+    fn of(stdio: &Stdio, config: &Config) -> Self {
         let shutdown = Shutdown::new();
-        Self { connector: ToChild::new(&config, stdio, &shutdown), shutdown }
+        Self { connector: ToChild::new(config, stdio, &shutdown), shutdown }
     }
 
     async fn connect(&self) -> (Arc<dyn Connection>, mpsc::Receiver<Event>) {
@@ -230,7 +230,7 @@ async fn what_the_arguments_have_from_variables_is_not_repeated() {
     let die = r#"*'"die"'*) say "bad token tok-123456" >&2; exit 7 ;;"#;
     let stdio = script("", &[LEGACY, die]);
     let secrets = vec!["tok-123456".into()];
-    let bench = Bench::of(&stdio, Config { secrets, ..config(Transport::Stdio(stdio.clone())) });
+    let bench = Bench::of(&stdio, &Config { secrets, ..config(Transport::Stdio(stdio.clone())) });
     let (connection, _) = bench.connect().await;
     assert!(ask(&connection, "die").await.is_err());
     assert!(connection.closed().await.ends_with("stderr: bad token ***"));

@@ -138,17 +138,11 @@ struct Inside {
     answers: HashMap<String, Vec<String>>,
 }
 
+/// Whole lists by the member they stand in, results by method, refusals by method.
+type Prepared = (BTreeMap<String, String>, HashMap<String, Vec<String>>, HashMap<String, String>);
+
 impl State {
-    pub fn new(
-        era: Era,
-        tools: Vec<Tool>,
-        page: usize,
-        (lists, answers, refusals): (
-            BTreeMap<String, String>,
-            HashMap<String, Vec<String>>,
-            HashMap<String, String>,
-        ),
-    ) -> Self {
+    pub fn new(era: Era, tools: Vec<Tool>, page: usize, (lists, answers, refusals): Prepared) -> Self {
         let inside = Mutex::new(Inside { tools, answers, ..Inside::default() });
         Self { era, page, refusals, lists, inside, notices: broadcast::channel(64).0 }
     }
