@@ -1,7 +1,7 @@
 //! Sessions of the legacy era: who they belong to, how long they live, and what runs in them.
 //!
 //! Invariants: at most `max_sessions`, of which no principal can keep the others from having some
-//! ([`table`]); a session belongs to one principal and one endpoint, and for everybody else its id is
+//! (`table`); a session belongs to one principal and one endpoint, and for everybody else its id is
 //! unknown; one that was idle for long enough is gone, and so is one whose client came in last with a
 //! credential that was taken back ([`Sessions::sweep`]). Nothing here is HTTP; the pipe of `switchyard
 //! stdio` is a session of its own.
