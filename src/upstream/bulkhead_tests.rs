@@ -182,8 +182,12 @@ async fn threads_that_come_and_go_at_once_lose_no_place() {
         told
     });
     let told: Vec<_> = told.collect();
-    for let_in in join_all(told).await {
-        assert!(let_in.expect("no panic") > 0);
+    let let_in = join_all(told).await;
+    // One of four of the same principal may find its share taken every time; a principal does not.
+    for principal in 0..3 {
+        let let_in =
+            let_in.iter().skip(principal).step_by(3).map(|let_in| let_in.as_ref().expect("no panic"));
+        assert!(let_in.sum::<u32>() > 0);
     }
     assert_eq!((bulkhead.running(), bulkhead.waiting()), (0, 0));
     let all = [(); 3].map(|()| bulkhead.places(Lane::Calls).take());

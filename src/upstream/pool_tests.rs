@@ -169,9 +169,17 @@ async fn callers_do_not_start_a_server_over_and_over_that_dies_of_them() {
     server.die("young");
     settle().await;
     assert!(seat(&pool).await.is_ok(), "one early death is no row");
-    server.die("young again");
-    settle().await;
-    assert!(seat(&pool).await.is_err());
+    // The pauses are jittered from nothing on: one alone may be over before it is looked at.
+    let mut deaths = 1;
+    loop {
+        server.die("young again");
+        settle().await;
+        deaths += 1;
+        if seat(&pool).await.is_err() {
+            break;
+        }
+        assert!(deaths < 6, "nobody waits after {deaths} early deaths");
+    }
     pool.open();
     assert!(seat(&pool).await.is_ok(), "an operator does not wait");
 }

@@ -25,7 +25,7 @@ fn environment(name: &str) -> Result<String, VarError> {
         "MCP_PORT" => "9000",
         "GITHUB_TOKEN" => "gh-1",
         "WORKSPACE_FOLDER" => "/own",
-        "WORKSPACE_FOLDER_2" => "/work",
+        "WORKSPACE_FOLDER_2" => "/srv",
         "PERPLEXITY_KEY" => "p-1",
         _ => return Err(VarError::NotPresent),
     };
