@@ -13,7 +13,7 @@ use tower::ServiceExt;
 
 use super::{Options, Reload, Reloaded};
 use crate::auth::{Principal, Role};
-use crate::manager::config::{Config, ToolNames};
+use crate::manager::config::Config;
 use crate::manager::{Applied, Manager, Scope};
 use crate::protocol::{Raw, Version, method};
 use crate::shutdown::Shutdown;
@@ -39,13 +39,7 @@ impl Gateway {
     /// The same, at its very beginning.
     pub(super) fn starting(servers: Vec<(upstream::Config, Fake)>) -> Self {
         let (configs, fakes): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
-        let config = Config {
-            servers: configs,
-            tool_names: ToolNames::Auto,
-            max_tool_name_length: 64,
-            cache: crate::store::Config::default(),
-            tools_per_page: 100,
-        };
+        let config = Config::of(configs);
         let connectors = fakes.iter().map(Fake::connector).collect();
         let manager = Manager::with_connectors(config, connectors, Shutdown::new());
         let drain = Shutdown::new();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, duplex};
 
 use crate::downstream::stdio;
-use crate::manager::config::{Config, ToolNames};
+use crate::manager::config::Config;
 use crate::manager::{Manager, Scope};
 use crate::protocol::Version;
 use crate::shutdown::Shutdown;
@@ -44,13 +44,7 @@ impl Client {
 async fn conversation<T: Future<Output = Lines<BufReader<DuplexStream>>>>(
     talk: impl FnOnce(Client) -> T,
 ) -> Vec<Value> {
-    let config = Config {
-        servers: vec![fake::config("s")],
-        tool_names: ToolNames::Auto,
-        max_tool_name_length: 64,
-        cache: crate::store::Config::default(),
-        tools_per_page: 100,
-    };
+    let config = Config::of(vec![fake::config("s")]);
     let tasks = Shutdown::new();
     let connectors = vec![Fake::new(Version::V2025_11_25).connector()];
     let manager = Manager::with_connectors(config, connectors, tasks.child());

@@ -146,13 +146,9 @@ impl Refusal {
             Self::HeaderMismatch(_) => code::HEADER_MISMATCH,
             Self::Meta(_) => code::INVALID_PARAMS,
             // Only clients of older revisions have sessions.
-            Self::TooManySessions { most } => {
+            Self::TooManySessions { most } | Self::NoPlace { most } => {
                 let limit = Limit { most: *most, now: *most };
-                return limited("too_many_sessions", &self.to_string(), SESSION_RETRY_IN, Some(limit));
-            }
-            Self::NoPlace { most } => {
-                let limit = Limit { most: *most, now: *most };
-                return limited("too_many_connections", &self.to_string(), SESSION_RETRY_IN, Some(limit));
+                return limited(self.case().0, &self.to_string(), SESSION_RETRY_IN, Some(limit));
             }
             Self::TooManyRequests => {
                 return limited("too_many_requests", &self.to_string(), REQUEST_RETRY_IN, None);

@@ -8,7 +8,6 @@ use futures_util::FutureExt;
 
 use super::{Caller, Gateway};
 use crate::auth::{Principal, Role};
-use crate::manager::config::ToolNames;
 use crate::manager::{Config, Manager, Scope};
 use crate::protocol::{Raw, Reply, Request, RequestId, Version};
 use crate::shutdown::Shutdown;
@@ -41,13 +40,7 @@ impl Scene {
 
     /// One over `server`, which is read as it is now.
     pub(super) async fn over(server: Fake) -> Self {
-        let config = Config {
-            servers: vec![fake::config("s")],
-            tool_names: ToolNames::Auto,
-            max_tool_name_length: 64,
-            cache: crate::store::Config::default(),
-            tools_per_page: 100,
-        };
+        let config = Config::of(vec![fake::config("s")]);
         let shutdown = Shutdown::new();
         let manager = Manager::with_connectors(config, vec![server.connector()], shutdown.child());
         manager.settled(&Scope::All, Duration::from_secs(1)).await;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::*;
-use crate::manager::config::ToolNames;
 use crate::manager::{Error, Scope};
 use crate::protocol::feature::List;
 use crate::protocol::{Raw, Version};
@@ -12,13 +11,7 @@ use crate::upstream::Subject;
 use crate::upstream::fake::{self, Answer, Dial, Fake};
 
 fn config(servers: Vec<upstream::Config>) -> Config {
-    Config {
-        servers,
-        tool_names: ToolNames::Auto,
-        max_tool_name_length: 64,
-        cache: crate::store::Config::default(),
-        tools_per_page: 100,
-    }
+    Config::of(servers)
 }
 
 fn server(tools: &[&'static str]) -> Fake {

@@ -51,6 +51,20 @@ impl Config {
     }
 }
 
+#[cfg(test)]
+impl Config {
+    /// `servers` as most tests want them: names that stay as they are, and lists in pages.
+    pub(crate) fn of(servers: Vec<upstream::Config>) -> Self {
+        Self {
+            servers,
+            cache: store::Config::default(),
+            tool_names: ToolNames::Auto,
+            max_tool_name_length: 64,
+            tools_per_page: 100,
+        }
+    }
+}
+
 fn servers(all: &Setting<'_>, defaults: &Defaults) -> Option<Vec<upstream::Config>> {
     let read =
         |(name, setting): &(&str, Setting<'_>)| upstream::Config::from_settings(setting, name, defaults);

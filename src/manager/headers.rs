@@ -72,7 +72,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::manager::config::{Config, ToolNames};
+    use crate::manager::config::Config;
     use crate::manager::{Called, Scope};
     use crate::protocol::{ErrorObject, Raw, method};
     use crate::shutdown::Shutdown;
@@ -80,13 +80,7 @@ mod tests {
 
     /// A server that is called, with the name of the header that its list says at first.
     async fn scene(server: &Fake) -> Arc<Manager> {
-        let config = Config {
-            servers: vec![fake::config("s")],
-            tool_names: ToolNames::Auto,
-            max_tool_name_length: 64,
-            cache: crate::store::Config::default(),
-            tools_per_page: 100,
-        };
+        let config = Config::of(vec![fake::config("s")]);
         list(server, "Before", "Before");
         let manager = Manager::with_connectors(config, vec![server.connector()], Shutdown::new());
         manager.settled(&Scope::All, PATIENCE).await;

@@ -1,6 +1,5 @@
 //! The facade over servers in memory, under paused time.
 
-use super::config::ToolNames;
 use super::*;
 use crate::protocol::Version;
 use crate::protocol::feature::List;
@@ -8,13 +7,7 @@ use crate::upstream::Event;
 use crate::upstream::fake::{self, Answer, Dial, Fake};
 
 fn manager(servers: &[(&str, &Fake)]) -> Arc<Manager> {
-    let config = Config {
-        servers: servers.iter().map(|(name, _)| fake::config(name)).collect(),
-        tool_names: ToolNames::Auto,
-        max_tool_name_length: 64,
-        cache: crate::store::Config::default(),
-        tools_per_page: 100,
-    };
+    let config = Config::of(servers.iter().map(|(name, _)| fake::config(name)).collect());
     let connectors = servers.iter().map(|(_, fake)| fake.connector()).collect();
     Manager::with_connectors(config, connectors, Shutdown::new())
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::manager::config::{Config, ToolNames};
+use crate::manager::config::Config;
 use crate::manager::{Scope, ServerStatus};
 use crate::protocol::meta::Sender;
 use crate::shutdown::Shutdown;
@@ -40,13 +40,7 @@ impl Scene {
         });
         let mut config = fake::config("s");
         config.tools.cache_ttl = Some(TTL);
-        let config = Config {
-            servers: vec![config],
-            tool_names: ToolNames::Auto,
-            max_tool_name_length: 64,
-            cache: crate::store::Config::default(),
-            tools_per_page: 100,
-        };
+        let config = Config::of(vec![config]);
         let manager = Manager::with_connectors(config, vec![server.connector()], Shutdown::new());
         manager.settled(&Scope::All, TTL).await;
         Self { manager, server }

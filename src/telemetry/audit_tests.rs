@@ -1,25 +1,11 @@
 //! What stands in the lines, at which level, and that nothing of a call is written unless it is asked for.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
 
+use super::super::sink::Sink;
 use super::*;
 use crate::protocol::{ErrorObject, Raw};
-
-#[derive(Clone, Default)]
-struct Sink(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("not poisoned").write(bytes)
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// The lines that `work` writes where the log has `filter`.
 fn lines(filter: &str, work: impl FnOnce()) -> Vec<Value> {
@@ -28,7 +14,7 @@ fn lines(filter: &str, work: impl FnOnce()) -> Vec<Value> {
     let lines = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter));
     let lines = lines.with_writer(move || writer.clone()).json().flatten_event(true).without_time();
     tracing::subscriber::with_default(lines.finish(), work);
-    let written = String::from_utf8(sink.0.lock().expect("not poisoned").clone()).expect("UTF-8");
+    let written = sink.text();
     written.lines().map(|line| serde_json::from_str(line).expect("one object")).collect()
 }
 

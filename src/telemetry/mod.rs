@@ -16,6 +16,8 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 pub mod audit;
 pub mod metrics;
 mod request_id;
+#[cfg(test)]
+mod sink;
 
 pub use request_id::RequestId;
 
@@ -129,9 +131,7 @@ const fn is_harmless(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::sync::{Arc, Mutex};
-
+    use super::sink::Sink;
     use super::*;
 
     #[test]
@@ -149,18 +149,6 @@ mod tests {
         assert_eq!(shown, format!("{}… (+88 bytes)", "é".repeat(256)));
     }
 
-    #[derive(Clone, Default)]
-    struct Sink(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Sink {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().expect("not poisoned").write(bytes)
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
     #[test]
     fn every_line_is_one_json_object_whatever_it_holds() {
         let sink = Sink::default();
@@ -172,7 +160,7 @@ mod tests {
                 tracing::info!(path = %untrusted(text), "refused");
             }
         });
-        let written = String::from_utf8(sink.0.lock().expect("not poisoned").clone()).expect("UTF-8");
+        let written = sink.text();
         assert_eq!(written.lines().count(), hostile.len());
         for (line, text) in written.lines().zip(hostile) {
             let line: serde_json::Value = serde_json::from_str(line).expect("one object");

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::tests::{ask, modern, raw, said, session, told};
 use super::*;
-use crate::manager::config::{Config, ToolNames};
+use crate::manager::config::Config;
 use crate::shutdown::Shutdown;
 use crate::upstream::builtin::{Builtin, InProcess, Report};
 use crate::upstream::connection::Events;
@@ -55,13 +55,7 @@ async fn gateway() -> (Gateway, impl Fn()) {
         *kept.lock().expect("no panic") = Some(events);
         async { Ok(Bell) }.boxed()
     });
-    let config = Config {
-        servers: vec![fake::config("s")],
-        tool_names: ToolNames::Auto,
-        max_tool_name_length: 64,
-        cache: crate::store::Config::default(),
-        tools_per_page: 100,
-    };
+    let config = Config::of(vec![fake::config("s")]);
     let shutdown = Shutdown::new();
     let manager = Manager::with_connectors(config, vec![Arc::new(connector)], shutdown.clone());
     manager.settled(&Scope::All, Duration::from_secs(1)).await;

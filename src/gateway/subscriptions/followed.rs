@@ -9,13 +9,11 @@
 
 use std::sync::Arc;
 
-use futures_util::FutureExt;
-use futures_util::stream::{self, StreamExt};
 use tokio::time::timeout;
 
 use super::board::Topic;
-use super::mailbox::{MAX_SUBSCRIPTIONS, Mailbox};
-use super::resources::{AT_A_TIME, LISTEN_PATIENCE};
+use super::mailbox::Mailbox;
+use super::{LISTEN_PATIENCE, agreed};
 use crate::auth::Action;
 use crate::gateway::{Caller, Gateway, tasks};
 use crate::protocol::{Notification, Raw, method};
@@ -32,15 +30,8 @@ pub(super) async fn follow_all(
     if !caller.principal.may(Action::Call) {
         return Vec::new();
     }
-    let one = |id: String| {
-        async move {
-            let is_told = timeout(LISTEN_PATIENCE, follow(gateway, caller, mailbox, &id)).await;
-            is_told.ok().flatten().map(|()| id)
-        }
-        .boxed()
-    };
-    let asked: Vec<_> = ids.into_iter().take(MAX_SUBSCRIPTIONS).map(one).collect();
-    stream::iter(asked).buffered(AT_A_TIME).filter_map(std::future::ready).collect().await
+    let one = |id: String| async move { follow(gateway, caller, mailbox, &id).await.map(|()| id) };
+    agreed(ids.into_iter().map(one)).await
 }
 
 async fn follow(gateway: &Gateway, caller: &Caller, mailbox: &Arc<Mailbox>, id: &str) -> Option<()> {

@@ -13,6 +13,11 @@ mod resources;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::stream::{self, StreamExt};
+use tokio::time::timeout;
 
 pub use board::Board;
 pub use feed::Feed;
@@ -26,12 +31,17 @@ use crate::manager::{Manager, Scope};
 use crate::protocol::feature::{List, Lists};
 use crate::protocol::{ErrorObject, Notification, Raw, Reply, RequestId, meta, method};
 use crate::upstream::Outlet;
+use mailbox::MAX_SUBSCRIPTIONS;
 
 /// The member that says what to listen to.
 const FILTER: &str = "notifications";
 /// Its members that say of which resources and of which tasks.
 const RESOURCES: &str = "resourceSubscriptions";
 const TASKS: &str = "taskIds";
+/// Resources, or tasks, of one stream that are asked for at a time.
+const AT_A_TIME: usize = 16;
+/// How long a stream waits for its servers before it begins without them.
+const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// `subscriptions/listen`: says what is honoured, then sends notices into `outlet` until the
 /// gateway shuts down. Dropping the future ends the subscription.
@@ -76,6 +86,15 @@ async fn next(gateway: &Gateway, caller: &Caller, feed: &mut Feed) -> Notificati
             return notice;
         }
     }
+}
+
+/// What each of `asked` comes to in time, in their order, but for those that come to nothing.
+async fn agreed<'a>(
+    asked: impl Iterator<Item = impl Future<Output = Option<String>> + Send + 'a>,
+) -> Vec<String> {
+    let in_time = |asked| async move { timeout(LISTEN_PATIENCE, asked).await.ok().flatten() }.boxed();
+    let asked: Vec<_> = asked.take(MAX_SUBSCRIPTIONS).map(in_time).collect();
+    stream::iter(asked).buffered(AT_A_TIME).filter_map(std::future::ready).collect().await
 }
 
 /// The lists of `filter` that somebody in `scope` has, or may turn out to have. Of tools there may always be

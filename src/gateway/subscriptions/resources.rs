@@ -6,12 +6,8 @@
 //! [`MAX_SUBSCRIPTIONS`]; who may not read resources asks no server for them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::stream::{self, StreamExt};
-use tokio::time::timeout;
-
+use super::agreed;
 use super::board::{Subscription, Topic};
 use super::mailbox::{MAX_SUBSCRIPTIONS, Mailbox};
 use crate::auth::Action;
@@ -21,11 +17,6 @@ use crate::manager::{self, Word};
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::upstream::{Refusal, Subject};
-
-/// Resources of one `subscriptions/listen` that are asked for at a time.
-pub(super) const AT_A_TIME: usize = 16;
-/// How long such a stream waits for its servers before it begins without them.
-pub(super) const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// `resources/subscribe`.
 pub async fn subscribe(gateway: &Gateway, caller: &Caller, params: Option<&Raw>) -> Reply {
@@ -65,16 +56,11 @@ pub(super) async fn subscribe_all(
     if !caller.principal.may(Action::Read) {
         return Vec::new();
     }
-    let one = |uri: String| {
-        async move {
-            let subscription = gateway.subscription(caller, mailbox, &uri);
-            let (_, subscription) = timeout(LISTEN_PATIENCE, subscription).await.ok()?.ok()?;
-            mailbox.subscribe(uri.clone(), subscription).ok().map(|()| uri)
-        }
-        .boxed()
+    let one = |uri: String| async move {
+        let (_, subscription) = gateway.subscription(caller, mailbox, &uri).await.ok()?;
+        mailbox.subscribe(uri.clone(), subscription).ok().map(|()| uri)
     };
-    let asked: Vec<_> = uris.into_iter().take(MAX_SUBSCRIPTIONS).map(one).collect();
-    stream::iter(asked).buffered(AT_A_TIME).filter_map(std::future::ready).collect().await
+    agreed(uris.into_iter().map(one)).await
 }
 
 impl Gateway {

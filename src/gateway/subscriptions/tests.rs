@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::auth::Principal;
-use crate::manager::config::{Config, ToolNames};
+use crate::manager::config::Config;
 use crate::protocol::{Message, Request, Version};
 use crate::shutdown::Shutdown;
 use crate::upstream::fake::{self, Answer, Dial, Fake};
@@ -22,13 +22,7 @@ pub(super) async fn gateway(servers: &[(&str, &Fake)]) -> Gateway {
 }
 
 async fn of_servers(servers: Vec<upstream::Config>, fakes: &[&Fake]) -> Gateway {
-    let config = Config {
-        servers,
-        tool_names: ToolNames::Auto,
-        max_tool_name_length: 64,
-        cache: crate::store::Config::default(),
-        tools_per_page: 100,
-    };
+    let config = Config::of(servers);
     let connectors = fakes.iter().map(|fake| fake.connector()).collect();
     let shutdown = Shutdown::new();
     let manager = Manager::with_connectors(config, connectors, shutdown.clone());

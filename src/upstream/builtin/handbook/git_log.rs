@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aws_lc_rs::digest;
 
 /// Longest piece of the output: a path, or a commit with its first change.
-pub(super) const LONGEST: usize = 64 * 1024;
+const LONGEST: usize = 64 * 1024;
 /// What stands before the time of a commit.
 const MARK: u8 = 1;
 /// How git is asked to show a commit: the mark, then its time in seconds since 1970.
@@ -54,10 +54,32 @@ fn digest_of(algorithm: &'static digest::Algorithm, bytes: &[u8]) -> Vec<u8> {
 /// A file, and the time of the commit that made it what it is.
 pub(super) type Found = HashMap<String, (Blob, SystemTime)>;
 
-/// Who reads what git says, piece by piece.
+/// Who reads what git says with `-z`: pieces that end with a zero.
 pub(super) trait Reader {
-    /// Reads on. False when there is nothing left to look for.
-    fn take(&mut self, bytes: &[u8]) -> bool;
+    /// The piece that has begun.
+    fn begun(&mut self) -> &mut Vec<u8>;
+
+    /// Reads a piece that has come whole.
+    fn read(&mut self, piece: &[u8]);
+
+    /// Whether there is nothing left to look for.
+    fn is_done(&self) -> bool;
+
+    /// Reads on, wherever it is cut. False when there is nothing left to look for.
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        for &byte in bytes {
+            match byte {
+                0 => {
+                    let piece = std::mem::take(self.begun());
+                    self.read(&piece);
+                }
+                // What is cut off is no path of ours.
+                _ if self.begun().len() < LONGEST => self.begun().push(byte),
+                _ => {}
+            }
+        }
+        !self.is_done()
+    }
 }
 
 /// Reads the output piece by piece, newest commit first.
@@ -84,23 +106,6 @@ impl LogReader {
         (self.found, self.wanted, self.oldest)
     }
 
-    fn end_of_piece(&mut self) {
-        let piece = std::mem::take(&mut self.piece);
-        if let Some(content) = self.content.take() {
-            return self.changed(&piece, &content);
-        }
-        let mut change = piece.as_slice();
-        if let [MARK, rest @ ..] = change {
-            let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
-            self.commit(&rest[..end]);
-            change = rest.get(end + 1..).unwrap_or_default();
-        }
-        // `:MODE MODE BLOB BLOB STATUS`, and of a merge one mode and one blob more for each parent.
-        if change.starts_with(b":") {
-            self.content = change.rsplit(|byte| *byte == b' ').nth(1).map(<[u8]>::to_vec);
-        }
-    }
-
     fn commit(&mut self, seconds: &[u8]) {
         let seconds = std::str::from_utf8(seconds).ok().and_then(|text| text.trim().parse().ok());
         self.time = seconds.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
@@ -121,16 +126,28 @@ impl LogReader {
 }
 
 impl Reader for LogReader {
-    fn take(&mut self, bytes: &[u8]) -> bool {
-        for &byte in bytes {
-            match byte {
-                0 => self.end_of_piece(),
-                // What is cut off is no path of ours.
-                _ if self.piece.len() < LONGEST => self.piece.push(byte),
-                _ => {}
-            }
+    fn begun(&mut self) -> &mut Vec<u8> {
+        &mut self.piece
+    }
+
+    fn read(&mut self, piece: &[u8]) {
+        if let Some(content) = self.content.take() {
+            return self.changed(piece, &content);
         }
-        !self.wanted.is_empty()
+        let mut change = piece;
+        if let [MARK, rest @ ..] = change {
+            let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+            self.commit(&rest[..end]);
+            change = rest.get(end + 1..).unwrap_or_default();
+        }
+        // `:MODE MODE BLOB BLOB STATUS`, and of a merge one mode and one blob more for each parent.
+        if change.starts_with(b":") {
+            self.content = change.rsplit(|byte| *byte == b' ').nth(1).map(<[u8]>::to_vec);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.wanted.is_empty()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::git_log::{Blob, LONGEST, Reader};
+use super::git_log::{Blob, Reader};
 
 /// Reads the output piece by piece.
 pub(super) struct TreeReader {
@@ -21,10 +21,15 @@ impl TreeReader {
     pub(super) fn finish(self) -> HashMap<String, Blob> {
         self.committed
     }
+}
+
+impl Reader for TreeReader {
+    fn begun(&mut self) -> &mut Vec<u8> {
+        &mut self.piece
+    }
 
     /// `MODE TYPE BLOB`, a tab and the path.
-    fn end_of_piece(&mut self) {
-        let piece = std::mem::take(&mut self.piece);
+    fn read(&mut self, piece: &[u8]) {
         let Some(tab) = piece.iter().position(|byte| *byte == b'\t') else { return };
         let content = piece[..tab].rsplit(|byte| *byte == b' ').next().unwrap_or_default();
         let Ok(path) = std::str::from_utf8(&piece[tab + 1..]) else { return };
@@ -34,19 +39,9 @@ impl TreeReader {
             self.committed.insert(path, blob);
         }
     }
-}
 
-impl Reader for TreeReader {
-    fn take(&mut self, bytes: &[u8]) -> bool {
-        for &byte in bytes {
-            match byte {
-                0 => self.end_of_piece(),
-                // What is cut off is no path of ours.
-                _ if self.piece.len() < LONGEST => self.piece.push(byte),
-                _ => {}
-            }
-        }
-        !self.wanted.is_empty()
+    fn is_done(&self) -> bool {
+        self.wanted.is_empty()
     }
 }
 

@@ -10,6 +10,7 @@ use std::num::NonZeroUsize;
 use lru::LruCache;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
+use time::serde::rfc3339;
 
 use super::form;
 use crate::upstream::builtin::answer::Failure;
@@ -31,10 +32,10 @@ pub(in super::super) struct Failed {
     /// Bytes of the file; 0 where it could not be read.
     pub(in super::super) size: u64,
     /// When it was asked for.
-    #[serde(with = "moment")]
+    #[serde(with = "rfc3339")]
     pub(super) since: OffsetDateTime,
     /// When it was given up.
-    #[serde(with = "moment")]
+    #[serde(with = "rfc3339")]
     pub(in super::super) at: OffsetDateTime,
     /// Why.
     pub(in super::super) reason: String,
@@ -46,25 +47,6 @@ impl Failed {
     pub(in super::super) fn is_outlived_by(&self, there: &Document) -> bool {
         let from = if there.stage() == Stage::Success { self.since } else { self.at };
         form::is_sent_since(&there.metadata, from)
-    }
-}
-
-/// A time as text of RFC 3339.
-mod moment {
-    use serde::de::Error as _;
-    use serde::ser::Error as _;
-    use serde::{Deserialize, Deserializer, Serializer};
-    use time::OffsetDateTime;
-    use time::format_description::well_known::Rfc3339;
-
-    pub(super) fn serialize<S: Serializer>(time: &OffsetDateTime, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&time.format(&Rfc3339).map_err(S::Error::custom)?)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<OffsetDateTime, D::Error> {
-        OffsetDateTime::parse(&String::deserialize(deserializer)?, &Rfc3339).map_err(D::Error::custom)
     }
 }
 

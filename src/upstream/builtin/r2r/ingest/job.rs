@@ -342,27 +342,17 @@ fn pause(tries: u32, error: &Error) -> Duration {
 /// `failure`, saying that the earlier version is gone.
 pub(super) fn with_loss(failure: Failure) -> Failure {
     let and = |words: &str| format!("{words} (the earlier version was removed before)");
-    let error = match failure {
+    match failure {
         Failure::Refused(refusal) => {
             let words = and(refusal.message());
-            return Failure::Refused(refusal.because(&words));
+            Failure::Refused(refusal.because(&words))
         }
-        Failure::Failed(error) => error,
-    };
-    Failure::Failed(match error {
-        Error::Backend { status, detail, retry_after } => {
-            Error::Backend { status, detail: and(&detail), retry_after }
-        }
-        Error::Connect { reason } => Error::Connect { reason: and(&reason) },
-        Error::NotSent { reason } => Error::NotSent { reason: and(&reason) },
-        Error::Lost { reason } => Error::Lost { reason: and(&reason) },
-        Error::Cut { reason } => Error::Cut { reason: and(&reason) },
-        Error::Malformed { reason } => Error::Malformed { reason: and(&reason) },
-        Error::AuthFailed { reason } => Error::AuthFailed { reason: and(&reason) },
         // It has no words of its own.
-        timed_out @ Error::TimedOut { .. } => Error::Lost { reason: and(&timed_out.to_string()) },
-        other => other,
-    })
+        Failure::Failed(error @ Error::TimedOut { .. }) => {
+            Failure::Failed(Error::Lost { reason: and(&error.to_string()) })
+        }
+        Failure::Failed(error) => Failure::Failed(error.reworded(|words| and(&words))),
+    }
 }
 
 #[cfg(test)]
