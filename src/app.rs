@@ -91,9 +91,8 @@ fn front(
     shutdown: &Shutdown,
     reload: Option<admin::Reload>,
 ) -> (Front, Arc<Sessions>) {
-    let places = Places::new(config.max_connections);
     let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
-    let sessions = Arc::new(sessions.among(places.clone()));
+    let sessions = Arc::new(sessions.among(Places::new(config.max_connections)));
     let sweeper = Arc::clone(&sessions);
     shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
     let (sweeper, mut renewals) = (Arc::clone(&sessions), guard.authenticator().renewals());
@@ -108,8 +107,10 @@ fn front(
     let old = sse::Endpoint::new(gateway, of_sessions(), shutdown.clone(), max_body);
     let options = admin::Options { max_body: config.max_body_bytes, drain: shutdown.clone(), reload };
     let api = admin::Api::new(Arc::clone(manager), options.clone());
+    let places = of_sessions();
     let call: Shortcut = Box::new(move |Admitted { head, body, principal, id }| {
-        let (api, place) = (api.clone(), places.take());
+        let place = places.place_for(principal.as_ref().map_or("", |principal| principal.id()));
+        let api = api.clone();
         Box::pin(async move {
             match place {
                 Ok(_place) => {

@@ -122,8 +122,10 @@ async fn a_key_is_held_against_the_keys_of_a_reload_that_comes_meanwhile() {
         let door = Door::new(vec![same.clone()]);
         let headers = sent(KEY);
         let mut check = pin!(door.door.check(&headers));
-        assert!(poll!(check.as_mut()).is_pending(), "the hash is being computed");
+        let busy = door.door.desk.turn().await.expect("nobody else is here");
+        assert!(poll!(check.as_mut()).is_pending(), "it waits for its turn, with the keys of before");
         door.door.renew(Keys::read(&next).expect("no files"));
+        drop(busy);
         assert_eq!(check.await, judged, "{next:?}");
     }
 }

@@ -6,6 +6,7 @@
 //! credential that was taken back ([`Sessions::sweep`]). Nothing here is HTTP; the pipe of `switchyard
 //! stdio` is a session of its own.
 
+mod room;
 mod table;
 
 use std::collections::HashMap;
@@ -31,8 +32,6 @@ use table::Table;
 const MAX_RUNNING: usize = 256;
 /// The longest time between two looks at what is to be forgotten.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
-/// The shortest time between two looks for room: who finds none is not to cost more than others.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// One client's session.
 pub struct Session {
@@ -49,9 +48,6 @@ pub struct Session {
     id: Arc<str>,
     state: Mutex<State>,
     ended: CancellationToken,
-    /// One of those that all clients share; none for a pipe.
-    #[allow(dead_code)] // held for its drop
-    place: Option<Place>,
 }
 
 struct State {
@@ -61,12 +57,15 @@ struct State {
     /// Streams and requests under way; a session that has any is not idle.
     open: usize,
     running: HashMap<RequestId, CancellationToken>,
+    /// One of those that all clients share, until the session ends; none for a pipe.
+    place: Option<Place>,
 }
 
 impl Session {
     fn new(caller: Caller, kept: Kept, is_channel: bool) -> Self {
         let questions = Arc::<Questions>::default();
-        let holder = caller.principal.clone();
+        let (holder, last_used) = (caller.principal.clone(), Instant::now());
+        let state = State { holder, last_used, open: 0, running: HashMap::new(), place: None };
         Self {
             caller: Arc::new(caller),
             replay: Replay::new(Arc::clone(&questions), kept),
@@ -74,9 +73,8 @@ impl Session {
             own_stream: OnceLock::new(),
             is_channel,
             id: Uuid::new_v4().simple().to_string().into(),
-            state: Mutex::new(State { holder, last_used: Instant::now(), open: 0, running: HashMap::new() }),
+            state: Mutex::new(state),
             ended: CancellationToken::new(),
-            place: None,
         }
     }
 
@@ -153,6 +151,14 @@ impl Session {
             mailbox.close();
         }
         self.caller.home.end();
+        // Now, though streams that have yet to see the end keep the session for a moment.
+        self.state().place = None;
+    }
+
+    /// Ends it, unused as it is, for somebody else's.
+    fn give_way(&self) {
+        tracing::debug!(owner = %self.owner(), "ended an unused session: there was no room for another principal");
+        self.end();
     }
 
     /// Resolves when the session has ended.
@@ -267,11 +273,6 @@ impl Sessions {
         Self { places, ..self }
     }
 
-    /// Those places.
-    pub const fn places(&self) -> &Places {
-        &self.places
-    }
-
     /// Opens a session. In a full table the longest unused session of whoever has most goes for it; refused
     /// when that is its own principal, or all of those are in use, or every place is taken.
     pub fn open(&self, caller: Caller) -> Result<Arc<Session>, Refusal> {
@@ -284,29 +285,10 @@ impl Sessions {
     }
 
     fn open_as(&self, caller: Caller, is_channel: bool) -> Result<Arc<Session>, Refusal> {
-        let place = self.places.take()?;
-        let session = Session { place: Some(place), ..Session::new(caller, self.kept.clone(), is_channel) };
+        let place = self.place_for(caller.principal.id())?;
+        let session = Session::new(caller, self.kept.clone(), is_channel);
+        session.state().place = Some(place);
         self.add(session).ok_or(Refusal::TooManySessions { most: self.max })
-    }
-
-    fn add(&self, session: Session) -> Option<Arc<Session>> {
-        let session = Arc::new(session);
-        if self.count() >= self.max && self.may_look() {
-            self.sweep();
-        }
-        let mut table = self.write();
-        let displaced = if table.is_full() { Some(table.displaced_by(session.owner())?) } else { None };
-        table.insert(Arc::clone(&session));
-        drop(table);
-        if let Some(displaced) = displaced {
-            tracing::debug!(owner = %displaced.owner(), "ended an unused session: there was no room for another principal's");
-            displaced.end();
-        }
-        // Whoever looks through the table when a credential is taken back may have done so by now.
-        if session.is_taken_back() {
-            self.close(&session);
-        }
-        Some(session)
     }
 
     /// The session `id`, if it belongs to `principal` and to `scope`.
@@ -371,12 +353,6 @@ impl Sessions {
             tokio::time::sleep((self.idle / 4).clamp(Duration::from_secs(1), SWEEP_EVERY)).await;
             self.sweep();
         }
-    }
-
-    /// Whether it is long enough ago that somebody looked for sessions to be forgotten.
-    fn may_look(&self) -> bool {
-        let swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        swept.is_none_or(|swept| swept.elapsed() >= LOOK_EVERY)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Table> {

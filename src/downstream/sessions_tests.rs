@@ -172,3 +172,35 @@ async fn requests_of_one_session_are_bounded() {
     drop(running);
     assert!(session.begin(&id(9_999)).is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_place_comes_free_when_its_session_ends_though_a_stream_has_yet_to_see_it() {
+    let sessions = Sessions::new(10, Duration::from_mins(1)).among(Places::new(1));
+    let session = sessions.open(caller(Scope::All)).expect("a place");
+    let _reads = session.hold();
+    assert!(matches!(sessions.open(caller(Scope::All)), Err(Refusal::NoPlace { most: 1 })));
+    sessions.close(&session);
+    assert!(sessions.open(caller(Scope::All)).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_few_sessions_gets_a_place_of_whoever_has_many_that_nobody_uses() {
+    let sessions = Sessions::new(10, Duration::from_mins(1)).among(Places::new(3));
+    let open =
+        |who: &str| sessions.open(Caller::legacy(Principal::new(who, Role::Superuser), Scope::All, None));
+    let mut of_alice = Vec::new();
+    for _ in 0..3 {
+        of_alice.push(open("alice").expect("a place"));
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    let ended = || of_alice.iter().map(|one| one.ended.is_cancelled()).collect::<Vec<_>>();
+    let _in_use = of_alice[0].hold();
+    assert!(open("alice").is_err(), "nobody makes room for who has most");
+    let of_bob = open("bob").expect("a place of alice");
+    assert_eq!(ended(), [false, true, false]);
+    let call = sessions.place_for("carol").expect("another one of alice, for as long as a call runs");
+    assert_eq!(ended(), [false, true, true]);
+    assert!(sessions.place_for("dave").is_err() && !of_bob.ended.is_cancelled(), "to each its only one");
+    drop(call);
+    assert!(sessions.place_for("dave").is_ok());
+}

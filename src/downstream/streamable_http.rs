@@ -190,7 +190,7 @@ impl Endpoint {
         if let Some(listed) = exchange::at_once(gateway, &caller, &request) {
             return Begun::Answered(events::listed(request.id, listed));
         }
-        let place = match self.0.sessions.places().take() {
+        let place = match self.0.sessions.place_for(caller.principal.id()) {
             Ok(place) => place,
             Err(full) => return Begun::refused(full.into(), Some(request.id)),
         };
