@@ -47,6 +47,7 @@ fn server(server: &ServerStatus) -> Server<'_> {
         retries: status.counters.retries,
         load: [status.running, status.waiting],
         connections: status.connections,
+        sockets: status.sockets.map(|sockets| [sockets.open.saturating_sub(sockets.idle), sockets.idle]),
         tools: server.tools,
         latency: status.latency,
     }

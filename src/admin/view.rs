@@ -145,7 +145,7 @@ pub(super) struct Server {
     /// What is wrong with what it offers, such as tools that cannot be called.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     offer_problems: Vec<String>,
-    /// Live connections.
+    /// Live connections: sessions with it, or processes. Over HTTP each call has a socket beside that.
     connections: usize,
     /// Calls that run.
     running_calls: usize,

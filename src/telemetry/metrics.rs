@@ -39,8 +39,10 @@ pub struct Server<'a> {
     pub retries: u64,
     /// Calls that run, and calls that wait for their place.
     pub load: [usize; 2],
-    /// Connections that are open.
+    /// Connections that are open: sessions, or processes.
     pub connections: usize,
+    /// Sockets to it that are in use, and those that are idle; none where there are no sockets.
+    pub sockets: Option<[usize; 2]>,
     /// Tools that are offered.
     pub tools: usize,
     /// How long the last health check took.
@@ -108,12 +110,7 @@ fn of_servers(registry: &mut Registry, servers: &[Server<'_>]) {
     gauge(registry, "server_calls_running", "Calls of clients that run now", all(|s| count(s.load[0])));
     let help = "Calls of clients that wait for one of those to end";
     gauge(registry, "server_calls_waiting", help, all(|server| count(server.load[1])));
-    gauge(
-        registry,
-        "server_connections",
-        "Connections to the server that are open",
-        all(|s| count(s.connections)),
-    );
+    of_connections(registry, servers);
     gauge(
         registry,
         "server_tools",
@@ -127,6 +124,21 @@ fn of_servers(registry: &mut Registry, servers: &[Server<'_>]) {
     }
     let help = "How long the last health check that went well took";
     registry.register_with_unit("server_health_check", help, Unit::Seconds, family);
+}
+
+fn of_connections(registry: &mut Registry, servers: &[Server<'_>]) {
+    let label = |server: &Server<'_>| vec![("server", server.name.to_owned())];
+    let sessions = servers.iter().map(|server| (label(server), count(server.connections)));
+    let help = "MCP connections to the server that are open: sessions over HTTP, processes on stdio";
+    gauge(registry, "server_connections", help, sessions);
+    let sockets = servers.iter().filter_map(|server| Some((label(server), server.sockets?)));
+    let sockets = sockets.flat_map(|(label, counts)| {
+        let with = move |(state, number)| ([label.clone(), vec![("state", state)]].concat(), count(number));
+        ["in_use".to_owned(), "idle".to_owned()].into_iter().zip(counts).map(with)
+    });
+    let help = "Sockets to a server over HTTP that are open: one for each call and event stream that runs, \
+                and those that are kept for the next";
+    gauge(registry, "server_sockets", help, sockets);
 }
 
 fn of_caches(registry: &mut Registry, caches: &[Cache<'_>], is_there: bool) {
@@ -183,6 +195,7 @@ mod tests {
             retries: 3,
             load: [4, 5],
             connections: 6,
+            sockets: Some([9, 10]),
             tools: 8,
             latency: Some(Duration::from_millis(250)),
         };
@@ -198,6 +211,8 @@ mod tests {
             "switchyard_server_calls_running{server=\"a\\\"b\"} 4",
             "switchyard_server_calls_waiting{server=\"a\\\"b\"} 5",
             "switchyard_server_connections{server=\"a\\\"b\"} 6",
+            "switchyard_server_sockets{server=\"a\\\"b\",state=\"in_use\"} 9",
+            "switchyard_server_sockets{server=\"a\\\"b\",state=\"idle\"} 10",
             "switchyard_server_tools{server=\"a\\\"b\"} 8",
             "switchyard_server_healthy{server=\"a\\\"b\"} 1",
             "switchyard_server_state{server=\"a\\\"b\",state=\"ready\"} 1",

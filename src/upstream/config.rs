@@ -254,7 +254,8 @@ pub struct Breaker {
 /// Caps on what one server may take of us.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at most (`connection_pool_size`).
+    /// Connections at most, which over HTTP are sessions with it; and idle sockets that are kept
+    /// (`connection_pool_size`).
     pub connections: usize,
     /// Calls that run at a time.
     pub concurrent_calls: usize,

@@ -60,6 +60,21 @@ pub trait Connector: Send + Sync + 'static {
     /// How many requests one connection carries at a time before the pool opens another.
     /// A child process is shared by all callers: `usize::MAX`.
     fn requests_per_connection(&self) -> usize;
+
+    /// The sockets that all its connections use together; none where there are none.
+    fn sockets(&self) -> Option<Sockets> {
+        None
+    }
+}
+
+/// Sockets to one server at a moment. Over HTTP/1.1 each request has one of its own while it runs, so they
+/// are not the connections of which there are so many at most: those are sessions with the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sockets {
+    /// All of them.
+    pub open: usize,
+    /// Of those, the ones that wait for their next request.
+    pub idle: usize,
 }
 
 /// One live connection to a server, shared by many callers.

@@ -49,6 +49,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 pub use config::Config;
 pub use connection::{
     Answered, Call, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner, Question, Said,
+    Sockets,
 };
 pub use discover::Offer;
 pub use error::{Delivery, Error};
@@ -340,6 +341,7 @@ impl Upstream {
             info: offer.map(|offer| offer.peer.info.clone()),
             breaker: self.breaker.snapshot(),
             connections: self.pool.live(),
+            sockets: self.pool.connector.sockets(),
             running: self.bulkhead.running(),
             waiting: self.bulkhead.waiting(),
             tools: offer.map_or(0, |offer| offer.tools.len()),

@@ -53,7 +53,7 @@ pub(super) struct Limits {
 
 /// The connections to one server.
 pub(super) struct Pool {
-    connector: Arc<dyn Connector>,
+    pub(super) connector: Arc<dyn Connector>,
     events: Events,
     limits: Limits,
     /// What is blanked in why there is no connection.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::breaker;
+use super::connection::Sockets;
 use super::discover::Offer;
 use super::error::{Delivery, Error};
 use super::secrets::Secrets;
@@ -68,8 +69,10 @@ pub struct Status {
     pub info: Option<Raw>,
     /// Its breaker.
     pub breaker: breaker::Snapshot,
-    /// Live connections.
+    /// Live connections: sessions with it, or processes.
     pub connections: usize,
+    /// The sockets that they use, where the transport is HTTP.
+    pub sockets: Option<Sockets>,
     /// Client calls that run.
     pub running: usize,
     /// Client calls that wait for one of those to end.

@@ -26,6 +26,7 @@ mod scheduling;
 mod sdk;
 mod secrets;
 mod serving;
+mod sockets;
 mod streams;
 mod support;
 mod support_tests;

@@ -26,7 +26,7 @@ use crate::protocol::{Era, Message, Notification, Raw, Reply, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::closing::Closing;
 use crate::upstream::config::{Config, Http};
-use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet};
+use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet, Sockets};
 use crate::upstream::error::Error;
 use crate::wire::sse::Item;
 
@@ -40,7 +40,7 @@ pub(super) struct ToStream {
 impl ToStream {
     pub(super) fn new(config: &Config, http: &Http, shutdown: &Shutdown) -> Result<Self, Error> {
         Ok(Self {
-            client: Arc::new(Client::new(http, config.limits.message_bytes, shutdown)?),
+            client: Arc::new(Client::new(http, &config.limits, shutdown)?),
             shutdown: shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
         })
@@ -67,6 +67,10 @@ impl Connector for ToStream {
 
     fn requests_per_connection(&self) -> usize {
         self.requests_per_connection
+    }
+
+    fn sockets(&self) -> Option<Sockets> {
+        Some(self.client.sockets())
     }
 }
 

@@ -4,6 +4,7 @@
 //! included, within [`CONNECT_LIMIT`]; over TLS the server's certificate is checked as the system
 //! says, and a server without TLS costs no reading of the system's certificates.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use tower::{BoxError, ServiceExt};
 use url::{Position, Url};
 
 use super::error::reason;
-use super::link::Link;
+use super::link::{Counted, Link};
 use crate::upstream::error::Error;
 use crate::wire::joined::Joined;
 
@@ -41,6 +42,8 @@ pub(super) struct Dialer {
     tcp: Opener,
     /// Around `tcp`, for an origin with TLS.
     tls: Option<HttpsConnector<Opener>>,
+    /// Connections that are open.
+    count: Arc<AtomicUsize>,
 }
 
 impl Dialer {
@@ -57,7 +60,12 @@ impl Dialer {
         tcp.enforce_http(false);
         let tcp = tcp.map_response(joined as fn(_) -> _);
         let tls = if is_tls { Some(HttpsConnector::from((tcp.clone(), certified()?))) } else { None };
-        Ok(Self { origin, tcp, tls })
+        Ok(Self { origin, tcp, tls, count: Arc::default() })
+    }
+
+    /// How many connections are open.
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
     }
 
     pub(super) async fn open(&self) -> Result<Box<Link>, Error> {
@@ -65,7 +73,7 @@ impl Dialer {
         let in_time = opened.map_err(|_| Error::Connect { reason: "it took too long".into() })?;
         let (sender, connection) =
             in_time.map_err(|error| Error::Connect { reason: reason(error.as_ref()) })?;
-        Ok(Link::new(sender, connection))
+        Ok(Link::new(sender, connection, Counted::among(&self.count)))
     }
 
     async fn dial(&self) -> Result<(http1::SendRequest<super::Sent>, super::link::Wire), BoxError> {

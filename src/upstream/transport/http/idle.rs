@@ -1,8 +1,11 @@
 //! Connections that wait for their next request.
 //!
 //! Invariants: those of one worker are handed out on that worker only, the last one first, so that
-//! few are kept warm; one that has waited for [`IDLE_LIMIT`] is closed and never handed out; at most
-//! [`AT_MOST`] wait. While none waits nothing runs.
+//! few are kept warm; one that has waited for [`IDLE_LIMIT`] is closed and never handed out; of those
+//! that have waited for [`SURPLUS_LIMIT`] there are, on all workers together, no more than are to be
+//! kept; at most [`AT_MOST`] wait on one worker. While none waits nothing runs.
+//!
+//! Not here: how many are in use, which is what the calls need (`bulkhead`): each has one of its own.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -16,30 +19,59 @@ use crate::worker;
 
 /// Idle connections are closed before the server does: common MCP runtimes close after 5 s.
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
+/// More than are to be kept wait for so long: calls that come in bursts leave some of them idle again
+/// and again, and to open one for each burst would cost more than to keep it.
+const SURPLUS_LIMIT: Duration = Duration::from_secs(1);
+/// How often it is looked for those whose time is over.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Idle connections to one server that one worker keeps; more are closed.
 pub(super) const AT_MOST: usize = 256;
 
 /// The idle connections to one server.
 pub(super) struct Idle {
-    shelves: [OnceLock<Arc<Shelf>>; worker::SHARES],
+    shelves: Arc<Shelves>,
+    /// How many are to be kept.
+    most: usize,
     shutdown: Shutdown,
 }
 
+/// A shelf for each worker.
+#[derive(Default)]
+struct Shelves([OnceLock<Arc<Shelf>>; worker::SHARES]);
+
+impl Shelves {
+    fn len(&self) -> usize {
+        self.0.iter().filter_map(OnceLock::get).map(|shelf| shelf.len()).sum()
+    }
+}
+
 impl Idle {
-    pub(super) fn new(shutdown: &Shutdown) -> Self {
-        Self { shelves: Default::default(), shutdown: shutdown.clone() }
+    /// None yet; `most` are kept when they are not needed just now.
+    pub(super) fn new(most: usize, shutdown: &Shutdown) -> Self {
+        Self { shelves: Arc::default(), most, shutdown: shutdown.clone() }
     }
 
     /// Those of this worker.
     pub(super) fn here(&self) -> &Arc<Shelf> {
-        let new = || Arc::new(Shelf { rested: Mutex::default(), shutdown: self.shutdown.clone() });
-        self.shelves[worker::share()].get_or_init(new)
+        self.shelves.0[worker::share()].get_or_init(|| {
+            let (all, shutdown) = (Arc::downgrade(&self.shelves), self.shutdown.clone());
+            Arc::new(Shelf { rested: Mutex::default(), all, most: self.most, shutdown })
+        })
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.shelves.len()
     }
 }
 
 /// The idle connections of one worker to one server.
 pub(super) struct Shelf {
     rested: Mutex<Rested>,
+    /// It among those of all workers.
+    all: Weak<Shelves>,
+    /// How many are kept on all of them.
+    most: usize,
     shutdown: Shutdown,
 }
 
@@ -90,17 +122,18 @@ impl Shelf {
 
     /// Closes what has waited for too long; when to look again, if anything is left.
     fn close_old(&self) -> Option<Instant> {
+        let surplus = self.all.upgrade().map_or(0, |all| all.len()).saturating_sub(self.most);
         let mut rested = self.lock();
         let now = Instant::now();
-        let young = rested.links.partition_point(|(_, since)| now.duration_since(*since) >= IDLE_LIMIT);
-        let old: Vec<_> = rested.links.drain(..young).collect();
-        let next = rested.links.first().map(|(_, since)| *since + IDLE_LIMIT);
+        let older = |limit| rested.links.partition_point(|(_, since)| now.duration_since(*since) >= limit);
+        let gone = older(IDLE_LIMIT).max(older(SURPLUS_LIMIT).min(surplus));
+        let gone: Vec<_> = rested.links.drain(..gone).collect();
+        let next = rested.links.first().map(|(_, since)| (*since + IDLE_LIMIT).min(now + LOOK_EVERY));
         rested.is_swept = next.is_some();
-        drop((rested, old)); // closed without the lock
+        drop((rested, gone)); // closed without the lock
         next
     }
 
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.lock().links.len()
     }

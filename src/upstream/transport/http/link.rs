@@ -7,6 +7,8 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use http::{Request, Response};
@@ -28,11 +30,30 @@ pub(super) struct Link {
     wire: Option<Wire>,
     /// Wakes the task of the request, or of who reads the answer.
     bell: Bell,
+    #[allow(dead_code)] // held for its drop
+    socket: Counted,
+}
+
+/// One of the open connections to a server, as long as it is there.
+pub(super) struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    /// One more among `all`.
+    pub(super) fn among(all: &Arc<AtomicUsize>) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(all))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Link {
-    pub(super) fn new(sender: SendRequest<Sent>, wire: Wire) -> Box<Self> {
-        Box::new(Self { sender, wire: Some(wire), bell: Bell::new() })
+    pub(super) fn new(sender: SendRequest<Sent>, wire: Wire, socket: Counted) -> Box<Self> {
+        Box::new(Self { sender, wire: Some(wire), bell: Bell::new(), socket })
     }
 
     /// Sends `request` and waits for the head of its answer. The error holds the request if nothing

@@ -42,7 +42,8 @@ pub(super) use self::error::{is_media_type, status_error};
 pub(in crate::upstream) use self::error::{reason, retry_after};
 use self::idle::Idle;
 use crate::shutdown::Shutdown;
-use crate::upstream::config::Http;
+use crate::upstream::config::{Http, Limits};
+use crate::upstream::connection::Sockets;
 use crate::upstream::error::Error;
 
 /// Both kinds of answer to a POST.
@@ -107,17 +108,22 @@ impl Head {
 }
 
 impl Client {
-    pub(super) fn new(http: &Http, limit: usize, shutdown: &Shutdown) -> Result<Self, Error> {
+    pub(super) fn new(http: &Http, limits: &Limits, shutdown: &Shutdown) -> Result<Self, Error> {
         Ok(Self {
             dialer: Dialer::new(&http.url)?,
-            idle: Idle::new(shutdown),
+            idle: Idle::new(limits.connections, shutdown),
             wary_until: AtomicU64::new(0),
             made: Instant::now(),
             path: path(&http.url)?,
             url: http.url.clone(),
             headers: headers(http)?,
-            limit,
+            limit: limits.message_bytes,
         })
+    }
+
+    /// Its connections now.
+    pub(super) fn sockets(&self) -> Sockets {
+        Sockets { open: self.dialer.count(), idle: self.idle.len() }
     }
 
     /// The head of requests that send JSON to `path`; `protocol` are the headers of the protocol.

@@ -15,8 +15,11 @@ const NOTE: &str = r#"{"jsonrpc":"2.0","method":"note"}"#;
 
 fn client(url: &Url, headers: Vec<(HeaderName, secrecy::SecretString)>) -> Client {
     let http = Http { url: url.clone(), headers };
-    Client::new(&http, MESSAGE_BYTES, &Shutdown::new()).expect("a client")
+    Client::new(&http, &LIMITS, &Shutdown::new()).expect("a client")
 }
+
+const LIMITS: Limits =
+    Limits { connections: 300, concurrent_calls: 300, waiting_calls: 0, message_bytes: MESSAGE_BYTES };
 
 /// A server that does `script` to each request, and a client for it.
 async fn bench(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> (TestServer, Client) {
@@ -204,11 +207,66 @@ async fn so_many_connections_wait_and_no_more_and_not_for_long() {
 }
 
 #[tokio::test]
+async fn more_than_the_pool_keeps_wait_a_second_whatever_worker_they_are_on() {
+    let server = TestServer::new(|_| vec![Step::Wait, full(200, "", "abc")]).await;
+    let http = Http { url: server.url.clone(), headers: Vec::new() };
+    let limits = Limits { connections: 3, ..LIMITS };
+    let client = Client::new(&http, &limits, &Shutdown::new()).expect("a client");
+    let burst = async |worker: usize, size: usize| {
+        crate::worker::become_worker(worker);
+        let before = server.seen().len();
+        let all = futures_util::future::join_all((0..size).map(|_| ask(&client, true)));
+        let go = async {
+            server.saw(before + size, |_| true).await;
+            assert_eq!(client.sockets().open - client.sockets().idle, size, "each has its own");
+            server.go.add_permits(size);
+        };
+        let (answers, ()) = tokio::join!(all, go);
+        assert!(answers.iter().all(Result::is_ok));
+    };
+    burst(0, 6).await;
+    burst(1, 5).await;
+    crate::worker::become_worker(0);
+    assert_eq!(client.sockets(), Sockets { open: 11, idle: 11 });
+
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let_it_happen().await;
+    assert_eq!(client.sockets(), Sockets { open: 3, idle: 3 }, "on both workers together");
+    tokio::time::advance(Duration::from_secs(3)).await;
+    let_it_happen().await;
+    assert_eq!(client.sockets(), Sockets { open: 0, idle: 0 });
+}
+
+#[tokio::test]
+async fn who_is_needed_again_and_again_is_kept_though_it_is_more() {
+    let server = TestServer::new(|_| vec![Step::Wait, full(200, "", "abc")]).await;
+    let http = Http { url: server.url.clone(), headers: Vec::new() };
+    let limits = Limits { connections: 1, ..LIMITS };
+    let client = Client::new(&http, &limits, &Shutdown::new()).expect("a client");
+    for round in 1..=3 {
+        let all = futures_util::future::join_all((0..4).map(|_| ask(&client, true)));
+        let go = async {
+            server.saw(4 * round, |_| true).await;
+            server.go.add_permits(4);
+        };
+        tokio::join!(all, go);
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_millis(900)).await;
+        let_it_happen().await;
+        tokio::time::resume();
+    }
+    let connections: std::collections::BTreeSet<_> =
+        server.seen().iter().map(|seen| seen.connection).collect();
+    assert_eq!(connections.len(), 4, "bursts that come within a second open nothing anew");
+}
+
+#[tokio::test]
 async fn nothing_waits_after_the_end_of_the_program() {
     let server = TestServer::new(|_| vec![full(200, "", "abc")]).await;
     let shutdown = Shutdown::new();
     let http = Http { url: server.url.clone(), headers: Vec::new() };
-    let client = Client::new(&http, MESSAGE_BYTES, &shutdown).expect("a client");
+    let client = Client::new(&http, &LIMITS, &shutdown).expect("a client");
     ask(&client, true).await.expect("an answer");
     assert_eq!(client.idle.here().len(), 1);
     shutdown.begin();

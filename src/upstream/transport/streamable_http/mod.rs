@@ -33,7 +33,7 @@ use super::sse;
 use crate::protocol::Era;
 use crate::shutdown::Shutdown;
 use crate::upstream::config::{Config, Http};
-use crate::upstream::connection::{Connection, Connector, Dialect, Events};
+use crate::upstream::connection::{Connection, Connector, Dialect, Events, Sockets};
 use crate::upstream::dialect::Eras;
 use crate::upstream::error::Error;
 
@@ -53,7 +53,7 @@ struct Server {
 impl ToUrl {
     pub(super) fn new(config: &Config, http: &Http, shutdown: &Shutdown) -> Result<Self, Error> {
         Ok(Self(Arc::new(Server {
-            client: Arc::new(Client::new(http, config.limits.message_bytes, shutdown)?),
+            client: Arc::new(Client::new(http, &config.limits, shutdown)?),
             shutdown: shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
             eras: Eras::default(),
@@ -83,6 +83,10 @@ impl Connector for ToUrl {
 
     fn requests_per_connection(&self) -> usize {
         self.0.requests_per_connection
+    }
+
+    fn sockets(&self) -> Option<Sockets> {
+        Some(self.0.client.sockets())
     }
 }
 
