@@ -183,6 +183,14 @@ impl IntoResponses for CallProblems {
     }
 }
 
+/// What a 401 says beside its problem: the door adds to it what it knows of an authorization server.
+fn challenge() -> openapi::Header {
+    let text = ObjectBuilder::new().schema_type(Type::String).build();
+    let says = "`Bearer`; where tokens of an authorization server are accepted, `resource_metadata` is the URL of a \
+                document that names it (RFC 9728) and needs no credential";
+    HeaderBuilder::new().schema(Some(text)).description(Some(says)).build()
+}
+
 /// The responses that `codes` are answered with: one for each status, told apart by `code`.
 fn described(codes: &[Code]) -> BTreeMap<String, RefOr<openapi::Response>> {
     let mut by_status: BTreeMap<String, Vec<Code>> = BTreeMap::new();
@@ -195,7 +203,10 @@ fn described(codes: &[Code]) -> BTreeMap<String, RefOr<openapi::Response>> {
 fn response(codes: &[Code]) -> openapi::Response {
     let lines: Vec<String> = codes.iter().map(|code| format!("`{code}`: {}", code.title())).collect();
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-    let response = ResponseBuilder::new().description(lines.join("; ")).content(PROBLEM_JSON, content);
+    let mut response = ResponseBuilder::new().description(lines.join("; ")).content(PROBLEM_JSON, content);
+    if codes.contains(&Code::Unauthorized) {
+        response = response.header("WWW-Authenticate", challenge());
+    }
     if codes.iter().any(|code| code.may_be_temporary()) {
         let whole_seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).build();
         let header = HeaderBuilder::new()

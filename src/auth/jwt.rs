@@ -6,6 +6,7 @@
 //! has passed; no key stands twice in header or claims, so nobody can read another role than we do.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine;
@@ -29,14 +30,36 @@ const MAX_TOKEN_BYTES: usize = 8 * 1024;
 /// The longest subject, in bytes: it is a key of maps and stands in logs.
 const MAX_SUBJECT_BYTES: usize = 256;
 /// The claims that may name the role when none is configured, in order of preference.
-const ROLE_CLAIMS: [&str; 3] = ["role", "roles", "scope"];
+const ROLE_CLAIMS: [&str; 3] = ["role", "roles", SCOPE];
+/// The claim that an authorization server fills with what a client asked it for (RFC 9068, section 2.2.3).
+const SCOPE: &str = "scope";
+/// The roles as scopes.
+const SCOPES: [&str; 2] = [Role::Reader.as_str(), Role::Superuser.as_str()];
 /// Header members that change what the token is; we know none of them.
 const REFUSED_HEADERS: [&str; 4] = ["crit", "b64", "enc", "zip"];
+
+/// Where tokens come from, as whoever needs one is told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenSource {
+    /// Their `iss`.
+    pub issuer: String,
+    /// What their `aud` names.
+    pub audience: String,
+    /// The scopes to ask for. Which those are is known only where the role is said to be one.
+    pub scopes: &'static [&'static str],
+}
+
+impl TokenSource {
+    fn of(config: &Jwt) -> Self {
+        let scopes = if config.role_claim.as_deref() == Some(SCOPE) { &SCOPES[..] } else { &[] };
+        Self { issuer: config.issuer.clone(), audience: config.audience.clone(), scopes }
+    }
+}
 
 /// Checks tokens.
 pub(super) struct Verifier {
     keys: Keys,
-    issuer: String,
+    source: Arc<TokenSource>,
     validation: Validation,
     role_claim: Option<String>,
     /// Tokens that these keys were found to fit.
@@ -45,7 +68,7 @@ pub(super) struct Verifier {
 
 impl std::fmt::Debug for Verifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Verifier({:?}, {:?})", self.issuer, self.validation.algorithms)
+        write!(f, "Verifier({:?}, {:?})", self.source.issuer, self.validation.algorithms)
     }
 }
 
@@ -59,7 +82,7 @@ impl Verifier {
     pub(super) fn new(config: &Jwt) -> Result<Self, Error> {
         Ok(Self {
             keys: Keys::new(config)?,
-            issuer: config.issuer.clone(),
+            source: Arc::new(TokenSource::of(config)),
             validation: validation(config)?,
             role_claim: config.role_claim.clone(),
             known: Known::new(),
@@ -95,7 +118,8 @@ impl Verifier {
     /// accepted, as the same principal.
     pub(super) fn after(mut self, before: &Self) -> Self {
         let algorithms = |of: &Self| of.validation.algorithms.iter().copied().collect::<HashSet<_>>();
-        let asks_the_same = self.issuer == before.issuer && self.role_claim == before.role_claim;
+        let asks_the_same =
+            self.source.issuer == before.source.issuer && self.role_claim == before.role_claim;
         if asks_the_same
             && self.validation.aud == before.validation.aud
             && algorithms(&self) == algorithms(before)
@@ -103,6 +127,11 @@ impl Verifier {
             self.keys.go_on(&before.keys);
         }
         self
+    }
+
+    /// Where the tokens come from.
+    pub(super) fn source(&self) -> Arc<TokenSource> {
+        Arc::clone(&self.source)
     }
 
     /// What lasts as long as each of its keys.
@@ -120,7 +149,7 @@ impl Verifier {
         let claims = strict_object(claims.get().as_bytes())?;
         // The library would accept a list of issuers, which no token has (RFC 7519, section 4.1.1).
         match claims.get_as::<String>("iss") {
-            Some(issuer) if issuer == self.issuer => Ok((claims, key)),
+            Some(issuer) if issuer == self.source.issuer => Ok((claims, key)),
             _ => Err(Reason::Issuer),
         }
     }

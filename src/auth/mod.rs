@@ -30,7 +30,7 @@ use tokio::sync::watch;
 
 pub use api_key::{ApiKey, Hash, is_id, mint};
 pub use config::{Config, Jwt, KeySource, PublicKey};
-pub use jwt::{Grant, Signer};
+pub use jwt::{Grant, Signer, TokenSource};
 pub use principal::{Action, Principal, Role};
 pub use seal::Sealer;
 
@@ -255,6 +255,11 @@ impl Authenticator {
     /// Changes after each renewal, when everybody was told.
     pub fn renewals(&self) -> watch::Receiver<()> {
         self.renewed.subscribe()
+    }
+
+    /// Where tokens that are accepted now come from; none where none are.
+    pub fn token_source(&self) -> Option<Arc<TokenSource>> {
+        self.mode.load().tokens().map(jwt::Verifier::source)
     }
 
     /// Who sent `headers`, or [`Denied::Unchecked`] where that can not be said at once.

@@ -13,9 +13,13 @@ use std::time::Duration;
 
 use super::authority::{Authority, Hosts, Origin, Origins};
 use super::listener::Limits;
+use super::protected_resource::parse_public_url;
 use crate::auth;
 use crate::settings::{Fields, Setting};
 use crate::telemetry::Format;
+
+/// What `public_url` looks like.
+const PUBLIC_URL: &str = "a URL without query, such as https://gateway.example.org";
 
 /// The ways in that `serve` opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,6 +44,8 @@ pub struct Config {
     pub workers: usize,
     /// Which values of `Host` mean us.
     pub hosts: Hosts,
+    /// Where clients reach us, without a slash at its end, if it is not the `Host` that they ask for.
+    pub public_url: Option<String>,
     /// Which web pages may ask.
     pub origins: Origins,
     /// How clients are authenticated.
@@ -65,6 +71,7 @@ impl Default for Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             workers: default_workers(),
             hosts: Hosts::default(),
+            public_url: None,
             origins: Origins::default(),
             auth: auth::Config::default(),
             limits: Limits::default(),
@@ -118,6 +125,7 @@ impl Config {
             listen: listen.as_ref().and_then(read_address).unwrap_or(default.listen),
             workers: fields.integer("workers", 1..=256).unwrap_or(default.workers),
             hosts: read_hosts(&mut fields),
+            public_url: fields.parsed("public_url", PUBLIC_URL, parse_public_url),
             origins: read_origins(&mut fields),
             auth: auth::Config::from_fields(&mut fields, folder),
             limits: read_limits(&mut fields, clients, default.limits),

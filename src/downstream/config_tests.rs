@@ -85,6 +85,7 @@ fn what_is_wrong_is_said() {
             json!({"allowed_hosts": ["http://gw.example"]}),
             "allowed_hosts[0]: `http://gw.example` is not a host",
         ),
+        (json!({"public_url": "gw.example"}), "public_url: `gw.example` is not a URL without query"),
         (json!({"allowed_origins": ["*"]}), "allowed_origins[0]: `*` is not an origin"),
         (
             json!({"allowed_origins": ["https://app.example/"]}),

@@ -1,7 +1,7 @@
 //! From a request at the door to the part that answers it.
 //!
 //! ```text
-//! Host, Origin ──▶ (preflight?) ──▶ size, credential, body ──▶ /mcp, shortcuts ──▶ else the router
+//! Host, Origin ──▶ (preflight?) ──▶ size, credential, body ──▶ /mcp, shortcuts, metadata ──▶ else the router
 //! ```
 //!
 //! What is called all the time is found by comparing paths, and is handed the head, the body and the
@@ -26,16 +26,18 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, request};
+use http::header::{HOST, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Method, Uri, request};
 use percent_encoding::percent_decode_str;
 use tower::{Service, ServiceExt};
 
+use super::authority::Authority;
 use super::bodies::Arriving;
 use super::cors;
 use super::guard::{Guard, Incoming};
 use super::listener::Site;
-use super::refusal::{Face, Refusal};
-use super::streamable_http::{Asked, Endpoint, empty};
+use super::refusal::{Face, Refusal, lead_to};
+use super::streamable_http::{Asked, Endpoint};
 use crate::auth::{Denied, Principal, Reason};
 use crate::manager::Scope;
 use crate::telemetry::{RequestId, untrusted};
@@ -121,23 +123,28 @@ impl Parts {
             return Box::pin(self.elsewhere(request)).await;
         };
         let Admitted { head, body, principal, id } = request;
-        let Some(principal) = principal else { return empty(StatusCode::UNAUTHORIZED) };
+        let Some(principal) = principal else {
+            return self.refused(Refusal::Denied(Denied::Missing), &Line::of(&head), id);
+        };
         let asked = Asked { principal: principal.clone(), scope, headers: &head.headers, named: Some(id) };
         let answer = {
             let answer = pin!(mcp.answer(asked, &head.method, body));
             while_good(Some(&principal), answer).await
         };
-        let answer = answer.unwrap_or_else(|refusal| refused(refusal, &head.method, head.uri.path(), id));
+        let answer = answer.unwrap_or_else(|refusal| self.refused(refusal, &Line::of(&head), id));
         with_room(answer, head.headers)
     }
 
     /// The same where the path is not that of the MCP endpoint.
     async fn elsewhere(&self, request: Admitted) -> Response {
-        let (method, uri, id) = (request.head.method.clone(), request.head.uri.clone(), request.id);
+        let (line, id) = (Line::of(&request.head), request.id);
+        if let Some(answer) = self.guard.metadata().answer(&request.head, line.host().as_ref()) {
+            return answer;
+        }
         let principal = request.principal.clone();
         let answer = async {
             let is_posted = request.head.method == Method::POST;
-            let shortcut = self.shortcuts.iter().find(|(at, _)| is_posted && *at == uri.path());
+            let shortcut = self.shortcuts.iter().find(|(at, _)| is_posted && *at == line.uri.path());
             match shortcut {
                 Some((_, shortcut)) => shortcut(request).await,
                 // Boxed: it is large, and seldom taken.
@@ -145,7 +152,7 @@ impl Parts {
             }
         };
         let answer = while_good(principal.as_ref(), pin!(answer)).await;
-        answer.unwrap_or_else(|refusal| refused(refusal, &method, uri.path(), id))
+        answer.unwrap_or_else(|refusal| self.refused(refusal, &line, id))
     }
 
     async fn routed(&self, request: Admitted) -> Response {
@@ -166,7 +173,43 @@ impl Parts {
         id: RequestId,
     ) -> Response {
         self.guard.discard(&head.headers, body).await;
-        refused(refusal, &head.method, head.uri.path(), id)
+        self.refused(refusal, &Line::of(head), id)
+    }
+
+    fn refused(&self, refusal: Refusal, line: &Line, id: RequestId) -> Response {
+        let path = line.uri.path();
+        let (shown_method, shown_path) = (untrusted(line.method.as_str()), untrusted(path));
+        let reason: &dyn std::fmt::Display = match &refusal {
+            Refusal::Denied(denied) => denied,
+            refusal => refusal,
+        };
+        tracing::info!(request_id = %id, method = %shown_method, path = %shown_path, code = refusal.code(), %reason, "refused");
+        let mut answer = refusal.response(Face::of(path), id);
+        if answer.headers().contains_key(WWW_AUTHENTICATE)
+            && let Some(url) = self.guard.metadata().url(path, line.host().as_ref())
+        {
+            lead_to(&url, &mut answer);
+        }
+        answer
+    }
+}
+
+/// What is kept of a request for the case that it is refused.
+struct Line {
+    method: Method,
+    uri: Uri,
+    host: Option<HeaderValue>,
+}
+
+impl Line {
+    fn of(head: &request::Parts) -> Self {
+        Self { method: head.method.clone(), uri: head.uri.clone(), host: head.headers.get(HOST).cloned() }
+    }
+
+    /// Whom it was sent to, which was judged before.
+    fn host(&self) -> Option<Authority> {
+        let header = self.host.as_ref().and_then(|host| host.to_str().ok());
+        header.or(self.uri.authority().map(http::uri::Authority::as_str)).and_then(Authority::parse)
     }
 }
 
@@ -209,16 +252,6 @@ fn with_room(mut answer: Response, mut map: HeaderMap) -> Response {
     let own = std::mem::replace(answer.headers_mut(), map);
     answer.headers_mut().extend(own);
     answer
-}
-
-fn refused(refusal: Refusal, method: &Method, path: &str, id: RequestId) -> Response {
-    let (shown_method, shown_path) = (untrusted(method.as_str()), untrusted(path));
-    let reason: &dyn std::fmt::Display = match &refusal {
-        Refusal::Denied(denied) => denied,
-        refusal => refusal,
-    };
-    tracing::info!(request_id = %id, method = %shown_method, path = %shown_path, code = refusal.code(), %reason, "refused");
-    refusal.response(Face::of(path), id)
 }
 
 fn finished(mut response: Response, origin: Option<HeaderValue>, id: RequestId) -> Response {

@@ -25,10 +25,12 @@ use http_body_util::BodyExt;
 use super::Config;
 use super::authority::{Authority, Hosts, Origin, Origins};
 use super::bodies::BodyTimedOut;
+use super::protected_resource::{self, Metadata};
 use super::refusal::Refusal;
 use crate::auth::{self, Authenticator, Denied, Principal, Reason};
 
-/// The only paths that need no credential, for GET and HEAD: somebody who watches over the process.
+/// The paths that need no credential, for GET and HEAD: somebody who watches over the process. Beside them there
+/// is only what tells where to get one (`protected_resource`).
 const PUBLIC: [&str; 4] = ["/", "/health", "/health/live", "/health/ready"];
 /// How long the rest of a refused body is read and thrown away, so that a client that is still
 /// sending gets to see the answer instead of a reset connection.
@@ -45,6 +47,7 @@ pub struct Guard {
     hosts: Hosts,
     origins: Origins,
     authenticator: Arc<Authenticator>,
+    metadata: Metadata,
     max_body_bytes: usize,
     /// The first `Host` that was allowed: most clients write the same.
     usual_host: OnceLock<HeaderValue>,
@@ -53,10 +56,12 @@ pub struct Guard {
 impl Guard {
     /// Reads the key files that `config` names; blocks on them.
     pub fn new(config: &Config) -> Result<Self, auth::Error> {
+        let authenticator = Arc::new(Authenticator::new(&config.auth)?);
         Ok(Self {
             hosts: config.hosts.clone(),
             origins: config.origins.clone(),
-            authenticator: Arc::new(Authenticator::new(&config.auth)?),
+            metadata: Metadata::new(config.public_url.clone(), Arc::clone(&authenticator)),
+            authenticator,
             max_body_bytes: config.max_body_bytes,
             usual_host: OnceLock::new(),
         })
@@ -65,6 +70,11 @@ impl Guard {
     /// Who judges credentials.
     pub fn authenticator(&self) -> Arc<Authenticator> {
         Arc::clone(&self.authenticator)
+    }
+
+    /// What tells where to get a credential.
+    pub(super) const fn metadata(&self) -> &Metadata {
+        &self.metadata
     }
 
     /// Whether the request means us and comes from nowhere or from a listed origin, which is
@@ -176,7 +186,9 @@ fn host_of(parts: &request::Parts) -> Result<Authority, Refusal> {
 }
 
 fn is_public(parts: &request::Parts) -> bool {
-    matches!(parts.method, Method::GET | Method::HEAD) && PUBLIC.contains(&parts.uri.path())
+    let path = parts.uri.path();
+    matches!(parts.method, Method::GET | Method::HEAD)
+        && (PUBLIC.contains(&path) || protected_resource::is_below(path))
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {

@@ -16,6 +16,7 @@ pub mod headers;
 pub mod listener;
 mod passing;
 pub mod places;
+mod protected_resource;
 pub mod questions;
 pub mod refusal;
 pub mod replay;

@@ -274,6 +274,17 @@ impl Refusal {
     }
 }
 
+/// Adds to the challenge in `answer` where the client learns whose tokens are taken (RFC 9728, section 5.1). Nothing
+/// in `url` has to be escaped.
+pub fn lead_to(url: &str, answer: &mut Response) {
+    let challenge = answer.headers().get(WWW_AUTHENTICATE).and_then(|challenge| challenge.to_str().ok());
+    let Some(challenge) = challenge else { return };
+    let comma = if challenge.contains(' ') { "," } else { "" };
+    if let Ok(longer) = HeaderValue::try_from(format!("{challenge}{comma} resource_metadata=\"{url}\"")) {
+        answer.headers_mut().insert(WWW_AUTHENTICATE, longer);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;

@@ -290,6 +290,41 @@ async fn good_credentials_open_what_their_role_allows() {
     }
 }
 
+/// The way of a client that has nothing but the URL: refused, told where to look, told whom to ask.
+#[tokio::test]
+async fn a_client_without_a_token_finds_the_issuer_of_tokens() {
+    let (gateway, server) = with_tokens().await;
+    let expired = signed(&claims(|claims| claims["exp"] = (now() - 600).into()), SECRET);
+    for (path, credential) in [
+        ("/mcp", Credential::None),
+        ("/mcp/one", Credential::None),
+        ("/mcp", bearer(&expired)),
+        ("/api/v1/mcp/call", Credential::None),
+    ] {
+        let refused = ask(&gateway, &credential, "POST", path, "{}", &[]).await;
+        assert_eq!(refused.status, 401, "{refused:?}");
+        let challenge = refused.header("www-authenticate").expect("a challenge").to_owned();
+        let is_told_why = matches!(credential, Credential::Header(..));
+        assert_eq!(challenge.contains("error=\"invalid_token\""), is_told_why, "{challenge}");
+        let (_, url) = challenge.split_once("resource_metadata=\"").expect("where to look");
+        let url = url.trim_end_matches('"');
+        let found = Client::at(url).bare(http::Method::GET, &[]).await;
+        assert_eq!(found.status, 200, "{url}: {found:?}");
+        let (document, resource) = (found.json(), if path.starts_with("/mcp") { path } else { "" });
+        assert_eq!(document["resource"], gateway.url(resource), "{url}");
+        assert_eq!(document["authorization_servers"], json!(["https://issuer.example"]), "{url}");
+        let as_head = Client::at(url).bare(http::Method::HEAD, &[]).await;
+        assert_eq!((as_head.status, as_head.body.as_str()), (200, ""));
+    }
+    assert_eq!(server.runs("a"), 0);
+    // No authorization server makes API keys.
+    let (gateway, _server) = with_keys().await;
+    let refused = ask(&gateway, &Credential::None, "POST", "/mcp", "{}", &[]).await;
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+    let missing = gateway.mcp().to(&gateway.url("/.well-known/oauth-protected-resource/mcp"));
+    assert_eq!(missing.bare(http::Method::GET, &[]).await.status, 404);
+}
+
 #[tokio::test]
 async fn secrets_and_credentials_appear_nowhere() {
     let (gateway, _server) = with_tokens().await;
