@@ -174,8 +174,20 @@ pub struct R2r {
     pub ingest_roots: Vec<PathBuf>,
     /// The largest file that is taken in, in bytes.
     pub max_file_bytes: u64,
+    /// What `search_mode: advanced` is.
+    pub advanced_search: AdvancedSearch,
     /// How long answers may be given again.
     pub cache_ttl: CacheTtl,
+}
+
+/// What a search with `search_mode: advanced` does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AdvancedSearch {
+    /// It searches by meaning and by words.
+    #[default]
+    Hybrid,
+    /// What R2R calls so: the same, for answers that its language model invents first.
+    R2r,
 }
 
 impl fmt::Debug for R2r {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::parse::Defaults;
 use super::transport::{Given, header_value, require};
-use super::{Builtin, CacheTtl, Credentials, R2r, chroma, handbook, rag};
+use super::{AdvancedSearch, Builtin, CacheTtl, Credentials, R2r, chroma, handbook, rag};
 use crate::settings::{Fields, Setting};
 
 /// One kind of built-in server.
@@ -82,6 +82,8 @@ fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) ->
     let mapping = fields.take("collection_mapping_file").map(|setting| setting.file_path(defaults.folder()));
     let roots = fields.take("ingest_roots").map(|setting| roots(&setting, defaults));
     let max_file_bytes = fields.integer("ingest_max_bytes", 1..=MOST_FILE_BYTES).unwrap_or(FILE_BYTES);
+    let modes = [("hybrid", AdvancedSearch::Hybrid), ("r2r", AdvancedSearch::R2r)];
+    let advanced_search = fields.choice("advanced_search", &modes).unwrap_or_default();
     let cache_ttl = fields.part("cache_ttl", cache_ttl).unwrap_or_default();
     fields.finish();
     let name = |text: &str| {
@@ -96,6 +98,7 @@ fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) ->
         collection_mapping_file: mapping.flatten(),
         ingest_roots: roots.unwrap_or_default(),
         max_file_bytes,
+        advanced_search,
         cache_ttl,
     })
 }

@@ -33,6 +33,7 @@ fn options(r2r: &R2r, credentials: Credentials) -> config::R2r {
         collection_mapping_file: None,
         ingest_roots: Vec::new(),
         max_file_bytes: 1,
+        advanced_search: config::AdvancedSearch::default(),
         cache_ttl: CacheTtl::default(),
     }
 }

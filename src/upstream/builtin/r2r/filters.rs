@@ -32,10 +32,10 @@ const IDS: [&str; 2] = ["id", "document_id"];
 const OPERATORS: &str =
     "$eq, $ne, $lt, $lte, $gt, $gte, $in, $nin, $like, $ilike, $contains, $json_contains, $and, $or";
 
-/// The filter that holds a search to `collection`, with the caller's, which was checked.
-pub(super) fn within(collection: Id, checked: Option<&Map<String, Value>>) -> Value {
+/// The filter that holds a search to `collection`, with the caller's, which were checked.
+pub(super) fn within<'f>(collection: Id, checked: impl IntoIterator<Item = &'f Map<String, Value>>) -> Value {
     let mut all = vec![json!({"collection_id": {"$eq": collection}})];
-    all.extend(checked.filter(|filter| !filter.is_empty()).cloned().map(Value::Object));
+    all.extend(checked.into_iter().filter(|filter| !filter.is_empty()).cloned().map(Value::Object));
     json!({"$and": all})
 }
 

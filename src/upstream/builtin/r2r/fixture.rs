@@ -34,6 +34,7 @@ pub(super) fn options(r2r: &double::R2r, folder: &TempDir) -> config::R2r {
         collection_mapping_file: Some(folder.path().join("collections.json")),
         ingest_roots: Vec::new(),
         max_file_bytes: 1,
+        advanced_search: config::AdvancedSearch::default(),
         cache_ttl: CacheTtl::default(),
     }
 }
@@ -58,7 +59,11 @@ impl Fixture {
 
     /// One with three documents in the project's collection and one elsewhere.
     pub(super) async fn filled() -> Self {
-        let fixture = Self::new().await;
+        Self::filled_with(|_| {}).await
+    }
+
+    pub(super) async fn filled_with(change: impl FnOnce(&mut config::R2r)) -> Self {
+        let fixture = Self::with(change).await;
         let own = fixture.own().await;
         fixture
             .put(own, "install.md", "Install the gateway with the package. It listens on port 9000.")

@@ -22,6 +22,7 @@ mod rag;
 mod resources;
 mod search;
 mod session;
+mod settings;
 mod telling;
 mod titles;
 mod token;
@@ -36,6 +37,8 @@ mod double;
 mod fixture;
 #[cfg(test)]
 mod project_tests;
+#[cfg(test)]
+mod searching_tests;
 #[cfg(test)]
 mod taking_in_tests;
 #[cfg(test)]
@@ -56,6 +59,7 @@ use super::served; // for the double
 use super::tool::Tool;
 use super::{Builtin, Report, info, no_tool};
 use crate::protocol::{Raw, Reply};
+use crate::upstream::config::AdvancedSearch;
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
 use crate::upstream::{Means, config};
@@ -87,7 +91,7 @@ impl R2r {
                 shutdown: &means.shutdown,
             },
         );
-        Ok(Self { desk, ingest, tools: tools() })
+        Ok(Self { desk, ingest, tools: tools(options.advanced_search) })
     }
 
     async fn take_in(&self, input: ingest::Arguments, report: &Report) -> Result<Raw, Failure> {
@@ -132,9 +136,9 @@ impl R2r {
 }
 
 /// All tools, in the order they are listed.
-fn tools() -> Vec<Tool> {
+fn tools(advanced_search: AdvancedSearch) -> Vec<Tool> {
     vec![
-        Tool::new::<search::Input, search::Output>(&search::ABOUT),
+        Tool::new::<search::Input, search::Output>(&search::about(advanced_search)),
         Tool::new::<rag::Input, rag::Output>(&rag::ABOUT),
         Tool::new::<ingest::Arguments, ingest::Ingested>(&ingest::ABOUT),
         Tool::new::<documents::ListInput, documents::ListOutput>(&documents::ABOUT_LIST),

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::answers::Fresh;
 use super::client::Results;
 use super::desk::Desk;
+use super::filters;
 use super::id::Id;
 use super::model::{Chunk, Generated};
 use super::search::{self, LONGEST, Mode};
@@ -153,7 +154,7 @@ fn body(input: &Input, collection: Id, stream: bool) -> Value {
     json!({
         "query": search::without_nul(&input.question),
         "search_mode": "custom",
-        "search_settings": search::settings(Mode::Advanced, PASSAGES, collection, None),
+        "search_settings": search::settings(Mode::Advanced, PASSAGES, &filters::within(collection, None)),
         "rag_generation_config": generation,
     })
 }

@@ -12,10 +12,13 @@ use super::desk::Desk;
 use super::filters;
 use super::id::Id;
 use super::model::{Chunk, Found};
+use super::settings;
 use crate::protocol::Raw;
 use crate::upstream::builtin::answer::Failure;
+use crate::upstream::builtin::refusal::Refusal;
 use crate::upstream::builtin::shape::NOT_BLANK;
 use crate::upstream::builtin::tool::{About, Effect};
+use crate::upstream::config::AdvancedSearch;
 use crate::upstream::error::Error;
 
 /// Longest query, in characters: models read no more than a few thousand words.
@@ -31,6 +34,14 @@ pub(super) const ABOUT: About = About {
     effect: Effect::Reads,
 };
 
+/// What is said of the tool where `advanced` is what `of` says: one that asks a language model is paid for.
+pub(super) const fn about(of: AdvancedSearch) -> About<'static> {
+    match of {
+        AdvancedSearch::Hybrid => ABOUT,
+        AdvancedSearch::R2r => About { effect: Effect::Costs, ..ABOUT },
+    }
+}
+
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub(super) struct Input {
     /// What to look for: a question or keywords.
@@ -38,7 +49,8 @@ pub(super) struct Input {
     pub query: String,
     /// The collection to search, as `r2r_list_collections` gives it. Left out: the project's own.
     pub collection_id: Option<Id>,
-    /// basic: by meaning. advanced: by meaning and by words together. custom: as R2R is configured.
+    /// basic: by meaning. advanced: by meaning and by words together, or R2R's own way of it where the gateway
+    /// is set so. custom: as R2R is configured, and as `search_settings` says.
     #[serde(default)]
     pub search_mode: Mode,
     /// How many passages at most.
@@ -48,6 +60,35 @@ pub(super) struct Input {
     /// Search only documents whose metadata fit: `{"document_type": "md"}`, `{"year": {"$gte": 2024}}`,
     /// several under `$and` or `$or`. It narrows the collection and never widens it.
     pub filters: Option<Map<String, Value>>,
+    /// With `search_mode` custom, R2R's own settings: `use_semantic_search`, `use_fulltext_search`,
+    /// `use_hybrid_search`, `offset`, `search_strategy`, `num_sub_queries`, `hybrid_settings` (`full_text_weight`,
+    /// `semantic_weight`, `full_text_limit`, `rrf_k`), `chunk_settings` (`index_measure`, `probes`, `ef_search`), and
+    /// `filters`, which narrows as the one beside it does.
+    pub search_settings: Option<Map<String, Value>>,
+}
+
+impl Input {
+    /// The filters of the caller.
+    fn wanted(&self) -> impl Iterator<Item = &Map<String, Value>> {
+        self.filters.iter().chain(settings::filter(self.search_settings.as_ref()))
+    }
+
+    /// Whether R2R can do what the caller wants, where `advanced` is what `advanced` says.
+    fn check(&self, advanced: AdvancedSearch) -> Result<(), Refusal> {
+        if let Some(filter) = &self.filters {
+            filters::check(filter)?;
+        }
+        match &self.search_settings {
+            Some(said) if self.search_mode != Mode::Custom => {
+                Err(Refusal::new("invalid_argument", "search_settings", said)
+                    .because("Settings go with search_mode custom.")
+                    .valid("none with basic and advanced")
+                    .suggest("Set search_mode to custom, or leave search_settings out."))
+            }
+            Some(said) => settings::check(said, advanced == AdvancedSearch::R2r),
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -92,24 +133,34 @@ struct Passage {
 
 /// The answer of `r2r_search`.
 pub(super) async fn search(desk: &Desk, input: Input) -> Result<Raw, Failure> {
-    if let Some(filter) = &input.filters {
-        filters::check(filter)?;
-    }
+    let advanced = desk.options.advanced_search;
+    input.check(advanced)?;
     let collection = desk.project.or_own(input.collection_id).await?;
-    let inputs = (ABOUT.name, &input.query, input.search_mode, input.limit, &input.filters);
-    let make = async { ask(desk, &input, collection).await.map(Fresh::lasting) };
+    let is_r2rs = input.search_mode == Mode::Advanced && advanced == AdvancedSearch::R2r;
+    let how = (input.search_mode, is_r2rs, input.limit, &input.filters, &input.search_settings);
+    let inputs = (ABOUT.name, &input.query, how);
+    let make = async { ask(desk, &input, (collection, is_r2rs)).await.map(Fresh::lasting) };
     desk.answers.fetch(desk.options.cache_ttl.search, Some(collection), &inputs, make).await
 }
 
-async fn ask(desk: &Desk, input: &Input, collection: Id) -> Result<Output, Failure> {
-    let settings = settings(input.search_mode, input.limit, collection, input.filters.as_ref());
+/// `is_r2rs`: in R2R's own advanced mode, which asks its language model.
+async fn ask(desk: &Desk, input: &Input, (collection, is_r2rs): (Id, bool)) -> Result<Output, Failure> {
+    let filters = filters::within(collection, input.wanted());
+    let mut said = if is_r2rs {
+        json!({"limit": input.limit, "filters": filters})
+    } else {
+        settings(input.search_mode, input.limit, &filters)
+    };
+    for (name, value) in settings::rest(input.search_settings.as_ref()) {
+        said[name] = value;
+    }
     let body = json!({
         "query": without_nul(&input.query),
-        "search_mode": "custom",
-        "search_settings": settings,
+        "search_mode": if is_r2rs { "advanced" } else { "custom" },
+        "search_settings": said,
     });
     let found: Result<Results<Found>, Error> = desk.client.post(&["retrieval", "search"], &body).await;
-    let found = found.map_err(|error| blamed(error, input.filters.as_ref()))?;
+    let found = found.map_err(|error| blamed(error, input.wanted().next()))?;
     let chunks = own(found.results.chunk_search_results, collection, input.limit as usize);
     let titles = desk.titles.of(&chunks).await;
     let results: Vec<_> = chunks.into_iter().map(|chunk| passage(chunk, &titles)).collect();
@@ -127,10 +178,9 @@ fn passage(chunk: Chunk, titles: &BTreeMap<Id, String>) -> Passage {
     }
 }
 
-/// The `search_settings` for `mode` within `collection`. R2R's own words for modes are not used: its
-/// `advanced` asks a language model for invented answers first.
-pub(super) fn settings(mode: Mode, limit: u32, collection: Id, filter: Option<&Map<String, Value>>) -> Value {
-    let filters = filters::within(collection, filter);
+/// The `search_settings` for `mode` within `filters`, for R2R's mode `custom`: its own `advanced` asks a language
+/// model for invented answers first.
+pub(super) fn settings(mode: Mode, limit: u32, filters: &Value) -> Value {
     match mode {
         Mode::Basic => json!({"use_semantic_search": true, "limit": limit, "filters": filters}),
         Mode::Advanced => json!({
@@ -145,7 +195,7 @@ pub(super) fn settings(mode: Mode, limit: u32, collection: Id, filter: Option<&M
 }
 
 /// Those of `collection`, each once, at most `limit`. R2R was asked for just that; it is seen to here
-/// as well.
+/// as well, because its own advanced mode searches once per invented answer and strings the results together.
 pub(super) fn own(chunks: Vec<Chunk>, collection: Id, limit: usize) -> Vec<Chunk> {
     let mut seen = BTreeSet::new();
     let is_own = |chunk: &Chunk| chunk.collection_ids.contains(&collection);

@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 use super::{collections, documents, rag, search, tools};
 use crate::upstream::builtin::hostile;
 use crate::upstream::builtin::tool::Tool;
+use crate::upstream::config::AdvancedSearch;
 
 fn definition(tool: &Tool) -> Value {
     tool.definition().read().expect("JSON")
 }
 
 fn by_name(name: &str) -> Tool {
-    tools().into_iter().find(|tool| tool.name() == name).expect("a tool")
+    tools(AdvancedSearch::Hybrid).into_iter().find(|tool| tool.name() == name).expect("a tool")
 }
 
 #[test]
@@ -26,6 +27,7 @@ fn names_inputs_defaults_and_ranges_are_as_specified() {
     let limit = |schema: &Value| ["minimum", "maximum", "default"].map(|what| said(schema, "limit", what));
     assert_eq!(limit(&schema), [1, 100, 10].map(Value::from));
     assert_eq!(said(&schema, "filters", "type"), "object");
+    assert_eq!(said(&schema, "search_settings", "type"), "object");
     let schema = input("r2r_rag_query");
     assert_eq!(schema["required"], json!(["question"]));
     assert_eq!(said(&schema, "max_tokens", "default"), 500);
@@ -84,7 +86,7 @@ fn outputs_promise_what_is_specified() {
 
 #[test]
 fn every_definition_is_whole_closed_and_true() {
-    for tool in tools() {
+    for tool in tools(AdvancedSearch::Hybrid) {
         let definition = definition(&tool);
         assert!(tool.is_known(), "{}: a word of its schema is not checked", tool.name());
         for schema in ["inputSchema", "outputSchema"] {
@@ -106,6 +108,16 @@ fn every_definition_is_whole_closed_and_true() {
             assert!(member["description"].is_string(), "{}: {name} is not explained", tool.name());
         }
     }
+}
+
+#[test]
+fn a_search_that_asks_a_model_says_that_it_costs() {
+    let search = |advanced| definition(&tools(advanced)[0]);
+    let (plain, paid) = (search(AdvancedSearch::Hybrid), search(AdvancedSearch::R2r));
+    for hint in ["idempotentHint", "openWorldHint"] {
+        assert_ne!(plain["annotations"][hint], paid["annotations"][hint], "{hint}");
+    }
+    assert_eq!(plain["inputSchema"], paid["inputSchema"]);
 }
 
 proptest! {

@@ -286,6 +286,7 @@ impl Place {
             collection_mapping_file: None,
             ingest_roots: vec![self.dir.path().join("docs")],
             max_file_bytes: 8 << 20,
+            advanced_search: config::AdvancedSearch::default(),
             cache_ttl: CacheTtl::default(),
         };
         let opening = Opening {

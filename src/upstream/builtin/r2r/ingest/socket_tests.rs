@@ -29,6 +29,7 @@ async fn client(r2r: &R2r) -> Client {
         collection_mapping_file: None,
         ingest_roots: Vec::new(),
         max_file_bytes: 1,
+        advanced_search: config::AdvancedSearch::default(),
         cache_ttl: CacheTtl::default(),
     };
     let means = Means { shutdown: Shutdown::new(), store: Store::open(&Config::default()) };
