@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion};
 use serde_json::json;
+use switchyard::manager::Trust;
 use switchyard::manager::catalog::{Catalog, Part, Style};
 use switchyard::manager::config::ToolNames;
 use switchyard::protocol::feature::{Kind, Tool};
@@ -35,9 +36,9 @@ fn offers(tools: usize) -> Vec<(Arc<str>, Offer)> {
 }
 
 fn catalog(offers: &[(Arc<str>, Offer)]) -> Catalog {
-    let choice = Tools::default();
+    let (choice, trust) = (Tools::default(), Trust::default());
     let parts: Vec<Part<'_>> =
-        offers.iter().map(|(server, offer)| Part { server, choice: &choice, offer }).collect();
+        offers.iter().map(|(server, offer)| Part { server, choice: &choice, offer, trust: &trust }).collect();
     Catalog::build(&parts, Style { names: ToolNames::Auto, max_name_length: 64, per_page: 1_000 })
 }
 

@@ -201,6 +201,7 @@ async fn every_route_lets_in_whom_its_row_names() {
         (Method::POST, "/api/v1/mcp/call", call, Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/circuit-breakers/docs/reset", "", Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/servers/docs/reconnect", "", Some(Role::Superuser)),
+        (Method::POST, "/api/v1/mcp/servers/docs/tools/approve", "", Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/reload", "", Some(Role::Superuser)),
         (Method::GET, "/", "", None),
         (Method::GET, "/health", "", None),
@@ -298,6 +299,7 @@ fn no_name_in_a_path_is_our_fault() {
         for (method, path) in [
             (Method::GET, format!("/api/v1/mcp/servers/{name}/tools")),
             (Method::POST, format!("/api/v1/mcp/servers/{name}/reconnect")),
+            (Method::POST, format!("/api/v1/mcp/servers/{name}/tools/approve")),
             (Method::POST, format!("/api/v1/mcp/circuit-breakers/{name}/reset")),
         ] {
             let answered = runtime.block_on(gateway.ask(request(method, &path, Some(Role::Superuser), "")));

@@ -111,7 +111,9 @@ async fn answer(
 /// What came of a call, of which `deed` tells.
 fn noted(deed: Option<Box<Deed>>, called: Result<Called, manager::Error>) -> Result<Called, Problem> {
     let Some(mut deed) = deed else { return Ok(called?) };
-    if let Ok(Called { server, .. }) | Err(manager::Error::Upstream { server, .. }) = &called {
+    if let Ok(Called { server, .. })
+    | Err(manager::Error::Upstream { server, .. } | manager::Error::ToolChanged { server, .. }) = &called
+    {
         deed.at(server);
     }
     let called = called.map_err(Problem::from);

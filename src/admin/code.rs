@@ -31,6 +31,11 @@ pub(super) enum Code {
     ServerNotFound,
     /// No tool has that name.
     ToolNotFound,
+    /// The server changed the tool's definition, and it is held back until an operator approves it. The call was
+    /// not made.
+    ToolChanged,
+    /// The server shows another definition of the tool than the one to be approved. Nothing was approved.
+    OtherDefinition,
     /// The path has no such method; `Allow` lists those it has.
     MethodNotAllowed,
     /// The request does not name exactly one host. Refused at the door.
@@ -91,6 +96,7 @@ impl Code {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::Forbidden | Self::HostNotAllowed | Self::OriginNotAllowed => StatusCode::FORBIDDEN,
             Self::NotFound | Self::ServerNotFound | Self::ToolNotFound => StatusCode::NOT_FOUND,
+            Self::ToolChanged | Self::OtherDefinition => StatusCode::CONFLICT,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -123,6 +129,8 @@ impl Code {
             Self::NotFound => "There is nothing at this path",
             Self::ServerNotFound => "There is no such server",
             Self::ToolNotFound => "There is no such tool",
+            Self::ToolChanged => "The tool changed and is held back",
+            Self::OtherDefinition => "The server shows another definition",
             Self::MethodNotAllowed => "The path does not have this method",
             Self::BadHost => "The request must name exactly one host",
             Self::HostNotAllowed => "This host is not served here",
@@ -160,6 +168,7 @@ impl Code {
             | Self::BodyIncomplete
             | Self::BodyTooLarge
             | Self::UnsupportedMediaType
+            | Self::OtherDefinition
             | Self::InvalidConfiguration => Word::InvalidParams,
             Self::Unauthorized
             | Self::Forbidden
@@ -175,6 +184,7 @@ impl Code {
             | Self::ServerError
             | Self::InvalidAnswer
             | Self::BackendError
+            | Self::ToolChanged
             | Self::ServerUnavailable => Word::ServiceUnavailable,
             Self::CircuitOpen => Word::CircuitOpen,
             Self::InternalError => Word::InternalError,

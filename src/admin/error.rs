@@ -47,6 +47,17 @@ impl From<manager::Error> for Problem {
                     (document.tool, document.candidates) = (Some(name), candidates);
                 })
             }
+            E::ToolChanged { server, tool, changed } => {
+                Self::new(Code::ToolChanged, detail).with(|document| {
+                    (document.server, document.tool) = (Some(server.to_string()), Some(clipped(tool)));
+                    document.changed = changed;
+                })
+            }
+            E::OtherDefinition { server, tool, .. } => {
+                Self::new(Code::OtherDefinition, detail).with(|document| {
+                    (document.server, document.tool) = (Some(server.to_string()), Some(clipped(tool)));
+                })
+            }
             // Resources are not read over REST.
             E::ResourceNotFound { .. } => Self::new(Code::NotFound, detail),
             E::Upstream { server, tool, source } => {

@@ -37,7 +37,7 @@ pub(super) async fn metrics(State(Api { manager, .. }): State<Api>) -> Result<Re
 }
 
 fn server(server: &ServerStatus) -> Server<'_> {
-    let status = &server.status;
+    let (status, changed) = (&server.status, server.trust.changes().len());
     Server {
         name: &server.config.name,
         state: status.state.as_str(),
@@ -49,6 +49,7 @@ fn server(server: &ServerStatus) -> Server<'_> {
         connections: status.connections,
         sockets: status.sockets.map(|sockets| [sockets.open.saturating_sub(sockets.idle), sockets.idle]),
         tools: server.tools,
+        changed: [changed, if server.trust.holds() { changed } else { 0 }],
         latency: status.latency,
     }
 }

@@ -11,6 +11,7 @@ mod body;
 mod breakers;
 mod call;
 mod catalog;
+mod changes;
 mod code;
 mod error;
 #[cfg(test)]

@@ -139,8 +139,13 @@ const UPSTREAM: &[Code] = &[
     Code::TimedOut,
 ];
 /// Of a call alone.
-const CALL: &[Code] =
-    &[Code::InvalidArguments, Code::AmbiguousTool, Code::ToolNotFound, Code::UnsupportedMediaType];
+const CALL: &[Code] = &[
+    Code::InvalidArguments,
+    Code::AmbiguousTool,
+    Code::ToolNotFound,
+    Code::ToolChanged,
+    Code::UnsupportedMediaType,
+];
 
 /// How a request that only reads may be refused.
 pub(super) struct ReadProblems;
@@ -148,6 +153,8 @@ pub(super) struct ReadProblems;
 pub(super) struct NamedProblems;
 /// … and one that rebuilds its connections, …
 pub(super) struct ReconnectProblems;
+/// … and one that approves definitions of its tools, …
+pub(super) struct ApprovalProblems;
 /// … and one that reads the registry file again, …
 pub(super) struct ReloadProblems;
 /// … and one that calls a tool.
@@ -168,6 +175,13 @@ impl IntoResponses for NamedProblems {
 impl IntoResponses for ReconnectProblems {
     fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
         described(&[DOOR, NAMED, UPSTREAM].concat())
+    }
+}
+
+impl IntoResponses for ApprovalProblems {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        let own = &[Code::ToolNotFound, Code::OtherDefinition, Code::ServerUnavailable];
+        described(&[DOOR, NAMED, own].concat())
     }
 }
 

@@ -13,7 +13,9 @@ use utoipa_axum::PathItemExt;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
-use super::{Api, PREFIX, authorise, breakers, call, catalog, health, metrics, openapi, reload, servers};
+use super::{
+    Api, PREFIX, authorise, breakers, call, catalog, changes, health, metrics, openapi, reload, servers,
+};
 use crate::auth::Action;
 
 /// One operation.
@@ -54,6 +56,7 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::Call), call::call),
     operation!(PREFIX, Some(Action::ResetBreaker), breakers::reset),
     operation!(PREFIX, Some(Action::Reconnect), servers::reconnect),
+    operation!(PREFIX, Some(Action::ApproveTools), changes::approve),
     operation!(PREFIX, Some(Action::Reload), reload::reload),
     operation!("", None, health::line),
     operation!("", None, health::summary),

@@ -58,6 +58,9 @@ pub(super) struct Document {
     /// Names that are not ambiguous.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) candidates: Vec<String>,
+    /// The members of a tool's definition that changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) changed: Vec<&'static str>,
     /// What kind of failure it is; MCP clients find the same word in `data.type`.
     pub(super) error_type: ErrorType,
     /// Of a bug of the gateway: the id that its line in the log has.
@@ -123,6 +126,7 @@ impl Problem {
             available: Vec::new(),
             nearest: Vec::new(),
             candidates: Vec::new(),
+            changed: Vec::new(),
             error_type: ErrorType(code.word()),
             error_id: None,
             retryable: None,

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::changes::ChangedTool;
 use super::problem::clipped;
 use crate::manager::catalog::Entry;
 use crate::manager::{ServerStatus, Snapshot};
@@ -145,6 +146,11 @@ pub(super) struct Server {
     /// What is wrong with what it offers, such as tools that cannot be called.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     offer_problems: Vec<String>,
+    /// How many of its tools have a definition that is not the trusted one.
+    changed_tool_count: usize,
+    /// Those tools, at most 100 of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changed_tools: Vec<ChangedTool>,
     /// Live connections: sessions with it, or processes. Over HTTP each call has a socket beside that.
     connections: usize,
     /// Calls that run.
@@ -191,6 +197,8 @@ impl From<&ServerStatus> for Server {
             description: config.description.clone(),
             last_error: status.last_error.clone().map(clipped),
             offer_problems: status.problems.clone(),
+            changed_tool_count: server.trust.changes().len(),
+            changed_tools: ChangedTool::all(&server.trust),
             connections: status.connections,
             running_calls: status.running,
             waiting_calls: status.waiting,

@@ -33,6 +33,8 @@ pub enum Action {
     ResetBreaker,
     /// Rebuild the connections of a server.
     Reconnect,
+    /// Trust definitions of tools that changed.
+    ApproveTools,
     /// Have the registry file be read again.
     Reload,
 }
@@ -46,13 +48,14 @@ impl Action {
             Self::Call => "call",
             Self::ResetBreaker => "reset_breaker",
             Self::Reconnect => "reconnect",
+            Self::ApproveTools => "approve_tools",
             Self::Reload => "reload",
         }
     }
 
     /// Whether it operates the gateway, and so concerns others.
     pub const fn is_operation(self) -> bool {
-        matches!(self, Self::ResetBreaker | Self::Reconnect | Self::Reload)
+        matches!(self, Self::ResetBreaker | Self::Reconnect | Self::ApproveTools | Self::Reload)
     }
 }
 
@@ -66,7 +69,12 @@ impl Role {
             (Self::Superuser, _) | (Self::Reader, Action::List) => true,
             (
                 Self::Reader,
-                Action::Read | Action::Call | Action::ResetBreaker | Action::Reconnect | Action::Reload,
+                Action::Read
+                | Action::Call
+                | Action::ResetBreaker
+                | Action::Reconnect
+                | Action::ApproveTools
+                | Action::Reload,
             ) => false,
         }
     }

@@ -65,6 +65,8 @@ struct Facts<'a> {
     available: &'a [String],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     candidates: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    changed: &'a [&'static str],
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_seconds: Option<f64>,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -179,6 +181,16 @@ pub fn object(error: &Error, era: Era) -> ErrorObject {
             };
             let facts = Facts { code, candidates, wrong: Some(wrong), ..Facts::default() };
             (code::INVALID_PARAMS, facts.named(*kind, name))
+        }
+        Error::ToolChanged { server, tool, changed } => {
+            let guidance = error.guidance();
+            let facts =
+                Facts { code: "tool_changed", server: Some(server), changed, guidance, ..Facts::default() };
+            (Number::Connection.code(era), facts.named(Named::Tool, tool))
+        }
+        Error::OtherDefinition { server, tool, .. } => {
+            let facts = Facts { code: "other_definition", server: Some(server), ..Facts::default() };
+            (code::INVALID_PARAMS, facts.named(Named::Tool, tool))
         }
         Error::ResourceNotFound { uri } => {
             (code::INVALID_PARAMS, Facts { code: "resource_not_found", uri: Some(uri), ..Facts::default() })

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::Manager;
 use super::config::Config;
-use super::registry::Order;
+use super::registry::{Apply, Order};
 use super::snapshot::Snapshot;
 use crate::upstream::{self, Connector, Means, Upstream, transport};
 
@@ -78,7 +78,7 @@ impl Manager {
     async fn publish(&self, config: Config, upstreams: Vec<Arc<Upstream>>) -> Result<(), upstream::Error> {
         let gone = upstream::Error::Unavailable { state: "shutting down" };
         let (done, published) = oneshot::channel();
-        let order = Order { config: Arc::new(config), upstreams, done };
+        let order = Order::Apply(Apply { config: Arc::new(config), upstreams, done });
         self.orders.send(order).await.map_err(|_| gone.clone())?;
         published.await.map_err(|_| gone)
     }

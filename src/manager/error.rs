@@ -69,6 +69,31 @@ pub enum Error {
         /// The names that are not ambiguous.
         candidates: Vec<String>,
     },
+    /// The tool is not the one that was approved, and held back.
+    #[error(
+        "the tool {tool:?} of server {server:?} is held back until an operator approves it: {}",
+        reason(changed)
+    )]
+    ToolChanged {
+        /// The server.
+        server: Arc<str>,
+        /// What the server calls the tool.
+        tool: String,
+        /// The members of its definition that changed; none where it was never looked at.
+        changed: Vec<&'static str>,
+    },
+    /// What an operator approves is not what the server shows by now.
+    #[error(
+        "server {server:?} shows another definition of the tool {tool:?} than the one to be approved: {now}"
+    )]
+    OtherDefinition {
+        /// The server.
+        server: Arc<str>,
+        /// What the server calls the tool.
+        tool: String,
+        /// The SHA-256 of what it shows.
+        now: String,
+    },
     /// No server has, or would be asked for, that resource.
     #[error("there is no resource {uri:?}")]
     ResourceNotFound {
@@ -130,6 +155,13 @@ fn alternatives(name: &str, names: &[&str]) -> (Vec<String>, Vec<String>) {
 
 fn at(server: Option<&String>) -> String {
     server.map(|server| format!(" at server {server:?}")).unwrap_or_default()
+}
+
+fn reason(changed: &[&str]) -> String {
+    match changed {
+        [] => "its server has shown more tools than are remembered".to_owned(),
+        changed => format!("its definition changed ({})", changed.join(", ")),
+    }
 }
 
 fn hint(nearest: &[String], available: &[String]) -> String {

@@ -19,12 +19,13 @@ mod registry;
 mod routing;
 mod snapshot;
 mod target;
+mod trust;
 mod verdict;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, broadcast, mpsc, watch};
+use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 pub use apply::Applied;
@@ -34,6 +35,7 @@ pub use registry::Told;
 pub use routing::Reference;
 pub use snapshot::{Revisions, Scope, Server, Snapshot};
 pub use target::{Called, Invocation, Target};
+pub use trust::{Approval, Change, Trust};
 pub use verdict::{NO_MCP, Verdict, Word};
 
 use crate::protocol::feature::Kind;
@@ -47,7 +49,7 @@ use crate::upstream::{
 };
 
 use recall::Recall;
-use registry::{Order, Published, Registry};
+use registry::{Approve, Order, Published, Registry};
 
 /// How long after the start, or a new configuration, anybody waits for servers that are connecting for the first time. Who
 /// hangs longer than this is not waited for again.
@@ -70,6 +72,8 @@ pub struct ServerStatus {
     pub templates: usize,
     /// How many prompts.
     pub prompts: usize,
+    /// Which definitions of its tools are trusted.
+    pub trust: Arc<Trust>,
 }
 
 /// One facade over all servers.
@@ -328,6 +332,19 @@ impl Manager {
         self.list_servers()
     }
 
+    /// Trusts definitions of a server that changed, as it shows them now; a tool that was held back for that is
+    /// offered again. To approve what is trusted already changes nothing.
+    pub async fn approve(&self, server: &str, approval: Approval<'_>) -> Result<ServerStatus, Error> {
+        let name = self.server(server)?.config.name;
+        let gone = || failed(&name, None, upstream::Error::Unavailable { state: "shutting down" });
+        let (done, told) = oneshot::channel();
+        let [tool, sha256] = [approval.tool, approval.sha256].map(|text| text.map(str::to_owned));
+        let order = Order::Approve(Approve { server: server.to_owned(), tool, sha256, done });
+        self.orders.send(order).await.map_err(|_| gone())?;
+        told.await.map_err(|_| gone())??;
+        self.server(server)
+    }
+
     /// Closes the breaker of a server now.
     pub fn reset_breaker(&self, server: &str) -> Result<ServerStatus, Error> {
         self.snapshot().server(server).map(|server| {
@@ -359,6 +376,7 @@ fn server_status(server: &Server) -> ServerStatus {
         resources: count(Kind::Resources),
         templates: count(Kind::Templates),
         prompts: count(Kind::Prompts),
+        trust: Arc::clone(&server.trust),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The one task that owns the servers: it hears what they offer, and which they are to be, and publishes
-//! the catalog.
+//! The one task that owns the servers: it hears what they offer, which they are to be and what of them is
+//! approved, and publishes the catalog.
 //!
 //! Everybody else reads [`Snapshot`]s through an atomic pointer; nobody but this task writes one.
 //! Not here: connecting, health (each server's own supervisor does that).
@@ -10,7 +10,9 @@ use arc_swap::ArcSwap;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::config::Config;
+use super::error::Error;
 use super::snapshot::Snapshot;
+use super::trust::Approval;
 use crate::protocol::Notification;
 use crate::upstream::{Change, State, Update, Upstream};
 
@@ -27,8 +29,28 @@ pub struct Told {
     pub notice: Option<Notification>,
 }
 
+/// What operators wish.
+pub(super) enum Order {
+    /// Other servers.
+    Apply(Apply),
+    /// That definitions of tools are trusted.
+    Approve(Approve),
+}
+
+/// The wish that definitions which changed are trusted from now on.
+pub(super) struct Approve {
+    /// The server that has them.
+    pub(super) server: String,
+    /// Which of its tools; none: all.
+    pub(super) tool: Option<String>,
+    /// Which definition of it; none: whatever it is.
+    pub(super) sha256: Option<String>,
+    /// Told when it is done.
+    pub(super) done: oneshot::Sender<Result<(), Error>>,
+}
+
 /// The wish that other servers are there from now on.
-pub(super) struct Order {
+pub(super) struct Apply {
     /// The settings of the whole.
     pub(super) config: Arc<Config>,
     /// One for each server of it, in its order.
@@ -71,7 +93,10 @@ impl Registry {
         loop {
             tokio::select! {
                 Some(update) = updates.recv() => self.hear(update),
-                Some(order) = orders.recv() => self.obey(order),
+                Some(order) = orders.recv() => match order {
+                    Order::Apply(order) => self.apply(order),
+                    Order::Approve(order) => self.approve(order),
+                },
                 else => return,
             }
         }
@@ -91,14 +116,28 @@ impl Registry {
         }
     }
 
-    fn obey(&mut self, order: Order) {
+    fn apply(&mut self, order: Apply) {
         self.config = order.config;
         let next = self.snapshot.load().applied(&self.config, order.upstreams);
         self.publish(next);
         let _ = order.done.send(()); // who ordered may have left
     }
 
+    fn approve(&self, order: Approve) {
+        let approval = Approval { tool: order.tool.as_deref(), sha256: order.sha256.as_deref() };
+        let next = self.snapshot.load().approved(&self.config, &order.server, approval);
+        let _ = order.done.send(next.map(|next| self.publish(next))); // who ordered may have left
+    }
+
     fn publish(&self, next: Snapshot) {
+        let before = self.snapshot.load();
+        for server in next.servers() {
+            let name = &server.upstream.config().name;
+            let known = before.server(name).ok().map(|before| &before.trust);
+            if known.is_none_or(|known| !Arc::ptr_eq(known, &server.trust)) {
+                server.trust.tell(name, known.map(AsRef::as_ref));
+            }
+        }
         self.snapshot.store(Arc::new(next));
         self.count.send_modify(|count| *count += 1);
     }

@@ -12,7 +12,9 @@ use super::catalog::{Catalog, Lookup, Part, Place, Places, Resources, Route, Sty
 use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
 use super::target::Target;
+use super::trust::{Approval, Trust};
 use crate::protocol::feature::{Kind, List, Lists};
+use crate::upstream::config::OnChange;
 use crate::upstream::{Offer, State, Upstream};
 
 /// Which servers a client sees: all of them merged, or one alone under its own names.
@@ -31,6 +33,8 @@ pub struct Server {
     pub upstream: Arc<Upstream>,
     /// What it last offered; none until it was reached for the first time.
     pub offer: Option<Arc<Offer>>,
+    /// Which definitions of its tools are trusted.
+    pub trust: Arc<Trust>,
     /// What it has alone, under its own names.
     pub catalog: Arc<Catalog>,
     /// Counts the changes of what it lists.
@@ -159,6 +163,7 @@ impl Snapshot {
         };
         match lookup {
             Lookup::Found(route) => Ok(route.clone()),
+            Lookup::Held(held) => Err(held.change.refusal(&held.server)),
             Lookup::Ambiguous(candidates) => {
                 Err(Error::Ambiguous { kind, name: name.to_owned(), candidates: candidates.to_vec() })
             }
@@ -226,6 +231,24 @@ impl Snapshot {
         next
     }
 
+    /// The same after an operator approved definitions of `server`.
+    pub(super) fn approved(
+        &self,
+        config: &Config,
+        server: &str,
+        approval: Approval<'_>,
+    ) -> Result<Self, Error> {
+        let there = self.server(server)?;
+        let tools = there.offer.as_ref().map(|offer| offer.tools.as_slice()).unwrap_or_default();
+        let trust = there.trust.approved(approval, &there.upstream.config().name, tools)?;
+        let mut next = self.clone();
+        let server = &mut next.servers[self.by_name[server]];
+        server.trust = Arc::new(trust);
+        server.read_offer(config, Lists::default());
+        next.merge(config, Lists::default());
+        Ok(next)
+    }
+
     /// These servers from now on, with what is known of those that were there already.
     pub(super) fn applied(&self, config: &Config, upstreams: Vec<Arc<Upstream>>) -> Self {
         let mut next = Self { was_settled: self.has_started(), ..Self::new(upstreams) };
@@ -242,8 +265,7 @@ impl Snapshot {
 
     /// Makes the catalog of all; `announced` counts as changed whatever it says.
     fn merge(&mut self, config: &Config, announced: Lists) {
-        let offers = self.servers.iter().filter_map(|s| s.offer.as_ref().map(|offer| (&s.upstream, offer)));
-        let merged = Arc::new(catalog(offers, config, config.tool_names));
+        let merged = Arc::new(catalog(self.servers.iter(), config, config.tool_names));
         self.revisions.count(announced.and(changed(&merged, &self.catalog)));
         self.catalog = merged;
     }
@@ -256,18 +278,24 @@ impl Server {
             settled: upstream.status().state != State::Connecting,
             offer: upstream.offer(),
             upstream,
+            trust: Arc::default(),
             catalog: Arc::default(),
             revisions: Revisions::default(),
         }
     }
 
-    /// Whether `target` may be asked of it. What was found before a reload may be denied by now.
+    /// Whether `target` may be asked of it. What was found before a reload, or before the server changed it, may
+    /// be denied by now.
     pub(super) fn check_policy(&self, target: &Target) -> Result<(), Error> {
         let config = self.upstream.config();
         match target.tool() {
             Some(tool) if !config.tools.let_through(tool) => {
                 let names = self.catalog.tools().iter().map(|entry| entry.exposed.as_str());
                 Err(Error::name_not_found(Named::Tool, tool, Some(&config.name), names))
+            }
+            Some(tool) if config.tools.on_change == OnChange::Block => {
+                let held = self.trust.held(tool);
+                held.map_or(Ok(()), |change| Err(change.refusal(&config.name)))
             }
             _ => Ok(()),
         }
@@ -281,13 +309,16 @@ impl Server {
             self.offer.clone_from(&before.offer);
         }
         self.settled |= is_same && before.settled;
+        self.trust = Arc::clone(&before.trust);
         (self.catalog, self.revisions) = (Arc::clone(&before.catalog), before.revisions);
     }
 
     /// Makes its catalog of its offer; `announced` counts as changed whatever it says.
     fn read_offer(&mut self, config: &Config, announced: Lists) {
-        let offer = self.offer.iter().map(|offer| (&self.upstream, offer));
-        let own = Arc::new(catalog(offer, config, ToolNames::Verbatim));
+        if let Some(offer) = &self.offer {
+            self.trust = Arc::new(self.trust.reviewed(&offer.tools, self.upstream.config().tools.on_change));
+        }
+        let own = Arc::new(catalog(std::iter::once(&*self), config, ToolNames::Verbatim));
         self.revisions.count(announced.and(changed(&own, &self.catalog)));
         self.catalog = own;
     }
@@ -298,18 +329,13 @@ fn changed(now: &Catalog, before: &Catalog) -> Lists {
     List::ALL.into_iter().filter(|list| !now.lists_the_same(before, *list)).collect()
 }
 
-fn catalog<'a>(
-    offers: impl Iterator<Item = (&'a Arc<Upstream>, &'a Arc<Offer>)>,
-    config: &Config,
-    names: ToolNames,
-) -> Catalog {
-    let parts: Vec<Part<'_>> = offers
-        .map(|(upstream, offer)| Part {
-            server: &upstream.config().name,
-            choice: &upstream.config().tools,
-            offer,
-        })
-        .collect();
+fn catalog<'a>(servers: impl Iterator<Item = &'a Server>, config: &Config, names: ToolNames) -> Catalog {
+    let part = |server: &'a Server| {
+        let there = server.upstream.config();
+        let (choice, trust) = (&there.tools, &*server.trust);
+        Some(Part { server: &there.name, choice, offer: server.offer.as_ref()?, trust })
+    };
+    let parts: Vec<Part<'_>> = servers.filter_map(part).collect();
     let (max_name_length, per_page) = (config.max_tool_name_length, config.tools_per_page);
     Catalog::build(&parts, Style { names, max_name_length, per_page })
 }

@@ -65,7 +65,8 @@ impl Error {
             Self::ServerNotFound { .. } | Self::NameNotFound { .. } | Self::ResourceNotFound { .. } => {
                 Verdict::of(Word::NotFound)
             }
-            Self::Ambiguous { .. } => Verdict::of(Word::InvalidParams),
+            Self::Ambiguous { .. } | Self::OtherDefinition { .. } => Verdict::of(Word::InvalidParams),
+            Self::ToolChanged { .. } => Verdict::of(Word::ServiceUnavailable),
             Self::Upstream { source, .. } => of_upstream(source),
         }
     }
@@ -76,6 +77,12 @@ impl Error {
     pub fn guidance(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::Upstream { server, source, .. } => Some(guidance_of(server, source)),
+            Self::ToolChanged { server, .. } => Some(Cow::Owned(format!(
+                "an operator looks at `changed_tools` of {server} in GET /api/v1/mcp/servers and approves with POST /api/v1/mcp/servers/{server}/tools/approve"
+            ))),
+            Self::OtherDefinition { server, .. } => Some(Cow::Owned(format!(
+                "look at `changed_tools` of {server} in GET /api/v1/mcp/servers again"
+            ))),
             Self::ServerNotFound { .. }
             | Self::NameNotFound { .. }
             | Self::ResourceNotFound { .. }

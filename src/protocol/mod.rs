@@ -7,6 +7,7 @@
 
 pub mod abilities;
 pub mod caching;
+pub mod canonical;
 mod decimal;
 pub mod error;
 pub mod feature;

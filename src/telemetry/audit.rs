@@ -1,7 +1,7 @@
 //! Who did what, and what came of it: the lines of the log by which an operator can be asked, or asks.
 //!
 //! They have a target of their own, [`TARGET`], so a filter can choose them. What operators do and what a
-//! role does not allow is told at `info`; calls of tools at `debug`, which is off unless asked for, and then
+//! role does not allow is told at `info`; a tool that its server changed at `warn`; calls of tools at `debug`, which is off unless asked for, and then
 //! they cost one comparison. Invariants: one line for each deed, at its end, also when whoever did it left
 //! before; never arguments, results, or texts of errors.
 //!
@@ -65,6 +65,17 @@ pub fn refused(who: Who<'_>, action: &str) {
     let request_id = request.map(tracing::field::display);
     let (principal, action) = (untrusted(principal), untrusted(action));
     tracing::info!(target: TARGET, %principal, role, %action, outcome = "forbidden", request_id, "refused");
+}
+
+/// A server shows `tool` with a definition that is not the trusted one: what of it changed, and its hash. Told at
+/// `warn`, because nobody of ours did it and somebody should look.
+pub fn tool_changed(server: &str, tool: &str, (changed, definition): (&[&str], &str), outcome: &str) {
+    let (tool, changed) = (untrusted(tool), changed.join(", "));
+    tracing::warn!(
+        target: TARGET,
+        server, %tool, changed, definition, outcome,
+        "a tool's definition is not the one that was approved"
+    );
 }
 
 impl Deed {

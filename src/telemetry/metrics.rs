@@ -45,6 +45,8 @@ pub struct Server<'a> {
     pub sockets: Option<[usize; 2]>,
     /// Tools that are offered.
     pub tools: usize,
+    /// Tools whose definition is not the trusted one, and how many of them are held back for that.
+    pub changed: [usize; 2],
     /// How long the last health check took.
     pub latency: Option<Duration>,
 }
@@ -117,6 +119,10 @@ fn of_servers(registry: &mut Registry, servers: &[Server<'_>]) {
         "Tools of the server that are offered",
         all(|server| count(server.tools)),
     );
+    let help = "Tools of the server whose definition is not the one that was approved";
+    gauge(registry, "server_tools_changed", help, all(|server| count(server.changed[0])));
+    let help = "Of those, tools that are held back until an operator approves them";
+    gauge(registry, "server_tools_held_back", help, all(|server| count(server.changed[1])));
     let latencies = servers.iter().filter_map(|server| Some((label(server), server.latency?)));
     let family = Family::<Labels, Fraction>::default();
     for (labels, latency) in latencies {
@@ -197,6 +203,7 @@ mod tests {
             connections: 6,
             sockets: Some([9, 10]),
             tools: 8,
+            changed: [9, 10],
             latency: Some(Duration::from_millis(250)),
         };
         let cache = Cache { area: "r2r", hits: 1, misses: 2, faults: 3 };
@@ -214,6 +221,8 @@ mod tests {
             "switchyard_server_sockets{server=\"a\\\"b\",state=\"in_use\"} 9",
             "switchyard_server_sockets{server=\"a\\\"b\",state=\"idle\"} 10",
             "switchyard_server_tools{server=\"a\\\"b\"} 8",
+            "switchyard_server_tools_changed{server=\"a\\\"b\"} 9",
+            "switchyard_server_tools_held_back{server=\"a\\\"b\"} 10",
             "switchyard_server_healthy{server=\"a\\\"b\"} 1",
             "switchyard_server_state{server=\"a\\\"b\",state=\"ready\"} 1",
             "switchyard_server_breaker_state{server=\"a\\\"b\",state=\"half_open\"} 1",

@@ -288,6 +288,34 @@ pub struct Tools {
     pub rename: BTreeMap<String, String>,
     /// How long answers of those that only read may be given again; none: not at all.
     pub cache_ttl: Option<Duration>,
+    /// What becomes of one whose definition is not the one that was approved.
+    pub on_change: OnChange,
+}
+
+/// What becomes of a tool whose definition is another one than its server showed first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnChange {
+    /// Nothing: definitions are not remembered.
+    Allow,
+    /// It is offered, and operators are told.
+    #[default]
+    Warn,
+    /// It is neither listed nor called until an operator approves it.
+    Block,
+}
+
+impl OnChange {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Allow, Self::Warn, Self::Block];
+
+    /// The word in the registry file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Warn => "warn",
+            Self::Block => "block",
+        }
+    }
 }
 
 impl Tools {

@@ -37,7 +37,7 @@ enum Needs {
     Superuser,
 }
 
-const REST: [(&str, &str, Needs); 9] = [
+const REST: [(&str, &str, Needs); 10] = [
     ("GET", "/servers", Needs::Reader),
     ("GET", "/servers/one/tools", Needs::Reader),
     ("GET", "/tools", Needs::Reader),
@@ -46,6 +46,7 @@ const REST: [(&str, &str, Needs); 9] = [
     ("POST", "/call", Needs::Superuser),
     ("POST", "/circuit-breakers/one/reset", Needs::Superuser),
     ("POST", "/servers/one/reconnect", Needs::Superuser),
+    ("POST", "/servers/one/tools/approve", Needs::Superuser),
     ("POST", "/reload", Needs::Superuser),
 ];
 

@@ -5,6 +5,7 @@ mod attribution;
 mod audit;
 mod bad_input;
 mod calls;
+mod changed_tools;
 mod config;
 mod credentials;
 mod down;

@@ -55,7 +55,8 @@ pub(super) fn catalog(servers: &[(&str, Has<'_>)]) -> Catalog {
 pub(super) fn chosen(servers: &[(&str, Has<'_>)], choice: &Tools) -> Catalog {
     let offers: Vec<(Arc<str>, Offer)> =
         servers.iter().map(|(server, has)| (Arc::from(*server), has.offer())).collect();
-    let part = |(server, offer)| Part { server, choice, offer };
+    let trust = Trust::default();
+    let part = |(server, offer)| Part { server, choice, offer, trust: &trust };
     let parts: Vec<Part<'_>> = offers.iter().map(|(server, offer)| part((server, offer))).collect();
     Catalog::build(&parts, Style { names: ToolNames::Auto, max_name_length: 64, per_page: 2 })
 }

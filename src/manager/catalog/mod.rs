@@ -21,6 +21,7 @@ pub use resources::{Place, Places, Resources};
 
 use super::config::ToolNames;
 use super::naming::{Key, Meaning, Names};
+use super::trust::{Change, Trust};
 use crate::protocol::caching::Caching;
 use crate::protocol::feature::{Effect, Item, Kind, List, Tool};
 use crate::protocol::{Raw, output_schema};
@@ -36,6 +37,8 @@ pub struct Part<'a> {
     pub choice: &'a Tools,
     /// What it offers.
     pub offer: &'a Offer,
+    /// Which definitions of its tools are trusted.
+    pub trust: &'a Trust,
 }
 
 /// The answer to "who owns this name".
@@ -43,6 +46,8 @@ pub struct Part<'a> {
 pub enum Lookup<'a> {
     /// This one.
     Found(&'a Arc<Route>),
+    /// This one, which is held back.
+    Held(&'a Held),
     /// Several; their exposed names.
     Ambiguous(&'a [String]),
     /// Nobody.
@@ -60,10 +65,28 @@ pub struct Style {
     pub per_page: usize,
 }
 
+/// A tool that has its name and is neither listed nor called.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The server's name.
+    pub server: Arc<str>,
+    /// What changed.
+    pub change: Arc<Change>,
+}
+
+/// What has a name.
+#[derive(Debug)]
+enum Slot {
+    Open(Arc<Route>),
+    Held(Held),
+}
+
 /// A list of things that have names.
 #[derive(Debug, Default)]
 struct NamedList {
     names: Names,
+    /// In the order of the names. What is held back keeps its name, or another server's tool would get it.
+    slots: Vec<Slot>,
     listing: Listing,
 }
 
@@ -131,7 +154,10 @@ impl Catalog {
 impl NamedList {
     fn lookup(&self, name: &str) -> Lookup<'_> {
         match self.names.meaning(name) {
-            Some(Meaning::One(index)) => Lookup::Found(&self.listing.entries()[*index].route),
+            Some(Meaning::One(index)) => match &self.slots[*index] {
+                Slot::Open(route) => Lookup::Found(route),
+                Slot::Held(held) => Lookup::Held(held),
+            },
             Some(Meaning::Ambiguous(candidates)) => Lookup::Ambiguous(candidates),
             None => Lookup::Unknown,
         }
@@ -143,25 +169,34 @@ fn tools(parts: &[Part<'_>], style: Style, resources: &Resources) -> NamedList {
         parts.iter().flat_map(|part| chosen(part).map(move |(key, tool)| (key, part, tool))).collect();
     let keys: Vec<Key> = offered.iter().map(|(key, ..)| key.clone()).collect();
     let names = Names::assign(&keys, style.names, style.max_name_length);
-    let entry = |(index, (_, part, tool)): (usize, &(Key, &Part<'_>, &Tool))| {
-        let exposed = names.exposed(index);
-        let definition = resources.with_references(part.server, tool.definition_as(exposed));
-        // What a server of the older revisions wrote, their clients get as it is.
-        let is_newer = part.offer.peer.version.has_any_output();
-        let older = if is_newer { output_schema::wrap_definition(&definition) } else { None };
-        let route = Route {
-            server: Arc::clone(part.server),
-            subject: tool.name.as_str().into(),
-            effect: tool.effect,
-            header_params: tool.header_params.clone().unwrap_or_default().into(),
-            wraps_result: older.is_some(),
-            // Without the capability a definition says nothing of tasks, whatever stands there.
-            needs_task: tool.needs_task && part.offer.peer.makes_tasks(),
-        };
-        Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older }
+    let (mut slots, mut entries) = (Vec::with_capacity(offered.len()), Vec::with_capacity(offered.len()));
+    for (index, (_, part, tool)) in offered.iter().enumerate() {
+        if let Some(change) = part.trust.held(&tool.name) {
+            slots.push(Slot::Held(Held { server: Arc::clone(part.server), change: Arc::clone(change) }));
+            continue;
+        }
+        let entry = tool_entry(part, tool, names.exposed(index), resources);
+        slots.push(Slot::Open(Arc::clone(&entry.route)));
+        entries.push(entry);
+    }
+    NamedList { listing: Listing::new(entries, style.per_page, caching(parts, Kind::Tools)), names, slots }
+}
+
+fn tool_entry(part: &Part<'_>, tool: &Tool, exposed: &str, resources: &Resources) -> Entry {
+    let definition = resources.with_references(part.server, tool.definition_as(exposed));
+    // What a server of the older revisions wrote, their clients get as it is.
+    let is_newer = part.offer.peer.version.has_any_output();
+    let older = if is_newer { output_schema::wrap_definition(&definition) } else { None };
+    let route = Route {
+        server: Arc::clone(part.server),
+        subject: tool.name.as_str().into(),
+        effect: tool.effect,
+        header_params: tool.header_params.clone().unwrap_or_default().into(),
+        wraps_result: older.is_some(),
+        // Without the capability a definition says nothing of tasks, whatever stands there.
+        needs_task: tool.needs_task && part.offer.peer.makes_tasks(),
     };
-    let entries = offered.iter().enumerate().map(entry).collect();
-    NamedList { listing: Listing::new(entries, style.per_page, caching(parts, Kind::Tools)), names }
+    Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older }
 }
 
 /// The tools of a part that the operator lets through, under the operator's names.
@@ -188,8 +223,9 @@ fn prompts(parts: &[Part<'_>], style: Style) -> NamedList {
     let entry = |(index, (server, prompt)): (usize, &(&Arc<str>, &Item))| {
         read_only(Kind::Prompts, names.exposed(index), server, prompt)
     };
-    let entries = offered.iter().enumerate().map(entry).collect();
-    NamedList { listing: Listing::new(entries, style.per_page, caching(parts, Kind::Prompts)), names }
+    let entries: Vec<Entry> = offered.iter().enumerate().map(entry).collect();
+    let slots = entries.iter().map(|entry| Slot::Open(Arc::clone(&entry.route))).collect();
+    NamedList { listing: Listing::new(entries, style.per_page, caching(parts, Kind::Prompts)), names, slots }
 }
 
 /// The entry of something that is only read.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Breaker, Config, Limits, Retry, Sharing, Tools, transport};
+use super::{Breaker, Config, Limits, OnChange, Retry, Sharing, Tools, Transport, transport};
 use crate::settings::{Fields, Fingerprint, Setting};
 
 /// Longest name of a server.
@@ -41,6 +41,7 @@ pub struct Defaults {
     retry_attempts: u32,
     connections: usize,
     health_check_interval: Duration,
+    on_change: OnChange,
     folder: PathBuf,
 }
 
@@ -55,6 +56,7 @@ impl Defaults {
             retry_attempts: fields.integer("default_retry_attempts", 0..=MAX_RETRIES).unwrap_or(3),
             connections: fields.integer("connection_pool_size", 1..=1_000).unwrap_or(10),
             health_check_interval: fields.seconds("health_check_interval", PAUSE).unwrap_or(seconds(30)),
+            on_change: fields.choice("default_tools_on_change", &on_change_words()).unwrap_or_default(),
             folder: folder.to_owned(),
         }
     }
@@ -62,8 +64,9 @@ impl Defaults {
     /// That of a server's settings and of these, which stand for what it does not say. Where the file is
     /// does not count: gateways on several machines with the same file have the same servers.
     fn complete(&self, settings: Fingerprint) -> Fingerprint {
-        let Self { timeout, retry_attempts, connections, health_check_interval, folder: _ } = self;
-        settings.and(&format!("{:?}", (timeout, retry_attempts, connections, health_check_interval)))
+        let Self { timeout, retry_attempts, connections, health_check_interval, on_change, folder: _ } = self;
+        let all = (timeout, retry_attempts, connections, health_check_interval, on_change);
+        settings.and(&format!("{all:?}"))
     }
 
     /// What relative paths are relative to.
@@ -87,7 +90,11 @@ impl Config {
         let limits = fields.part("limits", |limits| self::limits(limits, defaults));
         let words = [Sharing::Shared, Sharing::PerSession].map(|sharing| (sharing.as_str(), sharing));
         let sharing = fields.choice("sharing", &words).unwrap_or_default();
-        let tools = fields.part("tools", |setting| tools(setting, sharing)).unwrap_or_default();
+        let is_builtin = matches!(&transport, Some((Transport::Builtin(_), _)));
+        // The tools of a built-in server are part of this program.
+        let usual = (!is_builtin).then_some(defaults.on_change);
+        let tools = fields.part("tools", |setting| tools(setting, sharing, usual));
+        let usual = || Tools { on_change: usual.unwrap_or(OnChange::Allow), ..Tools::default() };
         fields.finish();
         let (transport, target) = transport?; // all else is read before: its problems count too
         Some(Self {
@@ -102,7 +109,7 @@ impl Config {
             breaker,
             limits: limits.unwrap_or_else(|| default_limits(defaults)),
             sharing,
-            tools,
+            tools: tools.unwrap_or_else(usual),
             secrets: setting.secrets(),
             source: defaults.complete(setting.fingerprint()),
         })
@@ -162,14 +169,17 @@ fn limits(setting: &Setting<'_>, defaults: &Defaults) -> Option<Limits> {
     Some(limits)
 }
 
-fn tools(setting: &Setting<'_>, sharing: Sharing) -> Option<Tools> {
+/// `usual` is what becomes of a tool that changed where nothing is said of it; none: they are ours.
+fn tools(setting: &Setting<'_>, sharing: Sharing, usual: Option<OnChange>) -> Option<Tools> {
     let mut fields = setting.fields()?;
     let allow = fields.list_of_text("allow");
     let deny = fields.part("deny", |deny| denied(deny, allow.as_deref())).unwrap_or_default();
     let rename = fields.take("rename");
     let cache_ttl = fields.part("cache", |cache| cache_ttl(cache, sharing));
+    let on_change = fields.part("on_change", |word| on_change(word, usual.is_none()));
     fields.finish();
-    let mut tools = Tools { allow, deny, cache_ttl, ..Tools::default() };
+    let on_change = on_change.or(usual).unwrap_or(OnChange::Allow);
+    let mut tools = Tools { allow, deny, cache_ttl, on_change, ..Tools::default() };
     let Some(rename) = rename else { return Some(tools) };
     for (from, setting) in rename.entries()? {
         let Some(to) = setting.parsed("a name for a tool", tool_name) else { continue };
@@ -179,6 +189,18 @@ fn tools(setting: &Setting<'_>, sharing: Sharing) -> Option<Tools> {
         tools.rename.insert(from.to_owned(), to);
     }
     Some(tools)
+}
+
+fn on_change(setting: &Setting<'_>, is_builtin: bool) -> Option<OnChange> {
+    if is_builtin {
+        let hint = "its tools are part of this program and change with it; remove it";
+        setting.key_problem("`on_change` does not go with a built-in server", Some(hint.into()));
+    }
+    setting.choice(&on_change_words())
+}
+
+fn on_change_words() -> [(&'static str, OnChange); 3] {
+    OnChange::ALL.map(|choice| (choice.as_str(), choice))
 }
 
 fn cache_ttl(setting: &Setting<'_>, sharing: Sharing) -> Option<Duration> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use secrecy::ExposeSecret;
 use serde_json::json;
 
-use super::{Builtin, Config, Defaults, Transport};
+use super::{Builtin, Config, Defaults, OnChange, Transport};
 use crate::settings::{Entry, Fingerprint, Mark, Node, Problems, Setting, Text, Value};
 
 fn read(globals: serde_json::Value, server: serde_json::Value) -> Result<Config, Vec<String>> {
@@ -95,6 +95,29 @@ fn globals_hold_for_servers_that_do_not_say_otherwise() {
     let config =
         read(globals, json!({"url": "http://a", "timeout": 60, "retry_attempts": 4})).expect("valid");
     assert_eq!((config.timeout, config.retry.attempts), (Duration::from_mins(1), 4));
+}
+
+#[test]
+fn what_becomes_of_a_changed_tool_is_said_for_all_or_for_one() {
+    let on_change = |globals, server| read(globals, server).expect("valid").tools.on_change;
+    let web = || json!({"url": "http://a"});
+    assert_eq!(on_change(json!({}), web()), OnChange::Warn);
+    let block = || json!({"default_tools_on_change": "block"});
+    assert_eq!(on_change(block(), web()), OnChange::Block);
+    assert_eq!(on_change(block(), json!({"url": "http://a", "tools": {"deny": ["x"]}})), OnChange::Block);
+    let allow = json!({"url": "http://a", "tools": {"on_change": "allow"}});
+    assert_eq!(on_change(block(), allow), OnChange::Allow);
+    let ours = |tools: serde_json::Value| json!({"transport": "builtin", "builtin": "handbook", "handbook": {"path": "docs"}, "tools": tools});
+    assert_eq!(on_change(block(), ours(json!({}))), OnChange::Allow, "its tools are ours");
+    bad(
+        ours(json!({"on_change": "block"})),
+        &["tools.on_change: `on_change` does not go with a built-in server \
+           (hint: its tools are part of this program and change with it; remove it)"],
+    );
+    let sometimes = json!({"url": "http://a", "tools": {"on_change": "ask"}});
+    assert!(read(json!({}), sometimes).expect_err("invalid")[0].starts_with("tools.on_change: "));
+    let source = |globals| read(globals, web()).expect("valid").source;
+    assert!(source(json!({})) != source(block()), "another default is another server");
 }
 
 #[test]
