@@ -34,6 +34,7 @@ use crate::downstream::{self, sse, stdio};
 use crate::gateway::Gateway;
 use crate::manager::Manager;
 use crate::shutdown::Shutdown;
+use crate::telemetry::metrics::Clients;
 use crate::worker::Crew;
 use crate::{admin, auth, upstream};
 
@@ -105,7 +106,8 @@ fn front(
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let old = sse::Endpoint::new(gateway, of_sessions(), shutdown.clone(), max_body);
-    let options = admin::Options { max_body: config.max_body_bytes, drain: shutdown.clone(), reload };
+    let door = door(of_sessions());
+    let options = admin::Options { max_body, drain: shutdown.clone(), reload, door: Some(door) };
     let api = admin::Api::new(Arc::clone(manager), options.clone());
     let places = of_sessions();
     let call: Shortcut = Box::new(move |Admitted { head, body, principal, id }| {
@@ -122,6 +124,15 @@ fn front(
     });
     let rest = admin::router(Arc::clone(manager), options).merge(old.router());
     (Front::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
+}
+
+/// Who counts the clients.
+fn door(sessions: Arc<Sessions>) -> admin::Door {
+    Arc::new(move || Clients {
+        clients: sessions.clients(),
+        sessions: sessions.count(),
+        kept_bytes: sessions.kept_bytes(),
+    })
 }
 
 /// Serves HTTP, and with `transport: both` standard input and output too, until `stop` resolves, and returns when nothing is left running. Without a `renewal` the

@@ -45,7 +45,7 @@ impl Gateway {
         let drain = Shutdown::new();
         let unchanged = Reloaded { applied: Applied::default(), at_restart: Vec::new() };
         let reload: Reload = Arc::new(move || Box::pin(std::future::ready(Ok(unchanged.clone()))));
-        let options = Options { max_body: 64 * 1024, drain: drain.clone(), reload: Some(reload) };
+        let options = Options { max_body: 64 * 1024, drain: drain.clone(), reload: Some(reload), door: None };
         let document = super::operations::described();
         Self {
             router: super::router(manager.clone(), options),

@@ -23,7 +23,7 @@ use crate::telemetry::metrics::{self, Cache, MEDIA_TYPE, Server};
     ), ReadProblems),
     security((), ("bearer" = []), ("api_key" = []))
 )]
-pub(super) async fn metrics(State(Api { manager, .. }): State<Api>) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(Api { manager, options }): State<Api>) -> Result<Response, Problem> {
     let (servers, store) = (manager.list_servers(), manager.store());
     let servers: Vec<Server<'_>> = servers.iter().map(server).collect();
     let counts = store.counts();
@@ -31,7 +31,8 @@ pub(super) async fn metrics(State(Api { manager, .. }): State<Api>) -> Result<Re
         .iter()
         .map(|(area, counts)| Cache { area, hits: counts.hits, misses: counts.misses, faults: counts.faults })
         .collect();
-    let text = metrics::text(&servers, &caches, store.is_there())
+    let clients = options.door.map(|door| door());
+    let text = metrics::text((&servers, clients), (&caches, store.is_there()))
         .map_err(|_| Problem::new(Code::InternalError, "the metrics could not be printed"))?;
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
 }

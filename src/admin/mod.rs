@@ -42,6 +42,7 @@ use crate::protocol::Raw;
 use crate::shutdown::Shutdown;
 use crate::telemetry::RequestId;
 use crate::telemetry::audit::{self, Who};
+use crate::telemetry::metrics::Clients;
 use problem::{Code, Problem};
 
 /// Where the API begins.
@@ -63,11 +64,16 @@ pub struct Options {
     pub drain: Shutdown,
     /// Reads the registry file again; none where there is no such file.
     pub reload: Option<Reload>,
+    /// Counts the clients for the metrics; none where nobody does.
+    pub door: Option<Door>,
 }
+
+/// Counts the clients that are there now.
+pub type Door = Arc<dyn Fn() -> Clients + Send + Sync>;
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_body: MAX_BODY, drain: Shutdown::new(), reload: None }
+        Self { max_body: MAX_BODY, drain: Shutdown::new(), reload: None, door: None }
     }
 }
 

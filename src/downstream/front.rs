@@ -41,6 +41,7 @@ use super::refusal::{Face, Refusal, lead_to};
 use super::streamable_http::{Asked, Endpoint};
 use crate::auth::{Denied, Principal, Reason};
 use crate::manager::Scope;
+use crate::telemetry::limit::Limit;
 use crate::telemetry::{RequestId, untrusted};
 use crate::worker::{now, until};
 
@@ -180,6 +181,11 @@ impl Parts {
     }
 
     fn refused(&self, refusal: Refusal, line: &Line, id: RequestId) -> Response {
+        match refusal {
+            Refusal::TooLarge { .. } => Limit::Body.met(()),
+            Refusal::Denied(Denied::Busy) => Limit::KeyChecks.met(()),
+            _ => {}
+        }
         let path = line.uri.path();
         let (shown_method, shown_path) = (untrusted(line.method.as_str()), untrusted(path));
         let reason: &dyn std::fmt::Display = match &refusal {

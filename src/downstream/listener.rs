@@ -38,6 +38,7 @@ use super::bodies::Answer;
 pub use super::bodies::Arriving;
 use super::turned_away::Porter;
 use crate::shutdown::Shutdown;
+use crate::telemetry::limit::{self, Socket};
 use crate::wire::joined::Joined;
 use crate::worker::{Bell, Crew, due, turn};
 
@@ -193,9 +194,9 @@ impl<S: Site> Door<'_, S> {
 
     fn admit(&self, socket: std::net::TcpStream) {
         if let Ok(slot) = self.slots.clone().try_acquire_owned() {
-            return self.begin(socket, slot);
+            return self.begin(socket, (slot, Socket::opened()));
         }
-        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        let refused = limit::Limit::Sockets.met(self.refused.fetch_add(1, Ordering::Relaxed) + 1);
         // A flood must not fill the log as well.
         if refused.is_power_of_two() {
             tracing::warn!(refused, "too many connections, new ones are turned away");
@@ -203,7 +204,7 @@ impl<S: Site> Door<'_, S> {
         self.porter.turn_away(socket, &self.live);
     }
 
-    fn begin(&self, socket: std::net::TcpStream, slot: OwnedSemaphorePermit) {
+    fn begin(&self, socket: std::net::TcpStream, slot: (OwnedSemaphorePermit, Socket)) {
         // Small answers must not wait for more; a socket that refuses is about to fail anyway.
         let _ = socket.set_nodelay(true);
         let house = House {

@@ -43,6 +43,11 @@ impl Places {
         // Who finds none gives back at once what it took.
         if taken.fetch_add(1, Ordering::Relaxed) < *most { Ok(place) } else { Err(Full { most: *most }) }
     }
+
+    /// How many are taken.
+    pub fn taken(&self) -> usize {
+        self.0.taken.load(Ordering::Relaxed).min(self.0.most)
+    }
 }
 
 impl Drop for Place {
@@ -61,6 +66,7 @@ mod tests {
         let (one, two) = (places.take().expect("free"), places.clone().take().expect("free"));
         for _ in 0..3 {
             assert_eq!(places.take().err(), Some(Full { most: 2 }), "who is refused takes nothing");
+            assert_eq!(places.taken(), 2);
         }
         drop(one);
         let three = places.take().expect("given back");

@@ -21,6 +21,7 @@ use std::task::{Context, Poll};
 use serde::Serialize;
 
 use crate::protocol::{Message, Notification, Raw, Request, RequestId, Response, method};
+use crate::telemetry::limit::Limit;
 use crate::upstream::Question;
 
 /// Questions of one session that may be open at a time.
@@ -45,7 +46,7 @@ impl Questions {
     pub fn ask(self: &Arc<Self>, question: Question) -> Option<(Asked, Message)> {
         let mut table = self.lock();
         if table.is_closed || table.open.len() >= MAX_OPEN {
-            return None;
+            return if table.is_closed { None } else { Limit::SessionQuestions.met(None) };
         }
         table.last_id += 1;
         let id = table.last_id;

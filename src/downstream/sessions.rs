@@ -26,6 +26,7 @@ use crate::auth::Principal;
 use crate::gateway::Caller;
 use crate::manager::Scope;
 use crate::protocol::{Notification, RequestId, method};
+use crate::telemetry::limit::Limit;
 use table::Table;
 
 /// Requests of one session that may run at a time.
@@ -100,7 +101,7 @@ impl Session {
             return Err(Refusal::IdInUse);
         }
         if state.running.len() >= MAX_RUNNING {
-            return Err(Refusal::TooManyRequests);
+            return Err(Limit::SessionRequests.met(Refusal::TooManyRequests));
         }
         state.running.insert(id.clone(), cancel.clone());
         state.open += 1;
@@ -288,7 +289,7 @@ impl Sessions {
         let place = self.place_for(caller.principal.id())?;
         let session = Session::new(caller, self.kept.clone(), is_channel);
         session.state().place = Some(place);
-        self.add(session).ok_or(Refusal::TooManySessions { most: self.max })
+        self.add(session).ok_or_else(|| Limit::Sessions.met(Refusal::TooManySessions { most: self.max }))
     }
 
     /// The session `id`, if it belongs to `principal` and to `scope`.
@@ -329,6 +330,16 @@ impl Sessions {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.read().len()
+    }
+
+    /// How many clients have a place, with a session or with a request.
+    pub fn clients(&self) -> usize {
+        self.places.taken()
+    }
+
+    /// Bytes that their ended streams keep.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept.bytes()
     }
 
     /// Ends sessions that have been idle for too long, and those whose credential was taken back.

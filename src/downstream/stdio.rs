@@ -22,6 +22,7 @@ use crate::gateway::{Caller, Gateway};
 use crate::manager::{Manager, Scope};
 use crate::protocol::Message;
 use crate::shutdown::Shutdown;
+use crate::telemetry::limit::Limit;
 use crate::wire::lines::{self, Line, Lines};
 
 /// Messages that may wait for the client to read.
@@ -74,7 +75,10 @@ async fn read<R: AsyncRead + Unpin>(conversation: &Arc<Conversation>, input: R, 
                 Ok(message) => conversation.take(message, None).await,
                 Err(error) => conversation.refuse(Message::readable_id(&line), &Refusal::from(error)).await,
             },
-            Line::TooLong(_) => conversation.refuse(None, &Refusal::BodyTooLarge { limit: max_line }).await,
+            Line::TooLong(_) => {
+                let refusal = Limit::Body.met(Refusal::BodyTooLarge { limit: max_line });
+                conversation.refuse(None, &refusal).await;
+            }
         }
     }
 }

@@ -19,6 +19,7 @@ use uuid::Uuid;
 use super::bridged::Waiting;
 use crate::auth::{Principal, Sealer};
 use crate::shutdown::Shutdown;
+use crate::telemetry::limit::Limit;
 
 /// Calls that may be parked at a time.
 const MAX_PARKED: usize = 1024;
@@ -73,7 +74,7 @@ impl Parked {
             let mut table = self.lock();
             let of_one = table.values().filter(|entry| entry.principal == *principal.id()).count();
             if table.len() >= MAX_PARKED || of_one >= MAX_OF_ONE {
-                return Err(Refused::TooMany);
+                return Err(Limit::ParkedCalls.met(Refused::TooMany));
             }
             table.insert(id, Entry { principal: Arc::clone(principal.id()), back });
         }

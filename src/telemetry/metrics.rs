@@ -16,6 +16,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::limit::{Limit, Socket, panics};
+
 /// The media type of the text: `OpenMetrics` 1.0, which Prometheus has read since 2.5.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -64,20 +66,49 @@ pub struct Cache<'a> {
     pub faults: u64,
 }
 
+/// Who is there at a moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Clients {
+    /// Sessions, and requests that belong to none.
+    pub clients: usize,
+    /// Sessions.
+    pub sessions: usize,
+    /// Bytes that ended streams of sessions keep.
+    pub kept_bytes: usize,
+}
+
 /// Everything at a moment, in text.
 pub fn text(
-    servers: &[Server<'_>],
-    caches: &[Cache<'_>],
-    cache_is_there: bool,
+    (servers, clients): (&[Server<'_>], Option<Clients>),
+    (caches, cache_is_there): (&[Cache<'_>], bool),
 ) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("switchyard");
     let build = [(vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1)];
     gauge(&mut registry, "build_info", "The version of the gateway that runs; always 1", build);
+    of_clients(&mut registry, clients);
     of_servers(&mut registry, servers);
     of_caches(&mut registry, caches, cache_is_there);
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
+}
+
+fn of_clients(registry: &mut Registry, clients: Option<Clients>) {
+    if let Some(Clients { clients, sessions, kept_bytes }) = clients {
+        let help = "Clients that are there: open sessions, and calls and streams that belong to none";
+        alone(registry, "clients", help, count(clients));
+        alone(registry, "sessions", "Open sessions of older clients", count(sessions));
+        let help = "What ended streams keep for clients that come back";
+        alone(registry, "replay_bytes", help, count(kept_bytes));
+    }
+    alone(registry, "client_sockets", "Sockets of clients that are open", count(Socket::count()));
+    let met = Limit::all().map(|(limit, times)| (vec![("limit", limit.to_owned())], times));
+    let help = "How often a limit was met: what came then was refused, or dropped where it was a notice";
+    counter(registry, "limit_hits", help, met);
+    let help = "Faults of the gateway itself, each of which ended one request or task";
+    let panicked: Counter = Counter::default();
+    panicked.inc_by(panics());
+    registry.register("panics", help, panicked);
 }
 
 fn of_servers(registry: &mut Registry, servers: &[Server<'_>]) {
@@ -160,9 +191,7 @@ fn of_caches(registry: &mut Registry, caches: &[Cache<'_>], is_there: bool) {
     let help = "Looks, writes and drops that the cache failed to do; no call fails with them";
     counter(registry, "cache_faults", help, all(|cache| cache.faults));
     let help = "1 when answers can be kept, 0 while a Redis is away";
-    let available: Gauge = Gauge::default();
-    available.set(i64::from(is_there));
-    registry.register("cache_available", help, available);
+    alone(registry, "cache_available", help, u64::from(is_there));
 }
 
 /// A counter; its name gets `_total` where it is printed.
@@ -180,6 +209,13 @@ fn gauge(registry: &mut Registry, name: &str, help: &str, values: impl IntoItera
         family.get_or_create(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
     }
     registry.register(name, help, family);
+}
+
+/// One that has no labels.
+fn alone(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    let alone: Gauge = Gauge::default();
+    alone.set(i64::try_from(value).unwrap_or(i64::MAX));
+    registry.register(name, help, alone);
 }
 
 fn count(number: usize) -> u64 {
@@ -207,7 +243,9 @@ mod tests {
             latency: Some(Duration::from_millis(250)),
         };
         let cache = Cache { area: "r2r", hits: 1, misses: 2, faults: 3 };
-        let text = text(&[server], &[cache], false).expect("it is printed");
+        let clients = Clients { clients: 11, sessions: 12, kept_bytes: 13 };
+        Limit::Sessions.met(());
+        let text = text((&[server], Some(clients)), (&[cache], false)).expect("it is printed");
         for line in [
             "# HELP switchyard_server_calls Calls of clients.",
             "# TYPE switchyard_server_calls counter",
@@ -231,9 +269,23 @@ mod tests {
             "switchyard_cache_misses_total{area=\"r2r\"} 2",
             "switchyard_cache_faults_total{area=\"r2r\"} 3",
             "switchyard_cache_available 0",
+            "switchyard_clients 11",
+            "switchyard_sessions 12",
+            "switchyard_replay_bytes 13",
+            "switchyard_limit_hits_total{limit=\"max_sessions\"} 1",
+            "switchyard_panics_total 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+        let docs = include_str!("../../docs/operations.md");
+        for family in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let (name, kind) = family.split_once(' ').expect("a name and a kind");
+            let total = if kind == "counter" { "_total" } else { "" };
+            assert!(docs.contains(&format!("`{name}{total}`")), "{name} is not told of");
+        }
+        for (limit, _) in Limit::all() {
+            assert!(docs.contains(&format!("| `{limit}` |")), "{limit} is not told of");
+        }
     }
 }

@@ -14,6 +14,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 pub mod audit;
+pub mod limit;
 pub mod metrics;
 mod request_id;
 #[cfg(test)]
@@ -80,8 +81,9 @@ fn filter() -> Result<EnvFilter, Error> {
     EnvFilter::try_new(text).map_err(|error| Error::Filter { variable, reason: error.to_string() })
 }
 
-/// A panic is a log line like any other: the default hook would print several that are not JSON.
+/// A panic is counted, and is a log line like any other: the default hook would print several that are not JSON.
 fn log_panic(panic: &PanicHookInfo<'_>) {
+    limit::panicked();
     let text = panic.payload_as_str().unwrap_or("not a text");
     let at = panic.location().map(ToString::to_string).unwrap_or_default();
     tracing::error!(reason = %untrusted(text), at, "panicked");
@@ -147,6 +149,16 @@ mod tests {
         let long = "é".repeat(300);
         let shown = untrusted(&long).to_string();
         assert_eq!(shown, format!("{}… (+88 bytes)", "é".repeat(256)));
+    }
+
+    #[test]
+    fn a_panic_is_counted() {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(log_panic));
+        let before = limit::panics();
+        let caught = std::panic::catch_unwind(|| panic!("on purpose"));
+        std::panic::set_hook(usual);
+        assert_eq!((caught.is_err(), limit::panics()), (true, before + 1));
     }
 
     #[test]

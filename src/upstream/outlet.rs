@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout};
 use line::{Reader, Speaker, Unsaid};
 
 use crate::protocol::{Method, Notification, Raw, Reply};
+use crate::telemetry::limit::Limit;
 use crate::worker::until;
 
 /// Bytes of notifications that may wait for one slow reader.
@@ -165,7 +166,7 @@ impl Outlet {
         let fits = waiting <= MAX_WAITING_BYTES || waiting == size;
         if !fits || open.line.try_say(said).is_err() {
             open.line.bytes().fetch_sub(size, Ordering::Relaxed);
-            open.dropped.fetch_add(1, Ordering::Relaxed);
+            Limit::CallNotices.met(open.dropped.fetch_add(1, Ordering::Relaxed));
         }
     }
 
@@ -291,7 +292,7 @@ impl Pause {
         open.asked.store(true, Ordering::Release);
         let mut paused = open.pauses.lock();
         if paused.questions >= MAX_QUESTIONS {
-            return None;
+            return Limit::CallQuestions.met(None);
         }
         paused.questions += 1;
         paused.since.get_or_insert_with(Instant::now);

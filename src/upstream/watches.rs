@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::error::Error;
 use crate::protocol::{ErrorObject, Raw};
+use crate::telemetry::limit::Limit;
 
 /// Subjects of one server that may be watched at a time.
 const MAX_SUBJECTS: usize = 4_096;
@@ -73,7 +74,7 @@ impl Watches {
         let outcome = {
             let mut table = self.lock();
             if table.len() >= MAX_SUBJECTS && !table.contains_key(&subject) {
-                return None;
+                return Limit::Watches.met(None);
             }
             let wanted = table.entry(subject.clone()).or_insert_with(Wanted::new);
             wanted.count += 1;

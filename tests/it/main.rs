@@ -13,6 +13,7 @@ mod ends;
 mod every_method;
 mod fidelity;
 mod flows;
+mod limits;
 mod orphans;
 mod peers;
 mod places;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::super::places::{Full, Place};
 use super::{Session, Sessions};
+use crate::telemetry::limit::Limit;
 
 /// The shortest time between two looks for what is to be forgotten.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -15,11 +16,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 impl Sessions {
     /// A place for a client of the principal `owner`; when all are taken, that of the session which goes for it.
     pub fn place_for(&self, owner: &str) -> Result<Place, Full> {
-        self.places.take().or_else(|full| {
+        let place = self.places.take().or_else(|full| {
             let displaced = self.write().displaced_by(owner);
             displaced.ok_or(full)?.give_way();
             self.places.take()
-        })
+        });
+        place.map_err(|full| Limit::Connections.met(full))
     }
 
     /// Puts it into the table; none where it has no room.

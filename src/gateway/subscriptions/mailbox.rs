@@ -14,6 +14,7 @@ use super::board::Subscription;
 use crate::manager::Revisions;
 use crate::protocol::feature::{List, Lists};
 use crate::protocol::{LogLevel, Notification};
+use crate::telemetry::limit::Limit;
 
 /// Notices that may wait; after that the oldest goes.
 const MAX_WAITING: usize = 512;
@@ -66,7 +67,7 @@ impl Mailbox {
             return;
         }
         if state.waiting.len() >= MAX_WAITING {
-            state.waiting.pop_front();
+            Limit::SessionNotices.met(state.waiting.pop_front());
         }
         state.waiting.push_back(Waiting { about, notice });
         drop(state);
@@ -87,8 +88,11 @@ impl Mailbox {
     pub(super) fn subscribe(&self, uri: String, subscription: Subscription) -> Result<(), Subscription> {
         let mut state = self.state();
         let has_room = state.subscriptions.len() < MAX_SUBSCRIPTIONS;
-        if state.is_closed || !(has_room || state.subscriptions.contains_key(&uri)) {
+        if state.is_closed {
             return Err(subscription);
+        }
+        if !has_room && !state.subscriptions.contains_key(&uri) {
+            return Err(Limit::Subscriptions.met(subscription));
         }
         let before = state.subscriptions.insert(uri, subscription);
         drop(state);

@@ -16,6 +16,7 @@ use crate::manager::catalog::Place;
 use crate::manager::{self, Word};
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw, Reply};
+use crate::telemetry::limit::Limit;
 use crate::upstream::{Refusal, Subject};
 
 /// `resources/subscribe`.
@@ -29,7 +30,7 @@ pub async fn subscribe(gateway: &Gateway, caller: &Caller, params: Option<&Raw>)
         return Ok(Raw::empty_object());
     }
     if mailbox.is_full() {
-        return Err(too_many());
+        return Err(Limit::Subscriptions.met(too_many()));
     }
     let (answer, subscription) = gateway.subscription(caller, mailbox, &uri).await?;
     mailbox.subscribe(uri, subscription).map_err(|_| too_many())?;

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::http::{Client, Head};
 use crate::shutdown::Shutdown;
+use crate::telemetry::limit::Limit;
 use crate::upstream::closing::Closing;
 use crate::upstream::error::Error;
 
@@ -48,6 +49,7 @@ impl Aside {
     /// Posts `message` in the background.
     pub(super) fn post(&self, message: Bytes) {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+            Limit::Cancellations.met(());
             tracing::debug!("too many messages are on their way beside the calls; one was dropped");
             return;
         };

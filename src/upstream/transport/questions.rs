@@ -24,6 +24,7 @@ use crate::protocol::error::code;
 use crate::protocol::foreign::shown;
 use crate::protocol::{ErrorObject, Message, Notification, Raw, Reply, Request, RequestId, Response, method};
 use crate::shutdown::Shutdown;
+use crate::telemetry::limit::Limit;
 use crate::upstream::connection::{Answer, Hold, Outlet, Owner};
 
 /// Questions that may be open on one connection.
@@ -95,7 +96,7 @@ impl Questions {
         }
         if open.len() >= MAX_OPEN {
             tracing::warn!("a server has more than 256 questions open; one was dropped");
-            return None;
+            return Limit::ServerQuestions.met(None);
         }
         let withdrawn = CancellationToken::new();
         open.insert(id.clone(), withdrawn.clone());
