@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt};
 use http::Method;
@@ -70,6 +71,11 @@ impl Client {
         let (offset, limit) = (offset.to_string(), limit.to_string());
         let all = [&[("offset", offset.as_str()), ("limit", &limit)], query].concat();
         self.get(path, &all).await
+    }
+
+    /// Reads what is at `path`, whatever it is.
+    pub(super) async fn bytes(&self, path: &[&str]) -> Result<Bytes, Error> {
+        self.made(|| self.request(Method::GET, path)).await?.bytes().await
     }
 
     /// Sends `body` as JSON.

@@ -113,7 +113,10 @@ async fn a_promised_document_that_r2r_refuses_is_shown_as_failed_wherever_it_is_
     fs::write(&path, "y".repeat(2_100_000)).expect("written");
     promised(&path).await;
     let told = ended(&id).await;
-    let is_told = told["failure"].as_str().is_some_and(|why| why.contains("the earlier version was removed"));
+    let is_told =
+        told["failure"].as_str().is_some_and(|why| why.contains("the earlier version was put back"));
     assert!(told["ingestion_status"] == "failed" && is_told, "{told}");
     assert_eq!(failed().await.as_array().map(Vec::len), Some(2));
+    let found = fixture.ask("r2r_search", json!({"query": "walrus"})).await;
+    assert_eq!(found["count"], 1, "it is found as before");
 }

@@ -110,6 +110,11 @@ pub(super) fn one(state: &mut State, id: &str) -> Reply {
     Reply::results(&shown)
 }
 
+pub(super) fn download(state: &mut State, id: &str) -> Reply {
+    let missing = || Reply::recorded("document-retrieve-missing");
+    state.document(id).map_or_else(missing, |document| Reply::file(document.text.clone()))
+}
+
 pub(super) fn delete(state: &mut State, id: &str) -> Reply {
     let before = state.documents.len();
     state.documents.retain(|document| document.id != id);

@@ -106,6 +106,10 @@ impl Reply {
         Self::of(status, &body)
     }
 
+    pub(super) fn file(body: String) -> Self {
+        Self { status: 200, media_type: "application/octet-stream", retry_after: None, body }
+    }
+
     pub(super) fn stream(body: String) -> Self {
         Self { status: 200, media_type: "text/event-stream; charset=utf-8", retry_after: None, body }
     }
@@ -150,6 +154,7 @@ pub(super) fn answer(state: &mut State, asked: &Asked) -> Reply {
         ("POST", ["documents"]) => documents::create(state, asked),
         ("GET", ["documents"]) => documents::list(state, asked),
         ("GET", ["documents", id]) => documents::one(state, id),
+        ("GET", ["documents", id, "download"]) => documents::download(state, id),
         ("DELETE", ["documents", id]) => documents::delete(state, id),
         ("GET", ["collections"]) => documents::collections(state, asked),
         ("POST", ["collections"]) => documents::create_collection(state, &asked.json()),

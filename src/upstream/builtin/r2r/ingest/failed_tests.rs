@@ -20,9 +20,10 @@ fn failed(ingest: &Ingest, id: &str) -> Option<Failed> {
     }
 }
 
-/// Sends `a.md`, has the next sending of it go so, and waits for what becomes of that.
+/// Sends `a.md`, of which R2R keeps no file, has the next sending of it go so, and waits for what becomes of that.
 async fn replaced(place: &Place, ingest: &Ingest, sending: Sending) -> Failed {
     place.call(ingest, "a.md").await.expect("it went well");
+    place.fake.world().contents.clear();
     place.write("a.md", "another text");
     place.fake.next([sending]);
     let id = place.begin(ingest, "a.md").await;

@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryStreamExt};
 use serde_json::{Map, Value, json};
@@ -55,6 +56,11 @@ pub(super) struct Fake(Arc<Mutex<World>>);
 #[derive(Default)]
 pub(super) struct World {
     pub(super) documents: BTreeMap<Uuid, Document>,
+    /// What they were made of, as far as it is given out.
+    pub(super) contents: BTreeMap<Uuid, String>,
+    pub(super) content_errors: VecDeque<Error>,
+    /// A removal is the last thing that happens.
+    pub(super) removals_hang: bool,
     /// What was done, in order, looks left out.
     pub(super) log: Vec<String>,
     pub(super) looks: usize,
@@ -124,6 +130,7 @@ impl Fake {
             world.sendings.pop_front()
         };
         let put = |status: &str, collections: &[&str]| {
+            self.world().contents.insert(id, part("file"));
             self.world().documents.insert(id, document(status, &metadata, collections));
         };
         match sending {
@@ -187,11 +194,26 @@ impl Remote for Fake {
         .boxed()
     }
 
+    fn content(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+        async move {
+            let mut world = self.world();
+            match world.content_errors.pop_front() {
+                Some(error) => Err(error),
+                None => Ok(world.contents.get(&id).cloned().map(Bytes::from)),
+            }
+        }
+        .boxed()
+    }
+
     fn remove(&self, id: Uuid) -> BoxFuture<'_, Result<(), Error>> {
-        let mut world = self.world();
-        world.log.push("remove".into());
-        world.documents.remove(&id);
-        async { Ok(()) }.boxed()
+        let hangs = {
+            let mut world = self.world();
+            world.log.push("remove".into());
+            world.documents.remove(&id);
+            world.contents.remove(&id);
+            world.removals_hang
+        };
+        async move { if hangs { std::future::pending().await } else { Ok(()) } }.boxed()
     }
 
     fn create<'a>(&'a self, form: MakeForm<'a>) -> BoxFuture<'a, Result<(), Error>> {

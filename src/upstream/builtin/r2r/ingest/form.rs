@@ -5,6 +5,7 @@
 
 use reqwest::Body;
 use reqwest::multipart::{Form, Part};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -27,6 +28,10 @@ const TYPES: &str = " bmp csv css doc docx eml epub gif heic htm html jpeg jpg j
 const INGESTED_AT: &str = "ingested_at";
 /// What the SHA-256 of a document stands under.
 const DIGEST: &str = "content_sha256";
+/// What the path of its file stands under.
+const SOURCE_PATH: &str = "source_path";
+/// What the mode that it was taken in with stands under.
+const INGESTION_MODE: &str = "ingestion_mode";
 /// What R2R and we say about a document.
 const OURS: [&str; 13] = [
     "id",
@@ -39,9 +44,9 @@ const OURS: [&str; 13] = [
     "failure",
     "ingested_by",
     INGESTED_AT,
-    "ingestion_mode",
+    INGESTION_MODE,
     DIGEST,
-    "source_path",
+    SOURCE_PATH,
 ];
 /// What ids of documents are made in.
 const NAMESPACE: Uuid = Uuid::from_u128(0x5b0f_6f0e_6a54_4c0b_9e5d_7a3c_2d41_88aa);
@@ -116,14 +121,35 @@ impl Sheet {
             }
         }
         let ours = [
-            ("source_path", json!(name)),
+            (SOURCE_PATH, json!(name)),
             (DIGEST, json!(digest)),
-            ("ingestion_mode", json!(mode.word())),
+            (INGESTION_MODE, json!(mode.word())),
             // Beside the field of the form: versions of R2R read the one or the other.
             ("collection_ids", json!([collection.to_string()])),
         ];
         lasting.extend(ours.map(|(name, value)| (name.to_owned(), value)));
         Self { id, collection, mode, file_name, lasting }
+    }
+
+    /// Of a document that had the metadata `there`, as it was sent; none where they do not say enough.
+    pub(super) fn earlier(
+        (id, collection): (Uuid, Uuid),
+        usual: Mode,
+        there: &Map<String, Value>,
+    ) -> Option<Self> {
+        let name = there.get(SOURCE_PATH)?.as_str()?;
+        let callers = there.iter().filter(|(name, _)| !OURS.contains(&name.as_str()));
+        let callers = callers.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let mode = there.get(INGESTION_MODE).and_then(|word| Mode::deserialize(word).ok()).unwrap_or(usual);
+        let mut sheet = Self::new(id, collection, mode, (name, digest(there)?, &callers));
+        // It is as old as it was: what could not replace it is still what was wished for last.
+        sheet.lasting.extend(there.get(INGESTED_AT).map(|at| (INGESTED_AT.to_owned(), at.clone())));
+        Some(sheet)
+    }
+
+    /// What its file is called at the service, as [`Sheet::new`] was told it.
+    pub(super) fn name(&self) -> String {
+        self.lasting.get(SOURCE_PATH).and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
     /// Whether a document with the metadata `there` was made of the same.
@@ -143,7 +169,7 @@ impl Sheet {
         let mut metadata = self.lasting.clone();
         metadata.insert("ingested_by".to_owned(), json!("switchyard"));
         let now = OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default();
-        metadata.insert(INGESTED_AT.to_owned(), json!(now));
+        metadata.entry(INGESTED_AT).or_insert_with(|| json!(now));
         let digest = self.lasting.get(DIGEST).and_then(Value::as_str).unwrap_or_default();
         let body = Body::wrap_stream(source.pieces(digest, faults, sent));
         let file = Part::stream_with_length(body, source.len)
@@ -158,6 +184,11 @@ impl Sheet {
             .text("run_with_orchestration", "true")
             .part("file", file))
     }
+}
+
+/// The SHA-256 of a document with `metadata`.
+pub(super) fn digest(metadata: &Map<String, Value>) -> Option<&str> {
+    metadata.get(DIGEST)?.as_str()
 }
 
 /// Whether a document with `metadata` was sent at `time` or later, by our clock.

@@ -9,11 +9,10 @@
 //! ```
 //!
 //! Invariants: what may have been done is never done again before it was looked whether it was;
-//! nothing old is removed before the new file was read to its end. Between `remove` and `send`
-//! the document is missing: the service has no way to replace one. If `send` is refused then, the
-//! old one is gone, and the failure says so.
+//! nothing old is removed before the new file was read to its end and the old one was kept (`kept`). Between
+//! `remove` and `send` the document is missing: the service has no way to replace one.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep};
 
 use super::form::Sheet;
+use super::journal::Journal;
 use super::remote::Remote;
 use super::source::{Faults, Source};
 use crate::upstream::builtin::answer::Failure;
@@ -40,7 +40,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How often a document is sent whose sending ended without an answer.
 const SENDINGS: u32 = 3;
 /// How often a caller who waits has a request made that did not get through.
-const TRIES: u32 = 3;
+pub(super) const TRIES: u32 = 3;
 /// Seconds after which a document that is still being worked on counts as left behind: the service
 /// was stopped in the middle of it, and never goes on by itself.
 const ABANDONED: i64 = 3600;
@@ -88,8 +88,9 @@ pub(super) struct Job<'a> {
     pub(super) steps: &'a watch::Sender<Step>,
     /// Who may send, now.
     pub(super) uploads: &'a Semaphore,
-    /// Whether an earlier version was there and is gone. Whoever ends the job says so, how ever it ended.
-    pub(super) has_removed: &'a AtomicBool,
+    /// Where it is noted what is removed, and under which number. Whoever ends the job looks there, how ever it ended.
+    pub(super) journal: &'a Journal,
+    pub(super) number: u64,
     /// Somebody waits for it and is to hear early of a service that is away. Else it is waited for.
     pub(super) is_awaited: bool,
     /// Somebody wants to know how far it is.
@@ -119,8 +120,8 @@ impl Job<'_> {
                 Some(there) => {
                     self.regain(&mut upload).await;
                     self.step(0.04, "removing the earlier version");
+                    self.keep(&there).await?;
                     self.insist(|| self.remote.remove(self.sheet.id)).await?;
-                    self.has_removed.fetch_or(there.stage() == Stage::Success, Ordering::Relaxed);
                     may_give_up &= left_behind != LeftBehind::Still || there.stage() != Stage::Pending;
                 }
                 None => self.regain(&mut upload).await,
@@ -302,7 +303,7 @@ pub(super) fn refusal(path: &str, because: &str) -> Refusal {
 
 /// What to do about an error.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+pub(super) enum Next {
     /// Nothing: it would be the same again.
     Stop,
     /// The same again: it was not done.
@@ -311,7 +312,7 @@ enum Next {
     Look,
 }
 
-fn what_next(error: &Error) -> Next {
+pub(super) fn what_next(error: &Error) -> Next {
     match error {
         // The service is away, or asks for patience.
         Error::Connect { .. }
@@ -329,7 +330,7 @@ fn what_next(error: &Error) -> Next {
 }
 
 /// Up to what the service asks for, but never long; else twice as long each time.
-fn pause(tries: u32, error: &Error) -> Duration {
+pub(super) fn pause(tries: u32, error: &Error) -> Duration {
     let asked = match error {
         Error::Backend { retry_after, .. } | Error::Status { retry_after, .. } => *retry_after,
         _ => None,
@@ -337,22 +338,6 @@ fn pause(tries: u32, error: &Error) -> Duration {
     let own = FIRST_PAUSE * 2_u32.saturating_pow(tries.min(16));
     let own = own.mul_f64(rand::random_range(0.5..1.0));
     asked.unwrap_or(own).clamp(FIRST_PAUSE / 2, LONGEST_PAUSE)
-}
-
-/// `failure`, saying that the earlier version is gone.
-pub(super) fn with_loss(failure: Failure) -> Failure {
-    let and = |words: &str| format!("{words} (the earlier version was removed before)");
-    match failure {
-        Failure::Refused(refusal) => {
-            let words = and(refusal.message());
-            Failure::Refused(refusal.because(&words))
-        }
-        // It has no words of its own.
-        Failure::Failed(error @ Error::TimedOut { .. }) => {
-            Failure::Failed(Error::Lost { reason: and(&error.to_string()) })
-        }
-        Failure::Failed(error) => Failure::Failed(error.reworded(|words| and(&words))),
-    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::failed::{AllFailed, Failed};
+use super::kept::Removed;
 use super::{Mode, file_name};
 use crate::upstream::builtin::private_file;
 use crate::upstream::builtin::r2r::id::Id;
@@ -43,6 +44,9 @@ pub(super) struct Entry {
     pub(super) metadata: Map<String, Value>,
     /// The resource that changes when it is over.
     pub(super) resource: Option<String>,
+    /// What stood in its place and was removed for it, or is about to be.
+    #[serde(default)]
+    pub(super) removed: Option<Removed>,
 }
 
 /// The file. Clones are the same.
@@ -133,6 +137,34 @@ impl Journal {
         number
     }
 
+    /// Notes what is about to be removed for the wish `number`.
+    pub(super) async fn note_removal(&self, number: u64, removed: Removed) {
+        {
+            let mut state = self.state();
+            state.version += 1;
+            let noted = state.entries.iter_mut().find(|noted| noted.number == number);
+            if let Some(noted) = noted {
+                noted.entry.removed = Some(removed);
+            }
+        }
+        self.save().await;
+    }
+
+    /// What was removed for the wish `number`.
+    pub(super) fn removed(&self, number: u64) -> Option<Removed> {
+        self.state().entries.iter().find(|noted| noted.number == number)?.entry.removed.clone()
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Whether we may write beside it.
+    pub(super) fn is_ours(&self) -> bool {
+        self.0.lock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// The file and the time of the latest wish for `document`, while it is under way.
     pub(super) fn noted(&self, document: Id) -> Option<(String, OffsetDateTime)> {
         let state = self.state();
@@ -203,7 +235,7 @@ impl Journal {
     async fn save(&self) {
         let mine = self.state().version;
         let mut written = self.0.written.lock().await;
-        if *written >= mine || self.0.lock.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+        if *written >= mine || !self.is_ours() {
             return;
         }
         let (version, text) = {

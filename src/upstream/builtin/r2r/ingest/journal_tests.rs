@@ -9,7 +9,15 @@ use super::*;
 fn entry(path: &str) -> Entry {
     let metadata = Map::from_iter([("tag".to_owned(), Value::from("x"))]);
     let (document, collection) = (Id(uuid::Uuid::nil()), Id(uuid::Uuid::max()));
-    Entry { document, path: path.into(), collection, mode: Mode::HiRes, metadata, resource: None }
+    Entry {
+        document,
+        path: path.into(),
+        collection,
+        mode: Mode::HiRes,
+        metadata,
+        resource: None,
+        removed: None,
+    }
 }
 
 fn paths(entries: &[(u64, Entry)]) -> Vec<&str> {

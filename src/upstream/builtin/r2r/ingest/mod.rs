@@ -13,6 +13,7 @@ mod failed;
 mod form;
 mod job;
 mod journal;
+mod kept;
 mod remote;
 mod roots;
 mod source;
@@ -126,6 +127,7 @@ impl Ingest {
             mode: ingestion_mode,
             metadata,
             resource: target.resource.map(str::to_owned),
+            removed: None,
         };
         let file_name = file_name(&source.name);
         let answer =
@@ -226,6 +228,8 @@ async fn ended(mut step: watch::Receiver<Step>, report: &Report) -> Outcome {
 
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod kept_tests;
 #[cfg(test)]
 mod left_behind_tests;
 #[cfg(test)]

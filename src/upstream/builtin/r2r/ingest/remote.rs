@@ -2,6 +2,7 @@
 //!
 //! A trait, so that what is done with them can be tried without a service. Nothing is repeated here.
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use reqwest::multipart::Form;
@@ -26,6 +27,9 @@ pub(super) trait Remote: Send + Sync + 'static {
 
     /// The document `id`, if it is there.
     fn document(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Document>, Error>>;
+
+    /// What the document `id` was made of, if the service has it.
+    fn content(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Bytes>, Error>>;
 
     /// Removes the document `id`, which may be gone already.
     fn remove(&self, id: Uuid) -> BoxFuture<'_, Result<(), Error>>;
@@ -65,6 +69,16 @@ impl Remote for Client {
         async move {
             let there = self.get::<Results<Document>>(&["documents", &id.to_string()], &[]).await;
             Ok(unless(there, &[404])?.map(|answer| answer.results))
+        }
+        .boxed()
+    }
+
+    fn content(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+        async move {
+            match self.bytes(&["documents", &id.to_string(), "download"]).await {
+                Err(Error::TooLarge { .. }) => Ok(None),
+                content => unless(content, &[403, 404, 405]),
+            }
         }
         .boxed()
     }

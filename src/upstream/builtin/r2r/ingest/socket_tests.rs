@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use bytes::Bytes;
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -181,6 +182,10 @@ impl Remote for Cutting {
 
     fn document(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Document>, Error>> {
         self.0.document(id)
+    }
+
+    fn content(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+        self.0.content(id)
     }
 
     fn remove(&self, id: Uuid) -> BoxFuture<'_, Result<(), Error>> {

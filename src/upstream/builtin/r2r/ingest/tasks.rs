@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use super::failed;
 use super::form::{self, Sheet};
 use super::job::{self, Done, Job, Outcome, Step};
 use super::journal::{Entry, Journal};
+use super::kept::is_parked;
 use super::remote::Remote;
 use super::roots::Roots;
 use super::source::Source;
@@ -29,7 +29,7 @@ use crate::upstream::connection::{Event, Events};
 use crate::upstream::error::Error;
 
 /// How long one document may take, from when its turn has come.
-const JOB_LIMIT: Duration = Duration::from_hours(2);
+pub(super) const JOB_LIMIT: Duration = Duration::from_hours(2);
 /// How long a collection that was there is taken to be there still.
 const COLLECTION_TTL: Duration = Duration::from_mins(1);
 /// Collections that are remembered.
@@ -93,6 +93,10 @@ impl Tasks {
             Ok(source) => self.bring_from(&task, source).await,
             Err(failure) => Err(failure),
         };
+        let outcome = match outcome {
+            Err(failure) => Err(self.put_back(&task, failure).await),
+            done => done,
+        };
         self.end(task, outcome).await;
     }
 
@@ -103,7 +107,6 @@ impl Tasks {
         let Ok(upload) = self.uploads.acquire().await else {
             return Err(Failure::Failed(Error::Unavailable { state: "shutting down" }));
         };
-        let has_removed = AtomicBool::new(false);
         let work = async {
             let digest = source.digest().await;
             let digest =
@@ -117,16 +120,15 @@ impl Tasks {
                 sheet,
                 steps: &task.steps,
                 uploads: &self.uploads,
-                has_removed: &has_removed,
+                journal: &self.journal,
+                number: task.number,
                 is_awaited: task.is_awaited,
                 is_watched: task.is_watched,
             };
             job.run(upload).await
         };
         let outcome = timeout(JOB_LIMIT, work).await;
-        let outcome = outcome.unwrap_or(Err(Error::TimedOut { after: JOB_LIMIT }.into()));
-        let is_lost = has_removed.load(Ordering::Relaxed);
-        outcome.map_err(|failure| if is_lost { job::with_loss(failure) } else { failure })
+        outcome.unwrap_or(Err(Error::TimedOut { after: JOB_LIMIT }.into()))
     }
 
     async fn end(&self, task: Task, outcome: Outcome) {
@@ -136,7 +138,7 @@ impl Tasks {
             Err(failure) => tracing::warn!(file, %document, ?failure, "a document was not ingested"),
         }
         // Refused credentials are mended by an operator, and then it is gone on with.
-        let is_parked = matches!(outcome, Err(Failure::Failed(Error::AuthFailed { .. })));
+        let is_parked = outcome.as_ref().is_err_and(is_parked);
         if !is_parked {
             // Before what is kept is forgotten: whoever then lists anew finds it.
             let size = task.source.as_ref().map_or(0, |source| source.len);
@@ -146,7 +148,11 @@ impl Tasks {
         if !matches!(outcome, Ok(Done::Unchanged)) {
             self.answers.forget(task.entry.collection).await;
         }
-        if task.is_awaited || !is_parked {
+        if outcome.is_ok() {
+            self.journal.forget_kept(document).await;
+        }
+        // What was removed is not forgotten, whoever waits.
+        if !is_parked || (task.is_awaited && self.journal.removed(task.number).is_none()) {
             self.journal.strike(task.number).await;
         }
         if let Some(uri) = &task.entry.resource {
@@ -199,7 +205,7 @@ impl Tasks {
     }
 
     /// What only one task at a time may hold, that of the document `id`.
-    fn turn(&self, id: Uuid) -> Arc<tokio::sync::Mutex<()>> {
+    pub(super) fn turn(&self, id: Uuid) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.retain(|_, turn| turn.strong_count() > 0);
         if let Some(turn) = turns.get(&id).and_then(Weak::upgrade) {

@@ -137,6 +137,7 @@ async fn a_refusal_after_the_old_one_was_removed_says_that_it_is_gone() {
     let place = Place::new();
     let ingest = place.open();
     ok(place.call(&ingest, "a.md").await);
+    place.fake.world().contents.clear();
     place.write("a.md", "two");
     place.fake.next([Sending::Refused(status(413, "too large"))]);
     let said = detail(place.call(&ingest, "a.md").await);
