@@ -25,7 +25,8 @@ pub(super) struct ChangedTool {
     #[schema(examples("create_issue"))]
     tool: String,
     /// The members of its definition that are not what they were, such as `description`; `other members`
-    /// stands for all that MCP does not name. Empty where the server has shown more tools than are remembered.
+    /// stands for all that MCP does not name, and `definition` for a definition of which only the registry has a
+    /// hash. Empty where the server has shown more tools than are remembered.
     changed: Vec<&'static str>,
     /// Whether it is held back: neither listed nor called until it is approved.
     held_back: bool,

@@ -254,15 +254,22 @@ pub(super) struct ListedTool {
     /// Its definition as the server wrote it, `inputSchema` and all, under `name`.
     #[schema(value_type = Object)]
     definition: Raw,
+    /// SHA-256 of the definition as the server wrote it, where definitions are compared: what `tools.trusted` of
+    /// the registry takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    sha256: Option<String>,
 }
 
 impl ListedTool {
     pub(super) fn of(snapshot: &Snapshot, entry: &Entry) -> Self {
+        let server = snapshot.server(&entry.route.server).ok();
         Self {
             name: entry.exposed.clone(),
             server: entry.route.server.to_string(),
             tool: tool_name(snapshot, &entry.route.server, &entry.route.subject),
             definition: entry.definition.clone(),
+            sha256: server.and_then(|server| server.trust.sha256(&entry.route.subject)),
         }
     }
 }

@@ -316,7 +316,7 @@ impl Server {
     /// Makes its catalog of its offer; `announced` counts as changed whatever it says.
     fn read_offer(&mut self, config: &Config, announced: Lists) {
         if let Some(offer) = &self.offer {
-            self.trust = Arc::new(self.trust.reviewed(&offer.tools, self.upstream.config().tools.on_change));
+            self.trust = Arc::new(self.trust.reviewed(&offer.tools, &self.upstream.config().tools));
         }
         let own = Arc::new(catalog(std::iter::once(&*self), config, ToolNames::Verbatim));
         self.revisions.count(announced.and(changed(&own, &self.catalog)));

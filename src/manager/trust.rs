@@ -1,5 +1,5 @@
-//! Which definition of each tool is trusted: the first that its server showed, or one that an operator
-//! approved since; and which tools are another thing by now.
+//! Which definition of each tool is trusted: the one that the registry file names, or the first that its server
+//! showed, or one that an operator approved since; and which tools are another thing by now.
 //!
 //! A server that was looked at once can say something else tomorrow, and what it says of its tools is what
 //! makes a model call them. Invariants: a tool is compared by its own name and by what its server wrote,
@@ -20,7 +20,7 @@ use crate::hex::hex;
 use crate::protocol::feature::Tool;
 use crate::protocol::{Raw, canonical};
 use crate::telemetry::{audit, untrusted};
-use crate::upstream::config::OnChange;
+use crate::upstream::config::{OnChange, Tools};
 
 /// Tools of one server whose definitions are remembered, at most: as many as one list may have.
 const MOST: usize = 10_000;
@@ -29,6 +29,8 @@ const MEMBERS: [&str; 8] =
     ["title", "description", "inputSchema", "outputSchema", "annotations", "icons", "execution", "_meta"];
 /// What any other member is told by.
 const OTHERS: &str = "other members";
+/// What a change is told by where the trusted definition was never seen, only its hash.
+const WHOLE: &str = "definition";
 /// Changes of one list that have a line of their own in the log.
 const TOLD: usize = 20;
 
@@ -101,12 +103,16 @@ impl Seal {
 }
 
 impl Change {
-    fn of(tool: &Tool, now: Seal, trusted: Option<&Seal>) -> Self {
+    fn of(tool: &Tool, now: Seal, known: Option<&Seal>, named: Option<Hash>) -> Self {
         Self {
             tool: tool.name.clone(),
-            changed: trusted.map(|trusted| now.differs(trusted)).unwrap_or_default(),
+            changed: match (known, named) {
+                (Some(known), _) => now.differs(known),
+                (None, Some(_)) => vec![WHOLE],
+                (None, None) => Vec::new(),
+            },
             definition: tool.definition.clone(),
-            trusted: trusted.map(|trusted| trusted.whole),
+            trusted: known.map(|known| known.whole).or(named),
             now,
         }
     }
@@ -147,8 +153,18 @@ impl Trust {
         self.changes.get(tool).filter(|_| self.holds)
     }
 
-    /// The same after the server was found to have `tools`. What was never seen is trusted.
-    pub(super) fn reviewed(&self, tools: &[Tool], policy: OnChange) -> Self {
+    /// The SHA-256 of the definition that its server shows of `tool` now, in hexadecimal digits; none where it is
+    /// not remembered.
+    pub fn sha256(&self, tool: &str) -> Option<String> {
+        let changed = self.changes.get(tool).map(|change| change.now);
+        let now = changed.or_else(|| self.known.get(&name_hash(tool)).copied())?;
+        Some(hex(&now.whole))
+    }
+
+    /// The same after the server was found to have `tools`. What was never seen is trusted, unless the registry
+    /// file names another definition of it.
+    pub(super) fn reviewed(&self, tools: &[Tool], choice: &Tools) -> Self {
+        let policy = choice.on_change;
         if policy == OnChange::Allow {
             return Self::default();
         }
@@ -156,15 +172,16 @@ impl Trust {
             Self { known: self.known.clone(), changes: BTreeMap::new(), holds: policy == OnChange::Block };
         for tool in tools {
             let (name, now) = (name_hash(&tool.name), Seal::of(&tool.definition));
-            let trusted = next.known.get(&name);
-            if trusted.is_some_and(|trusted| trusted.whole == now.whole) {
+            let (known, named) = (next.known.get(&name), choice.trusted.get(&tool.name).copied());
+            if known.is_some_and(|known| known.whole == now.whole) {
                 continue;
             }
-            if trusted.is_none() && next.known.len() < MOST {
+            let is_trusted = named.map_or(known.is_none(), |named| named == now.whole);
+            if is_trusted && (known.is_some() || next.known.len() < MOST) {
                 next.known.insert(name, now);
                 continue;
             }
-            let change = Change::of(tool, now, trusted);
+            let change = Change::of(tool, now, known, named);
             next.changes.insert(tool.name.clone(), Arc::new(change));
         }
         next

@@ -24,9 +24,14 @@ fn saying(name: &str, description: &str) -> Tool {
     tool(&json!({"name": name, "description": description, "inputSchema": {"type": "object"}}).to_string())
 }
 
+/// What the operator says.
+fn choice(on_change: OnChange) -> Tools {
+    Tools { on_change, ..Tools::default() }
+}
+
 /// What is not trusted after a server listed each of `lists`.
 fn seen(lists: &[&[Tool]]) -> Trust {
-    lists.iter().fold(Trust::default(), |trust, tools| trust.reviewed(tools, OnChange::Block))
+    lists.iter().fold(Trust::default(), |trust, tools| trust.reviewed(tools, &choice(OnChange::Block)))
 }
 
 fn changed(trust: &Trust) -> Vec<(&str, Vec<&'static str>)> {
@@ -88,16 +93,46 @@ fn a_new_tool_and_one_that_goes_are_no_change_and_one_that_comes_back_is_compare
 
 #[test]
 fn where_changes_are_allowed_nothing_is_remembered() {
-    let trust = seen(&[&[saying("a", "1")]]).reviewed(&[saying("a", "2")], OnChange::Allow);
+    let trust = seen(&[&[saying("a", "1")]]).reviewed(&[saying("a", "2")], &choice(OnChange::Allow));
     assert!(trust.known.is_empty() && changed(&trust).is_empty());
-    let trust = trust.reviewed(&[saying("a", "3")], OnChange::Block);
+    let trust = trust.reviewed(&[saying("a", "3")], &choice(OnChange::Block));
     assert!(changed(&trust).is_empty(), "trust begins with what is there now");
+}
+
+#[test]
+fn a_definition_that_the_registry_file_names_is_trusted_from_the_start_and_no_other() {
+    let (one, other) = (saying("a", "1"), saying("a", "2"));
+    let named = |tool: &Tool| {
+        let trusted = [("a".to_owned(), Seal::of(&tool.definition).whole)].into();
+        Tools { trusted, ..choice(OnChange::Block) }
+    };
+    let trust = |lists: &[&Tool], choice: &Tools| {
+        lists.iter().fold(Trust::default(), |trust, tool| trust.reviewed(&[(*tool).clone()], choice))
+    };
+    assert!(changed(&trust(&[&one], &named(&one))).is_empty());
+    let first = trust(&[&other], &named(&one));
+    assert_eq!(changed(&first), [("a", vec!["definition"])], "also the very first that is seen");
+    let change = first.held("a").expect("held back");
+    assert_eq!(change.trusted_sha256(), Some(hex(&Seal::of(&one.definition).whole)));
+    assert_eq!(first.sha256("a"), Some(change.sha256()));
+    assert!(changed(&trust(&[&other, &one], &named(&one))).is_empty());
+    let approved =
+        first.approved(Approval::default(), &"s".into(), std::slice::from_ref(&other)).expect("approved");
+    assert!(
+        changed(&approved.reviewed(std::slice::from_ref(&other), &named(&one))).is_empty(),
+        "until the end"
+    );
+    let later =
+        trust(&[&one], &choice(OnChange::Block)).reviewed(std::slice::from_ref(&other), &named(&other));
+    assert!(changed(&later).is_empty(), "the file was changed with it");
+    let late = Tools { trusted: named(&one).trusted, ..choice(OnChange::Warn) };
+    assert!(trust(&[&other], &late).held("a").is_none() && changed(&trust(&[&other], &late)).len() == 1);
 }
 
 #[test]
 fn only_where_changes_are_blocked_a_tool_is_held_back() {
     for (policy, holds) in [(OnChange::Warn, false), (OnChange::Block, true)] {
-        let trust = seen(&[&[saying("a", "1")]]).reviewed(&[saying("a", "2")], policy);
+        let trust = seen(&[&[saying("a", "1")]]).reviewed(&[saying("a", "2")], &choice(policy));
         assert_eq!((trust.changes().len(), trust.held("a").is_some()), (1, holds));
         assert!(trust.held("b").is_none());
     }
@@ -109,14 +144,18 @@ fn what_is_remembered_is_bounded_and_what_is_beyond_is_not_trusted() {
     let mut full = seen(&[&now[1..]]);
     let seal = Seal::of(&now[0].definition);
     full.known.extend((1..MOST).map(|number| (name_hash(&number.to_string()), seal)));
-    let full = full.reviewed(&now, OnChange::Block);
+    let full = full.reviewed(&now, &choice(OnChange::Block));
     assert_eq!((changed(&full), full.known.len()), (vec![("late", vec![])], MOST));
     let refusal = full.held("late").expect("held back").refusal(&server).to_string();
     assert!(refusal.contains("\"late\"") && refusal.contains("more tools than are remembered"), "{refusal}");
     let approved = full.approved(Approval::default(), &server, &now).expect("approved");
-    let approved = approved.reviewed(&now, OnChange::Block);
+    let approved = approved.reviewed(&now, &choice(OnChange::Block));
     assert!(changed(&approved).is_empty() && approved.known.len() == 2, "those that are gone made room");
-    assert_eq!(changed(&approved.reviewed(&[saying("0", "2")], OnChange::Block)).len(), 1, "and nobody else");
+    assert_eq!(
+        changed(&approved.reviewed(&[saying("0", "2")], &choice(OnChange::Block))).len(),
+        1,
+        "and nobody else"
+    );
 }
 
 #[test]
@@ -126,7 +165,7 @@ fn an_approval_is_of_what_was_looked_at() {
     let looked_at = trust.held("a").expect("held back").sha256();
     let approve = |tool, sha256| trust.approved(Approval { tool: Some(tool), sha256 }, &server, &now);
     let left = |approved: Result<Trust, Error>| {
-        let approved = approved.expect("approved").reviewed(&now, OnChange::Block);
+        let approved = approved.expect("approved").reviewed(&now, &choice(OnChange::Block));
         approved.changes().map(|change| change.tool.clone()).collect::<Vec<_>>()
     };
     assert_eq!(left(approve("a", Some(&looked_at))), ["b"]);

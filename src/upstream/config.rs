@@ -290,6 +290,8 @@ pub struct Tools {
     pub cache_ttl: Option<Duration>,
     /// What becomes of one whose definition is not the one that was approved.
     pub on_change: OnChange,
+    /// Name at the server → SHA-256 of the definition that is trusted from the start.
+    pub trusted: BTreeMap<String, [u8; 32]>,
 }
 
 /// What becomes of a tool whose definition is another one than its server showed first.

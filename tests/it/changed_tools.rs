@@ -144,3 +144,27 @@ async fn where_changes_are_allowed_nothing_is_told() {
     assert_eq!((server.runs("add"), told(&gateway).len()), (1, 0));
     assert_eq!(metric(&gateway, "server_tools_changed").await, "0");
 }
+
+#[tokio::test]
+async fn what_the_registry_file_trusts_is_trusted_by_the_next_gateway_too() {
+    let server = Scripted::modern().tool(tool(FIRST)).tool(Tool::named("other")).start();
+    let first = scene(&server, "").await;
+    let listed = first.get("/servers/one/tools").await.json();
+    let hash = listed["tools"][0]["sha256"].as_str().expect("a hash").to_owned();
+    server.change_tools(vec![tool(SECOND), Tool::named("other")]);
+    let registry = |hash: &str| {
+        let tools = format!("tools: {{on_change: block, trusted: {{add: \"sha256:{hash}\"}}}}");
+        Registry::new().http("one", &server.url()).with(&tools)
+    };
+    let gateway = Gateway::of(&registry(&hash)).start().await;
+    assert_eq!(gateway.offers(&["other"]).await, ["other"], "it has never seen another one");
+    let refused = gateway.call("one", "add", json!({})).await.json();
+    assert_eq!((&refused["code"], &refused["changed"]), (&json!("tool_changed"), &json!(["definition"])));
+    let shown = one(&gateway).await["changed_tools"][0].clone();
+    assert_eq!((shown["trusted_sha256"].as_str(), server.runs("add")), (Some(hash.as_str()), 0));
+
+    gateway.rewrite(&registry(shown["sha256"].as_str().expect("a hash")).yaml());
+    assert_eq!(gateway.post("/reload", "").await.status, 200);
+    assert_eq!(gateway.call("one", "add", json!({})).await.status, 200);
+    assert_eq!(server.runs("add"), 1);
+}

@@ -1,5 +1,6 @@
 //! One server of the registry file, read: everything but the way to it (`transport`).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -177,9 +178,11 @@ fn tools(setting: &Setting<'_>, sharing: Sharing, usual: Option<OnChange>) -> Op
     let rename = fields.take("rename");
     let cache_ttl = fields.part("cache", |cache| cache_ttl(cache, sharing));
     let on_change = fields.part("on_change", |word| on_change(word, usual.is_none()));
+    let trusted = fields.take("trusted");
     fields.finish();
     let on_change = on_change.or(usual).unwrap_or(OnChange::Allow);
-    let mut tools = Tools { allow, deny, cache_ttl, on_change, ..Tools::default() };
+    let trusted = trusted.and_then(|setting| self::trusted(&setting, on_change)).unwrap_or_default();
+    let mut tools = Tools { allow, deny, cache_ttl, on_change, trusted, ..Tools::default() };
     let Some(rename) = rename else { return Some(tools) };
     for (from, setting) in rename.entries()? {
         let Some(to) = setting.parsed("a name for a tool", tool_name) else { continue };
@@ -201,6 +204,31 @@ fn on_change(setting: &Setting<'_>, is_builtin: bool) -> Option<OnChange> {
 
 fn on_change_words() -> [(&'static str, OnChange); 3] {
     OnChange::ALL.map(|choice| (choice.as_str(), choice))
+}
+
+/// The definitions in `trusted`.
+fn trusted(setting: &Setting<'_>, on_change: OnChange) -> Option<BTreeMap<String, [u8; 32]>> {
+    if on_change == OnChange::Allow {
+        let hint = "with `on_change: allow` nothing is compared with it; remove one of the two";
+        setting.key_problem("`trusted` is of no use here", Some(hint.into()));
+    }
+    let expected = "`sha256:` and 64 hexadecimal digits, as GET /api/v1/mcp/servers/{name}/tools shows them";
+    let hash =
+        |(name, setting): &(&str, Setting<'_>)| Some(((*name).to_owned(), setting.parsed(expected, sha256)?));
+    Some(setting.entries()?.iter().filter_map(hash).collect())
+}
+
+fn sha256(text: &str) -> Option<[u8; 32]> {
+    let digits = text.strip_prefix("sha256:")?.as_bytes();
+    let mut hash = [0; 32];
+    if digits.len() != 2 * hash.len() {
+        return None;
+    }
+    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |at: usize| char::from(pair[at]).to_digit(16);
+        *byte = u8::try_from(16 * digit(0)? + digit(1)?).ok()?;
+    }
+    Some(hash)
 }
 
 fn cache_ttl(setting: &Setting<'_>, sharing: Sharing) -> Option<Duration> {

@@ -114,6 +114,19 @@ fn what_becomes_of_a_changed_tool_is_said_for_all_or_for_one() {
         &["tools.on_change: `on_change` does not go with a built-in server \
            (hint: its tools are part of this program and change with it; remove it)"],
     );
+    let hash = format!("sha256:{}Aa", "0f".repeat(31));
+    let with = |tools: serde_json::Value| json!({"url": "http://a", "tools": tools});
+    let trusted = good(with(json!({"trusted": {"t": hash}}))).tools.trusted;
+    assert_eq!((trusted["t"][0], trusted["t"][31], trusted.len()), (0x0f, 0xaa, 1));
+    for wrong in
+        [json!("0f".repeat(32)), json!("sha256:0f"), json!(format!("sha256:{}", "0g".repeat(32))), json!(7)]
+    {
+        let problems = read(json!({}), with(json!({"trusted": {"t": wrong}}))).expect_err("invalid");
+        assert!(problems[0].starts_with("tools.trusted.t: "), "{problems:?}");
+    }
+    let idle =
+        read(json!({}), with(json!({"on_change": "allow", "trusted": {"t": hash}}))).expect_err("invalid");
+    assert!(idle[0].starts_with("tools.trusted: `trusted` is of no use here"), "{idle:?}");
     let sometimes = json!({"url": "http://a", "tools": {"on_change": "ask"}});
     assert!(read(json!({}), sometimes).expect_err("invalid")[0].starts_with("tools.on_change: "));
     let source = |globals| read(globals, web()).expect("valid").source;
