@@ -324,7 +324,7 @@ impl Upstream {
             });
         };
         match seat {
-            Ok(seat) => {
+            Ok(mut seat) => {
                 let done = {
                     let done = pin!(async {
                         if let Some(level) = work.log_level() {
@@ -335,6 +335,7 @@ impl Upstream {
                     frame.limit(work.outlet(), done).await
                 };
                 let mut done = done.ok_or(Error::TimedOut { after })?;
+                seat.answered();
                 let version = seat.connection().peer().version;
                 if let Ok(output) = &mut done
                     && let Some(flow) = W::flow(output)

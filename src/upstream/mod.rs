@@ -383,5 +383,6 @@ fn pool_limits(config: &Config) -> pool::Limits {
         connections: config.limits.connections,
         connect: config.timeout.clamp(least, most),
         is_private: config.sharing == config::Sharing::PerSession,
+        patience: pool::Patience { check: config.timeout.min(HEALTH_LIMIT), call: config.timeout },
     }
 }

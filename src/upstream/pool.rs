@@ -13,6 +13,7 @@
 mod dialects;
 mod group;
 mod lease;
+mod private;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +31,7 @@ use super::error::Error;
 use super::secrets::Secrets;
 use crate::shutdown::Shutdown;
 
-pub(super) use self::group::Seat;
+pub(super) use self::{group::Seat, private::Patience};
 
 /// Time a connection has to end in the way of its era.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
@@ -49,6 +50,8 @@ pub(super) struct Limits {
     pub connect: Duration,
     /// Whether each client has connections of its own.
     pub is_private: bool,
+    /// How long a private connection may be silent.
+    pub patience: Patience,
 }
 
 /// The connections to one server.
@@ -266,6 +269,7 @@ impl Pool {
     async fn keep(self: Arc<Self>, live: Arc<Live>, tasks: Shutdown) {
         tokio::select! {
             reason = live.connection.closed() => self.evict(&live, &self.secrets.blank(&reason)),
+            () = private::hangs(&live, self.limits.patience) => self.evict(&live, private::HUNG),
             () = live.retired.cancelled() => {}
             () = tasks.requested() => {}
         }

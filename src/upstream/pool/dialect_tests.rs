@@ -20,7 +20,9 @@ fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
 
 fn pool_with(server: &Fake, connections: usize, is_private: bool) -> (Arc<Pool>, Shutdown) {
     let shutdown = Shutdown::new();
-    let limits = Limits { connections, connect: Duration::from_secs(30), is_private };
+    let second = Duration::from_secs(1);
+    let patience = Patience { check: second, call: second };
+    let limits = Limits { connections, connect: Duration::from_secs(30), is_private, patience };
     let (events, _) = Events::channel();
     (Pool::new(server.connector(), events, (limits, Secrets::default()), shutdown.clone()), shutdown)
 }

@@ -9,10 +9,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::lease::{Lease, Queue};
+use super::private::Stay;
 use crate::protocol::LogLevel;
 use crate::upstream::connection::{Connection, Owner};
 use crate::upstream::dialect::{Dialect, Key, Private};
 use crate::upstream::error::Error;
+use crate::upstream::silence::Silence;
 use crate::upstream::stamina::Stamina;
 use crate::upstream::verbosity::Verbosity;
 
@@ -47,6 +49,8 @@ pub(super) struct Live {
     pub verbosity: Verbosity,
     /// Only where the connection does not tell whose a question is.
     pub lease: Option<Lease>,
+    /// Only where it is private: health checks tell of the others.
+    pub silence: Option<Silence>,
     /// Asks for its end.
     pub retired: CancellationToken,
 }
@@ -65,6 +69,8 @@ pub(in crate::upstream) struct Seat {
     live: Arc<Live>,
     /// Who holds the lease.
     holder: Option<Owner>,
+    /// Only where the connection is private.
+    stay: Option<Stay>,
 }
 
 impl Seat {
@@ -77,7 +83,15 @@ impl Seat {
             return None;
         }
         live.requests.fetch_add(1, Ordering::Relaxed);
-        Some(Self { live: Arc::clone(live), holder })
+        let stay = live.silence.as_ref().map(Stay::begin);
+        Some(Self { live: Arc::clone(live), holder, stay })
+    }
+
+    /// Notes that the request came to an end that its caller did not make.
+    pub(in crate::upstream) fn answered(&mut self) {
+        if let (Some(stay), Some(silence)) = (&mut self.stay, &self.live.silence) {
+            stay.answered(silence);
+        }
     }
 
     /// The connection to use.
@@ -98,6 +112,9 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.live.requests.fetch_sub(1, Ordering::Relaxed);
+        if let (Some(stay), Some(silence)) = (&self.stay, &self.live.silence) {
+            stay.over(silence);
+        }
         if let (Some(lease), Some(owner)) = (&self.live.lease, self.holder) {
             lease.release(owner);
         }
@@ -135,7 +152,8 @@ impl Group {
         let lease = (!connection.tells_whose()).then(|| Lease::new(&self.queue));
         let (requests, retired) = (AtomicUsize::new(0), CancellationToken::new());
         let (key, since, verbosity) = (self.key, Instant::now(), Verbosity::default());
-        let live = Arc::new(Live { connection, key, since, requests, verbosity, lease, retired });
+        let silence = self.private.as_ref().map(|_| Silence::default());
+        let live = Arc::new(Live { connection, key, since, requests, verbosity, lease, silence, retired });
         self.live.push(Arc::clone(&live));
         live
     }
