@@ -12,7 +12,8 @@
 //! which is no object is refused here; each byte is looked at once; nothing is kept but one short token.
 //!
 //! Not judged: what is inside a value. That it is JSON at all, and UTF-8, its reader finds out, as it
-//! would without us. Of the members of the result only the names are read, and `resultType`.
+//! would without us; where a value ends that is no JSON may depend on where it was cut. Of the members of
+//! the result only the names are read, and `resultType`.
 
 mod member;
 

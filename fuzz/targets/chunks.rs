@@ -1,0 +1,25 @@
+//! Texts cut into pieces: all of it is there, in order, and no piece is beyond its size.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use switchyard::upstream::builtin::chunk::{Chunking, Format, chunks};
+use switchyard_fuzz::split;
+
+fuzz_target!(|data: &[u8]| {
+    let Some(([size, overlap, format], content)) = split::<3>(data) else { return };
+    let (Ok(text), Ok(chunking)) =
+        (std::str::from_utf8(&content), Chunking::new(usize::from(size), usize::from(overlap)))
+    else {
+        return;
+    };
+    let format = if format % 2 == 0 { Format::Plain } else { Format::Markdown };
+    let (mut covered, mut number) = (0, 0);
+    for chunk in chunks(text, "it", chunking, format) {
+        assert_eq!((chunk.chunk_index, chunk.content), (number, &text[chunk.bytes.clone()]));
+        assert!(chunk.content.chars().count() <= chunking.size(), "{chunk:?} of {text:?}");
+        assert!(chunk.bytes.start <= covered && chunk.bytes.end > covered, "{chunk:?} of {text:?}");
+        (covered, number) = (chunk.bytes.end, number + 1);
+    }
+    assert_eq!(covered, text.len(), "{text:?}");
+});

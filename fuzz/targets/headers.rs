@@ -1,0 +1,22 @@
+//! Values of headers and addresses: what is written is read as it was, and what anybody wrote ends nothing.
+
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use switchyard::protocol::uri::{scheme, split_owner, with_owner};
+use switchyard::protocol::{Raw, foreign, headers};
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(schema) = Raw::parse(&Bytes::copy_from_slice(data)) {
+        for param in headers::header_params(Some(&schema)).unwrap_or_default() {
+            let _ = (param.header_name(), param.value_in(Some(schema.as_part())));
+        }
+    }
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let written = headers::encode(text);
+    assert!(written.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')), "{written:?}");
+    assert_eq!(headers::decode(&written).as_deref(), Some(text));
+    let _ = (headers::decode(text), foreign::shown(text), scheme(text));
+    assert_eq!(split_owner(&with_owner(text, "one")), Some(("one", text.to_owned())));
+});

@@ -1,0 +1,21 @@
+//! Files of other clients: the registry file that is made of one is loaded, unless a text of theirs means
+//! nothing here, such as a URL that is none.
+
+#![no_main]
+
+use std::env::VarError;
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+use switchyard::config::Config;
+use switchyard::config::import::import;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(imported) = import("fuzzed.json", data) else { return };
+    let environment = |_: &str| Err(VarError::NotPresent);
+    let _ = imported.notes.len();
+    if let Err(error) = Config::parse(Path::new("fuzzed.yaml"), imported.yaml.as_bytes(), &environment) {
+        let error = error.to_string();
+        assert!(!error.contains("YAML"), "{error}\n{}", imported.yaml);
+    }
+});

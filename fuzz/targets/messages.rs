@@ -1,0 +1,46 @@
+//! Envelopes, as a client and as a server may write them: what is read is JSON, and reading what was printed
+//! of it gives the same message.
+
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use serde_json::value::RawValue;
+use switchyard::protocol::meta::{self, Sender};
+use switchyard::protocol::{Era, Message, Raw};
+
+fuzz_target!(|data: &[u8]| {
+    let bytes = Bytes::copy_from_slice(data);
+    for read in [Message::from_client, Message::from_server] {
+        let Ok(message) = read(&bytes) else {
+            let _ = Message::readable_id(&bytes);
+            continue;
+        };
+        let judged = serde_json::from_slice::<&RawValue>(data);
+        assert!(judged.is_ok(), "no JSON, and taken for a message: {judged:?}");
+        let printed = message.encode();
+        assert_eq!(read(&printed).as_ref(), Ok(&message), "printed: {:?}", printed.as_ref());
+        if let Message::Request(request) = &message {
+            dressed(request.params.as_ref());
+        }
+    }
+});
+
+/// Parameters as they go to a server are JSON and hold what they held.
+fn dressed(params: Option<&Raw>) {
+    if params.is_some_and(|params| !params.is_object()) {
+        return;
+    }
+    let token = Raw::of(&7);
+    for era in [Era::Modern, Era::Legacy] {
+        let Some(dressed) = meta::dress(params, era, &Sender::gateway(), Some(&token)) else { continue };
+        let judged = serde_json::from_slice::<&RawValue>(dressed.bytes());
+        assert!(judged.is_ok(), "{judged:?}: {dressed:?}");
+        if params.is_some_and(|params| params.duplicate_key().is_some()) {
+            continue;
+        }
+        for (name, value) in params.into_iter().flat_map(Raw::members).filter(|(name, _)| name != "_meta") {
+            assert_eq!(dressed.get(&name).as_ref(), Some(&value), "{name} of {dressed:?}");
+        }
+    }
+}
