@@ -213,4 +213,4 @@ impl<'de> Deserialize<'de> for Raw {
 
 #[cfg(test)]
 #[path = "raw_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -43,25 +43,28 @@ fn depth_counts_brackets_outside_strings() {
     assert_eq!(raw(r#"[[{"a":[]}]]"#).depth(), 4);
 }
 
-fn json() -> impl Strategy<Value = serde_json::Value> {
+/// Any value, with `keys` in its objects.
+pub(in crate::protocol) fn json(keys: &'static str) -> impl Strategy<Value = serde_json::Value> {
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),
         any::<bool>().prop_map(Into::into),
         any::<i64>().prop_map(Into::into),
         ".{0,8}".prop_map(Into::into),
     ];
-    leaf.prop_recursive(4, 32, 5, |inner| {
+    leaf.prop_recursive(4, 32, 5, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Into::into),
-            prop::collection::btree_map("[a-d\\\\\"{},: ]{0,3}", inner, 0..5)
+            prop::collection::btree_map(keys, inner, 0..5)
                 .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
         ]
     })
 }
 
+/// Keys that are often the same, of what means something in JSON.
+const KEYS: &str = "[a-d\\\\\"{},: ]{0,3}";
+
 fn object() -> impl Strategy<Value = serde_json::Map<String, serde_json::Value>> {
-    prop::collection::btree_map("[a-d\\\\\"{},: ]{0,3}", json(), 0..6)
-        .prop_map(|map| map.into_iter().collect())
+    prop::collection::btree_map(KEYS, json(KEYS), 0..6).prop_map(|map| map.into_iter().collect())
 }
 
 proptest! {
@@ -79,7 +82,7 @@ proptest! {
     #[test]
     fn an_edit_changes_what_it_says_and_nothing_else(
         map in object(),
-        set in prop::collection::btree_map("[a-d]{1,2}", prop::option::of(json()), 0..4),
+        set in prop::collection::btree_map("[a-d]{1,2}", prop::option::of(json(KEYS)), 0..4),
         pretty in any::<bool>(),
     ) {
         let text = if pretty { serde_json::to_string_pretty(&map) } else { serde_json::to_string(&map) };
@@ -106,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn elements_are_what_serde_reads(values in prop::collection::vec(json(), 0..6)) {
+    fn elements_are_what_serde_reads(values in prop::collection::vec(json(KEYS), 0..6)) {
         let list = Raw::of(&values);
         let read: Vec<serde_json::Value> = list.elements().map(|e| e.read().expect("JSON")).collect();
         prop_assert_eq!(read, values);
