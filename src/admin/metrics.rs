@@ -32,7 +32,7 @@ pub(super) async fn metrics(State(Api { manager, options }): State<Api>) -> Resu
         .map(|(area, counts)| Cache { area, hits: counts.hits, misses: counts.misses, faults: counts.faults })
         .collect();
     let clients = options.door.map(|door| door());
-    let text = metrics::text((&servers, clients), (&caches, store.is_there()))
+    let text = metrics::text(&servers, clients, &caches, store.is_there())
         .map_err(|_| Problem::new(Code::InternalError, "the metrics could not be printed"))?;
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
 }

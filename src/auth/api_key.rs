@@ -20,7 +20,7 @@ use super::principal::{Principal, Role};
 use super::slow::{self, Desk, Slow};
 use super::standing::Standing;
 use super::{Denied, Reason};
-use crate::hex::hex;
+use crate::hex::{hex, read_sha256};
 
 const PREFIX: &str = "swy_";
 const RANDOM_BYTES: usize = 24;
@@ -72,16 +72,7 @@ impl Sha {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix("sha256:")?.as_bytes();
-        let mut bytes = [0; 32];
-        if digits.len() != 2 * bytes.len() {
-            return None;
-        }
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |at: usize| char::from(pair[at]).to_digit(16);
-            *byte = u8::try_from(digit(0)? * 16 + digit(1)?).ok()?;
-        }
-        Some(Self(bytes))
+        read_sha256(text).map(Self)
     }
 }
 

@@ -36,7 +36,6 @@ use super::bodies::Arriving;
 use super::cors;
 use super::guard::{Guard, Incoming};
 use super::listener::Site;
-use super::protected_resource::is_below as is_metadata;
 use super::refusal::{Face, Refusal, lead_to};
 use super::streamable_http::{Asked, Endpoint};
 use crate::auth::{Denied, Principal, Reason};
@@ -140,9 +139,7 @@ impl Parts {
     /// The same where the path is not that of the MCP endpoint.
     async fn elsewhere(&self, request: Admitted) -> Response {
         let (line, id) = (Line::of(&request.head), request.id);
-        if is_metadata(line.uri.path())
-            && let Some(answer) = self.guard.metadata().answer(&request.head, line.host().as_ref())
-        {
+        if let Some(answer) = self.guard.metadata().answer(&request.head, || line.host()) {
             return answer;
         }
         let principal = request.principal.clone();

@@ -55,13 +55,17 @@ impl Metadata {
         Self { public_url, authenticator }
     }
 
-    /// The answer to `head`, if it asks for a document that there is. `host` is the one that it was let in for.
-    pub(super) fn answer(&self, head: &request::Parts, host: Option<&Authority>) -> Option<Response> {
+    /// The answer to `head`, if it asks for a document that there is. `host` tells for whom it was let in.
+    pub(super) fn answer(
+        &self,
+        head: &request::Parts,
+        host: impl FnOnce() -> Option<Authority>,
+    ) -> Option<Response> {
         let path = head.uri.path().strip_prefix(WELL_KNOWN)?;
         if endpoint_of(path) != path || !matches!(head.method, Method::GET | Method::HEAD) {
             return None;
         }
-        let document = self.document(path, host)?;
+        let document = self.document(path, host().as_ref())?;
         let length = document.bytes().len();
         let is_head = head.method == Method::HEAD;
         let body = if is_head { Body::empty() } else { document.bytes().clone().into() };

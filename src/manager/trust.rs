@@ -77,7 +77,8 @@ pub struct Approval<'a> {
 }
 
 impl Seal {
-    fn of(definition: &Raw) -> Self {
+    /// `whole` is the hash of all of `definition`.
+    fn of(definition: &Raw, whole: Hash) -> Self {
         let mut hashes: [Sha256; MEMBERS.len() + 1] = Default::default();
         let mut members: Vec<(Cow<'_, str>, Raw)> = definition.members().collect();
         members.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -90,8 +91,11 @@ impl Seal {
                 hashes[at].update(piece);
             }
         }
-        let short = |hash: Sha256| std::array::from_fn(|at| hash.clone().finalize()[at]);
-        Self { whole: Sha256::digest(canonical::text(definition)).into(), members: hashes.map(short) }
+        let short = |hash: Sha256| {
+            let hash: Hash = hash.finalize().into();
+            std::array::from_fn(|at| hash[at])
+        };
+        Self { whole, members: hashes.map(short) }
     }
 
     /// The members in which it differs from `before`.
@@ -171,12 +175,13 @@ impl Trust {
         let mut next =
             Self { known: self.known.clone(), changes: BTreeMap::new(), holds: policy == OnChange::Block };
         for tool in tools {
-            let (name, now) = (name_hash(&tool.name), Seal::of(&tool.definition));
+            let (name, whole) = (name_hash(&tool.name), whole_hash(&tool.definition));
             let (known, named) = (next.known.get(&name), choice.trusted.get(&tool.name).copied());
-            if known.is_some_and(|known| known.whole == now.whole) {
+            if known.is_some_and(|known| known.whole == whole) {
                 continue;
             }
-            let is_trusted = named.map_or(known.is_none(), |named| named == now.whole);
+            let now = Seal::of(&tool.definition, whole);
+            let is_trusted = named.map_or(known.is_none(), |named| named == whole);
             if is_trusted && (known.is_some() || next.known.len() < MOST) {
                 next.known.insert(name, now);
                 continue;
@@ -221,8 +226,7 @@ impl Trust {
             return Err(Error::name_not_found(Named::Tool, name, Some(server), names()));
         };
         let change = self.changes.get(name);
-        let now = change.map_or_else(|| Seal::of(&tool.definition), |change| change.now);
-        let now = hex(&now.whole);
+        let now = hex(&change.map_or_else(|| whole_hash(&tool.definition), |change| change.now.whole));
         if approval.sha256.is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&now)) {
             return Err(Error::OtherDefinition { server: Arc::clone(server), tool: name.to_owned(), now });
         }
@@ -251,6 +255,11 @@ impl Trust {
             tracing::warn!(server, more, outcome, "more definitions of tools changed than are told here");
         }
     }
+}
+
+/// Of a definition in its one spelling.
+fn whole_hash(definition: &Raw) -> Hash {
+    Sha256::digest(canonical::text(definition)).into()
 }
 
 fn name_hash(name: &str) -> Hash {

@@ -103,7 +103,7 @@ fn where_changes_are_allowed_nothing_is_remembered() {
 fn a_definition_that_the_registry_file_names_is_trusted_from_the_start_and_no_other() {
     let (one, other) = (saying("a", "1"), saying("a", "2"));
     let named = |tool: &Tool| {
-        let trusted = [("a".to_owned(), Seal::of(&tool.definition).whole)].into();
+        let trusted = [("a".to_owned(), whole_hash(&tool.definition))].into();
         Tools { trusted, ..choice(OnChange::Block) }
     };
     let trust = |lists: &[&Tool], choice: &Tools| {
@@ -113,7 +113,7 @@ fn a_definition_that_the_registry_file_names_is_trusted_from_the_start_and_no_ot
     let first = trust(&[&other], &named(&one));
     assert_eq!(changed(&first), [("a", vec!["definition"])], "also the very first that is seen");
     let change = first.held("a").expect("held back");
-    assert_eq!(change.trusted_sha256(), Some(hex(&Seal::of(&one.definition).whole)));
+    assert_eq!(change.trusted_sha256(), Some(hex(&whole_hash(&one.definition))));
     assert_eq!(first.sha256("a"), Some(change.sha256()));
     assert!(changed(&trust(&[&other, &one], &named(&one))).is_empty());
     let approved =
@@ -142,7 +142,7 @@ fn only_where_changes_are_blocked_a_tool_is_held_back() {
 fn what_is_remembered_is_bounded_and_what_is_beyond_is_not_trusted() {
     let (server, now) = ("s".into(), [saying("late", "1"), saying("0", "1")]);
     let mut full = seen(&[&now[1..]]);
-    let seal = Seal::of(&now[0].definition);
+    let seal = Seal::of(&now[0].definition, whole_hash(&now[0].definition));
     full.known.extend((1..MOST).map(|number| (name_hash(&number.to_string()), seal)));
     let full = full.reviewed(&now, &choice(OnChange::Block));
     assert_eq!((changed(&full), full.known.len()), (vec![("late", vec![])], MOST));

@@ -79,8 +79,10 @@ pub struct Clients {
 
 /// Everything at a moment, in text.
 pub fn text(
-    (servers, clients): (&[Server<'_>], Option<Clients>),
-    (caches, cache_is_there): (&[Cache<'_>], bool),
+    servers: &[Server<'_>],
+    clients: Option<Clients>,
+    caches: &[Cache<'_>],
+    cache_is_there: bool,
 ) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("switchyard");
     let build = [(vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1)];
@@ -245,7 +247,7 @@ mod tests {
         let cache = Cache { area: "r2r", hits: 1, misses: 2, faults: 3 };
         let clients = Clients { clients: 11, sessions: 12, kept_bytes: 13 };
         Limit::Sessions.met(());
-        let text = text((&[server], Some(clients)), (&[cache], false)).expect("it is printed");
+        let text = text(&[server], Some(clients), &[cache], false).expect("it is printed");
         for line in [
             "# HELP switchyard_server_calls Calls of clients.",
             "# TYPE switchyard_server_calls counter",

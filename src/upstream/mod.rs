@@ -70,7 +70,7 @@ use news::Command;
 use pool::Pool;
 use retry::Retries;
 use secrets::Secrets;
-use silence::Silence;
+use silence::{Patience, Silence};
 use status::Facts;
 use supervise::Supervisor;
 use watches::Watches;
@@ -253,7 +253,7 @@ impl Upstream {
 
     /// How long a health check may take.
     fn health_limit(&self) -> Duration {
-        self.config.timeout.min(HEALTH_LIMIT)
+        Patience::of(&self.config).check
     }
 
     /// Takes a disconnected server into use again, or finishes connecting one that is down; its
@@ -383,6 +383,6 @@ fn pool_limits(config: &Config) -> pool::Limits {
         connections: config.limits.connections,
         connect: config.timeout.clamp(least, most),
         is_private: config.sharing == config::Sharing::PerSession,
-        patience: pool::Patience { check: config.timeout.min(HEALTH_LIMIT), call: config.timeout },
+        patience: Patience::of(config),
     }
 }

@@ -31,7 +31,7 @@ use super::error::Error;
 use super::secrets::Secrets;
 use crate::shutdown::Shutdown;
 
-pub(super) use self::{group::Seat, private::Patience};
+pub(super) use self::group::Seat;
 
 /// Time a connection has to end in the way of its era.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ pub(super) struct Limits {
     /// Whether each client has connections of its own.
     pub is_private: bool,
     /// How long a private connection may be silent.
-    pub patience: Patience,
+    pub patience: super::silence::Patience,
 }
 
 /// The connections to one server.

@@ -21,6 +21,28 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::HEALTH_LIMIT;
+use super::config::Config;
+
+/// Health checks that a server may leave unanswered.
+pub(super) const UNWELL: u32 = 2;
+
+/// How long a server may leave something unanswered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// A health check.
+    pub check: Duration,
+    /// A call.
+    pub call: Duration,
+}
+
+impl Patience {
+    /// With the server of `config`.
+    pub(super) fn of(config: &Config) -> Self {
+        Self { check: config.timeout.min(HEALTH_LIMIT), call: config.timeout }
+    }
+}
+
 /// The open question of one server, and the calls that it may be at work on instead.
 ///
 /// Nothing of it is exact to the microsecond: a call that begins while a question is asked may count
@@ -90,6 +112,12 @@ impl Silence {
     /// Whether a question has been open for `limit` without an excuse.
     pub(super) fn is_hung(&self, limit: Duration) -> bool {
         self.open_for().is_some_and(|open| open >= limit) && !self.is_excused()
+    }
+
+    /// Whether the server owed an answer for so long that none of the calls that run can come to anything.
+    pub(super) fn is_past_hope(&self, patience: Patience, is_idle: bool) -> bool {
+        let checks = patience.check * UNWELL;
+        self.is_hung(if is_idle { checks } else { checks.max(patience.call) })
     }
 
     /// A call begins.

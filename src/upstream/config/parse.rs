@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Breaker, Config, Limits, OnChange, Retry, Sharing, Tools, Transport, transport};
+use crate::hex::read_sha256;
 use crate::settings::{Fields, Fingerprint, Setting};
 
 /// Longest name of a server.
@@ -213,22 +214,10 @@ fn trusted(setting: &Setting<'_>, on_change: OnChange) -> Option<BTreeMap<String
         setting.key_problem("`trusted` is of no use here", Some(hint.into()));
     }
     let expected = "`sha256:` and 64 hexadecimal digits, as GET /api/v1/mcp/servers/{name}/tools shows them";
-    let hash =
-        |(name, setting): &(&str, Setting<'_>)| Some(((*name).to_owned(), setting.parsed(expected, sha256)?));
+    let hash = |(name, setting): &(&str, Setting<'_>)| {
+        Some(((*name).to_owned(), setting.parsed(expected, read_sha256)?))
+    };
     Some(setting.entries()?.iter().filter_map(hash).collect())
-}
-
-fn sha256(text: &str) -> Option<[u8; 32]> {
-    let digits = text.strip_prefix("sha256:")?.as_bytes();
-    let mut hash = [0; 32];
-    if digits.len() != 2 * hash.len() {
-        return None;
-    }
-    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |at: usize| char::from(pair[at]).to_digit(16);
-        *byte = u8::try_from(16 * digit(0)? + digit(1)?).ok()?;
-    }
-    Some(hash)
 }
 
 fn cache_ttl(setting: &Setting<'_>, sharing: Sharing) -> Option<Duration> {

@@ -17,26 +17,15 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::group::Live;
 use crate::upstream::connection::{Call, Outlet};
-use crate::upstream::silence::{Round, Silence};
+use crate::upstream::silence::{Patience, Round, Silence};
 use crate::worker::now;
 
 /// What was given up sooner says nothing: nobody had waited.
 const GLANCE: Duration = Duration::from_millis(900);
 /// How often it is looked whether the calls from before have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Checks that a server may leave unanswered.
-const UNWELL: u32 = 2;
 /// Why the connection ended.
 pub(super) const HUNG: &str = "the server answers nothing";
-
-/// How long a server may leave something unanswered.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::upstream) struct Patience {
-    /// A health check.
-    pub check: Duration,
-    /// A call.
-    pub call: Duration,
-}
 
 /// One call on a private connection. Who has one owes [`Stay::over`].
 pub(super) struct Stay {
@@ -92,10 +81,8 @@ async fn owes_an_answer(live: &Live, silence: &Silence, patience: Patience) -> b
         if silence.open_for().is_none() {
             return false; // something was heard meanwhile
         }
-        let checks = patience.check * UNWELL;
         let is_idle = live.requests.load(Ordering::Relaxed) == 0;
-        let limit = if is_idle { checks } else { checks.max(patience.call) };
-        if !was_excused && silence.is_hung(limit) {
+        if !was_excused && silence.is_past_hope(patience, is_idle) {
             return true;
         }
     }

@@ -7,14 +7,10 @@
 //! it fell silent. What they may have done is not known, and they are told so: nothing is sent twice.
 
 use std::sync::Arc;
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::{Change, DEBOUNCE, Delivery, Done, Error, Phase, State, Supervisor};
-
-/// Failed health checks in a row after which connections are given up.
-const UNWELL: u32 = 2;
+use crate::upstream::silence::{Patience, UNWELL};
 
 impl Supervisor {
     /// Asks the server whether it is alive.
@@ -102,10 +98,8 @@ impl Supervisor {
 
     /// Whether it owed an answer for so long that none of the calls that run can come to anything.
     fn is_past_hope(&self) -> bool {
-        let checks: Duration = self.upstream.health_limit() * UNWELL;
         let is_idle = self.upstream.bulkhead.running() == 0;
-        let limit = if is_idle { checks } else { checks.max(self.upstream.config.timeout) };
-        self.upstream.silence.is_hung(limit)
+        self.upstream.silence.is_past_hope(Patience::of(&self.upstream.config), is_idle)
     }
 
     /// Ends its connections, its process with them, and begins anew when the breaker lets it.
