@@ -8,10 +8,11 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use switchyard::config::Config;
-use switchyard::config::import::import;
+use switchyard::config::import::{Folder, import};
 
 fuzz_target!(|data: &[u8]| {
-    let Ok(imported) = import("fuzzed.json", data) else { return };
+    let folder = Folder { path: Path::new("/a"), is_asked_for: false };
+    let Ok(imported) = import("fuzzed.json", data, folder) else { return };
     let environment = |_: &str| Err(VarError::NotPresent);
     let _ = imported.notes.len();
     if let Err(error) = Config::parse(Path::new("fuzzed.yaml"), imported.yaml.as_bytes(), &environment) {

@@ -5,18 +5,26 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::EXIT_USAGE;
-use crate::config::import::{self, Imported};
+use super::{EXIT_USAGE, Import};
+use crate::config::import::{self, Folder, Imported};
 
-/// Reads `file`, or `input` where that is `-`. What comes of it goes to `out`, notes and errors to `err`.
-pub fn run(file: &Path, input: &mut dyn Read, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
+/// Reads the file, or `input` where that is `-`, for the folder that is named or the current one. What comes of it goes to `out`, notes and
+/// errors to `err`.
+pub fn run(
+    Import { file, project }: &Import,
+    input: &mut dyn Read,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> ExitCode {
     let is_input = file.as_os_str() == "-";
     let name = if is_input { "standard input".into() } else { file.display().to_string() };
     let content = if is_input { read(input) } else { File::open(file).and_then(|mut file| read(&mut file)) };
-    let written = match content.map(|content| import::import(&name, &content)) {
+    let path = absolute(project.as_deref().unwrap_or(Path::new(".")));
+    let folder = Folder { path: &path, is_asked_for: project.is_some() };
+    let written = match content.map(|content| import::import(&name, &content, folder)) {
         Ok(Ok(imported)) => write(&name, &imported, out, err).map(|()| ExitCode::SUCCESS),
         Ok(Err(error)) => writeln!(err, "{name}:{error}").map(|()| ExitCode::from(EXIT_USAGE)),
         Err(reason) => {
@@ -24,6 +32,11 @@ pub fn run(file: &Path, input: &mut dyn Read, out: &mut dyn Write, err: &mut dyn
         }
     };
     written.unwrap_or(ExitCode::FAILURE) // whoever reads has gone
+}
+
+/// `path` as clients write it down: absolute and without links. One that is not here may be of another machine.
+fn absolute(path: &Path) -> PathBuf {
+    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
 fn read(input: &mut dyn Read) -> io::Result<Vec<u8>> {
@@ -46,8 +59,13 @@ mod tests {
     use super::*;
 
     fn answer(file: &str, content: &str) -> (ExitCode, String, String) {
+        answer_for(None, file, content)
+    }
+
+    fn answer_for(project: Option<&Path>, file: &str, content: &str) -> (ExitCode, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let code = run(Path::new(file), &mut content.as_bytes(), &mut out, &mut err);
+        let arguments = Import { file: file.into(), project: project.map(Path::to_owned) };
+        let code = run(&arguments, &mut content.as_bytes(), &mut out, &mut err);
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
         (code, text(out), text(err))
     }
@@ -74,5 +92,23 @@ mod tests {
         let (code, _, err) = answer("/nowhere/at/all.json", "");
         assert_eq!(code, ExitCode::from(EXIT_USAGE));
         assert!(err.starts_with("/nowhere/at/all.json: it can not be read: "), "{err}");
+    }
+    #[test]
+    fn servers_of_a_folder_are_those_of_the_current_one_or_of_the_one_that_is_named() {
+        let here = std::env::current_dir().expect("a folder").canonicalize().expect("its path");
+        let file = serde_json::json!({"projects": {
+            here.to_str().expect("UTF-8"): {"mcpServers": {"here": {"command": "npx"}}},
+            "/somewhere/else": {"mcpServers": {"there": {"command": "npx"}}},
+        }});
+        for (project, wanted) in
+            [(None, "here"), (Some(Path::new(".")), "here"), (Some(Path::new("/somewhere/else/")), "there")]
+        {
+            let (code, out, err) = answer_for(project, "-", &file.to_string());
+            assert_eq!(code, ExitCode::SUCCESS, "{err}");
+            assert!(out.ends_with(&format!("mcp_servers:\n  {wanted}:\n    command: npx\n")), "{out}");
+        }
+        let (code, out, err) = answer_for(Some(Path::new("/nowhere")), "-", &file.to_string());
+        assert_eq!((code, out.as_str()), (ExitCode::from(EXIT_USAGE), ""));
+        assert!(err.contains("`projects` has no `/nowhere`: it has servers for "), "{err}");
     }
 }

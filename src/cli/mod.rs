@@ -130,6 +130,10 @@ pub struct Check {
 pub struct Import {
     /// The file of Claude Desktop, Claude Code, Cursor or VS Code; `-` is standard input.
     pub file: PathBuf,
+    /// The folder whose own servers are taken too, as Claude Code keeps them in `~/.claude.json` [default: the
+    /// current folder, if the file has servers for it].
+    #[arg(long, value_name = "FOLDER")]
+    pub project: Option<PathBuf>,
 }
 
 /// Which configuration to use.
@@ -184,9 +188,9 @@ pub fn run() -> ExitCode {
         Command::Check(check) => {
             check::run(&check.file, &environment, &mut io::stdout().lock(), &mut io::stderr().lock())
         }
-        Command::Import(Import { file }) => {
+        Command::Import(arguments) => {
             let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
-            import::run(&file, &mut io::stdin().lock(), &mut out, &mut err)
+            import::run(&arguments, &mut io::stdin().lock(), &mut out, &mut err)
         }
         Command::Serve(arguments) => run::serve(&arguments),
         Command::Stdio(arguments) => run::stdio(&arguments),
@@ -253,7 +257,9 @@ mod tests {
             matches!(parsed("switchyard check a.yaml"), Command::Check(check) if check.file.as_os_str() == "a.yaml")
         );
         for (line, wanted) in [("switchyard import a.json", "a.json"), ("switchyard import -", "-")] {
-            assert!(matches!(parsed(line), Command::Import(Import { file }) if file.as_os_str() == wanted));
+            assert!(
+                matches!(parsed(line), Command::Import(Import { file, project: None }) if file.as_os_str() == wanted)
+            );
         }
         assert!(matches!(
             parsed("switchyard key new --id ci --role superuser"),

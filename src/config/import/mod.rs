@@ -1,13 +1,14 @@
 //! The file in which an MCP client keeps its servers (JSON), as a registry file (YAML).
 //!
-//! Read are `mcpServers` (Claude Desktop, Claude Code, Cursor) and `servers` with `inputs` (VS Code). Pure:
-//! whoever calls it reads the file and prints what comes of it.
+//! Read are `mcpServers` (Claude Desktop, Claude Code, Cursor), those of one folder (Claude Code), and `servers`
+//! with `inputs` (VS Code). Pure: whoever calls it reads the file and prints what comes of it.
 //!
 //! Invariants: what is written is read by [`super::Config`] and means the same; nothing is lost in silence;
 //! one server that can not be taken over does not cost the others; no note quotes a value that may be a
 //! secret. What is a secret in the JSON stands in the YAML as it was.
 
 mod json;
+mod projects;
 mod references;
 mod server;
 mod yaml;
@@ -17,6 +18,8 @@ use std::fmt::{self, Write as _};
 use std::path::Path;
 
 use json::{Json, Members};
+pub use projects::Folder;
+use projects::Projects;
 use references::References;
 
 use super::Config;
@@ -66,14 +69,14 @@ impl Error {
     }
 }
 
-/// Makes a registry file of `content`; `source` is what a comment in it calls the file.
-pub fn import(source: &str, content: &[u8]) -> Result<Imported, Error> {
+/// Makes a registry file of `content`, with what it has for `folder`; `source` is what a comment in it calls the file.
+pub fn import(source: &str, content: &[u8], folder: Folder<'_>) -> Result<Imported, Error> {
     let root = match json::read(text_of(content)?)? {
         Json::Object(members) => members,
         other => return Err(Error::whole(format!("this is {}, expected an object", other.kind()), None)),
     };
     let mut notes = Vec::new();
-    let (servers, inputs) = parts(&root, &mut notes)?;
+    let (servers, inputs) = parts(&root, folder, &mut notes)?;
     let values: Vec<_> = servers.iter().map(|(_, server)| server).collect();
     let mut all = All { references: References::new(inputs, &values), names: BTreeSet::new(), notes };
     let yaml: Vec<_> = servers.iter().map(|(name, server)| all.server(name, server)).collect();
@@ -103,9 +106,10 @@ fn text_of(content: &[u8]) -> Result<&str, Error> {
 type Parts<'j> = (Vec<&'j (String, Json)>, &'j [Json]);
 
 /// Finds both; notes what else there is.
-fn parts<'j>(root: &'j Members, notes: &mut Vec<String>) -> Result<Parts<'j>, Error> {
+fn parts<'j>(root: &'j Members, folder: Folder<'_>, notes: &mut Vec<String>) -> Result<Parts<'j>, Error> {
+    let projects = Projects::of(root, folder)?;
     let (mut servers, mut inputs, mut others): (Vec<_>, &[Json], Vec<_>) = (Vec::new(), &[], Vec::new());
-    let mut is_one = false;
+    let mut is_one = projects.wanted.is_some();
     for (name, value) in root {
         match (name.as_str(), value) {
             ("mcpServers" | "servers", Json::Object(members)) => {
@@ -117,14 +121,20 @@ fn parts<'j>(root: &'j Members, notes: &mut Vec<String>) -> Result<Parts<'j>, Er
             }
             ("inputs", Json::List(items)) => inputs = items,
             ("$schema", _) => {}
+            ("projects", Json::Object(_)) if projects.has_any() => {}
             _ => others.push(name.as_str()),
         }
     }
     if !others.is_empty() {
         notes.push(format!("not taken over: {}", server::names(others.into_iter())));
     }
+    let elsewhere = projects.shown("servers for other folders, to be had by `--project`: ");
     if is_one {
-        return Ok((servers, inputs));
+        notes.extend((!elsewhere.is_empty()).then_some(elsewhere));
+        return Ok((projects.over(servers, notes), inputs));
+    }
+    if !elsewhere.is_empty() {
+        return Err(Error::whole(format!("there are only {elsewhere}"), None));
     }
     let hint = "a file of Claude Desktop, Claude Code or Cursor has the first, one of VS Code the second";
     Err(Error::whole("neither `mcpServers` nor `servers` stands in it", Some(hint)))
