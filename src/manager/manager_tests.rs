@@ -260,3 +260,18 @@ async fn a_modern_server_that_announces_nothing_is_read_again_and_others_are_not
     assert!((5..20).contains(&read), "read {read} times in an hour, ever more seldom");
     assert_eq!(loud.executed("tools/list"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_mistyped_denial_is_among_the_problems_of_its_server() {
+    let a = server(&["read_file", "delete_file", "delete_folder"]);
+    let mut config = fake::config("a");
+    config.tools.deny = ["delete_fil", "delete_fol*"].map(str::to_owned).into();
+    let manager = Manager::with_connectors(Config::of(vec![config]), vec![a.connector()], Shutdown::new());
+    manager.settled(&Scope::All, SECOND).await;
+    assert_eq!(offered(&manager), ["read_file", "delete_file"]);
+    let problems = manager.server("a").expect("there").status.problems;
+    assert_eq!(
+        problems,
+        ["`tools.deny` names `delete_fil`, and it has no such tool; the nearest is `delete_file`"]
+    );
+}

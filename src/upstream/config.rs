@@ -8,12 +8,14 @@ mod chroma;
 mod handbook;
 mod parse;
 mod rag;
+mod tools;
 mod transport;
 
 pub use chroma::Chroma;
 pub use handbook::{Collection, Handbook, Keeping};
 pub use parse::{Defaults, MAX_SERVER_NAME, server_name};
 pub use rag::Rag;
+pub use tools::{OnChange, Tools};
 pub use transport::is_reserved_header;
 
 use std::collections::BTreeMap;
@@ -275,57 +277,6 @@ pub struct Limits {
     pub waiting_calls: usize,
     /// Bytes of one message.
     pub message_bytes: usize,
-}
-
-/// Which tools are offered, and under which names.
-#[derive(Debug, Clone, Default)]
-pub struct Tools {
-    /// If present, only these (names as the server has them).
-    pub allow: Option<Vec<String>>,
-    /// Never these.
-    pub deny: Vec<String>,
-    /// Name at the server → name to expose.
-    pub rename: BTreeMap<String, String>,
-    /// How long answers of those that only read may be given again; none: not at all.
-    pub cache_ttl: Option<Duration>,
-    /// What becomes of one whose definition is not the one that was approved.
-    pub on_change: OnChange,
-    /// Name at the server → SHA-256 of the definition that is trusted from the start.
-    pub trusted: BTreeMap<String, [u8; 32]>,
-}
-
-/// What becomes of a tool whose definition is another one than its server showed first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum OnChange {
-    /// Nothing: definitions are not remembered.
-    Allow,
-    /// It is offered, and operators are told.
-    #[default]
-    Warn,
-    /// It is neither listed nor called until an operator approves it.
-    Block,
-}
-
-impl OnChange {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Allow, Self::Warn, Self::Block];
-
-    /// The word in the registry file.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Warn => "warn",
-            Self::Block => "block",
-        }
-    }
-}
-
-impl Tools {
-    /// Whether the tool that the server calls `name` may be seen and called. The only place that knows.
-    pub fn let_through(&self, name: &str) -> bool {
-        let is = |listed: &String| listed == name;
-        self.allow.as_ref().is_none_or(|allow| allow.iter().any(is)) && !self.deny.iter().any(is)
-    }
 }
 
 #[cfg(test)]

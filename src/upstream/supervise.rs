@@ -174,7 +174,12 @@ impl Supervisor {
         let mirrors_parameters = matches!(upstream.config.transport, Transport::Http(_));
         self.task = Some(Box::pin(async move {
             let read = upstream.run_once(&Discovery { mirrors_parameters }, deadline).await;
-            let offer = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)));
+            let mut offer = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)));
+            if let Ok(offer) = &mut offer {
+                let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
+                let misfits = upstream.config.tools.misfits(&names);
+                offer.problems.extend(misfits);
+            }
             let offer = upstream.secrets.cover_offer(offer).map(Arc::new);
             Done::Discovered(offer.map_err(Error::of_all_calls))
         }));
