@@ -13,6 +13,7 @@
 mod dialects;
 mod group;
 mod lease;
+mod lifetime;
 mod private;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,10 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use self::dialects::Homes;
-use self::group::{Connecting, Group, Live, Sitter};
+use self::group::{Connecting, Group, Sitter};
 use self::lease::Turn;
 use super::connection::{Connection, Connector, Events};
 use super::dialect::{Key, Wish};
@@ -35,8 +36,6 @@ pub(super) use self::group::Seat;
 
 /// Time a connection has to end in the way of its era.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
-/// After a failed connect: time in which no second connection is tried beside a live one.
-const NO_EXTRA: Duration = Duration::from_secs(30);
 
 /// Why nobody gets a connection at the end.
 pub(super) const SHUTTING_DOWN: &str = "shutting down";
@@ -93,8 +92,6 @@ struct State {
     /// The tasks of the present connections; replaced when all are closed.
     tasks: Shutdown,
 }
-
-type Done = watch::Sender<Option<Result<Arc<Live>, Error>>>;
 
 enum Choice {
     Take(Seat),
@@ -186,119 +183,6 @@ impl Pool {
             return Ok(group.seat(sitter).map_or(Choice::Leased(turn), Choice::Take));
         }
         Ok(Choice::Wait(key, self.begin_connect(group, &state.tasks)))
-    }
-
-    /// Connects in a task of its own, so that it belongs to nobody who waits for it.
-    fn begin_connect(self: &Arc<Self>, group: &mut Group, tasks: &Shutdown) -> Connecting {
-        let (done, connecting) = watch::channel(None);
-        group.connecting = Some(connecting.clone());
-        group.stamina.connecting();
-        let (pool, tasks, key, dialect) = (Arc::clone(self), tasks.clone(), group.key, group.dialect());
-        let group_of_tasks = tasks.clone();
-        group_of_tasks.spawn_until_end(async move {
-            let limit = pool.limits.connect;
-            let opened = timeout(limit, pool.connector.connect(pool.events.clone(), dialect)).await;
-            let opened = opened.unwrap_or_else(|_| {
-                Err(Error::Connect { reason: format!("no handshake within {:.1} s", limit.as_secs_f64()) })
-            });
-            let opened = opened.map_err(|error| pool.secrets.cover(error));
-            pool.connected(key, opened, &tasks, &done);
-        });
-        connecting
-    }
-
-    fn connected(
-        self: &Arc<Self>,
-        key: Key,
-        opened: Result<Arc<dyn Connection>, Error>,
-        tasks: &Shutdown,
-        done: &Done,
-    ) {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let is_over = tasks.is_begun();
-        let opened = opened.map(|connection| {
-            // Closed meanwhile: it is put where nobody finds it, and `keep` ends it.
-            let mut nowhere = Group::new(key);
-            let group = if is_over { &mut nowhere } else { state.settled(key, connection.peer().era()) };
-            group.admit(connection)
-        });
-        if let Ok(live) = &opened {
-            // Spawned under the lock: it must not find the connection closed before it is listed.
-            tasks.spawn(Arc::clone(self).keep(Arc::clone(live), tasks.clone()));
-        }
-        if is_over {
-            return; // who waits learns it from the dropped sender
-        }
-        if let Some(group) = state.groups.iter_mut().find(|group| group.key == key) {
-            group.connecting = None;
-            group.no_extra_before = opened.as_ref().err().map(|_| Instant::now() + NO_EXTRA);
-        }
-        match &opened {
-            Ok(live) => {
-                self.events.heard();
-                self.arrived(state, live);
-            }
-            // Before anybody else asks: whoever is refused must not be tried again and again.
-            Err(refused @ Error::AuthFailed { .. }) => {
-                state.shut.get_or_insert(refused.clone());
-                self.publish(state, None);
-            }
-            // It may be another server by the time it is there again.
-            Err(_) if state.groups.iter().all(|group| group.live.is_empty()) => self.connector.forget(),
-            Err(_) => {}
-        }
-        drop(guard);
-        done.send_replace(Some(opened));
-    }
-
-    /// Tells of a connection that is there now.
-    fn arrived(self: &Arc<Self>, state: &State, live: &Live) {
-        let is_first = state.find(live.key).is_some_and(|group| group.live.len() == 1);
-        if live.key != state.base && is_first {
-            let private = state.find(live.key).and_then(|group| group.private.clone());
-            state.tasks.spawn_until_end(Arc::clone(self).retire_in_time(live.key, private));
-        }
-        self.publish(state, None);
-        if let Some(group) = state.find(live.key) {
-            group.queue.wake_all();
-        }
-    }
-
-    /// Stays with a connection until it closes or is to be closed, and clears up behind it.
-    async fn keep(self: Arc<Self>, live: Arc<Live>, tasks: Shutdown) {
-        tokio::select! {
-            reason = live.connection.closed() => self.evict(&live, &self.secrets.blank(&reason)),
-            () = private::hangs(&live, self.limits.patience) => self.evict(&live, private::HUNG),
-            () = live.retired.cancelled() => {}
-            () = tasks.requested() => {}
-        }
-        if timeout(CLOSE_LIMIT, live.connection.close()).await.is_err() {
-            tracing::warn!("a connection did not close in time");
-        }
-    }
-
-    fn evict(&self, live: &Arc<Live>, reason: &str) {
-        let mut state = self.lock();
-        let is_base = live.key == state.base;
-        let Some(group) = state.groups.iter_mut().find(|group| group.key == live.key) else { return };
-        let before = group.live.len();
-        group.asks();
-        group.live.retain(|other| !Arc::ptr_eq(other, live));
-        if group.live.len() < before {
-            if group.live.is_empty() {
-                group.stamina.lost(live.since.elapsed());
-            } else {
-                // Whoever is full of requests would otherwise be given its like for each of them.
-                group.no_extra_before = Some(Instant::now() + NO_EXTRA);
-            }
-            group.queue.wake_all();
-            if is_base {
-                self.publish(&state, Some(reason.into()));
-            } else {
-                tracing::debug!(reason, "a connection of another dialect closed");
-            }
-        }
     }
 
     fn publish(&self, state: &State, lost: Option<Arc<str>>) {
