@@ -108,6 +108,12 @@ impl Shutdown {
         self.tracker.close();
         tokio::time::timeout(limit, self.tracker.wait()).await.is_ok()
     }
+
+    /// Tasks of the group that have not returned.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.tracker.len()
+    }
 }
 
 #[cfg(test)]

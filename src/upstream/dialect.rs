@@ -98,6 +98,11 @@ impl Key {
         }
     }
 
+    /// Whether it is the same but for the client.
+    pub(super) fn is_spoken_like(self, other: Self) -> bool {
+        self == Self { home: self.home, ..other }
+    }
+
     /// How it is connected; `private` is what the one client declared.
     pub(super) fn dialect(self, private: Option<&Raw>) -> Dialect {
         Dialect {

@@ -93,10 +93,11 @@ pub enum Error {
         /// The cap in bytes.
         limit: usize,
     },
-    /// The operator disconnected or disabled this server, or we are shutting down.
+    /// The operator disconnected or disabled this server, or we are shutting down, or the client that a
+    /// connection was to be made for is gone.
     #[error("the server is {state}")]
     Unavailable {
-        /// `disabled`, `disconnected` or `shutting down`.
+        /// `disabled`, `disconnected` or `shutting down`, or in words what it is to that client.
         state: &'static str,
     },
 }

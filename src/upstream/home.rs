@@ -54,6 +54,11 @@ impl Home {
         }
     }
 
+    /// Whether the session is over; never for a principal.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(&self.0, Kind::Session(session) if session.ended.is_cancelled())
+    }
+
     /// Whether it ends by itself when nobody uses it, because nothing else tells its end.
     pub(super) const fn ends_when_idle(&self) -> bool {
         matches!(self.0, Kind::Principal(_))

@@ -23,7 +23,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::dialects::Homes;
 use self::group::{Connecting, Group, Sitter};
 use self::lease::Turn;
 use super::connection::{Connection, Connector, Events};
@@ -88,7 +87,8 @@ struct State {
     shut: Option<Error>,
     base: Key,
     groups: Vec<Group>,
-    homes: Homes,
+    /// The number of the next client that gets private connections.
+    next_home: u64,
     /// The tasks of the present connections; replaced when all are closed.
     tasks: Shutdown,
 }
@@ -109,8 +109,8 @@ impl Pool {
         shutdown: Shutdown,
     ) -> Arc<Self> {
         let tasks = shutdown.child();
-        let (groups, homes) = (vec![Group::new(Key::BASE)], Homes::default());
-        let state = State { shut: None, base: Key::BASE, groups, homes, tasks };
+        let (groups, next_home) = (vec![Group::new(Key::BASE)], 1);
+        let state = State { shut: None, base: Key::BASE, groups, next_home, tasks };
         let occupancy = watch::Sender::new(Occupancy::default());
         Arc::new(Self { connector, events, limits, secrets, shutdown, state: Mutex::new(state), occupancy })
     }
@@ -140,7 +140,7 @@ impl Pool {
                     }
                 }
                 // It turned out that the server does not speak this dialect.
-                Some(Err(_)) if self.key(&self.lock(), wish).0 != key => {}
+                Some(Err(_)) if !self.key(&self.lock(), wish).0.is_spoken_like(key) => {}
                 Some(Err(error)) => return Err(error),
                 // Another dialect, or dropped half way because all connections are made anew.
                 Some(Ok(_)) | None => {}
@@ -152,9 +152,6 @@ impl Pool {
         self.check_open()?;
         let mut guard = self.lock();
         let state = &mut *guard;
-        if self.limits.is_private {
-            state.homes.remember(wish);
-        }
         let (key, is_base) = self.key(state, wish);
         if is_base && key != state.base {
             state.move_base(key);

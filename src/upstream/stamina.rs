@@ -53,6 +53,11 @@ impl Stamina {
         self.hold.filter(|hold| *hold > Instant::now())
     }
 
+    /// Whether no early death is remembered that another one would make a row with.
+    pub(super) fn is_clean(&self) -> bool {
+        self.held_until().is_none() && self.last_death.is_none_or(|last| last.elapsed() >= FORGOTTEN_AFTER)
+    }
+
     /// [`Error::Connect`] while the next connect has to wait.
     pub(super) fn check(&self) -> Result<(), Error> {
         let Some(until) = self.held_until() else { return Ok(()) };

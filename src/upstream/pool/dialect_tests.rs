@@ -19,7 +19,7 @@ fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
     pool_with(server, connections, false)
 }
 
-fn pool_with(server: &Fake, connections: usize, is_private: bool) -> (Arc<Pool>, Shutdown) {
+pub(super) fn pool_with(server: &Fake, connections: usize, is_private: bool) -> (Arc<Pool>, Shutdown) {
     let shutdown = Shutdown::new();
     let second = Duration::from_secs(1);
     let patience = Patience { check: second, call: second };
@@ -43,7 +43,7 @@ fn modern() -> Call {
     call_of(Era::Modern, &json!({"elicitation": {}}))
 }
 
-async fn seat(pool: &Arc<Pool>, call: &Call) -> Result<Seat, Error> {
+pub(super) async fn seat(pool: &Arc<Pool>, call: &Call) -> Result<Seat, Error> {
     pool.seat(Wish::of(call), &AtomicBool::new(false)).await
 }
 
@@ -51,7 +51,7 @@ fn era(seat: &Seat) -> Era {
     seat.connection().peer().era()
 }
 
-fn dual() -> Fake {
+pub(super) fn dual() -> Fake {
     let server = Fake::new(Version::V2026_07_28);
     server.also(Version::V2025_11_25);
     server.declares_exactly();
@@ -59,7 +59,7 @@ fn dual() -> Fake {
 }
 
 /// Lets tasks run that are ready.
-async fn settle() {
+pub(super) async fn settle() {
     sleep(Duration::from_millis(1)).await;
 }
 
@@ -276,7 +276,7 @@ async fn every_owner_gets_its_turn() {
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
-fn of_home(era: Era, home: &Home) -> Call {
+pub(super) fn of_home(era: Era, home: &Home) -> Call {
     Call { home: Some(home.clone()), ..call_of(era, &json!({"roots": {"listChanged": true}, "x": 1.0})) }
 }
 

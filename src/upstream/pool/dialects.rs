@@ -11,7 +11,6 @@ use crate::protocol::{Abilities, Era};
 use crate::upstream::connection::Call;
 use crate::upstream::dialect::{Key, Private, Wish};
 use crate::upstream::error::Error;
-use crate::upstream::home::Home;
 
 /// Dialects beside the base one that may have connections at a time.
 pub(super) const MAX_DIALECTS: usize = 16;
@@ -29,7 +28,7 @@ impl Pool {
             if is_there { state.base } else { Key::BASE.in_era(era) }
         };
         let Wish::Of(call) = wish else { return (base(), true) };
-        let home = self.limits.is_private.then(|| state.homes.of(call)).flatten();
+        let home = self.limits.is_private.then(|| state.home_of(call)).flatten();
         let era = match (call.era, speaks(Era::Modern), speaks(Era::Legacy)) {
             // Nothing is known yet: the base connection finds it out.
             (_, None, _) => return (base(), true),
@@ -54,10 +53,7 @@ impl Pool {
             return self.retire_when_idle(key).await;
         };
         home.ended().await;
-        let mut state = self.lock();
-        if let Some(at) = state.groups.iter().position(|group| group.key == key) {
-            state.groups.swap_remove(at).retire();
-        }
+        self.lock().remove(key);
     }
 
     /// Stays with a dialect until nobody has used it for a while, and ends its connections.
@@ -82,37 +78,16 @@ impl Pool {
     }
 }
 
-/// Numbers for clients that have private connections; those of which nothing is left are forgotten.
-#[derive(Default)]
-pub(super) struct Homes {
-    known: Vec<(Home, u64)>,
-    last: u64,
-}
-
-/// So many are kept before those without connections are looked for.
-const HOMES: usize = 1024;
-
-impl Homes {
-    /// The number of the client of `call`; none for programs, which have no connections of their own.
-    pub(super) fn of(&self, call: &Call) -> Option<u64> {
-        let home = call.home.as_ref()?;
-        self.known.iter().find(|(known, _)| known == home).map(|(_, number)| *number)
-    }
-
-    /// Gives the client of `wish` a number, if it is a new one. The oldest ones give theirs up.
-    pub(super) fn remember(&mut self, wish: Wish<'_>) {
-        let Wish::Of(Call { home: Some(home), .. }) = wish else { return };
-        if self.known.iter().all(|(known, _)| known != home) {
-            if self.known.len() >= HOMES {
-                self.known.remove(0);
-            }
-            self.last += 1;
-            self.known.push((home.clone(), self.last));
-        }
-    }
-}
-
 impl State {
+    /// The number of the client of `call`: that of what it has here, or the next one; none for
+    /// programs, which have no connections of their own. It is the client's as long as its group is
+    /// there, so nobody else's coming takes it away.
+    fn home_of(&self, call: &Call) -> Option<u64> {
+        let home = call.home.as_ref()?;
+        let is_its = |group: &&Group| group.private.as_ref().is_some_and(|private| private.home == *home);
+        Some(self.groups.iter().find(is_its).and_then(|group| group.key.home).unwrap_or(self.next_home))
+    }
+
     /// The group of `key`, made if need be; another one ends if there are too many.
     pub(super) fn group(&mut self, key: Key, wish: Wish<'_>, private: usize) -> Result<usize, Error> {
         let base = self.base;
@@ -128,26 +103,45 @@ impl State {
         }
         let mut group = Group::new(key);
         group.private = key.home.and(wish.private());
+        if key.home == Some(self.next_home) {
+            self.next_home += 1;
+        }
         self.groups.push(group);
         Ok(self.groups.len() - 1)
     }
 
-    /// Ends the private or the other dialect that was unused for longest, if there are `most`. What
-    /// belongs to a session stays as long as that.
+    /// Ends the private or the other dialect that was unused for longest, if there are `most`; one
+    /// without connections sooner than one with some. What belongs to a session stays as long as that.
     fn make_room(&mut self, is_private: bool, most: usize) -> Result<(), Error> {
         let base = self.base;
         let alike = |group: &&Group| group.key != base && group.private.is_some() == is_private;
         if self.groups.iter().filter(alike).count() < most {
             return Ok(());
         }
-        let may_end = |group: &Group| group.private.as_ref().is_none_or(|one| one.home.ends_when_idle());
-        let idle = self.groups.iter().filter(alike).filter(|group| !group.is_busy() && may_end(group));
-        let oldest = idle.min_by_key(|group| group.used()).map(|group| group.key);
+        let is_needed = |group: &Group| match &group.private {
+            Some(Private { home, .. }) => !home.ends_when_idle() && !home.is_over() && !group.is_empty(),
+            None => false,
+        };
+        let idle = self.groups.iter().filter(alike).filter(|group| !group.is_busy() && !is_needed(group));
+        let oldest = idle.min_by_key(|group| (!group.is_empty(), group.used())).map(|group| group.key);
         let oldest = oldest.ok_or(Error::Overloaded { retry_in: RETRY_IN })?;
-        if let Some(at) = self.groups.iter().position(|group| group.key == oldest) {
+        self.remove(oldest);
+        Ok(())
+    }
+
+    /// Ends the dialect, and its connections.
+    pub(super) fn remove(&mut self, key: Key) {
+        if let Some(at) = self.groups.iter().position(|group| group.key == key) {
             self.groups.swap_remove(at).retire();
         }
-        Ok(())
+    }
+
+    /// A connect that was wanted as `key` is over. If nothing came of it there, nothing of a client
+    /// stays that would take another's room.
+    pub(super) fn tried(&mut self, key: Key) {
+        if key.home.is_some() && self.find(key).is_some_and(Group::is_empty) {
+            self.remove(key);
+        }
     }
 
     pub(super) fn find(&self, key: Key) -> Option<&Group> {
@@ -181,3 +175,7 @@ impl State {
 #[cfg(test)]
 #[path = "dialect_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "homes_tests.rs"]
+mod homes_tests;

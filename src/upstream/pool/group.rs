@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::lease::{Lease, Queue};
 use super::private::Stay;
@@ -34,6 +34,8 @@ pub(super) struct Group {
     pub queue: Queue,
     /// Whose it is, if it is private.
     pub private: Option<Private>,
+    /// Ends the task that waits for the time to end it: there is one, and only while it is there.
+    pub tended: Option<DropGuard>,
     /// Whether the server was seen asking without saying whom.
     asks: bool,
     used: Instant,
@@ -137,6 +139,7 @@ impl Group {
             stamina: Stamina::default(),
             queue: Queue::default(),
             private: None,
+            tended: None,
             asks: false,
             used: Instant::now(),
         }
@@ -200,6 +203,11 @@ impl Group {
 
     pub(super) const fn used(&self) -> Instant {
         self.used
+    }
+
+    /// Whether it has no connection, nor a past that the next one is held back for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.connecting.is_none() && self.stamina.is_clean()
     }
 
     pub(super) fn is_busy(&self) -> bool {

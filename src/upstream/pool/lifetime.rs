@@ -5,21 +5,27 @@
 //!
 //! Not here: who gets which (`pool`), and when one that nobody uses ends (`dialects`).
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::group::{Connecting, Group, Live};
 use super::{CLOSE_LIMIT, Pool, State, private};
 use crate::shutdown::Shutdown;
 use crate::upstream::connection::Connection;
-use crate::upstream::dialect::Key;
+use crate::upstream::dialect::{Dialect, Key};
 use crate::upstream::error::Error;
+use crate::upstream::home::Home;
 
 /// After a failed connect: time in which no second connection is tried beside a live one.
 const NO_EXTRA: Duration = Duration::from_secs(30);
+
+/// What the server is to a client that is gone while it is connected to for it: no fault of the server.
+const SESSION_OVER: &str = "not connected to for a session that has ended";
 
 type Done = watch::Sender<Option<Result<Arc<Live>, Error>>>;
 
@@ -30,17 +36,26 @@ impl Pool {
         group.connecting = Some(connecting.clone());
         group.stamina.connecting();
         let (pool, tasks, key, dialect) = (Arc::clone(self), tasks.clone(), group.key, group.dialect());
-        let group_of_tasks = tasks.clone();
+        let (group_of_tasks, home) =
+            (tasks.clone(), group.private.as_ref().map(|private| private.home.clone()));
         group_of_tasks.spawn_until_end(async move {
-            let limit = pool.limits.connect;
-            let opened = timeout(limit, pool.connector.connect(pool.events.clone(), dialect)).await;
-            let opened = opened.unwrap_or_else(|_| {
-                Err(Error::Connect { reason: format!("no handshake within {:.1} s", limit.as_secs_f64()) })
-            });
+            let opened = tokio::select! {
+                biased;
+                () = over(home) => Err(Error::Unavailable { state: SESSION_OVER }),
+                opened = pool.open_one(dialect) => opened,
+            };
             let opened = opened.map_err(|error| pool.secrets.cover(error));
             pool.connected(key, opened, &tasks, &done);
         });
         connecting
+    }
+
+    async fn open_one(&self, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
+        let limit = self.limits.connect;
+        let opened = timeout(limit, self.connector.connect(self.events.clone(), dialect)).await;
+        opened.unwrap_or_else(|_| {
+            Err(Error::Connect { reason: format!("no handshake within {:.1} s", limit.as_secs_f64()) })
+        })
     }
 
     fn connected(
@@ -52,7 +67,8 @@ impl Pool {
     ) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let is_over = tasks.is_begun();
+        // All are made anew, or the client that it was for is gone, with all it had.
+        let is_over = tasks.is_begun() || (key.home.is_some() && state.find(key).is_none());
         let opened = opened.map(|connection| {
             // Closed meanwhile: it is put where nobody finds it, and `keep` ends it.
             let mut nowhere = Group::new(key);
@@ -60,6 +76,9 @@ impl Pool {
             group.admit(connection)
         });
         if let Ok(live) = &opened {
+            if is_over {
+                live.retired.cancel();
+            }
             // Spawned under the lock: it must not find the connection closed before it is listed.
             tasks.spawn(Arc::clone(self).keep(Arc::clone(live), tasks.clone()));
         }
@@ -80,25 +99,31 @@ impl Pool {
                 state.shut.get_or_insert(refused.clone());
                 self.publish(state, None);
             }
+            // That says nothing of the server.
+            Err(Error::Unavailable { .. }) => {}
             // It may be another server by the time it is there again.
             Err(_) if state.groups.iter().all(|group| group.live.is_empty()) => self.connector.forget(),
             Err(_) => {}
         }
+        state.tried(key);
         drop(guard);
         done.send_replace(Some(opened));
     }
 
     /// Tells of a connection that is there now.
-    fn arrived(self: &Arc<Self>, state: &State, live: &Live) {
-        let is_first = state.find(live.key).is_some_and(|group| group.live.len() == 1);
-        if live.key != state.base && is_first {
-            let private = state.find(live.key).and_then(|group| group.private.clone());
-            state.tasks.spawn_until_end(Arc::clone(self).retire_in_time(live.key, private));
-        }
+    fn arrived(self: &Arc<Self>, state: &mut State, live: &Live) {
         self.publish(state, None);
-        if let Some(group) = state.find(live.key) {
-            group.queue.wake_all();
+        let base = state.base;
+        let Some(group) = state.groups.iter_mut().find(|group| group.key == live.key) else { return };
+        if live.key != base && group.live.len() == 1 {
+            let tended = CancellationToken::new();
+            let retire = Arc::clone(self).retire_in_time(live.key, group.private.clone());
+            group.tended = Some(tended.clone().drop_guard());
+            state.tasks.spawn_until_end(async move {
+                tended.run_until_cancelled(retire).await;
+            });
         }
+        group.queue.wake_all();
     }
 
     /// Stays with a connection until it closes or is to be closed, and clears up behind it.
@@ -135,5 +160,13 @@ impl Pool {
                 tracing::debug!(reason, "a connection of another dialect closed");
             }
         }
+    }
+}
+
+/// Resolves when the session that a connection is for is over; never where it is for no session.
+async fn over(home: Option<Home>) {
+    match home {
+        Some(home) => home.ended().await,
+        None => pending().await,
     }
 }
