@@ -73,7 +73,8 @@ impl Queue {
     }
 }
 
-/// A place in the queue. One that was woken and leaves all the same wakes the next.
+/// A place in the queue. One that was woken and leaves all the same wakes the next; of one that
+/// leaves before, nothing stays behind.
 pub(super) struct Turn {
     woken: oneshot::Receiver<()>,
     queue: Queue,
@@ -91,8 +92,15 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if !self.is_taken && self.woken.try_recv().is_ok() {
+        if self.is_taken {
+            return;
+        }
+        // Whoever wakes from now on finds that nobody is there.
+        self.woken.close();
+        if self.woken.try_recv().is_ok() {
             self.queue.wake_next();
+        } else {
+            self.queue.lock().retain(|(_, wake)| !wake.is_closed());
         }
     }
 }
@@ -160,3 +168,7 @@ impl Lease {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+#[path = "lease_tests.rs"]
+mod tests;
