@@ -47,6 +47,12 @@ impl RequestId {
         fits.then_some(Self(raw))
     }
 
+    /// The same in memory of its own: it no longer keeps all of the message it came in.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self(self.0.detached())
+    }
+
     /// The id as JSON.
     pub const fn raw(&self) -> &Raw {
         &self.0

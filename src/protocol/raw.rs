@@ -79,6 +79,12 @@ impl Raw {
         Self::unsurveyed(Bytes::from_static(b"{}"))
     }
 
+    /// The same in memory of its own: it no longer keeps all of what it was received in.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self::unsurveyed(Bytes::copy_from_slice(&self.bytes))
+    }
+
     /// The bytes, exactly as received.
     pub const fn bytes(&self) -> &Bytes {
         &self.bytes

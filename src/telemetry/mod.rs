@@ -18,7 +18,7 @@ pub mod limit;
 pub mod metrics;
 mod request_id;
 #[cfg(test)]
-mod sink;
+pub(crate) mod sink;
 
 pub use request_id::RequestId;
 

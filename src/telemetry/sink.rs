@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 /// Keeps what is written. Clones are the same one.
 #[derive(Clone, Default)]
-pub(super) struct Sink(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Sink(Arc<Mutex<Vec<u8>>>);
 
 impl Sink {
     /// All that was written so far.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().expect("not poisoned").clone()).expect("UTF-8")
     }
 }

@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use super::http::{Client, Head};
+use super::pace::SharedPace;
 use crate::shutdown::Shutdown;
 use crate::telemetry::limit::Limit;
 use crate::upstream::closing::Closing;
@@ -33,6 +34,7 @@ pub(super) struct Aside {
     head: Head,
     shutdown: Shutdown,
     permits: Arc<Semaphore>,
+    pace: SharedPace,
 }
 
 impl Aside {
@@ -43,6 +45,7 @@ impl Aside {
             head: head.clone(),
             shutdown: shutdown.clone(),
             permits: Arc::new(Semaphore::new(AT_A_TIME)),
+            pace: SharedPace::new(),
         }
     }
 
@@ -90,20 +93,25 @@ impl Aside {
                         tokio::time::sleep(ANSWER_PAUSE).await;
                     }
                     Ok(response) if !response.status().is_success() => {
-                        let status = response.status().as_u16();
-                        tracing::warn!(status, "the server refused the answer to its question");
-                        return;
+                        return self.complain(&Error::Status {
+                            status: response.status().as_u16(),
+                            retry_after: None,
+                        });
                     }
                     Ok(_) => return,
-                    Err(error) => {
-                        tracing::warn!(%error, "the answer to a server's question was not delivered");
-                        return;
-                    }
+                    Err(error) => return self.complain(&error),
                 }
             }
         };
         if tokio::time::timeout(ANSWER_LIMIT, sent).await.is_err() {
-            tracing::warn!("the answer to a server's question was not taken in time");
+            self.complain(&Error::TimedOut { after: ANSWER_LIMIT });
+        }
+    }
+
+    /// The server decides how often this happens.
+    fn complain(&self, error: &Error) {
+        if let Some(suppressed) = self.pace.admit() {
+            tracing::warn!(%error, suppressed, "the answer to a server's question was not delivered");
         }
     }
 }

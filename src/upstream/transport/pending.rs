@@ -11,17 +11,17 @@
 //!
 //! Our request id is also the progress token of the request.
 
+mod ghosts;
 mod ticket;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::ghosts::Ghosts;
 pub(super) use self::ticket::Ticket;
 
 use super::clipped::id_in;
@@ -30,11 +30,6 @@ use crate::upstream::connection::{Call, Outlet, Owner};
 use crate::upstream::error::Error;
 use crate::wire::Clip;
 use crate::worker;
-
-/// How long a server may still speak for a call after it was told that the call was given up.
-const GHOST_FOR: Duration = Duration::from_secs(5);
-/// Calls given up that are remembered.
-const MAX_GHOSTS: usize = 256;
 
 /// Tells the server that nobody waits for the request any more.
 type Cancel = Box<dyn Fn(u64) + Send + Sync>;
@@ -53,7 +48,7 @@ struct Table {
     last_id: u64,
     open: HashMap<u64, Open>,
     /// Calls given up a moment ago.
-    ghosts: Vec<Ghost>,
+    ghosts: Ghosts,
     /// Whether the server ever asked something that did not say whose it is.
     asks: bool,
     /// Why the channel ended.
@@ -83,13 +78,6 @@ impl Answered {
     pub(super) fn deliver(self) -> bool {
         self.waiting.send(self.answer).is_ok()
     }
-}
-
-/// A call that was given up.
-struct Ghost {
-    id: u64,
-    owner: Owner,
-    until: Instant,
 }
 
 /// Tells questions of a call that it is over; made when there are any.
@@ -170,7 +158,8 @@ impl Pending {
     /// An empty table whose first id follows `last_id`. `cancel` is called for each request that was
     /// written and then given up; it must not block.
     pub(super) fn new(last_id: u64, cancel: impl Fn(u64) + Send + Sync + 'static) -> Arc<Self> {
-        let table = Table { last_id, open: HashMap::new(), ghosts: Vec::new(), asks: false, ended: None };
+        let table =
+            Table { last_id, open: HashMap::new(), ghosts: Ghosts::default(), asks: false, ended: None };
         let (is_private, begun) = (AtomicBool::new(false), watch::Sender::new(0));
         Arc::new(Self { table: Mutex::new(table), cancel: Box::new(cancel), is_private, begun })
     }
@@ -301,7 +290,7 @@ impl Pending {
         let open = {
             let mut table = self.lock();
             // An answer that comes too late says that the call has ended there too.
-            table.ghosts.retain(|ghost| ghost.id != id);
+            table.ghosts.lay(id);
             table.open.remove(&id)
         };
         open.map(|open| Answered { waiting: open.answer, answer, share: open.share })
@@ -355,9 +344,7 @@ impl Table {
         if wanted.is_some_and(|wanted| wanted != owner) {
             return Err(Whose::Nobodys);
         }
-        let now = Instant::now();
-        let is_haunted = self.ghosts.iter().any(|ghost| ghost.owner != owner && ghost.until > now);
-        if is_haunted { Err(Whose::Unclear) } else { Ok((id, open)) }
+        if self.ghosts.are_of_others(owner) { Err(Whose::Unclear) } else { Ok((id, open)) }
     }
 
     fn asked(&mut self, id: u64) -> Whose {
@@ -374,15 +361,6 @@ impl Table {
 
     fn beside(&self, id: u64) -> Vec<Outlet> {
         self.open.iter().filter(|(other, _)| **other != id).map(|(_, open)| open.outlet.clone()).collect()
-    }
-
-    /// Remembers a call that was given up.
-    fn bury(&mut self, id: u64, owner: Owner) {
-        let now = Instant::now();
-        self.ghosts.retain(|ghost| ghost.until > now);
-        if self.ghosts.len() < MAX_GHOSTS {
-            self.ghosts.push(Ghost { id, owner, until: now + GHOST_FOR });
-        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! Invariants: every question gets exactly one answer under the server's own id, unless the server
 //! withdrew it or the connection is gone; the reader of the channel never waits for one; a question
 //! ends with the call it belongs to; `ping` is answered here; a client that did not declare the
-//! ability is not asked. At most 256 are open on one connection; more are dropped and logged.
+//! ability is not asked. At most 256 are open on one connection, and unless it is a single one at most 16 MiB
+//! of them, of the text that each came in nothing else; more are dropped, and so many as `pace` allows are logged.
 //!
 //! Not here: how a client is asked (`downstream`, `gateway::parked`).
 
@@ -18,6 +19,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::pace::SharedPace;
 use super::pending::{Asked, Whose};
 use crate::protocol::abilities::Abilities;
 use crate::protocol::error::code;
@@ -29,6 +31,8 @@ use crate::upstream::connection::{Answer, Hold, Outlet, Owner};
 
 /// Questions that may be open on one connection.
 const MAX_OPEN: usize = 256;
+/// Bytes of questions that may be open on one connection, if they are several.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long a question on a private connection waits for a call.
 const NEXT_CALL_LIMIT: Duration = Duration::from_secs(10);
@@ -41,9 +45,18 @@ type Post = Box<dyn Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync>;
 pub(super) struct Questions(Arc<Inner>);
 
 struct Inner {
-    open: Mutex<HashMap<RequestId, CancellationToken>>,
+    open: Mutex<Table>,
     post: Post,
     tasks: Shutdown,
+    pace: SharedPace,
+}
+
+#[derive(Default)]
+struct Table {
+    /// Each with what withdraws it.
+    open: HashMap<RequestId, CancellationToken>,
+    /// All that their tasks keep of them, of those that were withdrawn a moment ago too.
+    bytes: usize,
 }
 
 impl Questions {
@@ -52,7 +65,12 @@ impl Questions {
         tasks: &Shutdown,
         post: impl Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Inner { open: Mutex::default(), post: Box::new(post), tasks: tasks.clone() }))
+        Self(Arc::new(Inner {
+            open: Mutex::default(),
+            post: Box::new(post),
+            tasks: tasks.clone(),
+            pace: SharedPace::new(),
+        }))
     }
 
     /// Takes a request of the server. `whose` says which call it belongs to, now and, when that call
@@ -62,7 +80,13 @@ impl Questions {
         request: Request,
         whose: impl Fn(Option<Owner>) -> Whose + Send + Sync + 'static,
     ) {
-        let Some(open) = self.open(&request.id) else { return };
+        let Some(open) = self.open(&request) else { return };
+        // What it came in may be much more.
+        let request = Request {
+            id: open.id.clone(),
+            params: request.params.as_ref().map(Raw::detached),
+            method: request.method,
+        };
         // Now, so that it stands in order with the notices before it.
         let first = if request.method == method::PING {
             Put::Answered(Ok(Raw::empty_object()))
@@ -84,33 +108,41 @@ impl Questions {
     pub(super) fn is_withdrawn_by(&self, said: &Notification) -> bool {
         let named = || RequestId::from_raw(said.params.as_ref()?.get("requestId")?);
         let Some(id) = (said.method == method::CANCELLED).then(named).flatten() else { return false };
-        let open = self.0.lock().remove(&id);
+        let open = self.0.lock().open.remove(&id);
         open.inspect(CancellationToken::cancel).is_some()
     }
 
     /// None when one with this id is open, which a stream that was resumed repeats, or too many are.
-    fn open(&self, id: &RequestId) -> Option<Open> {
-        let mut open = self.0.lock();
-        if open.contains_key(id) {
+    fn open(&self, request: &Request) -> Option<Open> {
+        let mut table = self.0.lock();
+        if table.open.contains_key(&request.id) {
             return None;
         }
-        if open.len() >= MAX_OPEN {
-            tracing::warn!("a server has more than 256 questions open; one was dropped");
+        let bytes = size(request);
+        if table.open.len() >= MAX_OPEN || (table.bytes > 0 && table.bytes + bytes > MAX_BYTES) {
+            drop(table);
+            if let Some(suppressed) = self.0.pace.admit() {
+                tracing::warn!(
+                    suppressed,
+                    "a server has more than 256 questions open, or 16 MiB of them; one was dropped"
+                );
+            }
             return Limit::ServerQuestions.met(None);
         }
-        let withdrawn = CancellationToken::new();
-        open.insert(id.clone(), withdrawn.clone());
-        Some(Open { questions: Arc::clone(&self.0), id: id.clone(), withdrawn })
+        let (id, withdrawn) = (request.id.detached(), CancellationToken::new());
+        table.open.insert(id.clone(), withdrawn.clone());
+        table.bytes += bytes;
+        Some(Open { questions: Arc::clone(&self.0), id, withdrawn, bytes })
     }
 
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        self.0.lock().len()
+        self.0.lock().open.len()
     }
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, CancellationToken>> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         // Nothing panics while it is held, and every write leaves a valid state.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,13 +153,22 @@ struct Open {
     questions: Arc<Inner>,
     id: RequestId,
     withdrawn: CancellationToken,
+    bytes: usize,
+}
+
+/// What is kept of it while it is open, about.
+fn size(request: &Request) -> usize {
+    let params = request.params.as_ref().map_or(0, |params| params.bytes().len());
+    request.id.raw().bytes().len() + request.method.len() + params
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
+        let mut table = self.questions.lock();
+        table.bytes -= self.bytes;
         // One that was withdrawn is forgotten already, and its id may be in use again.
         if !self.withdrawn.is_cancelled() {
-            self.questions.lock().remove(&self.id);
+            table.open.remove(&self.id);
         }
     }
 }

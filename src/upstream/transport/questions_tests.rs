@@ -127,6 +127,37 @@ async fn nobody_is_asked_what_may_be_somebody_elses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn however_many_calls_were_given_up_none_of_them_asks_somebody_else() {
+    for is_anothers in [false, true] {
+        let mut channel = Channel::new();
+        let (owner, hasty) = (Owner::new(), Owner::new());
+        let (_call, mut inlet) = channel.call(owner);
+        // Those that are remembered one by one end with their answers, or are the client's own.
+        let known: Vec<u64> = (0..256).map(|_| channel.call(hasty).0.id()).collect();
+        drop(channel.call(if is_anothers { hasty } else { owner }));
+        for id in known {
+            let late = Response { id: Some(RequestId::from_u64(id)), reply: Ok(Raw::empty_object()) };
+            assert!(!channel.pending.answer(late));
+        }
+        channel.ask(1, method::ELICITATION_CREATE);
+        if is_anothers {
+            assert_eq!(channel.answer().await, (1, Err(code::CONNECTION_CLOSED)));
+            // One of the client's own does not hide that of the other.
+            (0..257).for_each(|_| drop(channel.call(owner)));
+            channel.ask(2, method::ELICITATION_CREATE);
+            assert_eq!(channel.answer().await, (2, Err(code::CONNECTION_CLOSED)));
+            tokio::time::advance(Duration::from_secs(6)).await;
+        } else {
+            accept(question(&mut inlet).await);
+            assert_eq!(channel.answer().await, (1, Ok(ACCEPTED.into())), "they are all its own");
+        }
+        channel.ask(3, method::ELICITATION_CREATE);
+        accept(question(&mut inlet).await);
+        assert_eq!(channel.answer().await, (3, Ok(ACCEPTED.into())), "and not for ever");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_is_answered_late_speaks_for_nobody_any_more() {
     let mut channel = Channel::new();
     let (one, _gone) = channel.call(Owner::new());
@@ -210,6 +241,67 @@ async fn a_question_that_is_repeated_is_asked_once_and_too_many_are_dropped() {
     }
     assert!(channel.tasks.wait(Duration::from_secs(1)).await);
     assert!(channel.posted.try_recv().is_err());
+}
+
+/// A question with a text of so many bytes, in a message that is longer by as many.
+fn long(id: u64, bytes: usize) -> Request {
+    let text = "x".repeat(bytes);
+    let message =
+        json!({"jsonrpc": "2.0", "id": id, "method": method::PING, "params": {"a": text}, "more": text});
+    match Message::from_server(&Bytes::from(message.to_string())) {
+        Ok(Message::Request(request)) => request,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_bytes_of_questions_are_open_and_a_single_one_is_always_taken() {
+    let mut channel = Channel::new();
+    let take = |channel: &Channel, id, bytes| channel.questions.take(long(id, bytes), |_| Whose::Nobodys);
+    for (at_once, expected) in
+        [(vec![MAX_BYTES + 1, 1], 1), (vec![MAX_BYTES / 2 - 100, MAX_BYTES / 2, 101, 1], 3)]
+    {
+        for (id, bytes) in (1..).zip(at_once) {
+            take(&channel, id, bytes);
+        }
+        assert_eq!(channel.questions.count(), expected);
+        for id in 1..=u64::try_from(expected).expect("few") {
+            // The last one that had room is the fourth.
+            let id = if id == 3 { 4 } else { id };
+            assert_eq!(channel.answer().await, (id, Ok("{}".into())));
+        }
+    }
+    assert!(channel.tasks.wait(Duration::from_secs(1)).await);
+    assert_eq!(channel.questions.0.lock().bytes, 0);
+}
+
+#[test]
+fn what_is_kept_of_a_question_is_the_question_alone() {
+    let request = long(1, 1000);
+    let kept = request.params.as_ref().map(Raw::detached).expect("parameters");
+    assert_eq!(Some(&kept), request.params.as_ref());
+    drop(request);
+    assert!(kept.bytes().is_unique(), "nothing of the message is shared");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_questions_is_a_bounded_number_of_log_lines() {
+    let channel = Channel::new();
+    let sink = crate::telemetry::sink::Sink::default();
+    let writer = sink.clone();
+    let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).json().flatten_event(true);
+    let _log = tracing::subscriber::set_default(lines.finish());
+    for id in 0..1000 {
+        channel.ask(id, method::PING);
+    }
+    assert_eq!(sink.text().lines().count(), 50, "of 744 that were dropped");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    for id in 1000..1300 {
+        channel.ask(id, method::PING);
+    }
+    let text = sink.text();
+    let next: serde_json::Value = serde_json::from_str(text.lines().nth(50).expect("a line")).expect("JSON");
+    assert_eq!(next["suppressed"], 694, "and the next one says how many were not written");
 }
 
 #[tokio::test(start_paused = true)]

@@ -66,7 +66,7 @@ impl Drop for Ticket {
             let mut table = self.pending.lock();
             let open = table.open.remove(&self.id).filter(|open| open.written);
             if let Some(owner) = open.as_ref().and_then(|open| open.purpose.owner()) {
-                table.bury(self.id, owner);
+                table.ghosts.bury(self.id, owner);
             }
             open
         };
