@@ -35,8 +35,8 @@ pub enum Refusal {
     /// The body did not arrive.
     #[error("the body could not be read")]
     Body,
-    /// Not JSON.
-    #[error("Content-Type must be application/json")]
+    /// Not declared as JSON, or as more than that.
+    #[error("Content-Type must be application/json, and stand once")]
     ContentType,
     /// The client cannot read what we may answer.
     #[error("Accept must allow {0}")]

@@ -68,9 +68,12 @@ fn has_repeated(map: &HeaderMap) -> bool {
     map.len() > map.keys_len()
 }
 
-/// Whether the body is declared as JSON.
+/// Whether the body is declared as JSON, and as nothing else: who stands before us may read another one.
 pub fn check_content_type(map: &HeaderMap) -> Result<(), Refusal> {
     let value = map.get(CONTENT_TYPE);
+    if has_repeated(map) && map.get_all(CONTENT_TYPE).iter().nth(1).is_some() {
+        return Err(Refusal::ContentType);
+    }
     if value.is_some_and(|value| value == "application/json") {
         return Ok(());
     }
@@ -220,4 +223,27 @@ pub fn check_mirrored(map: &HeaderMap, mirrored: &[Mirrored]) -> Result<(), Refu
 fn mismatch(name: &str, header: &str, body: &str) -> Refusal {
     let cut = |text: &str| text.chars().take(80).collect::<String>();
     Refusal::HeaderMismatch(format!("{name} is {:?}, the body says {:?}", cut(header), cut(body)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_declared_once() {
+        let of = |types: &[&'static str]| {
+            let mut map: HeaderMap = [(ACCEPT, HeaderValue::from_static("*/*"))].into_iter().collect();
+            for kind in types {
+                map.append(CONTENT_TYPE, HeaderValue::from_static(kind));
+            }
+            check_content_type(&map).is_ok()
+        };
+        for fine in ["application/json", "Application/JSON; charset=utf-8"] {
+            assert!(of(&[fine]), "{fine}");
+            for other in [fine, "text/plain", "application/json"] {
+                assert!(!of(&[fine, other]) && !of(&[other, fine]), "{fine} and {other}");
+            }
+        }
+        assert!(!of(&[]) && !of(&["text/plain"]) && !of(&["application/json, text/plain"]));
+    }
 }
