@@ -6,11 +6,10 @@
 //! same content gives the same token, as long as the key is the same. That two tokens with equal
 //! content look equal is wanted (a task has one id), and the only thing they tell.
 //!
-//! Not here: the clock, which is a parameter, and what stands in a token. How long a token may be is
+//! Not here: how long a token is good, and what stands in it. How long a token may be is
 //! bounded by the message it comes in; opening one costs one pass over it.
 
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::{hkdf, hmac};
@@ -25,12 +24,8 @@ use crate::secret::{ExposeSecret, SecretString};
 /// Sets the keys made here apart from all others that may be made from the same secret.
 const LABEL: &[u8] = b"switchyard sealed tokens 1";
 
-/// Whether a token expires. Part of what is authenticated, so one is never opened as the other.
-#[derive(Clone, Copy)]
-enum Lasting {
-    Always = 0,
-    Until = 1,
-}
+/// Part of what is authenticated, so that tokens of another kind, should there be one, are never opened as these.
+const KIND: u8 = 0;
 
 /// Seals tokens and opens them again.
 pub struct Sealer {
@@ -75,37 +70,12 @@ impl Sealer {
     /// `payload` as a token that only `principal` can give back, and only for `purpose`: letters,
     /// digits, `-` and `_`.
     pub fn seal(&self, purpose: &str, principal: &Principal, payload: &[u8]) -> String {
-        self.seal_with(&associated(Lasting::Always, purpose, principal), payload.to_vec())
+        self.seal_with(&associated(purpose, principal), payload.to_vec())
     }
 
     /// What was sealed for `purpose` and `principal`; none for anything else.
     pub fn open(&self, purpose: &str, principal: &Principal, token: &str) -> Option<Vec<u8>> {
-        self.open_with(&associated(Lasting::Always, purpose, principal), token)
-    }
-
-    /// The same as [`Sealer::seal`], for a token that is good until `end`.
-    pub fn seal_until(
-        &self,
-        end: SystemTime,
-        purpose: &str,
-        principal: &Principal,
-        payload: &[u8],
-    ) -> String {
-        let plain = [&millis(end).to_be_bytes(), payload].concat();
-        self.seal_with(&associated(Lasting::Until, purpose, principal), plain)
-    }
-
-    /// What [`Sealer::seal_until`] sealed, if its end has not come at `now`.
-    pub fn open_at(
-        &self,
-        now: SystemTime,
-        purpose: &str,
-        principal: &Principal,
-        token: &str,
-    ) -> Option<Vec<u8>> {
-        let plain = self.open_with(&associated(Lasting::Until, purpose, principal), token)?;
-        let (end, payload) = plain.split_first_chunk::<8>()?;
-        (millis(now) < u64::from_be_bytes(*end)).then(|| payload.to_vec())
+        self.open_with(&associated(purpose, principal), token)
     }
 
     fn seal_with(&self, associated: &[u8], mut plain: Vec<u8>) -> String {
@@ -138,14 +108,9 @@ impl fmt::Debug for Sealer {
 }
 
 /// What is authenticated beside the payload. The length keeps two parts from being read as one.
-fn associated(lasting: Lasting, purpose: &str, principal: &Principal) -> Vec<u8> {
+fn associated(purpose: &str, principal: &Principal) -> Vec<u8> {
     let length = (purpose.len() as u64).to_be_bytes();
-    [&[lasting as u8], &length[..], purpose.as_bytes(), principal.id().as_bytes()].concat()
-}
-
-fn millis(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    [&[KIND], &length[..], purpose.as_bytes(), principal.id().as_bytes()].concat()
 }
 
 #[cfg(test)]

@@ -238,15 +238,23 @@ async fn whoever_leaves_or_never_comes_back_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_principal_can_park_too_many() {
+async fn the_oldest_call_of_a_principal_makes_room_for_a_further_one() {
     let scene = scene(&[FORM]).await;
     let client = modern("c", ABLE);
-    for _ in 0..16 {
-        let _ = state_of(&scene.call(&client, &[]).await);
+    let other = modern("d", ABLE);
+    let others = state_of(&scene.call(&other, &[]).await);
+    let mut states = Vec::new();
+    for _ in 0..17 {
+        states.push(state_of(&scene.call(&client, &[]).await));
     }
-    let refused = scene.call(&client, &[]).await;
-    assert!(text(&refused).contains("not_parked"), "{} {}", scene.gateway.parked.count(), text(&refused));
-    assert_eq!((scene.gateway.parked.count(), scene.server.open_requests()), (16, 16));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!((scene.gateway.parked.count(), scene.server.open_requests()), (17, 17), "one is cancelled");
+    let answers = |state| [("requestState", state), ("inputResponses", YES)];
+    assert!(scene.call(&client, &answers(&states[0])).await.is_err(), "nobody came for it");
+    for (who, state) in [(&client, &states[1]), (&client, &states[16]), (&other, &others)] {
+        assert!(scene.call(who, &answers(state)).await.is_ok());
+    }
+    assert_eq!(scene.gateway.parked.count(), 14);
 }
 
 #[tokio::test(start_paused = true)]

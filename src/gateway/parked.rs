@@ -1,7 +1,8 @@
 //! Calls of modern clients that wait for answers while no request of their client is open.
 //!
 //! Each has a `requestState`, sealed for one principal and one request, that is good once and for
-//! ten minutes. Invariants: at most 1,024 calls are parked, at most 16 of one principal; a call that
+//! ten minutes: as long as its call is in the table, whatever becomes of the time of day. Invariants: at most
+//! 1,024 calls are parked, at most 16 of one principal, whose oldest makes room for a further one; a call that
 //! is not taken back in time is dropped, and with it cancelled at its server, and so is one whose client
 //! may not come any more; the shutdown drops all.
 //! Whoever shows a wrong, foreign, used or old state learns only that it is of no use.
@@ -9,8 +10,9 @@
 //! Not here: what a call asks and how it goes on (`bridged`).
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -33,18 +35,21 @@ pub(super) struct Parked {
     sealer: Arc<Sealer>,
     tasks: Shutdown,
     table: Mutex<HashMap<Uuid, Entry>>,
+    numbers: AtomicU64,
 }
 
 /// Where a parked call is asked for. Its task waits at the other end.
 struct Entry {
     principal: Arc<str>,
+    /// Which one it is, of all that were ever parked.
+    number: u64,
     back: oneshot::Sender<oneshot::Sender<Waiting>>,
 }
 
 /// Why a call was not parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
-    /// The cap of one principal or of all is reached.
+    /// The cap of all is reached.
     #[error("too many calls already wait for answers; answer or drop some of them first")]
     TooMany,
     /// The gateway ends.
@@ -55,7 +60,7 @@ pub(super) enum Refused {
 impl Parked {
     /// An empty table. Calls live in `tasks`.
     pub(super) fn new(sealer: Arc<Sealer>, tasks: Shutdown) -> Arc<Self> {
-        Arc::new(Self { sealer, tasks, table: Mutex::default() })
+        Arc::new(Self { sealer, tasks, table: Mutex::default(), numbers: AtomicU64::new(0) })
     }
 
     /// Keeps a call going until it is taken back with the state that is returned. `purpose` names
@@ -72,20 +77,28 @@ impl Parked {
         let (id, (back, asked)) = (Uuid::new_v4(), oneshot::channel());
         {
             let mut table = self.lock();
-            let of_one = table.values().filter(|entry| entry.principal == *principal.id()).count();
-            if table.len() >= MAX_PARKED || of_one >= MAX_OF_ONE {
+            let of_one = || table.iter().filter(|(_, entry)| entry.principal == *principal.id());
+            // Nobody may come for it any more, and where nobody needs a credential all clients are one.
+            let oldest = (of_one().count() >= MAX_OF_ONE)
+                .then(|| of_one().min_by_key(|(_, entry)| entry.number).map(|(id, _)| *id))
+                .flatten();
+            if let Some(oldest) = oldest {
+                // Its task finds that nobody can ask for it.
+                Limit::ParkedCalls.met(table.remove(&oldest));
+            } else if table.len() >= MAX_PARKED {
                 return Err(Limit::ParkedCalls.met(Refused::TooMany));
             }
-            table.insert(id, Entry { principal: Arc::clone(principal.id()), back });
+            let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+            table.insert(id, Entry { principal: Arc::clone(principal.id()), number, back });
         }
         let place = Place { parked: Arc::clone(self), id };
         self.tasks.spawn_until_end(keep(place, waiting, asked, principal.clone()));
-        Ok(self.sealer.seal_until(SystemTime::now() + LIMIT, purpose, principal, id.as_bytes()))
+        Ok(self.sealer.seal(purpose, principal, id.as_bytes()))
     }
 
     /// The call that `state` was given for; none when there is none, whatever the reason.
     pub(super) async fn take(&self, principal: &Principal, purpose: &str, state: &str) -> Option<Waiting> {
-        let id = self.sealer.open_at(SystemTime::now(), purpose, principal, state)?;
+        let id = self.sealer.open(purpose, principal, state)?;
         let entry = self.lock().remove(&Uuid::from_slice(&id).ok()?)?;
         let (to, waiting) = oneshot::channel();
         entry.back.send(to).ok()?;
