@@ -17,7 +17,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
-use super::problem::{Code, ErrorType, PROBLEM_JSON, Problem, clipped};
+use super::problem::{Code, ErrorType, FieldError, PROBLEM_JSON, Problem, clipped};
 use crate::manager;
 use crate::telemetry::{RequestId, untrusted};
 use crate::upstream;
@@ -45,6 +45,16 @@ impl From<manager::Error> for Problem {
             E::Ambiguous { name, candidates, .. } => {
                 Self::new(Code::AmbiguousTool, detail).with(|document| {
                     (document.tool, document.candidates) = (Some(name), candidates);
+                })
+            }
+            E::AmbiguousArgument { server, tool, member } => {
+                let error = FieldError {
+                    field: clipped(member),
+                    found: "more than one value".to_owned(),
+                    expected: "one, because the server has it in a header too".to_owned(),
+                };
+                Self::of_fields(vec![error]).with(|document| {
+                    (document.server, document.tool) = (Some(server.to_string()), Some(clipped(tool)));
                 })
             }
             E::ToolChanged { server, tool, changed } => {

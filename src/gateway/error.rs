@@ -182,6 +182,21 @@ pub fn object(error: &Error, era: Era) -> ErrorObject {
             let facts = Facts { code, candidates, wrong: Some(wrong), ..Facts::default() };
             (code::INVALID_PARAMS, facts.named(*kind, name))
         }
+        Error::AmbiguousArgument { server, tool, member } => {
+            let wrong = Shown {
+                field: member,
+                rejected_value: None,
+                valid_range: "one value",
+                suggestion: "send it once",
+            };
+            let facts = Facts {
+                code: "invalid_params",
+                server: Some(server),
+                wrong: Some(wrong),
+                ..Facts::default()
+            };
+            (code::INVALID_PARAMS, facts.named(Named::Tool, tool))
+        }
         Error::ToolChanged { server, tool, changed } => {
             let guidance = error.guidance();
             let facts =

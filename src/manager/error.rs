@@ -69,6 +69,19 @@ pub enum Error {
         /// The names that are not ambiguous.
         candidates: Vec<String>,
     },
+    /// An argument that its server reads from a header stands in the body more than once.
+    #[error(
+        "{member:?} stands more than once: the tool {tool:?} of server {server:?} has it in a header too, and it is \
+         not clear which one counts; send it once"
+    )]
+    AmbiguousArgument {
+        /// The server.
+        server: Arc<str>,
+        /// What the server calls the tool.
+        tool: String,
+        /// Where it stands in the parameters: `arguments.region`.
+        member: String,
+    },
     /// The tool is not the one that was approved, and held back.
     #[error(
         "the tool {tool:?} of server {server:?} is held back until an operator approves it: {}",

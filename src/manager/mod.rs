@@ -258,6 +258,7 @@ impl Manager {
         let snapshot = self.snapshot();
         let server = snapshot.server(&target.server)?;
         server.check_policy(target)?;
+        target.check_unambiguous(&target.header_params)?;
         if let Some(recall) = Recall::of(server, target, invocation) {
             // Boxed: it is large, and seldom needed.
             return Box::pin(self.recall(&recall, outlet)).await;
@@ -269,6 +270,7 @@ impl Manager {
         if answered.as_ref().is_ok_and(|answer| headers::are_refused(target, answer)) {
             // Boxed: they are large, and seldom needed.
             if let Some(others) = Box::pin(self.other_headers(target, deadline)).await {
+                target.check_unambiguous(&others)?;
                 call.header_params = others;
                 answered = Box::pin(upstream.receive(&call, deadline, outlet)).await;
             }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::catalog::{Place, Route};
+use super::error::Error;
 use crate::protocol::feature::Effect;
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::meta::Sender;
@@ -48,7 +49,11 @@ impl Target {
             method: method::TOOLS_CALL,
             subject: Arc::clone(&route.subject),
             params: renamed(params, "name", name, &route.subject),
-            effect: route.effect,
+            effect: if route.effect == Effect::Unsafe {
+                route.effect
+            } else {
+                effect_of(params, route.effect)
+            },
             header_params: route.header_params.clone(),
             wraps_result: route.wraps_result,
             needs_task: route.needs_task,
@@ -59,7 +64,7 @@ impl Target {
     pub(super) fn of_prompt(route: &Route, name: &str, params: &Raw) -> Self {
         let params = renamed(params, "name", name, &route.subject);
         Self {
-            effect: effect_of(&params),
+            effect: effect_of(&params, Effect::ReadOnly),
             ..Self::reading(method::PROMPTS_GET, (&route.server, &route.subject), params)
         }
     }
@@ -68,7 +73,7 @@ impl Target {
     pub(super) fn of_resource(place: &Place, uri: &str, params: &Raw) -> Self {
         let params = renamed(params, "uri", uri, &place.uri);
         Self {
-            effect: effect_of(&params),
+            effect: effect_of(&params, Effect::ReadOnly),
             ..Self::reading(method::RESOURCES_READ, (&place.server, &place.uri), params)
         }
     }
@@ -96,6 +101,23 @@ impl Target {
             header_params: Arc::default(),
             wraps_result: false,
             needs_task: false,
+        }
+    }
+
+    /// Whether each of `header_params` stands at most once in its arguments: the first one would be in the
+    /// header, and a server may take the last one from the body.
+    pub(super) fn check_unambiguous(&self, header_params: &[HeaderParam]) -> Result<(), Error> {
+        if header_params.is_empty() {
+            return Ok(());
+        }
+        let arguments = self.params.part("arguments");
+        match header_params.iter().find(|param| param.is_ambiguous_in(arguments)) {
+            None => Ok(()),
+            Some(param) => Err(Error::AmbiguousArgument {
+                server: Arc::clone(&self.server),
+                tool: self.subject.to_string(),
+                member: format!("arguments.{}", param.path.join(".")),
+            }),
         }
     }
 
@@ -141,11 +163,11 @@ fn renamed(params: &Raw, member: &str, from: &str, to: &str) -> Raw {
     if from == to { params.clone() } else { params.with(member, &Raw::of(to)) }
 }
 
-/// A read changes nothing, unless it is the end of a conversation: what a person said is not said
+/// What `alone` may be made twice may not be as the end of a conversation: what a person said is not said
 /// twice (2026-07-28 `basic/patterns/mrtr`).
-fn effect_of(params: &Raw) -> Effect {
+fn effect_of(params: &Raw, alone: Effect) -> Effect {
     let goes_on = ["inputResponses", "requestState"].iter().any(|member| params.part(member).is_some());
-    if goes_on { Effect::Unsafe } else { Effect::ReadOnly }
+    if goes_on { Effect::Unsafe } else { alone }
 }
 
 /// On whose behalf a request is made, and how long it may take.
@@ -213,6 +235,17 @@ mod tests {
         Place { server: "s".into(), uri: "test://x".into() }
     }
 
+    fn route() -> Route {
+        Route {
+            server: "s".into(),
+            subject: "t".into(),
+            effect: Effect::Unsafe,
+            header_params: Arc::default(),
+            wraps_result: false,
+            needs_task: false,
+        }
+    }
+
     #[test]
     fn a_read_may_be_made_twice_unless_it_brings_what_a_person_said() {
         for (more, effect) in [
@@ -222,6 +255,41 @@ mod tests {
         ] {
             let params = raw(&format!(r#"{{"uri":"test://x"{more}}}"#));
             assert_eq!(Target::of_resource(&place(), "test://x", &params).effect, effect, "{more}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_brings_what_a_person_said_is_not_made_twice_whatever_its_tool_is() {
+        let route = |effect| Route { effect, ..route() };
+        for effect in [Effect::ReadOnly, Effect::Idempotent, Effect::Unsafe] {
+            let of = |more: &str| {
+                let params = raw(&format!(r#"{{"name":"t"{more}}}"#));
+                Target::of_tool(&route(effect), "t", &params).effect
+            };
+            assert_eq!(of(""), effect);
+            assert_eq!(of(r#","inputResponses":{}"#), Effect::Unsafe);
+            assert_eq!(of(r#","requestState":"s""#), Effect::Unsafe);
+        }
+    }
+
+    #[test]
+    fn what_is_mirrored_stands_once() {
+        let deep = HeaderParam { header: "Region".into(), path: vec!["at".into(), "region".into()] };
+        let target = |arguments: &str| {
+            let route = Route { header_params: [deep.clone()].into(), ..route() };
+            Target::of_tool(&route, "t", &raw(&format!(r#"{{"name":"t","arguments":{arguments}}}"#)))
+        };
+        for fine in [r#"{"at":{"region":"us"},"x":1,"x":2}"#, "{}", r#"{"at":{}}"#] {
+            assert!(target(fine).check_unambiguous(std::slice::from_ref(&deep)).is_ok(), "{fine}");
+        }
+        for twice in [
+            r#"{"at":{"region":"us","region":"eu"}}"#,
+            r#"{"at":{"region":"us","reg\u0069on":"us"}}"#,
+            r#"{"at":{"region":"us"},"at":{}}"#,
+        ] {
+            let refused = target(twice).check_unambiguous(std::slice::from_ref(&deep)).expect_err(twice);
+            let told = refused.to_string();
+            assert!(told.contains("\"arguments.at.region\"") && told.contains("once"), "{told}");
         }
     }
 

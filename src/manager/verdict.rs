@@ -65,7 +65,9 @@ impl Error {
             Self::ServerNotFound { .. } | Self::NameNotFound { .. } | Self::ResourceNotFound { .. } => {
                 Verdict::of(Word::NotFound)
             }
-            Self::Ambiguous { .. } | Self::OtherDefinition { .. } => Verdict::of(Word::InvalidParams),
+            Self::Ambiguous { .. } | Self::AmbiguousArgument { .. } | Self::OtherDefinition { .. } => {
+                Verdict::of(Word::InvalidParams)
+            }
             Self::ToolChanged { .. } => Verdict::of(Word::ServiceUnavailable),
             Self::Upstream { source, .. } => of_upstream(source),
         }
@@ -86,6 +88,7 @@ impl Error {
             Self::ServerNotFound { .. }
             | Self::NameNotFound { .. }
             | Self::ResourceNotFound { .. }
+            | Self::AmbiguousArgument { .. }
             | Self::Ambiguous { .. } => None,
         }
     }
