@@ -198,7 +198,7 @@ async fn every_route_lets_in_whom_its_row_names() {
         (Method::GET, "/api/v1/mcp/tools", "", Some(Role::Reader)),
         (Method::GET, "/api/v1/mcp/health", "", Some(Role::Reader)),
         (Method::GET, "/api/v1/mcp/circuit-breakers", "", Some(Role::Reader)),
-        (Method::POST, "/api/v1/mcp/call", call, Some(Role::Superuser)),
+        (Method::POST, "/api/v1/mcp/call", call, Some(Role::Caller)),
         (Method::POST, "/api/v1/mcp/circuit-breakers/docs/reset", "", Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/servers/docs/reconnect", "", Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/servers/docs/tools/approve", "", Some(Role::Superuser)),
@@ -212,14 +212,17 @@ async fn every_route_lets_in_whom_its_row_names() {
     let described = operations::described().paths.paths.len();
     assert_eq!(rows.len(), described, "every described route has a row");
     for (method, path, body, needed) in rows {
-        for role in [None, Some(Role::Reader), Some(Role::Superuser)] {
+        for role in [None, Some(Role::Reader), Some(Role::Caller), Some(Role::Superuser)] {
             let answered = gateway.ask(request(method.clone(), path, role, body)).await;
+            let strength = |role| Role::ALL.iter().position(|one| *one == role);
             let wanted = match (needed, role) {
                 (Some(_), None) => 401,
-                (Some(Role::Superuser), Some(Role::Reader)) => 403,
+                (Some(needed), Some(role)) if strength(role) < strength(needed) => 403,
                 _ => 200,
             };
             assert_eq!(answered.status, wanted, "{method} {path} as {role:?}: {}", answered.text());
+            let suggested = format!("use a credential with the role {}", needed.unwrap_or(Role::Reader));
+            assert!(wanted != 403 || answered.json()["suggestion"] == *suggested, "{}", answered.text());
         }
     }
 }

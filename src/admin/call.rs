@@ -26,7 +26,7 @@ use crate::telemetry::audit::{self, Deed};
 /// Run a tool
 ///
 /// Calls `tool` at `server`, or, when `server` is left out, wherever a tool of that name lives. Needs
-/// the role *superuser*. The call is cancelled when the client closes the connection.
+/// the role *caller*. The call is cancelled when the client closes the connection.
 ///
 /// 200 means that the server answered. `success` is false when its tool reported an error, and then
 /// `error` says which. A call that could not be made is a problem document with a stable `code`.

@@ -215,7 +215,6 @@ impl Code {
             }
             Self::AmbiguousTool => "name the server in \"server\", or use one of the candidates",
             Self::Unauthorized => "send \"Authorization: Bearer <token>\"",
-            Self::Forbidden => "use a credential with the role superuser",
             Self::NotFound => "GET /openapi.json describes every path",
             Self::UnsupportedMediaType => "send the header \"Content-Type: application/json\"",
             Self::InvalidAnswer => NO_MCP,

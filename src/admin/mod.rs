@@ -36,7 +36,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::auth::{Action, Principal};
+use crate::auth::{Action, Principal, Role};
 use crate::manager::Manager;
 use crate::protocol::Raw;
 use crate::shutdown::Shutdown;
@@ -151,7 +151,8 @@ fn authorised(
         Some(principal) => {
             audit::refused(who(principal, id), action.as_str());
             let detail = format!("the role {} may not do this", principal.role());
-            Err(Problem::new(Code::Forbidden, detail))
+            let suggestion = format!("use a credential with the role {}", Role::needed_for(action));
+            Err(Problem::new(Code::Forbidden, detail).suggesting(suggestion))
         }
         None => Err(Problem::new(Code::Unauthorized, "the request carries no credential")),
     }

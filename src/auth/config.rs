@@ -213,7 +213,8 @@ fn read_roles(fields: &mut Fields<'_>) -> Option<Role> {
         return None;
     }
     if one.is_none() && many.is_none() {
-        let hint = "write `role: reader` or `role: superuser`, or several as `roles`".to_owned();
+        let hint =
+            "write `role: reader`, `role: caller` or `role: superuser`, or several as `roles`".to_owned();
         fields.setting().key_problem("`role` is missing", Some(hint));
         return None;
     }

@@ -43,10 +43,11 @@ fn a_key_may_have_the_hash_of_another_system_and_several_roles() {
     let (config, problems) = read(json!({"auth_mode": "api_key", "api_keys": [
         {"id": "old", "hash": BCRYPT, "roles": ["superuser", "reader"]},
         {"id": "older", "hash": argon, "roles": ["reader"]},
+        {"id": "both", "hash": argon, "roles": ["caller", "reader"]},
     ]}));
     assert_eq!(problems, [""; 0]);
     let Config::ApiKey(keys) = config else { panic!("keys") };
-    assert_eq!((keys[0].role, keys[1].role), (Role::Superuser, Role::Reader));
+    assert_eq!([0, 1, 2].map(|at: usize| keys[at].role), [Role::Superuser, Role::Reader, Role::Caller]);
     assert!(keys.iter().all(|key| key.hash.slow().is_some()));
 }
 
@@ -116,7 +117,7 @@ fn what_is_wrong_with_keys_is_said_and_no_key_is_shown() {
         (keys(json!([{"id": "ci", "hash": HASH, "roles": []}])), "api_keys[0].roles: no role is listed"),
         (
             keys(json!([{"id": "ci", "hash": HASH, "roles": ["reader", "admin"]}])),
-            "api_keys[0].roles[1]: `admin` is not one of `reader`, `superuser`",
+            "api_keys[0].roles[1]: `admin` is not one of `reader`, `caller`, `superuser`",
         ),
         (
             keys((0..17).map(|id| json!({"id": id.to_string(), "hash": BCRYPT, "role": "reader"})).collect()),
@@ -129,7 +130,7 @@ fn what_is_wrong_with_keys_is_said_and_no_key_is_shown() {
         (keys(json!([{"id": "ci", "hash": HASH}])), "api_keys[0]: `role` is missing"),
         (
             keys(json!([{"id": "ci", "hash": HASH, "role": "admin"}])),
-            "api_keys[0].role: `admin` is not one of `reader`, `superuser`",
+            "api_keys[0].role: `admin` is not one of `reader`, `caller`, `superuser`",
         ),
         (
             keys(json!([{"id": "ci", "hash": HASH, "role": "reader", "key": "x"}])),

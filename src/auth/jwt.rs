@@ -34,7 +34,7 @@ const ROLE_CLAIMS: [&str; 3] = ["role", "roles", SCOPE];
 /// The claim that an authorization server fills with what a client asked it for (RFC 9068, section 2.2.3).
 const SCOPE: &str = "scope";
 /// The roles as scopes.
-const SCOPES: [&str; 2] = [Role::Reader.as_str(), Role::Superuser.as_str()];
+const SCOPES: [&str; 3] = [Role::Reader.as_str(), Role::Caller.as_str(), Role::Superuser.as_str()];
 /// Header members that change what the token is; we know none of them.
 const REFUSED_HEADERS: [&str; 4] = ["crit", "b64", "enc", "zip"];
 

@@ -69,6 +69,7 @@ fn good_tokens_open() {
     let plain = |changes| hs256(PLAIN, &with(changes).to_string());
     let header = |header: &str| hs256(header, &claims().to_string());
     let reader = Principal::of_token("alice", Role::Reader);
+    let caller = Principal::of_token("alice", Role::Caller);
     let superuser = Principal::of_token("alice", Role::Superuser);
     let (soon, just) = (now() + 20, now() - 20);
     let long = "s".repeat(MAX_SUBJECT_BYTES);
@@ -78,6 +79,9 @@ fn good_tokens_open() {
         (plain(json!({"role": null, "roles": ["other", "reader"]})), &reader),
         (plain(json!({"role": null, "roles": ["reader", "superuser"]})), &superuser),
         (plain(json!({"role": null, "scope": "openid superuser email"})), &superuser),
+        (plain(json!({"role": "caller"})), &caller),
+        (plain(json!({"role": null, "roles": ["caller", "reader"]})), &caller),
+        (plain(json!({"role": null, "scope": "superuser caller"})), &superuser),
         (plain(json!({"role": null, "roles": "reader"})), &reader),
         (plain(json!({"role": "reader", "scope": "superuser"})), &reader),
         (plain(json!({"aud": ["other", "switchyard"]})), &reader),
@@ -101,7 +105,7 @@ fn good_tokens_open() {
     ];
     let verifier = Verifier::new(&hmac()).expect("a good configuration");
     let accepted = good.iter().filter(|(token, who)| verifier.check(token).as_ref() == Ok(*who)).count();
-    assert_eq!((accepted, good.len()), (22, 22));
+    assert_eq!((accepted, good.len()), (25, 25));
     assert!(verifier.check(&plain(json!({"sub": long}))).is_ok());
 }
 

@@ -15,7 +15,9 @@ use super::standing::Standing;
 pub enum Role {
     /// Sees what there is, and asks no server for anything.
     Reader,
-    /// Runs tools and operates the gateway.
+    /// Has servers answer, and operates nothing: what a client's configuration should hold.
+    Caller,
+    /// Has servers answer, and operates the gateway.
     Superuser,
 }
 
@@ -61,28 +63,32 @@ impl Action {
 
 impl Role {
     /// Every role, weakest first.
-    pub const ALL: [Self; 2] = [Self::Reader, Self::Superuser];
+    pub const ALL: [Self; 3] = [Self::Reader, Self::Caller, Self::Superuser];
 
     /// Whether the role allows `action`. The only place that knows.
     pub const fn may(self, action: Action) -> bool {
         match (self, action) {
-            (Self::Superuser, _) | (Self::Reader, Action::List) => true,
-            (
-                Self::Reader,
-                Action::Read
-                | Action::Call
-                | Action::ResetBreaker
-                | Action::Reconnect
-                | Action::ApproveTools
-                | Action::Reload,
+            (Self::Superuser, _)
+            | (Self::Reader | Self::Caller, Action::List)
+            | (Self::Caller, Action::Read | Action::Call) => true,
+            (Self::Reader, Action::Read | Action::Call)
+            | (
+                Self::Reader | Self::Caller,
+                Action::ResetBreaker | Action::Reconnect | Action::ApproveTools | Action::Reload,
             ) => false,
         }
+    }
+
+    /// The weakest role that allows `action`: the one to ask for.
+    pub fn needed_for(action: Action) -> Self {
+        Self::ALL.into_iter().find(|role| role.may(action)).unwrap_or(Self::Superuser)
     }
 
     /// Its name in configuration files and tokens.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Reader => "reader",
+            Self::Caller => "caller",
             Self::Superuser => "superuser",
         }
     }
@@ -197,16 +203,24 @@ mod tests {
 
     #[test]
     fn the_table_of_roles() {
-        for (action, reader, superuser) in [
+        for (action, reader, caller) in [
             (Action::List, true, true),
             (Action::Read, false, true),
             (Action::Call, false, true),
-            (Action::ResetBreaker, false, true),
-            (Action::Reconnect, false, true),
-            (Action::Reload, false, true),
+            (Action::ResetBreaker, false, false),
+            (Action::Reconnect, false, false),
+            (Action::ApproveTools, false, false),
+            (Action::Reload, false, false),
         ] {
             assert_eq!(Role::Reader.may(action), reader, "{action:?}");
-            assert_eq!(Role::Superuser.may(action), superuser, "{action:?}");
+            assert_eq!(Role::Caller.may(action), caller, "{action:?}");
+            assert!(Role::Superuser.may(action), "{action:?}");
+            let weakest =
+                [Role::Superuser, Role::Caller, Role::Reader][usize::from(caller) + usize::from(reader)];
+            assert_eq!(Role::needed_for(action), weakest, "{action:?}");
+        }
+        for role in Role::ALL {
+            assert_eq!(Role::from_name(role.as_str()), Some(role));
         }
     }
 

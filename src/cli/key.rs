@@ -39,7 +39,7 @@ pub fn parse_id(text: &str) -> Result<String, String> {
 
 /// Reads `--role`; the error names the roles.
 pub fn parse_role(text: &str) -> Result<Role, String> {
-    Role::from_name(text).ok_or_else(|| "expected `reader` or `superuser`".into())
+    Role::from_name(text).ok_or_else(|| "expected `reader`, `caller` or `superuser`".into())
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_configuration_that_lets_the_printed_key_in() {
-        for (id, role) in [(Some("ci"), Role::Reader), (Some("123"), Role::Reader), (None, Role::Superuser)] {
+        for (id, role) in [(Some("ci"), Role::Reader), (Some("123"), Role::Caller), (None, Role::Superuser)] {
             let mut printed = Vec::new();
             new(id, role, &mut printed).expect("written");
             let config = Config::parse(Path::new("mcp_servers.yaml"), &printed, &|_| {

@@ -66,7 +66,7 @@ pub enum Key {
         /// Its name: lower-case letters, digits and `-`. Without it, one is made up.
         #[arg(long, value_name = "NAME", value_parser = key::parse_id)]
         id: Option<String>,
-        /// What its holder may do: `reader` sees, `superuser` also calls tools.
+        /// What its holder may do: `reader` sees what there is, `caller` also calls, `superuser` also operates.
         #[arg(long, default_value = "reader", value_parser = key::parse_role)]
         role: Role,
     },
@@ -81,7 +81,7 @@ pub struct Token {
     /// Who it is for.
     #[arg(long, value_name = "SUBJECT")]
     pub sub: String,
-    /// What they may do: `reader` sees, `superuser` also calls tools.
+    /// What they may do: `reader` sees what there is, `caller` also calls, `superuser` also operates.
     #[arg(long, default_value = "reader", value_parser = key::parse_role)]
     pub role: Role,
     /// How long it is good: 90s, 30m, 1h, 7d.
@@ -262,8 +262,8 @@ mod tests {
             );
         }
         assert!(matches!(
-            parsed("switchyard key new --id ci --role superuser"),
-            Command::Key(Key::New { id: Some(id), role: Role::Superuser }) if id == "ci"
+            parsed("switchyard key new --id ci --role caller"),
+            Command::Key(Key::New { id: Some(id), role: Role::Caller }) if id == "ci"
         ));
         let Command::Token(token) = parsed("switchyard token --sub alice --ttl 30m") else {
             panic!("not token")

@@ -118,7 +118,7 @@ async fn what_the_operator_says_counts_more_than_the_host() {
 #[tokio::test]
 async fn scopes_are_named_where_they_give_the_role() {
     for (jwt, scopes) in [
-        (json!({"role_claim": "scope"}), json!(["reader", "superuser"])),
+        (json!({"role_claim": "scope"}), json!(["reader", "caller", "superuser"])),
         (json!({"role_claim": "role"}), Value::Null),
         (json!({}), Value::Null),
     ] {

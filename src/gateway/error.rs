@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::auth::Role;
 use crate::manager::{Error, NO_MCP, Named, Verdict, Word};
 use crate::protocol::error::code;
 use crate::protocol::{Era, ErrorObject, Raw, foreign};
@@ -269,9 +270,10 @@ pub fn internal(text: &str, id: RequestId) -> ErrorObject {
     ErrorObject::new(code::INTERNAL_ERROR, text).with_data(&facts)
 }
 
-/// The refusal of something the caller's role does not allow.
+/// The refusal of something the caller's role does not allow. Nothing that MCP has operates the gateway, so
+/// what is refused here is what a reader may not do.
 pub fn forbidden(action: &str) -> ErrorObject {
-    let text = format!("this credential may not {action}; it needs the role superuser");
+    let text = format!("this credential may not {action}; it needs the role {}", Role::Caller);
     refusal(code::INVALID_REQUEST, "forbidden", Word::AuthenticationError, &text)
 }
 

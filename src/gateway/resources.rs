@@ -119,7 +119,12 @@ mod tests {
         ] {
             let refused = answered(&scene, &reader, method, params).await;
             assert!(text(&refused).contains(r#""code":"forbidden""#), "{method}: {}", text(&refused));
+            assert!(text(&refused).contains("needs the role caller"), "{method}: {}", text(&refused));
             assert_eq!(scene.server.executed(method), 0, "{method}");
+            let mut caller = legacy("{}");
+            caller.principal = Principal::new("c", Role::Caller);
+            let answer = answered(&scene, &caller, method, params).await;
+            assert!(!text(&answer).contains("forbidden"), "{method}: {}", text(&answer));
         }
     }
 

@@ -14,6 +14,7 @@ use crate::support::{Answer, Client, Gateway, Registry};
 
 const SECRET: &str = "a secret that is used by this test and by nobody else";
 const READER_KEY: &str = "swy_reader_0123456789abcdef0123456789abcdef0123456789abcdef";
+const CALLER_KEY: &str = "swy_caller_00ff11ee22dd33cc44bb55aa66998877ffeeddccbbaa9988";
 const SUPERUSER_KEY: &str = "swy_super_fedcba9876543210fedcba9876543210fedcba9876543210";
 const EXPIRED_KEY: &str = "swy_old_00112233445566778899aabbccddeeff0011223344556677";
 
@@ -31,9 +32,10 @@ fn bearer(token: &str) -> Credential {
 }
 
 /// What the table of roles says of a route.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 enum Needs {
     Reader,
+    Caller,
     Superuser,
 }
 
@@ -43,7 +45,7 @@ const REST: [(&str, &str, Needs); 10] = [
     ("GET", "/tools", Needs::Reader),
     ("GET", "/health", Needs::Reader),
     ("GET", "/circuit-breakers", Needs::Reader),
-    ("POST", "/call", Needs::Superuser),
+    ("POST", "/call", Needs::Caller),
     ("POST", "/circuit-breakers/one/reset", Needs::Superuser),
     ("POST", "/servers/one/reconnect", Needs::Superuser),
     ("POST", "/servers/one/tools/approve", Needs::Superuser),
@@ -65,6 +67,7 @@ async fn with_keys() -> (Running, Server) {
     };
     let entries = [
         entry("reader", READER_KEY, "reader", ""),
+        entry("caller", CALLER_KEY, "caller", ""),
         entry("super", SUPERUSER_KEY, "superuser", ""),
         entry("old", EXPIRED_KEY, "superuser", ", expires: 2020-01-01"),
     ];
@@ -195,7 +198,7 @@ async fn gets_what_the_table_allows(
 ) {
     for route in REST {
         let answer = rest(gateway, credential, route).await;
-        let allowed = role == Needs::Superuser || route.2 == Needs::Reader;
+        let allowed = role >= route.2;
         assert_eq!(answer.status, if allowed { 200 } else { 403 }, "{route:?}: {answer:?}");
     }
     for (what, answer) in mcp(gateway, credential).await {
@@ -207,7 +210,7 @@ async fn gets_what_the_table_allows(
             assert!(!matches!(answer.status, 401 | 403), "{what}: {answer:?}");
         }
     }
-    let expected = if role == Needs::Superuser { 3 } else { 0 };
+    let expected = if role >= Needs::Caller { 3 } else { 0 };
     assert_eq!(server.runs("a"), expected, "REST once and MCP twice, or never");
 }
 
@@ -273,10 +276,11 @@ async fn tokens_that_are_not_good_open_nothing() {
 
 #[tokio::test]
 async fn good_credentials_open_what_their_role_allows() {
-    let reader = claims(|claims| claims["role"] = "reader".into());
+    let of = |role: &str| signed(&claims(|claims| claims["role"] = role.into()), SECRET);
     for (role, key, token) in [
-        (Needs::Reader, READER_KEY, signed(&reader, SECRET)),
-        (Needs::Superuser, SUPERUSER_KEY, signed(&claims(|_| ()), SECRET)),
+        (Needs::Reader, READER_KEY, of("reader")),
+        (Needs::Caller, CALLER_KEY, of("caller")),
+        (Needs::Superuser, SUPERUSER_KEY, of("superuser")),
     ] {
         for as_key_header in [false, true] {
             let (gateway, server) = with_keys().await;
