@@ -19,7 +19,7 @@ use futures_util::FutureExt;
 
 use super::problem::{Code, ErrorType, FieldError, PROBLEM_JSON, Problem, clipped};
 use crate::manager;
-use crate::telemetry::{RequestId, untrusted};
+use crate::telemetry::{RequestId, panics, untrusted};
 use crate::upstream;
 
 /// The one table of what the facade's failures are called here.
@@ -133,7 +133,7 @@ pub(super) async fn finish(mut request: Request, next: Next) -> Response {
 pub(super) async fn finished(answer: impl Future<Output = Response>, id: RequestId) -> Response {
     let outcome = AssertUnwindSafe(answer).catch_unwind().await;
     let mut response = outcome.unwrap_or_else(|_| {
-        // The hook that logs panics has logged its text and place already.
+        panics::caught(id, None);
         Problem::new(Code::InternalError, "the request could not be completed").into_response()
     });
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
@@ -147,10 +147,12 @@ pub(super) async fn finished(answer: impl Future<Output = Response>, id: Request
 
 fn print(problem: &Problem, id: RequestId, response: &mut Response) {
     let (code, detail) = (problem.code(), untrusted(problem.detail()));
+    let [server, tool] =
+        problem.about().map(|name| name.map(|name| tracing::field::display(untrusted(name))));
     if response.status().is_server_error() {
-        tracing::warn!(request_id = %id, %code, %detail, "request failed");
+        tracing::warn!(request_id = %id, server, tool, %code, %detail, "request failed");
     } else {
-        tracing::debug!(request_id = %id, %code, %detail, "request refused");
+        tracing::debug!(request_id = %id, server, tool, %code, %detail, "request refused");
     }
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));

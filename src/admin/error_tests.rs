@@ -100,14 +100,20 @@ fn mcp_clients_are_told_the_same_codes() {
         E::server_not_found("x", std::iter::empty()),
         E::name_not_found(Named::Tool, "x", None, std::iter::empty()),
         E::Ambiguous { kind: Named::Tool, name: "x".into(), candidates: Vec::new() },
+        E::ToolChanged { server: "docs".into(), tool: "x".into(), changed: Vec::new() },
+        upstream(U::Leased { retry_in: Duration::ZERO }),
+        upstream(U::Backend { status: 429, detail: reason(), retry_after: None }),
     ] {
         let object = crate::gateway::error::object(&error, crate::protocol::Era::Modern);
+        let is_refusal = object.origin() == crate::protocol::Origin::Refusal;
         let data = object.data().expect("facts");
         let document =
             serde_json::from_slice::<Value>(&Problem::from(error).print(RequestId::new())).expect("JSON");
         for (there, here) in [("code", "code"), ("type", "error_type"), ("retryable", "retryable")] {
             assert_eq!(data.get_as::<Value>(there).as_ref(), Some(&document[here]), "{there}");
         }
+        // And their lines in the log have the same level.
+        assert_eq!(is_refusal, document["status"].as_u64() < Some(500), "{document}");
     }
 }
 

@@ -181,6 +181,11 @@ impl Problem {
         &self.0.detail
     }
 
+    /// The server and the tool it is about, where it is about one.
+    pub(super) fn about(&self) -> [Option<&str>; 2] {
+        [self.0.server.as_deref(), self.0.tool.as_deref()]
+    }
+
     /// The header that says the same as `retry_after_seconds`: whole seconds, rounded up, so that
     /// whoever waits that long is not too early.
     pub(super) fn retry_after(&self) -> Option<HeaderValue> {

@@ -1,13 +1,19 @@
-//! What clients of the MCP endpoint do and may not do, for the audit.
+//! What clients of the MCP endpoint do and may not do, for the audit; and what failed of it, for the log.
+//!
+//! Invariants: a request that the gateway refused or that failed leaves one line, at the level that REST has for it
+//! (`admin::error`); what a server answered leaves none, whatever it says of itself. A request that goes well costs
+//! nothing here but the question whether it did.
 //!
 //! Not here: what is told of it (`telemetry::audit`), who may do what (`auth`), the REST API (`admin`).
+
+use serde::Deserialize;
 
 use crate::auth::Action;
 use crate::gateway::{Caller, Gateway};
 use crate::manager::Named;
-use crate::protocol::{Request, method};
-use crate::telemetry::RequestId;
+use crate::protocol::{ErrorObject, Origin, Raw, Request, method};
 use crate::telemetry::audit::{self, Deed, Who};
+use crate::telemetry::{RequestId, untrusted};
 use crate::upstream::Received;
 
 /// A request that is about to be answered.
@@ -40,16 +46,53 @@ impl<'a> Audited<'a> {
     }
 
     /// It came to `received`, of which the rest may still be arriving.
-    pub(super) fn end(self, received: &Received) {
-        match (self.deed, received) {
+    pub(super) fn end(self, received: &mut Received) {
+        match (self.deed, &*received) {
             (Some(deed), Received::Whole(reply)) => deed.answered(reply),
             (Some(deed), Received::Flowing(_)) => deed.ended(audit::DONE),
             (None, _) => {}
+        }
+        match received {
+            Received::Whole(Ok(_)) => {}
+            Received::Whole(Err(error)) => failed(&self.request.method, self.id, error),
+            // It may still break.
+            Received::Flowing(flow) => flow.answers(self.id),
         }
         // Nothing of theirs reaches a server, so it was us who refused it.
         if !self.caller.principal.may(Action::Call) && is_forbidden(received) {
             audit::refused(who(self.caller, self.id), &self.request.method);
         }
+    }
+}
+
+/// What the log has of the `data` of our own errors.
+#[derive(Debug, Default, Deserialize)]
+struct Said {
+    code: String,
+    server: Option<String>,
+    tool: Option<String>,
+}
+
+/// The line of a request that came to `error`, if that is not an answer.
+fn failed(method: &str, id: Option<RequestId>, error: &ErrorObject) {
+    macro_rules! tell {
+        ($level:expr, $message:literal) => {
+            if tracing::enabled!($level) {
+                let said = error.data().as_ref().and_then(|data: &Raw| data.read::<Said>().ok());
+                let Said { code, server, tool } = said.unwrap_or_default();
+                let id = id.map(tracing::field::display);
+                let [server, tool] = [&server, &tool]
+                    .map(|name| name.as_deref().map(|name| tracing::field::display(untrusted(name))));
+                let (method, detail) = (untrusted(method), error.message());
+                let detail = untrusted(&detail);
+                tracing::event!($level, request_id = id, %method, server, tool, code, %detail, $message);
+            }
+        };
+    }
+    match error.origin() {
+        Origin::Answer => {}
+        Origin::Failure => tell!(tracing::Level::WARN, "request failed"),
+        Origin::Refusal => tell!(tracing::Level::DEBUG, "request refused"),
     }
 }
 

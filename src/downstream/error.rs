@@ -207,7 +207,7 @@ impl Refusal {
 }
 
 /// The status that carries a modern response: some errors have one of their own.
-pub const fn status_of(reply: &protocol::Reply) -> StatusCode {
+pub fn status_of(reply: &protocol::Reply) -> StatusCode {
     match reply {
         Ok(_) => StatusCode::OK,
         Err(error) => match error.code() {

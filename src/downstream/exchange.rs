@@ -29,7 +29,7 @@ use crate::gateway::error::{internal, taken_back};
 use crate::gateway::{self, Caller, Gateway, era};
 use crate::protocol::{Closed, Era, ErrorObject, Message, Raw, Request, RequestId, Response, meta};
 use crate::shutdown::Shutdown;
-use crate::telemetry;
+use crate::telemetry::{self, untrusted};
 use crate::upstream::{Flow, Inlet, Outlet, Received, Said};
 
 /// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
@@ -303,12 +303,14 @@ pub(super) fn at_once(
     caller: &Caller,
     request: &Request,
 ) -> Option<Result<Closed, ErrorObject>> {
-    span(caller, request).in_scope(|| gateway.at_once(caller, request))
+    span(caller, request, None).in_scope(|| gateway.at_once(caller, request))
 }
 
 /// Of use to who follows one request; made for nobody else, because its fields are printed at once.
-fn span(caller: &Caller, request: &Request) -> Span {
-    tracing::debug_span!("request", method = %shown(&request.method), principal = %caller.principal.id())
+fn span(caller: &Caller, request: &Request, named: Named) -> Span {
+    let (method, principal) = (untrusted(&request.method), untrusted(caller.principal.id()));
+    let request_id = named.map(tracing::field::display);
+    tracing::debug_span!("request", request_id, %method, %principal)
 }
 
 /// Answers one request; a panic on the way is this request's alone.
@@ -318,11 +320,11 @@ async fn answer(
     (request, named): (&Request, Named),
     outlet: &Outlet,
 ) -> Received {
-    let span = span(caller, request);
+    let span = span(caller, request, named);
     let work = async {
         let audited = Audited::begin(gateway, caller, request, named);
-        let received = gateway.receive(caller, request, outlet).await;
-        audited.end(&received);
+        let mut received = gateway.receive(caller, request, outlet).await;
+        audited.end(&mut received);
         if let Received::Whole(reply) = &received {
             gateway.note_answer(caller, reply);
         }
@@ -330,14 +332,10 @@ async fn answer(
     };
     let handled = std::panic::AssertUnwindSafe(work.instrument(span));
     handled.catch_unwind().await.unwrap_or_else(|_| {
-        let id = telemetry::RequestId::new();
-        tracing::error!(error_id = %id, method = %shown(&request.method), "a request panicked");
+        // What came over a pipe has no name; then its fault gets one.
+        let id = named.unwrap_or_else(telemetry::RequestId::new);
+        telemetry::panics::caught(id, Some(&request.method));
         let text = "the gateway failed on this request; its log says more under error_id";
         Received::Whole(Err(internal(text, id)))
     })
-}
-
-/// A method name for logs: clients choose it, so it is cut and escaped.
-fn shown(method: &str) -> String {
-    method.chars().take(64).flat_map(char::escape_default).collect()
 }

@@ -41,7 +41,7 @@ use super::streamable_http::{Asked, Endpoint};
 use crate::auth::{Denied, Principal, Reason};
 use crate::manager::Scope;
 use crate::telemetry::limit::Limit;
-use crate::telemetry::{RequestId, untrusted};
+use crate::telemetry::{RequestId, panics, untrusted};
 use crate::worker::{now, until};
 
 /// How long a request is answered before anybody looks whether its credential is still one: looking takes
@@ -181,6 +181,7 @@ impl Parts {
         match refusal {
             Refusal::TooLarge { .. } => Limit::Body.met(()),
             Refusal::Denied(Denied::Busy) => Limit::KeyChecks.met(()),
+            Refusal::Panicked => panics::caught(id, None),
             _ => {}
         }
         let path = line.uri.path();

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::auth::Role;
 use crate::manager::{Error, NO_MCP, Named, Verdict, Word};
 use crate::protocol::error::code;
-use crate::protocol::{Era, ErrorObject, Raw, foreign};
+use crate::protocol::{Era, ErrorObject, Origin, Raw, foreign};
 use crate::telemetry::RequestId;
 use crate::upstream;
 
@@ -226,7 +226,8 @@ pub fn object(error: &Error, era: Era) -> ErrorObject {
     };
     let mut facts = facts.judged(verdict);
     facts.detail.get_or_insert_with(|| text.clone());
-    ErrorObject::new(number, &text).with_data(&facts)
+    let origin = if error.is_refusal() { Origin::Refusal } else { Origin::Failure };
+    ErrorObject::new(number, &text).with_data(&facts).from_us(origin)
 }
 
 /// The number, none where JSON-RPC has one, and the stable code of a failure to reach a server.
@@ -256,15 +257,20 @@ pub fn limited(code: &'static str, text: &str, retry_after: Duration, limit: Opt
     let word = if limit.is_some() { Word::ConnectionLimitExceeded } else { Word::RateLimited };
     let facts = Facts { limit, ..Facts::of(code, word, text) };
     let facts = facts.judged(Verdict::passing(word, Some(retry_after)));
-    ErrorObject::new(Number::RateLimit.code(Era::Legacy), text).with_data(&facts)
+    refused(Number::RateLimit.code(Era::Legacy), text, &facts)
 }
 
 /// An error of ours with a number of the protocol, its stable `code` and its word.
 pub fn refusal(number: i64, code: &'static str, word: Word, text: &str) -> ErrorObject {
-    ErrorObject::new(number, text).with_data(&Facts::of(code, word, text))
+    refused(number, text, &Facts::of(code, word, text))
 }
 
-/// A bug of ours; `id` stands in its line of the log.
+/// What a client can mend, or wait out.
+fn refused(number: i64, text: &str, facts: &Facts<'_>) -> ErrorObject {
+    ErrorObject::new(number, text).with_data(facts).from_us(Origin::Refusal)
+}
+
+/// A bug of ours; `id` stands in its line of the log, which whoever noticed it writes.
 pub fn internal(text: &str, id: RequestId) -> ErrorObject {
     let facts = Facts { error_id: Some(id), ..Facts::of("internal_error", Word::InternalError, text) };
     ErrorObject::new(code::INTERNAL_ERROR, text).with_data(&facts)
@@ -282,7 +288,7 @@ pub(super) fn no_resource(number: i64, uri: &str) -> ErrorObject {
     let text = format!("there is no resource \"{}\"", foreign::shown(uri));
     let uri = foreign::uri(uri);
     let facts = Facts { uri: Some(&uri), ..Facts::of("resource_not_found", Word::NotFound, &text) };
-    ErrorObject::new(number, &text).with_data(&facts)
+    refused(number, &text, &facts)
 }
 
 /// `server`, which was asked to tell of the resource `uri`, acknowledged other things only.
@@ -295,13 +301,13 @@ pub(super) fn not_told(server: &str, uri: &str) -> ErrorObject {
     let uri = foreign::uri(uri);
     let facts =
         Facts { server: Some(server), uri: Some(&uri), ..Facts::of("not_told", Word::NotFound, &text) };
-    ErrorObject::new(code::INVALID_PARAMS, &text).with_data(&facts)
+    refused(code::INVALID_PARAMS, &text, &facts)
 }
 
 /// What a client sent that does not fit the method.
 pub fn bad_input(text: &str, wrong: Wrong<'_>) -> ErrorObject {
     let facts = Facts::of("invalid_params", Word::InvalidParams, text);
-    ErrorObject::new(code::INVALID_PARAMS, text).with_data(&Facts { wrong: Some(wrong.into()), ..facts })
+    refused(code::INVALID_PARAMS, text, &Facts { wrong: Some(wrong.into()), ..facts })
 }
 
 /// A cursor that this list did not give.
@@ -331,6 +337,7 @@ pub fn invalid_answer(text: &str) -> ErrorObject {
     let facts = Facts::of("invalid_answer", Word::ServiceUnavailable, text);
     ErrorObject::new(code::INTERNAL_ERROR, text)
         .with_data(&Facts { guidance: Some(Cow::Borrowed(NO_MCP)), ..facts })
+        .from_us(Origin::Failure)
 }
 
 /// A server's refusal, which came because a modern client lacks capabilities.
@@ -343,7 +350,7 @@ pub fn lacking(refusal: &ErrorObject, capabilities: &Raw) -> ErrorObject {
 pub fn needs(capabilities: &Raw, text: &str) -> ErrorObject {
     let facts = Facts::of("capability_missing", Word::InvalidParams, text);
     let facts = Facts { required_capabilities: Some(capabilities), ..facts };
-    ErrorObject::new(code::MISSING_CLIENT_CAPABILITY, text).with_data(&facts)
+    refused(code::MISSING_CLIENT_CAPABILITY, text, &facts)
 }
 
 #[cfg(test)]

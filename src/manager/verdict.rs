@@ -75,6 +75,25 @@ impl Error {
 }
 
 impl Error {
+    /// Whether it is a refusal, which its client mends or waits out, and no failure of ours or of a server. Over
+    /// HTTP the one is a status from 400, the other one from 500 on.
+    pub const fn is_refusal(&self) -> bool {
+        use upstream::Error as E;
+        match self {
+            Self::Upstream { source, .. } => {
+                matches!(source, E::Overloaded { .. } | E::Leased { .. } | E::Status { status: 429, .. })
+            }
+            Self::ServerNotFound { .. }
+            | Self::NameNotFound { .. }
+            | Self::Ambiguous { .. }
+            | Self::ToolChanged { .. }
+            | Self::OtherDefinition { .. }
+            | Self::ResourceNotFound { .. } => true,
+        }
+    }
+}
+
+impl Error {
     /// What to do about the failure of a server; the other failures name what there is instead.
     pub fn guidance(&self) -> Option<Cow<'static, str>> {
         match self {

@@ -41,10 +41,23 @@ pub mod code {
     pub const UNSUPPORTED_PROTOCOL_VERSION: i64 = -32022;
 }
 
+/// What an error object is to us. Nothing that a server writes changes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It is an answer: a server made it.
+    Answer,
+    /// The gateway refused the request, which its client can mend or make later.
+    Refusal,
+    /// The gateway, or the way to a server, failed.
+    Failure,
+}
+
 /// The `error` member of a response, with the bytes it was received in.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct ErrorObject {
-    code: i64,
+    /// The nearest there is to what it says: no code that means anything takes more room.
+    code: i32,
+    origin: Origin,
     raw: Raw,
 }
 
@@ -57,29 +70,41 @@ struct Fields<'a> {
 }
 
 impl ErrorObject {
-    /// An error of our own.
+    /// An error that somebody answers; [`ErrorObject::from_us`] says that it is the gateway itself.
     pub fn new(code: i64, message: &str) -> Self {
-        Self { code, raw: Raw::of(&Fields { code, message, data: None }) }
+        let raw = Raw::of(&Fields { code, message, data: None });
+        Self { code: narrow(code), origin: Origin::Answer, raw }
+    }
+
+    /// The same error as one of the gateway.
+    #[must_use]
+    pub fn from_us(self, origin: Origin) -> Self {
+        Self { origin, ..self }
+    }
+
+    /// Whose it is.
+    pub const fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// The same error with `data`.
     pub fn with_data<T: Serialize + ?Sized>(&self, data: &T) -> Self {
-        Self { code: self.code, raw: self.raw.with("data", &Raw::of(data)) }
+        Self { raw: self.raw.with("data", &Raw::of(data)), ..*self }
     }
 
     /// The same error, every other byte of it, with another code.
     pub fn with_code(&self, code: i64) -> Self {
-        Self { code, raw: self.raw.with("code", &Raw::of(&code)) }
+        Self { code: narrow(code), origin: self.origin, raw: self.raw.with("code", &Raw::of(&code)) }
     }
 
     /// Reads an error object somebody sent. `None` when it has no integer `code`.
     pub fn from_raw(raw: Raw) -> Option<Self> {
-        raw.get_as("code").map(|code| Self { code, raw })
+        raw.get_as("code").map(|code| Self { code: narrow(code), origin: Origin::Answer, raw })
     }
 
-    /// The JSON-RPC error code.
-    pub const fn code(&self) -> i64 {
-        self.code
+    /// The JSON-RPC error code; of one beyond 32 bits the nearest, the object itself keeps what it says.
+    pub fn code(&self) -> i64 {
+        self.code.into()
     }
 
     /// The message, empty when there is none.
@@ -98,9 +123,22 @@ impl ErrorObject {
     }
 }
 
+/// The bytes say it all; whose it is stands in none of them.
+impl PartialEq for ErrorObject {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw == other.raw
+    }
+}
+
+impl Eq for ErrorObject {}
+
+fn narrow(code: i64) -> i32 {
+    i32::try_from(code).unwrap_or(if code < 0 { i32::MIN } else { i32::MAX })
+}
+
 impl fmt::Debug for ErrorObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ErrorObject({}, {:?})", self.code, self.message())
+        write!(f, "ErrorObject({}, {:?})", self.code(), self.message())
     }
 }
 
@@ -117,6 +155,18 @@ mod tests {
         assert_eq!(error.raw().bytes().as_ref(), text);
         let without_code = Raw::of(&serde_json::json!({"message": "no"}));
         assert!(ErrorObject::from_raw(without_code).is_none());
+    }
+
+    #[test]
+    fn whose_it_is_is_said_by_us_and_costs_no_room() {
+        let ours = ErrorObject::new(1, "no").from_us(Origin::Failure);
+        assert_eq!(ours.with_data("x").with_code(2).origin(), Origin::Failure);
+        let sent = ErrorObject::from_raw(ours.raw().clone()).expect("has a code");
+        assert_eq!((sent.origin(), &sent), (Origin::Answer, &ours));
+        assert_eq!(size_of::<ErrorObject>(), size_of::<Raw>() + size_of::<i64>());
+        let far = ErrorObject::new(i64::MAX, "no");
+        assert_eq!(far.code(), i64::from(i32::MAX));
+        assert_eq!(far.raw().as_str(), r#"{"code":9223372036854775807,"message":"no"}"#);
     }
 
     #[test]

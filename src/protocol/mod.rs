@@ -32,7 +32,7 @@ pub mod uri;
 pub mod version;
 
 pub use abilities::Abilities;
-pub use error::{ErrorObject, Reply};
+pub use error::{ErrorObject, Origin, Reply};
 pub use log_level::LogLevel;
 pub use message::{Message, Notification, ParseError, Request, RequestId, Response};
 pub use method::Method;

@@ -2,12 +2,15 @@
 //!
 //! They have a target of their own, [`TARGET`], so a filter can choose them. What operators do and what a
 //! role does not allow is told at `info`; a tool that its server changed at `warn`; calls of tools at `debug`, which is off unless asked for, and then
-//! they cost one comparison. Invariants: one line for each deed, at its end, also when whoever did it left
-//! before; never arguments, results, or texts of errors.
+//! they cost one comparison. Invariants: one line for each deed, at its end and with the time that it took, also when
+//! whoever did it left before; never arguments, results, or texts of errors.
 //!
 //! Not here: credentials that are no good, whose holder nobody knows (`downstream::front`).
 
 use std::borrow::Cow;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{RequestId, untrusted};
 use crate::protocol::Reply;
@@ -45,6 +48,7 @@ pub struct Deed {
     server: Option<String>,
     tool: Option<String>,
     outcome: Cow<'static, str>,
+    begun: Instant,
 }
 
 /// `who` operates the gateway: `action`, upon `server` if it is about one. None: nobody reads it.
@@ -88,6 +92,7 @@ impl Deed {
             server: server.map(str::to_owned),
             tool,
             outcome: UNFINISHED.into(),
+            begun: Instant::now(),
         })
     }
 
@@ -120,17 +125,23 @@ fn is_word(code: &str) -> bool {
     code.len() <= LONGEST_WORD && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
+/// Milliseconds, as precise as microseconds are.
+fn millis(elapsed: Duration) -> f64 {
+    (elapsed.as_secs_f64() * 1e6).round() / 1e3
+}
+
 impl Drop for Deed {
     fn drop(&mut self) {
-        let Self { principal, role, request, action, server, tool, outcome } = &*self;
+        let Self { principal, role, request, action, server, tool, outcome, begun } = &*self;
+        let duration_ms = millis(begun.elapsed());
         let request_id = request.map(tracing::field::display);
         let (principal, outcome) = (untrusted(principal), untrusted(outcome));
         let server = server.as_deref().map(|server| tracing::field::display(untrusted(server)));
         let tool = tool.as_deref().map(|tool| tracing::field::display(untrusted(tool)));
         if *action == CALL {
-            tracing::debug!(target: TARGET, %principal, role, action, server, tool, %outcome, request_id, "called");
+            tracing::debug!(target: TARGET, %principal, role, action, server, tool, %outcome, duration_ms, request_id, "called");
         } else {
-            tracing::info!(target: TARGET, %principal, role, action, server, %outcome, request_id, "operated");
+            tracing::info!(target: TARGET, %principal, role, action, server, %outcome, duration_ms, request_id, "operated");
         }
     }
 }

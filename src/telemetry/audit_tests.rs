@@ -14,8 +14,34 @@ fn lines(filter: &str, work: impl FnOnce()) -> Vec<Value> {
     let lines = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter));
     let lines = lines.with_writer(move || writer.clone()).json().flatten_event(true).without_time();
     tracing::subscriber::with_default(lines.finish(), work);
+    told(&sink)
+}
+
+fn told(sink: &Sink) -> Vec<Value> {
     let written = sink.text();
     written.lines().map(|line| serde_json::from_str(line).expect("one object")).collect()
+}
+
+/// The lines without the time that each deed took, which only a refusal has not.
+fn timeless(mut lines: Vec<Value>) -> Vec<Value> {
+    for line in &mut lines {
+        let took = line.as_object_mut().expect("an object").remove("duration_ms");
+        assert_eq!(took.is_some_and(|took| took.is_f64()), line["message"] != "refused", "{line}");
+    }
+    lines
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_says_how_long_the_deed_took() {
+    let sink = Sink::default();
+    let writer = sink.clone();
+    let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).json().flatten_event(true);
+    let listening = tracing::subscriber::set_default(lines.finish());
+    let deed = operation(WHO, "reload", None).expect("it is heard");
+    tokio::time::advance(Duration::from_nanos(1_234_567_891)).await;
+    deed.ended(DONE);
+    drop(listening);
+    assert_eq!(told(&sink)[0]["duration_ms"], 1234.568);
 }
 
 const WHO: Who<'_> = Who { principal: "key:ops", role: "superuser", request: None };
@@ -38,7 +64,7 @@ fn what_operators_do_and_may_not_do_is_told_by_default() {
         line
     };
     assert_eq!(
-        written,
+        timeless(written),
         [
             line(json!({"message": "operated", "principal": "key:ops", "role": "superuser",
                 "action": "reconnect", "server": "issues", "outcome": "done", "request_id": id})),
@@ -58,7 +84,7 @@ fn calls_are_told_where_that_is_asked_for() {
         deed.ended(DONE);
     });
     assert_eq!(
-        written,
+        timeless(written),
         [json!({"level": "DEBUG", "target": TARGET, "message": "called", "principal": "key:ops",
             "role": "superuser", "action": "call", "server": "files", "tool": "echo", "outcome": "done"})]
     );

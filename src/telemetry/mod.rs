@@ -8,7 +8,6 @@
 
 use std::fmt;
 use std::io::IsTerminal;
-use std::panic::PanicHookInfo;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
@@ -16,6 +15,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 pub mod audit;
 pub mod limit;
 pub mod metrics;
+pub mod panics;
 mod request_id;
 #[cfg(test)]
 pub(crate) mod sink;
@@ -70,7 +70,7 @@ pub fn init(format: Format) -> Result<(), Error> {
     } else {
         lines.json().flatten_event(true).with_span_list(false).finish().try_init()?;
     }
-    std::panic::set_hook(Box::new(log_panic));
+    std::panic::set_hook(Box::new(panics::hook));
     Ok(())
 }
 
@@ -79,14 +79,6 @@ fn filter() -> Result<EnvFilter, Error> {
     let found = FILTER_VARIABLES.iter().find_map(|name| Some((*name, set(name)?)));
     let Some((variable, text)) = found else { return Ok(EnvFilter::new(DEFAULT_FILTER)) };
     EnvFilter::try_new(text).map_err(|error| Error::Filter { variable, reason: error.to_string() })
-}
-
-/// A panic is counted, and is a log line like any other: the default hook would print several that are not JSON.
-fn log_panic(panic: &PanicHookInfo<'_>) {
-    limit::panicked();
-    let text = panic.payload_as_str().unwrap_or("not a text");
-    let at = panic.location().map(ToString::to_string).unwrap_or_default();
-    tracing::error!(reason = %untrusted(text), at, "panicked");
 }
 
 /// Foreign text as it may stand in a log: at most 256 characters, and nothing that moves a cursor,
@@ -149,16 +141,6 @@ mod tests {
         let long = "é".repeat(300);
         let shown = untrusted(&long).to_string();
         assert_eq!(shown, format!("{}… (+88 bytes)", "é".repeat(256)));
-    }
-
-    #[test]
-    fn a_panic_is_counted() {
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(log_panic));
-        let before = limit::panics();
-        let caught = std::panic::catch_unwind(|| panic!("on purpose"));
-        std::panic::set_hook(usual);
-        assert_eq!((caught.is_err(), limit::panics()), (true, before + 1));
     }
 
     #[test]

@@ -29,6 +29,7 @@ use super::course::Course;
 use super::error::Error;
 use crate::protocol::splice::{self, Splice};
 use crate::protocol::{Raw, Reply};
+use crate::telemetry::{RequestId, untrusted};
 
 /// How long the reader of a flow may let it wait, all together.
 const READER_LIMIT: Duration = Duration::from_mins(2);
@@ -71,6 +72,7 @@ pub struct Flow {
     given: Option<Instant>,
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     course: Option<Course>,
+    named: Option<RequestId>,
 }
 
 impl Flow {
@@ -95,6 +97,7 @@ impl Flow {
             given: Some(Instant::now()),
             closing: None,
             course: None,
+            named: None,
         }
     }
 
@@ -106,6 +109,11 @@ impl Flow {
     /// Has it report to `course`, and gives its server `left` of time.
     pub(super) fn follow(&mut self, course: Course, left: Duration) {
         (self.course, self.clock) = (Some(course), Clock::of(left));
+    }
+
+    /// It is the answer to the request `id` of a client, which the log names if it is cut.
+    pub const fn answers(&mut self, id: Option<RequestId>) {
+        self.named = id;
     }
 
     /// The server that it comes from.
@@ -121,9 +129,12 @@ impl Flow {
     /// The next part of the result; none behind the last one. After an error there is nothing more.
     pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         if self.is_forgotten() {
+            let error = Error::Cut { reason: "its reader took too long".into() };
             // Not the server's fault: nothing is recorded.
-            self.course = None;
-            return self.cut(Error::Cut { reason: "its reader took too long".into() });
+            if let Some(course) = self.course.take() {
+                told(&course, self.named, &error);
+            }
+            return self.cut(error);
         }
         let part = match self.begun.pop_front() {
             Some(part) => part,
@@ -144,7 +155,7 @@ impl Flow {
         // What is wrong is told to whoever goes on reading.
         let ending = self.splice.finish().ok().filter(|_| is_here)?;
         let result = self.begun.pop_front()?;
-        self.end(Ok(()));
+        self.end(&Ok(()));
         Some((result, ending))
     }
 
@@ -154,6 +165,9 @@ impl Flow {
         let course = self.course.take();
         let result = self.collected().await;
         if let Some(course) = course {
+            if let Err(error) = &result {
+                told(&course, self.named, error);
+            }
             course.ended(&result.as_ref().map(|_| ()).map_err(Clone::clone));
         }
         result
@@ -176,7 +190,7 @@ impl Flow {
 
     fn cut(&mut self, error: Error) -> Poll<Option<Result<Bytes, Error>>> {
         self.begun.clear();
-        self.end(Err(error.clone()));
+        self.end(&Err(error.clone()));
         Poll::Ready(Some(Err(error)))
     }
 
@@ -196,7 +210,7 @@ impl Flow {
     fn taken(&mut self, piece: Option<Bytes>) -> Result<Bytes, Error> {
         let Some(piece) = piece else {
             let ending = self.splice.finish().map_err(malformed)?;
-            self.end(Ok(()));
+            self.end(&Ok(()));
             return Ok(ending);
         };
         self.left = self.left.checked_sub(piece.len()).ok_or(Error::TooLarge { limit: self.limit })?;
@@ -221,15 +235,23 @@ impl Flow {
         self.clock.poll_expired(cx).map(Err)
     }
 
-    fn end(&mut self, result: Result<(), Error>) {
+    fn end(&mut self, result: &Result<(), Error>) {
         self.source = None;
         if let Some(course) = self.course.take() {
-            course.ended(&result);
-        }
-        if let Err(error) = result {
-            tracing::debug!(%error, "an answer was cut while it was passed on");
+            if let Err(error) = result {
+                told(&course, self.named, error);
+            }
+            course.ended(result);
         }
     }
+}
+
+/// The line of a call whose answer had begun: who made the request has been told that it went well.
+fn told(course: &Course, named: Option<RequestId>, error: &Error) {
+    let (request_id, error) = (named.map(tracing::field::display), error.to_string());
+    let (server, detail) = (course.server(), untrusted(&error));
+    let server = server.as_deref();
+    tracing::warn!(request_id, server, %detail, "an answer was cut while it was passed on");
 }
 
 fn malformed(error: splice::Error) -> Error {

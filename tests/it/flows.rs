@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::client::MODERN;
 use crate::support::scripted::{Act, Scripted, Tool};
-use crate::support::{Gateway, Registry, Running};
+use crate::support::{Gateway, Registry, Running, eventually};
 
 /// A result of about `size` bytes that a typed gateway would change.
 fn result(size: usize) -> String {
@@ -89,7 +89,14 @@ async fn a_result_that_breaks_off_reaches_its_client_broken_and_others_go_on() {
     let params = json!({"name": "a", "arguments": {"x": "y".repeat(200_000)}}).to_string();
     let response = open(&gateway, "a", &params).await;
     assert_eq!(response.status(), 200);
+    let id = response.headers()["x-request-id"].to_str().expect("text").to_owned();
     assert!(response.bytes().await.is_err(), "half an answer must not pass for a whole one");
+    let line = eventually("the log says so", async || {
+        gateway.log().into_iter().find(|line| line["request_id"] == id.as_str())
+    })
+    .await;
+    let message = "an answer was cut while it was passed on";
+    assert_eq!(json!([line["level"], line["message"], line["server"]]), json!(["WARN", message, "one"]));
     let whole = gateway.mcp().modern_text("tools/call", &params).await;
     assert!(whole.result_text().contains("yyyy"), "the next call is another one");
     assert_eq!(server.runs("a"), 2, "nothing was tried again");

@@ -14,6 +14,7 @@ mod every_method;
 mod fidelity;
 mod flows;
 mod limits;
+mod logs;
 mod orphans;
 mod peers;
 mod places;

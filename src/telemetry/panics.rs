@@ -1,0 +1,85 @@
+//! Faults of the gateway itself, as the log has them: where it was, and which request it ended.
+//!
+//! ```text
+//! panic ─▶ hook: counted, the line "panicked" ─▶ unwinds ─▶ caught: the line "a request panicked", with its id
+//! ```
+//!
+//! The hook does not know whose work the thread does: telling it before each piece of work would cost every call
+//! something. So it leaves what it saw on the thread, and whoever catches the panic there takes it up.
+
+use std::cell::RefCell;
+use std::panic::PanicHookInfo;
+
+use super::limit;
+use super::{RequestId, untrusted};
+
+/// What is known of a panic.
+#[derive(Debug, Default)]
+struct Fault {
+    reason: String,
+    at: String,
+}
+
+thread_local! {
+    /// The last one of this thread that nobody took up.
+    static LAST: RefCell<Option<Fault>> = const { RefCell::new(None) };
+}
+
+/// A panic is counted, and is a log line like any other: the default hook would print several that are not JSON.
+pub(super) fn hook(panic: &PanicHookInfo<'_>) {
+    limit::panicked();
+    let reason = panic.payload_as_str().unwrap_or("not a text");
+    let at = panic.location().map(ToString::to_string).unwrap_or_default();
+    tracing::error!(reason = %untrusted(reason), at, "panicked");
+    // A thread that ends has no such place any more, and nobody takes it up there.
+    let _ = LAST.try_with(|last| {
+        if let Ok(mut last) = last.try_borrow_mut() {
+            *last = Some(Fault { reason: untrusted(reason).to_string(), at });
+        }
+    });
+}
+
+/// The request `id` ended in a panic that was caught on this thread just now: its line. `method` is that of its
+/// message, as far as one was read.
+pub fn caught(id: RequestId, method: Option<&str>) {
+    let fault = LAST.with(|last| last.try_borrow_mut().ok().and_then(|mut last| last.take()));
+    let Fault { reason, at } = fault.unwrap_or_default();
+    let method = method.map(|method| tracing::field::display(untrusted(method)));
+    tracing::error!(request_id = %id, method, reason, at, "a request panicked");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sink::Sink;
+    use super::*;
+
+    #[test]
+    fn a_panic_is_counted_and_its_request_has_a_line_that_says_where() {
+        let (sink, id) = (Sink::default(), RequestId::new());
+        let writer = sink.clone();
+        let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).json().flatten_event(true);
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(hook));
+        let before = limit::panics();
+        tracing::subscriber::with_default(lines.finish(), || {
+            let ended = std::panic::catch_unwind(|| panic!("on\npurpose"));
+            assert!(ended.is_err());
+            caught(id, Some("tools/call"));
+            // What was taken up once is not told of another request.
+            caught(id, None);
+        });
+        std::panic::set_hook(usual);
+        assert_eq!(limit::panics(), before + 1);
+        let written = sink.text();
+        let lines: Vec<serde_json::Value> =
+            written.lines().map(|line| serde_json::from_str(line).expect("one object")).collect();
+        let [fault, request, other] = lines.as_slice() else { panic!("{written}") };
+        assert_eq!((&fault["message"], &fault["level"]), (&"panicked".into(), &"ERROR".into()));
+        assert_eq!(fault["reason"], "on\\u{a}purpose");
+        assert_eq!(request["message"], "a request panicked");
+        assert_eq!(request["request_id"], id.to_string());
+        assert_eq!((&request["reason"], &request["at"]), (&fault["reason"], &fault["at"]));
+        assert_eq!(request["method"], "tools/call");
+        assert_eq!(other["reason"], "");
+    }
+}
