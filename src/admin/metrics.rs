@@ -10,7 +10,8 @@ use super::Api;
 use super::openapi::ReadProblems;
 use super::problem::{Code, Problem};
 use crate::manager::ServerStatus;
-use crate::telemetry::metrics::{self, Cache, MEDIA_TYPE, Server};
+use crate::telemetry::metrics::{self, Cache, Calls, Changed, Load, MEDIA_TYPE, OneOf, Server, Sockets};
+use crate::upstream::{self, breaker};
 
 /// Metrics
 ///
@@ -25,7 +26,11 @@ use crate::telemetry::metrics::{self, Cache, MEDIA_TYPE, Server};
 )]
 pub(super) async fn metrics(State(Api { manager, options }): State<Api>) -> Result<Response, Problem> {
     let (servers, store) = (manager.list_servers(), manager.store());
-    let servers: Vec<Server<'_>> = servers.iter().map(server).collect();
+    let words = Words {
+        states: upstream::State::ALL.map(upstream::State::as_str),
+        breakers: breaker::State::ALL.map(breaker::State::as_str),
+    };
+    let servers: Vec<Server<'_>> = servers.iter().map(|one| server(one, &words)).collect();
     let counts = store.counts();
     let caches: Vec<Cache<'_>> = counts
         .iter()
@@ -37,20 +42,33 @@ pub(super) async fn metrics(State(Api { manager, options }): State<Api>) -> Resu
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
 }
 
-fn server(server: &ServerStatus) -> Server<'_> {
+/// What servers and their breakers can be.
+struct Words {
+    states: [&'static str; upstream::State::ALL.len()],
+    breakers: [&'static str; breaker::State::ALL.len()],
+}
+
+fn server<'a>(server: &'a ServerStatus, words: &'a Words) -> Server<'a> {
     let (status, changed) = (&server.status, server.trust.changes().len());
     Server {
         name: &server.config.name,
-        state: status.state.as_str(),
-        breaker: status.breaker.state.as_str(),
+        state: OneOf { now: status.state.as_str(), all: &words.states },
+        breaker: OneOf { now: status.breaker.state.as_str(), all: &words.breakers },
         is_healthy: status.is_healthy(),
-        calls: [status.counters.calls, status.counters.failures, status.counters.refusals],
+        calls: Calls {
+            all: status.counters.calls,
+            failed: status.counters.failures,
+            refused: status.counters.refusals,
+        },
+        durations: &server.durations,
         retries: status.counters.retries,
-        load: [status.running, status.waiting],
+        load: Load { running: status.running, waiting: status.waiting },
         connections: status.connections,
-        sockets: status.sockets.map(|sockets| [sockets.open.saturating_sub(sockets.idle), sockets.idle]),
+        sockets: status
+            .sockets
+            .map(|sockets| Sockets { in_use: sockets.open.saturating_sub(sockets.idle), idle: sockets.idle }),
         tools: server.tools,
-        changed: [changed, if server.trust.holds() { changed } else { 0 }],
+        changed: Changed { all: changed, held_back: if server.trust.holds() { changed } else { 0 } },
         latency: status.latency,
     }
 }

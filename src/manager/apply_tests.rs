@@ -106,6 +106,29 @@ async fn a_changed_server_is_replaced_without_its_names_going_away() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn how_long_calls_took_is_counted_by_how_they_ended_and_outlives_a_reload() {
+    let (a, b, next_a) = (server(&["t"]), server(&["u"]), server(&["t"]));
+    let (manager, [of_a, of_b]) = two(&a, &b).await;
+    a.answer_calls(Answer::After(Duration::from_secs(3), Ok(Raw::empty_object())));
+    call(&manager, "a").await.expect("after three seconds");
+    a.answer_calls(Answer::Fail(upstream::Error::Lost { reason: "on purpose".into() }));
+    call(&manager, "a").await.expect_err("it is lost");
+    manager.disconnect("a").await.expect("done");
+    call(&manager, "a").await.expect_err("it is refused");
+    let counted = || manager.server("a").expect("it is there").durations.counted();
+    let [result, rpc_error, failed, refused] = counted();
+    assert_eq!(result.sum, Duration::from_secs(3));
+    let calls = [&result, &rpc_error, &failed, &refused].map(|one| one.buckets.iter().sum::<u64>());
+    assert_eq!(calls, [1, 0, 1, 1]);
+    let next = config(vec![changed(&of_a), of_b]);
+    manager.apply_with(next, |_| Ok(next_a.connector())).await.expect("applied");
+    manager.settled(&Scope::All, Duration::from_secs(5)).await;
+    call(&manager, "a").await.expect("by the new one");
+    assert_eq!(counted()[0].buckets.iter().sum::<u64>(), 2);
+    assert_eq!(counted()[3], refused);
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_target_offers_nothing_until_it_was_asked() {
     let (a, b, other) = (server(&["t"]), server(&["u"]), server(&["v"]));
     other.dial(Dial::AcceptAfter(Duration::from_secs(2)));

@@ -44,6 +44,7 @@ use crate::protocol::splice::Terms;
 use crate::protocol::{Era, Raw};
 use crate::shutdown::Shutdown;
 use crate::store::Store;
+use crate::telemetry::durations::Durations;
 use crate::upstream::{
     self, Call, Connector, Means, Outlet, Owner, Received, Status, Update, Upstream, transport,
 };
@@ -74,6 +75,8 @@ pub struct ServerStatus {
     pub prompts: usize,
     /// Which definitions of its tools are trusted.
     pub trust: Arc<Trust>,
+    /// How long its calls took.
+    pub durations: Arc<Durations>,
 }
 
 /// One facade over all servers.
@@ -275,8 +278,17 @@ impl Manager {
                 answered = Box::pin(upstream.receive(&call, deadline, outlet)).await;
             }
         }
-        let (reply, version) = answered.map_err(|source| failed(&target.server, target.tool(), source))?;
-        Ok(target.called(invocation, reply, version))
+        match answered {
+            Ok((reply, version)) => {
+                let called = target.called(invocation, reply, version);
+                server.ended(Ok(&called.reply), called.elapsed);
+                Ok(called)
+            }
+            Err(source) => {
+                server.ended(Err(&source), invocation.begun.elapsed());
+                Err(failed(&target.server, target.tool(), source))
+            }
+        }
     }
 
     /// Returns when every server's first attempt to connect has ended, at most after `patience`.
@@ -379,6 +391,7 @@ fn server_status(server: &Server) -> ServerStatus {
         templates: count(Kind::Templates),
         prompts: count(Kind::Prompts),
         trust: Arc::clone(&server.trust),
+        durations: Arc::clone(&server.durations),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -14,8 +15,9 @@ use super::error::{Error, Named};
 use super::target::Target;
 use super::trust::{Approval, Trust};
 use crate::protocol::feature::{Kind, List, Lists};
+use crate::telemetry::durations::{Durations, Outcome};
 use crate::upstream::config::OnChange;
-use crate::upstream::{Offer, State, Upstream};
+use crate::upstream::{self, Delivery, Offer, Received, State, Upstream};
 
 /// Which servers a client sees: all of them merged, or one alone under its own names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,6 +43,8 @@ pub struct Server {
     pub revisions: Revisions,
     /// Whether its first attempt to connect has ended, well or badly.
     pub settled: bool,
+    /// How long calls of it took, those of its predecessors of the same name among them.
+    pub durations: Arc<Durations>,
 }
 
 /// How often each list has changed.
@@ -281,7 +285,19 @@ impl Server {
             trust: Arc::default(),
             catalog: Arc::default(),
             revisions: Revisions::default(),
+            durations: Arc::default(),
         }
+    }
+
+    /// A request of a client came to `result`, which took `elapsed`.
+    pub(super) fn ended(&self, result: Result<&Received, &upstream::Error>, elapsed: Duration) {
+        let outcome = match result {
+            Ok(Received::Whole(Err(_))) => Outcome::RpcError,
+            Ok(_) => Outcome::Result,
+            Err(error) if error.delivery() == Delivery::Refused => Outcome::Refused,
+            Err(_) => Outcome::Failed,
+        };
+        self.durations.ended(outcome, elapsed);
     }
 
     /// Whether `target` may be asked of it. What was found before a reload, or before the server changed it, may
@@ -310,6 +326,7 @@ impl Server {
         }
         self.settled |= is_same && before.settled;
         self.trust = Arc::clone(&before.trust);
+        self.durations = Arc::clone(&before.durations);
         (self.catalog, self.revisions) = (Arc::clone(&before.catalog), before.revisions);
     }
 

@@ -1,7 +1,7 @@
 //! The metrics of the gateway, as Prometheus reads them: their names, their labels and what they mean.
 //!
-//! Invariant: they cost nothing on the way of a call. Whoever is asked for them hands in what is counted
-//! already, and the text is made of that. Label values are names out of the registry file, words of ours,
+//! Invariant: they cost nothing on the way of a call but what counting costs there (`durations`). Whoever is asked
+//! for them hands in what is counted already, and the text is made of that. Label values are names out of the registry file, words of ours,
 //! and areas of the cache, of which there are few; nothing that a client sends becomes one.
 //!
 //! Not here: what is counted (`upstream::status`, `store`), who may read it (`admin`).
@@ -10,12 +10,16 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::durations::{BOUNDS_MS, Counted, Durations};
 use super::limit::{Limit, Socket, panics};
 
 /// The media type of the text: `OpenMetrics` 1.0, which Prometheus has read since 2.5.
@@ -29,28 +33,77 @@ type Fraction = Gauge<f64, AtomicU64>;
 pub struct Server<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its state in one word.
-    pub state: &'static str,
-    /// Its breaker in one word.
-    pub breaker: &'static str,
+    /// Its state.
+    pub state: OneOf<'a>,
+    /// That of its breaker.
+    pub breaker: OneOf<'a>,
     /// Whether it is ready and calls pass.
     pub is_healthy: bool,
-    /// Client calls since the start: all, failed, refused by ourselves.
-    pub calls: [u64; 3],
+    /// Client calls since the start.
+    pub calls: Calls,
+    /// How long they took.
+    pub durations: &'a Durations,
     /// Attempts beyond the first.
     pub retries: u64,
-    /// Calls that run, and calls that wait for their place.
-    pub load: [usize; 2],
+    /// Calls now.
+    pub load: Load,
     /// Connections that are open: sessions, or processes.
     pub connections: usize,
-    /// Sockets to it that are in use, and those that are idle; none where there are no sockets.
-    pub sockets: Option<[usize; 2]>,
+    /// Sockets to it that are open; none where there are no sockets.
+    pub sockets: Option<Sockets>,
     /// Tools that are offered.
     pub tools: usize,
-    /// Tools whose definition is not the trusted one, and how many of them are held back for that.
-    pub changed: [usize; 2],
+    /// Tools whose definition is not the trusted one.
+    pub changed: Changed,
     /// How long the last health check took.
     pub latency: Option<Duration>,
+}
+
+/// A state, and those there are.
+#[derive(Debug, Clone, Copy)]
+pub struct OneOf<'a> {
+    /// The one that it is in, a word among the others.
+    pub now: &'static str,
+    /// All of them.
+    pub all: &'a [&'static str],
+}
+
+/// Calls of clients since the start.
+#[derive(Debug, Clone, Copy)]
+pub struct Calls {
+    /// All of them.
+    pub all: u64,
+    /// Those that failed between us and the server.
+    pub failed: u64,
+    /// Those that we refused ourselves.
+    pub refused: u64,
+}
+
+/// Calls of clients at a moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// Those that run.
+    pub running: usize,
+    /// Those that wait for their place.
+    pub waiting: usize,
+}
+
+/// Open sockets to one server.
+#[derive(Debug, Clone, Copy)]
+pub struct Sockets {
+    /// Those of a call or an event stream.
+    pub in_use: usize,
+    /// Those that are kept for the next one.
+    pub idle: usize,
+}
+
+/// Tools whose definition is not the trusted one.
+#[derive(Debug, Clone, Copy)]
+pub struct Changed {
+    /// All of them.
+    pub all: usize,
+    /// Those that are not called for that.
+    pub held_back: usize,
 }
 
 /// One area of the cache since the start.
@@ -115,36 +168,32 @@ fn of_clients(registry: &mut Registry, clients: Option<Clients>) {
 
 fn of_servers(registry: &mut Registry, servers: &[Server<'_>]) {
     let label = |server: &Server<'_>| vec![("server", server.name.to_owned())];
-    let with =
-        |server: &Server<'_>, name, word: &str| [label(server), vec![(name, word.to_owned())]].concat();
     let all =
         |value: fn(&Server<'_>) -> u64| servers.iter().map(move |server| (label(server), value(server)));
 
-    let states = servers.iter().map(|server| (with(server, "state", server.state), 1));
-    gauge(registry, "server_state", "The state of the server: 1 for the one that it is in", states);
-    let breakers = servers.iter().map(|server| (with(server, "state", server.breaker), 1));
-    gauge(
-        registry,
-        "server_breaker_state",
-        "The state of its circuit breaker: 1 for the one it is in",
-        breakers,
-    );
+    let states = servers.iter().flat_map(|server| in_states(server, server.state));
+    let help = "The state of the server: 1 for the one that it is in, 0 for the others";
+    gauge(registry, "server_state", help, states);
+    let breakers = servers.iter().flat_map(|server| in_states(server, server.breaker));
+    let help = "The state of its circuit breaker: 1 for the one that it is in, 0 for the others";
+    gauge(registry, "server_breaker_state", help, breakers);
     gauge(
         registry,
         "server_healthy",
         "1 when the server is ready and calls pass",
         all(|s| s.is_healthy.into()),
     );
-    counter(registry, "server_calls", "Calls of clients", all(|server| server.calls[0]));
+    counter(registry, "server_calls", "Calls of clients", all(|server| server.calls.all));
     let help = "Calls of clients that failed between the gateway and the server";
-    counter(registry, "server_call_failures", help, all(|server| server.calls[1]));
+    counter(registry, "server_call_failures", help, all(|server| server.calls.failed));
     let help = "Calls of clients that the gateway refused: breaker, limits, not available";
-    counter(registry, "server_call_refusals", help, all(|server| server.calls[2]));
+    counter(registry, "server_call_refusals", help, all(|server| server.calls.refused));
     let help = "Attempts beyond the first, those of health checks included";
     counter(registry, "server_retries", help, all(|server| server.retries));
-    gauge(registry, "server_calls_running", "Calls of clients that run now", all(|s| count(s.load[0])));
+    gauge(registry, "server_calls_running", "Calls of clients that run now", all(|s| count(s.load.running)));
     let help = "Calls of clients that wait for one of those to end";
-    gauge(registry, "server_calls_waiting", help, all(|server| count(server.load[1])));
+    gauge(registry, "server_calls_waiting", help, all(|server| count(server.load.waiting)));
+    registry.register_collector(Box::new(CallDurations::of(servers)));
     of_connections(registry, servers);
     gauge(
         registry,
@@ -153,9 +202,9 @@ fn of_servers(registry: &mut Registry, servers: &[Server<'_>]) {
         all(|server| count(server.tools)),
     );
     let help = "Tools of the server whose definition is not the one that was approved";
-    gauge(registry, "server_tools_changed", help, all(|server| count(server.changed[0])));
+    gauge(registry, "server_tools_changed", help, all(|server| count(server.changed.all)));
     let help = "Of those, tools that are held back until an operator approves them";
-    gauge(registry, "server_tools_held_back", help, all(|server| count(server.changed[1])));
+    gauge(registry, "server_tools_held_back", help, all(|server| count(server.changed.held_back)));
     let latencies = servers.iter().filter_map(|server| Some((label(server), server.latency?)));
     let family = Family::<Labels, Fraction>::default();
     for (labels, latency) in latencies {
@@ -171,9 +220,10 @@ fn of_connections(registry: &mut Registry, servers: &[Server<'_>]) {
     let help = "MCP connections to the server that are open: sessions over HTTP, processes on stdio";
     gauge(registry, "server_connections", help, sessions);
     let sockets = servers.iter().filter_map(|server| Some((label(server), server.sockets?)));
-    let sockets = sockets.flat_map(|(label, counts)| {
-        let with = move |(state, number)| ([label.clone(), vec![("state", state)]].concat(), count(number));
-        ["in_use".to_owned(), "idle".to_owned()].into_iter().zip(counts).map(with)
+    let sockets = sockets.flat_map(|(label, Sockets { in_use, idle })| {
+        [("in_use", in_use), ("idle", idle)].map(|(state, number)| {
+            ([label.clone(), vec![("state", state.to_owned())]].concat(), count(number))
+        })
     });
     let help = "Sockets to a server over HTTP that are open: one for each call and event stream that runs, \
                 and those that are kept for the next";
@@ -194,6 +244,48 @@ fn of_caches(registry: &mut Registry, caches: &[Cache<'_>], is_there: bool) {
     counter(registry, "cache_faults", help, all(|cache| cache.faults));
     let help = "1 when answers can be kept, 0 while a Redis is away";
     alone(registry, "cache_available", help, u64::from(is_there));
+}
+
+/// One line for each state that there is.
+fn in_states<'a>(server: &'a Server<'_>, state: OneOf<'a>) -> impl Iterator<Item = (Labels, u64)> + 'a {
+    state.all.iter().map(move |word| {
+        let labels = vec![("server", server.name.to_owned()), ("state", (*word).to_owned())];
+        (labels, u64::from(*word == state.now))
+    })
+}
+
+/// What was counted of the durations of calls. The library's own histograms count themselves, behind a lock.
+#[derive(Debug)]
+struct CallDurations(Vec<(Labels, Counted)>);
+
+impl CallDurations {
+    fn of(servers: &[Server<'_>]) -> Self {
+        let of_server = |server: &Server<'_>| {
+            let server_name = server.name.to_owned();
+            server.durations.counted().map(|counted| {
+                let outcome = counted.outcome.as_str().to_owned();
+                (vec![("server", server_name.clone()), ("outcome", outcome)], counted)
+            })
+        };
+        Self(servers.iter().flat_map(of_server).collect())
+    }
+}
+
+impl Collector for CallDurations {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "How long calls of clients took, by how they ended";
+        let kind = MetricType::Histogram;
+        let mut metric =
+            encoder.encode_descriptor("server_call_duration", help, Some(&Unit::Seconds), kind)?;
+        for (labels, counted) in &self.0 {
+            let ends = BOUNDS_MS.iter().map(|bound| Duration::from_millis(*bound).as_secs_f64());
+            let ends = ends.chain(std::iter::once(f64::INFINITY));
+            let buckets: Vec<(f64, u64)> = ends.zip(counted.buckets).collect();
+            let (sum, calls) = (counted.sum.as_secs_f64(), counted.buckets.iter().sum());
+            metric.encode_family(labels)?.encode_histogram::<NoLabelSet>(sum, calls, &buckets, None)?;
+        }
+        Ok(())
+    }
 }
 
 /// A counter; its name gets `_total` where it is printed.
@@ -225,69 +317,5 @@ fn count(number: usize) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_text_is_what_prometheus_reads() {
-        let server = Server {
-            name: "a\"b",
-            state: "ready",
-            breaker: "half_open",
-            is_healthy: true,
-            calls: [7, 2, 1],
-            retries: 3,
-            load: [4, 5],
-            connections: 6,
-            sockets: Some([9, 10]),
-            tools: 8,
-            changed: [9, 10],
-            latency: Some(Duration::from_millis(250)),
-        };
-        let cache = Cache { area: "r2r", hits: 1, misses: 2, faults: 3 };
-        let clients = Clients { clients: 11, sessions: 12, kept_bytes: 13 };
-        Limit::Sessions.met(());
-        let text = text(&[server], Some(clients), &[cache], false).expect("it is printed");
-        for line in [
-            "# HELP switchyard_server_calls Calls of clients.",
-            "# TYPE switchyard_server_calls counter",
-            "switchyard_server_calls_total{server=\"a\\\"b\"} 7",
-            "switchyard_server_call_failures_total{server=\"a\\\"b\"} 2",
-            "switchyard_server_call_refusals_total{server=\"a\\\"b\"} 1",
-            "switchyard_server_retries_total{server=\"a\\\"b\"} 3",
-            "switchyard_server_calls_running{server=\"a\\\"b\"} 4",
-            "switchyard_server_calls_waiting{server=\"a\\\"b\"} 5",
-            "switchyard_server_connections{server=\"a\\\"b\"} 6",
-            "switchyard_server_sockets{server=\"a\\\"b\",state=\"in_use\"} 9",
-            "switchyard_server_sockets{server=\"a\\\"b\",state=\"idle\"} 10",
-            "switchyard_server_tools{server=\"a\\\"b\"} 8",
-            "switchyard_server_tools_changed{server=\"a\\\"b\"} 9",
-            "switchyard_server_tools_held_back{server=\"a\\\"b\"} 10",
-            "switchyard_server_healthy{server=\"a\\\"b\"} 1",
-            "switchyard_server_state{server=\"a\\\"b\",state=\"ready\"} 1",
-            "switchyard_server_breaker_state{server=\"a\\\"b\",state=\"half_open\"} 1",
-            "switchyard_server_health_check_seconds{server=\"a\\\"b\"} 0.25",
-            "switchyard_cache_hits_total{area=\"r2r\"} 1",
-            "switchyard_cache_misses_total{area=\"r2r\"} 2",
-            "switchyard_cache_faults_total{area=\"r2r\"} 3",
-            "switchyard_cache_available 0",
-            "switchyard_clients 11",
-            "switchyard_sessions 12",
-            "switchyard_replay_bytes 13",
-            "switchyard_limit_hits_total{limit=\"max_sessions\"} 1",
-            "switchyard_panics_total 0",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
-        }
-        assert!(text.ends_with("# EOF\n"));
-        let docs = include_str!("../../docs/operations.md");
-        for family in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
-            let (name, kind) = family.split_once(' ').expect("a name and a kind");
-            let total = if kind == "counter" { "_total" } else { "" };
-            assert!(docs.contains(&format!("`{name}{total}`")), "{name} is not told of");
-        }
-        for (limit, _) in Limit::all() {
-            assert!(docs.contains(&format!("| `{limit}` |")), "{limit} is not told of");
-        }
-    }
-}
+#[path = "metrics_tests.rs"]
+mod tests;

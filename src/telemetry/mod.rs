@@ -13,6 +13,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 pub mod audit;
+pub mod durations;
 pub mod limit;
 pub mod metrics;
 pub mod panics;

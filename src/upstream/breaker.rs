@@ -72,6 +72,9 @@ pub enum State {
 }
 
 impl State {
+    /// Every one of them.
+    pub const ALL: [Self; 3] = [Self::Closed, Self::Open, Self::HalfOpen];
+
     /// `closed`, `open` or `half_open`.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -35,6 +35,10 @@ pub enum State {
 }
 
 impl State {
+    /// Every one of them.
+    pub const ALL: [Self; 6] =
+        [Self::Connecting, Self::Ready, Self::Failed, Self::AuthFailed, Self::Disconnected, Self::Disabled];
+
     /// The word, in lower case.
     pub const fn as_str(self) -> &'static str {
         match self {

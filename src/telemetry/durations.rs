@@ -1,0 +1,114 @@
+//! How long the calls of one server took, by how they ended.
+//!
+//! Invariants: telling of a call costs two additions, without a lock and without a look at the clock; what is told
+//! is never forgotten while there is a server of that name. Counts are read one after the other, so a call that
+//! ends meanwhile may be in one of them and not yet in the other.
+//!
+//! Not here: how that is printed (`metrics`), what a call is (`manager`).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Upper ends of the buckets, in milliseconds: those that Prometheus' clients have by default, and up to the
+/// longest time that a call may have. Above the last one is one more.
+pub const BOUNDS_MS: [u64; 15] =
+    [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000];
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// With a result, of which the rest may still be arriving.
+    Result,
+    /// With a JSON-RPC error of the server.
+    RpcError,
+    /// It failed between us and the server.
+    Failed,
+    /// We refused it ourselves: breaker, limits, not available.
+    Refused,
+}
+
+impl Outcome {
+    /// Every one of them.
+    pub const ALL: [Self; 4] = [Self::Result, Self::RpcError, Self::Failed, Self::Refused];
+
+    /// Its label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Result => "result",
+            Self::RpcError => "rpc_error",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// Calls in each bucket, the one above the last bound among them, and how long all took together.
+#[derive(Debug, Default)]
+struct Histogram {
+    buckets: [AtomicU64; BOUNDS_MS.len() + 1],
+    nanoseconds: AtomicU64,
+}
+
+/// The calls of one server since the start.
+#[derive(Debug, Default)]
+pub struct Durations([Histogram; Outcome::ALL.len()]);
+
+/// What was counted of one outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counted {
+    /// How the calls ended.
+    pub outcome: Outcome,
+    /// How many there are in each bucket alone, above the last bound in the last.
+    pub buckets: [u64; BOUNDS_MS.len() + 1],
+    /// How long they took all together.
+    pub sum: Duration,
+}
+
+impl Durations {
+    /// A call that took `elapsed` came to `outcome`.
+    pub fn ended(&self, outcome: Outcome, elapsed: Duration) {
+        let histogram = &self.0[outcome as usize];
+        let above = BOUNDS_MS.iter().position(|bound| elapsed <= Duration::from_millis(*bound));
+        histogram.buckets[above.unwrap_or(BOUNDS_MS.len())].fetch_add(1, Ordering::Relaxed);
+        let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        histogram.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// What was counted, for each outcome.
+    pub fn counted(&self) -> [Counted; Outcome::ALL.len()] {
+        Outcome::ALL.map(|outcome| {
+            let histogram = &self.0[outcome as usize];
+            Counted {
+                outcome,
+                buckets: std::array::from_fn(|at| histogram.buckets[at].load(Ordering::Relaxed)),
+                sum: Duration::from_nanos(histogram.nanoseconds.load(Ordering::Relaxed)),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_in_the_bucket_whose_end_it_does_not_pass() {
+        let durations = Durations::default();
+        let taken = [0, 5_000, 5_001, 600_000_000, 600_000_001].map(Duration::from_micros);
+        for elapsed in taken {
+            durations.ended(Outcome::Failed, elapsed);
+        }
+        durations.ended(Outcome::Result, Duration::from_millis(70));
+        let [result, rpc_error, failed, refused] = durations.counted();
+        let at = |counted: &Counted| {
+            let filled = counted.buckets.iter().enumerate().filter(|(_, calls)| **calls > 0);
+            filled.map(|(bucket, calls)| (bucket, *calls)).collect::<Vec<_>>()
+        };
+        assert_eq!(at(&failed), [(0, 2), (1, 1), (14, 1), (15, 1)]);
+        assert_eq!(failed.sum, taken.iter().sum::<Duration>());
+        assert_eq!((at(&result), result.sum), (vec![(4, 1)], Duration::from_millis(70)));
+        assert_eq!((at(&rpc_error), at(&refused)), (vec![], vec![]));
+        let order = [result, rpc_error, failed, refused].map(|counted| counted.outcome);
+        assert_eq!(order, Outcome::ALL);
+    }
+}
