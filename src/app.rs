@@ -5,8 +5,9 @@
 //!                └──────► admin router ─────┴─► Front ─► listener
 //! ```
 //!
-//! Ending has an order too: readiness off and no new connections, streams end, running calls finish
-//! within the drain time, then connections to servers are closed and children are gone.
+//! Ending has an order too: readiness off, while clients are served for the shutdown delay; then no new
+//! connections, streams end, running calls finish within the drain time; then connections to servers are closed
+//! and children are gone.
 //!
 //! Not here: what a part does.
 
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::stream::{Stream, StreamExt};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
@@ -81,7 +83,23 @@ pub fn router(
     shutdown: &Shutdown,
 ) -> Result<Router, Error> {
     let guard = Guard::new(config)?;
-    Ok(front(guard, manager, config, shutdown, None).0.into_router())
+    let ends = Ends { edge: shutdown.clone(), leaving: shutdown.clone() };
+    Ok(front(guard, manager, config, &ends, None).0.into_router())
+}
+
+/// The two steps in which the HTTP side ends.
+struct Ends {
+    /// Has begun when readiness is off: the shutdown delay runs, or the drain.
+    leaving: Shutdown,
+    /// Has begun when nobody new is served.
+    edge: Shutdown,
+}
+
+impl Ends {
+    fn new() -> Self {
+        let edge = Shutdown::new();
+        Self { leaving: edge.child(), edge }
+    }
 }
 
 /// The door and all behind it, and the sessions whose calls can be cut at the end.
@@ -89,7 +107,7 @@ fn front(
     guard: Guard,
     manager: &Arc<Manager>,
     config: &downstream::Config,
-    shutdown: &Shutdown,
+    Ends { edge: shutdown, leaving }: &Ends,
     reload: Option<admin::Reload>,
 ) -> (Front, Arc<Sessions>) {
     let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
@@ -107,7 +125,7 @@ fn front(
     let endpoint = Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let old = sse::Endpoint::new(gateway, of_sessions(), shutdown.clone(), max_body);
     let door = door(of_sessions());
-    let options = admin::Options { max_body, drain: shutdown.clone(), reload, door: Some(door) };
+    let options = admin::Options { max_body, drain: leaving.clone(), reload, door: Some(door) };
     let api = admin::Api::new(Arc::clone(manager), options.clone());
     let places = of_sessions();
     let call: Shortcut = Box::new(move |Admitted { head, body, principal, id }| {
@@ -135,18 +153,20 @@ fn door(sessions: Arc<Sessions>) -> admin::Door {
     })
 }
 
-/// Serves HTTP, and with `transport: both` standard input and output too, until `stop` resolves, and returns when nothing is left running. Without a `renewal` the
-/// configuration stays as it is.
+/// Serves HTTP, and with `transport: both` standard input and output too, until `stop` gives a value, and returns
+/// when nothing is left running. A second value ends the shutdown delay, if that is running. Without a `renewal`
+/// the configuration stays as it is.
 pub async fn serve(
     config: Config,
     renewal: Option<Renewal>,
-    stop: impl Future<Output = ()>,
+    stop: impl Stream<Item = ()>,
 ) -> Result<(), Error> {
     let address = config.server.listen;
     let listen = |reason| Error::Listen { address, reason };
     let socket = TcpListener::bind(address).await.map_err(listen)?;
     let bound = socket.local_addr().map_err(listen)?;
-    let (edge, servers) = (Shutdown::new(), Shutdown::new());
+    let (ends, servers) = (Ends::new(), Shutdown::new());
+    let edge = &ends.edge;
     // Before any server is started: keys that cannot be read stop the start.
     let guard = Guard::new(&config.server)?;
     let manager = Manager::initialize(config.manager, &servers)?;
@@ -155,40 +175,65 @@ pub async fn serve(
         let server = downstream::Config { listen: bound, ..config.server.clone() };
         let running =
             reload::Running { manager: Arc::clone(&manager), authenticator, server, fixed: config.fixed };
-        let reload = running.reloading(load, &edge);
+        let reload = running.reloading(load, edge);
         edge.spawn_until_end(reload::follow(wanted, Arc::clone(&reload)));
         reload
     });
-    let (front, sessions) = front(guard, &manager, &config.server, &edge, reload);
+    let (front, sessions) = front(guard, &manager, &config.server, &ends, reload);
     if config.server.transport == Transport::Both {
-        serve_pipe(&manager, &edge, config.server.max_body_bytes);
+        serve_pipe(&manager, edge, config.server.max_body_bytes);
     }
     tracing::info!(address = %bound, "listening");
     let limits = config.server.limits;
     listener::allow_open_files(&limits);
     let crew = Crew::start(config.server.workers).map_err(Error::Workers)?;
     let serving = listener::serve_with(socket, front, (limits, edge.clone()), &crew);
-    tokio::pin!(serving);
-    tokio::select! {
-        () = &mut serving => {}
-        () = stop => {
-            tracing::info!("draining");
-            let begun = Instant::now();
-            edge.begin();
-            serving.await;
-            // Calls of legacy clients run in tasks of their own: their connection may be gone
-            // already. The limit is one for all of them and for the connections together.
-            if !edge.wait(limits.drain_timeout.saturating_sub(begun.elapsed())).await {
-                tracing::warn!("calls were still running and are cancelled");
-                sessions.close_all();
-                edge.wait(CANCEL_TIME).await;
-                // Servers are told beside the calls; closing their connections ends that too.
-                tokio::time::sleep(NOTICE_TIME).await;
+    tokio::pin!(serving, stop);
+    let has_ended = tokio::select! {
+        () = &mut serving => true,
+        () = stopped(&mut stop) => {
+            ends.leaving.begin();
+            tokio::select! {
+                () = &mut serving => true,
+                () = linger(config.server.shutdown_delay, stopped(&mut stop)) => false,
             }
+        }
+    };
+    if !has_ended {
+        tracing::info!("draining");
+        let begun = Instant::now();
+        edge.begin();
+        serving.await;
+        // Calls of legacy clients run in tasks of their own: their connection may be gone
+        // already. The limit is one for all of them and for the connections together.
+        if !edge.wait(limits.drain_timeout.saturating_sub(begun.elapsed())).await {
+            tracing::warn!("calls were still running and are cancelled");
+            sessions.close_all();
+            edge.wait(CANCEL_TIME).await;
+            // Servers are told beside the calls; closing their connections ends that too.
+            tokio::time::sleep(NOTICE_TIME).await;
         }
     }
     end(&manager).await;
     Ok(())
+}
+
+/// Resolves when `stop` gives a value; one that has ended gives none any more.
+async fn stopped(stop: &mut (impl Stream<Item = ()> + Unpin)) {
+    if stop.next().await.is_none() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Returns after `delay`, in which whoever sends clients here can see that we are not ready, or when there is
+/// `hurry`.
+async fn linger(delay: Duration, hurry: impl Future<Output = ()>) {
+    if delay.is_zero() {
+        return;
+    }
+    tracing::info!(shutdown_delay = ?delay, "not ready any more, clients are still served");
+    // Either way it is over.
+    let _ = tokio::time::timeout(delay, hurry).await;
 }
 
 /// Serves one more client on standard input and output, until its input ends. That ends the client and not
@@ -224,5 +269,51 @@ pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(),
 async fn end(manager: &Manager) {
     if !manager.shutdown(CLOSE_TIME).await {
         tracing::warn!("some connections to servers did not close in time");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use futures_util::stream;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_delay_is_as_long_as_it_says_unless_somebody_is_in_a_hurry() {
+        let delay = Duration::from_secs(30);
+        for (delay, hurry, expected) in [
+            (Duration::ZERO, None, Duration::ZERO),
+            (delay, None, delay),
+            (delay, Some(Duration::from_secs(2)), Duration::from_secs(2)),
+            (delay, Some(Duration::from_mins(1)), delay),
+        ] {
+            let begun = Instant::now();
+            let hurry = async move {
+                match hurry {
+                    Some(after) => tokio::time::sleep(after).await,
+                    None => std::future::pending().await,
+                }
+            };
+            linger(delay, hurry).await;
+            assert_eq!(begun.elapsed(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wish_to_end_is_not_taken_for_two() {
+        let mut once = stream::once(async {}).boxed();
+        assert!(stopped(&mut once).now_or_never().is_some());
+        assert!(stopped(&mut once).now_or_never().is_none(), "nobody is in a hurry");
+    }
+
+    #[test]
+    fn readiness_ends_before_the_rest_or_with_it() {
+        let ends = Ends::new();
+        ends.leaving.begin();
+        assert!(!ends.edge.is_begun());
+        let ends = Ends::new();
+        ends.edge.begin();
+        assert!(ends.leaving.is_begun());
     }
 }

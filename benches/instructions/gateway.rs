@@ -1,9 +1,9 @@
 //! The gateway as the program builds it, in this thread.
 
-use std::future::pending;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 
+use futures_util::stream;
 use switchyard::config::Config;
 use switchyard::{app, telemetry};
 
@@ -18,7 +18,7 @@ pub async fn start(server: &str) -> anyhow::Result<SocketAddr> {
     telemetry::init(config.server.log_format).map_err(|error| anyhow::anyhow!("{error}"))?;
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let config = Config { server: config.server.listening_on(address)?, ..config };
-    let serving = tokio::spawn(app::serve(config, None, pending()));
+    let serving = tokio::spawn(app::serve(config, None, stream::pending()));
     // Not by connecting: the measured connection is to be the only one.
     while TcpListener::bind(address).is_ok() {
         anyhow::ensure!(!serving.is_finished(), "the gateway has ended: {:?}", serving.await);

@@ -268,6 +268,10 @@ async fn ready_from_the_first_attempts_until_the_drain() {
     let starting = gateway.get("/health/ready").await;
     assert_eq!((starting.status.as_u16(), starting.json()), (503, json!({"status": "starting"})));
     assert_eq!(gateway.get("/health/live").await.json(), json!({"status": "alive"}));
+    tokio::time::sleep(Duration::from_millis(9_900)).await;
+    assert_eq!(gateway.get("/health/ready").await.status, 503);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(gateway.get("/health/ready").await.json(), json!({"status": "ready"}), "whatever hangs");
     gateway.manager.settled(&crate::manager::Scope::All, Duration::from_mins(5)).await;
     assert_eq!(gateway.get("/health/ready").await.json(), json!({"status": "ready"}));
     gateway.drain.begin();

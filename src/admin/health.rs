@@ -160,7 +160,7 @@ pub(super) async fn line(State(Api { manager, .. }): State<Api>) -> Response {
 
 /// Liveness
 ///
-/// 200 while the process answers at all. Open to everybody.
+/// 200 while the process answers at all. Open to everybody, and answered whatever the `Host` is.
 #[utoipa::path(
     get, path = "/health/live", tag = "gateway", operation_id = "live",
     responses((status = 200, description = "The process lives", body = Probe)),
@@ -172,8 +172,9 @@ pub(super) async fn live() -> Response {
 
 /// Readiness
 ///
-/// 200 once the first attempt to connect to every enabled server has ended, well or badly, until the
-/// gateway begins to drain. Servers that a reload brings do not count. Open to everybody.
+/// 200 once the first attempt to connect to every enabled server has ended, well or badly, or ten seconds after
+/// the start, until the gateway is asked to end. Servers that a reload brings do not count. Open to everybody,
+/// and answered whatever the `Host` is.
 #[utoipa::path(
     get, path = "/health/ready", tag = "gateway", operation_id = "ready",
     responses(

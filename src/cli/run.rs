@@ -5,9 +5,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, select};
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::stream::{self, BoxStream, StreamExt, select};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{EXIT_USAGE, Serve, Stdio};
@@ -62,8 +60,8 @@ pub(super) fn stdio(arguments: &Stdio) -> ExitCode {
 }
 
 fn serve_pipe(config: Config) -> ExitCode {
-    run(config, |config, Signals { stop, mut hangup }| {
-        app::stdio(config, async move { drop(select(stop, hangup.next()).await) })
+    run(config, |config, Signals { stop, hangup }| {
+        app::stdio(config, async move { _ = select(stop, hangup).next().await })
     })
 }
 
@@ -82,35 +80,35 @@ where
         Err(error) => return fail(&error),
     };
     let ended = runtime.block_on(async {
-        let signals = Signals::listen()?;
-        program(config, signals).await.map_err(io::Error::other)
+        match Signals::listen() {
+            Ok(signals) => {
+                program(config, signals).await.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
+            }
+            Err(error) => fail(&error),
+        }
     });
     // Reading standard input happens in a thread that nothing can interrupt; do not wait for it.
     runtime.shutdown_background();
-    ended.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
+    ended
 }
 
 /// What the system asks of us.
 struct Signals {
-    /// Resolves at SIGTERM or SIGINT. A second one is not waited for: the drain has its own limits.
-    stop: BoxFuture<'static, ()>,
+    /// Gives a value at each SIGTERM or SIGINT. The second one ends the shutdown delay; the drain has its own
+    /// limits.
+    stop: BoxStream<'static, ()>,
     /// Gives a value at each SIGHUP.
     hangup: BoxStream<'static, ()>,
 }
 
 impl Signals {
     fn listen() -> io::Result<Self> {
-        let (mut terminate, mut interrupt): (Signal, Signal) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let stop = async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+        let received = |signal: Signal| {
+            stream::unfold(signal, |mut signal| async { signal.recv().await.map(|()| ((), signal)) })
         };
-        let hangup = stream::unfold(signal(SignalKind::hangup())?, |mut signal| async {
-            signal.recv().await.map(|()| ((), signal))
-        });
+        let [terminate, interrupt] = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+        let stop = select(received(terminate?), received(interrupt?));
+        let hangup = received(signal(SignalKind::hangup())?);
         Ok(Self { stop: stop.boxed(), hangup: hangup.boxed() })
     }
 }

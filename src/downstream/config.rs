@@ -52,6 +52,8 @@ pub struct Config {
     pub auth: auth::Config,
     /// Caps and times of connections.
     pub limits: Limits,
+    /// How long clients are still served after the end was asked for, while readiness is off already.
+    pub shutdown_delay: Duration,
     /// The largest body of a request, in bytes.
     pub max_body_bytes: usize,
     /// Clients at a time: sessions, and requests that belong to none.
@@ -75,6 +77,7 @@ impl Default for Config {
             origins: Origins::default(),
             auth: auth::Config::default(),
             limits: Limits::default(),
+            shutdown_delay: Duration::ZERO,
             max_body_bytes: 4 * 1024 * 1024,
             max_connections: 16_384,
             max_sessions: 10_000,
@@ -129,6 +132,7 @@ impl Config {
             origins: read_origins(&mut fields),
             auth: auth::Config::from_fields(&mut fields, folder),
             limits: read_limits(&mut fields, clients, default.limits),
+            shutdown_delay: fields.seconds("shutdown_delay", 0.0..=600.0).unwrap_or(default.shutdown_delay),
             max_body_bytes: fields
                 .integer("max_body_bytes", 1_024..=1_073_741_824)
                 .unwrap_or(default.max_body_bytes),

@@ -23,6 +23,7 @@ fn nothing_written_is_a_gateway_for_this_machine_alone() {
     assert_eq!((config.hosts, config.origins), (Hosts::Loopback, Origins::Loopback));
     assert!(config.auth.is_open());
     assert_eq!((config.max_body_bytes, config.limits), (4_194_304, Limits::default()));
+    assert_eq!(config.shutdown_delay, Duration::ZERO);
 }
 
 #[test]
@@ -31,7 +32,7 @@ fn everything_can_be_said() {
         "listen": "0.0.0.0:80", "allowed_hosts": ["gw.example", "10.0.0.5:80"],
         "allowed_origins": ["https://app.example"], "auth_mode": "api_key", "api_keys": keys(),
         "max_body_bytes": 1024, "max_connections": 7, "max_sockets": 9, "header_timeout": 1, "body_timeout": 2,
-        "idle_timeout": 3, "write_timeout": 4, "drain_timeout": 0, "max_sessions": 5,
+        "idle_timeout": 3, "write_timeout": 4, "drain_timeout": 0, "shutdown_delay": 7, "max_sessions": 5,
         "session_idle_timeout": 6, "log_format": "json", "transport": "both",
     }));
     assert_eq!(problems, [""; 0]);
@@ -49,7 +50,7 @@ fn everything_can_be_said() {
             drain_timeout: seconds(0),
         }
     );
-    assert_eq!(config.max_connections, 7);
+    assert_eq!((config.max_connections, config.shutdown_delay), (7, seconds(7)));
     assert_eq!((config.max_sessions, config.session_idle_timeout), (5, seconds(6)));
     assert_eq!((config.max_body_bytes, config.log_format), (1_024, Format::Json));
     assert_eq!((config.transport, Config::default().transport), (Transport::Both, Transport::Http));

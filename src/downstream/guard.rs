@@ -32,6 +32,9 @@ use crate::auth::{self, Authenticator, Denied, Principal, Reason};
 /// The paths that need no credential, for GET and HEAD: somebody who watches over the process. Beside them there
 /// is only what tells where to get one (`protected_resource`).
 const PUBLIC: [&str; 4] = ["/", "/health", "/health/live", "/health/ready"];
+/// Of those, what a supervisor asks that knows us by an address alone (Kubernetes sends that of the pod): they are
+/// answered whatever the host is called, because all they tell is that we live, and whether we are ready.
+const PROBES: [&str; 2] = ["/health/live", "/health/ready"];
 /// How long the rest of a refused body is read and thrown away, so that a client that is still
 /// sending gets to see the answer instead of a reset connection.
 const DISCARD_TIME: Duration = Duration::from_secs(1);
@@ -82,6 +85,12 @@ impl Guard {
     pub(super) fn check_source(&self, parts: &request::Parts) -> Result<Option<HeaderValue>, Refusal> {
         if self.is_usual(parts) {
             return Ok(None);
+        }
+        if is_probe(parts) {
+            return match host_of(parts) {
+                Err(refusal @ Refusal::HostCount) => Err(refusal),
+                _ => Ok(None),
+            };
         }
         let host = host_of(parts)?;
         if !self.hosts.allow(&host) {
@@ -189,6 +198,13 @@ fn is_public(parts: &request::Parts) -> bool {
     let path = parts.uri.path();
     matches!(parts.method, Method::GET | Method::HEAD)
         && (PUBLIC.contains(&path) || protected_resource::is_below(path))
+}
+
+/// Whether it only asks how we are. A page of another origin is none that may, as everywhere.
+fn is_probe(parts: &request::Parts) -> bool {
+    matches!(parts.method, Method::GET | Method::HEAD)
+        && PROBES.contains(&parts.uri.path())
+        && !parts.headers.contains_key(ORIGIN)
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {

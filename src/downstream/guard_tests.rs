@@ -17,6 +17,9 @@ use crate::downstream::front::Front;
 use crate::downstream::refusal::Face;
 use crate::telemetry::RequestId;
 
+#[path = "guard_probe_tests.rs"]
+mod probes;
+
 const PATHS: [&str; 5] = ["/mcp", "/mcp/files", "/api/v1/mcp/call", "/health", "/nowhere"];
 
 fn door(config: &Config) -> Router {
@@ -29,6 +32,8 @@ fn door(config: &Config) -> Router {
         .route("/api/v1/mcp/call", any(who))
         .route("/", get(|| async { "fine" }))
         .route("/health", get(|| async { "fine" }).post(|| async { "not for everybody" }))
+        .route("/health/live", get(|| async { "alive" }).post(|| async { "not for everybody" }))
+        .route("/health/ready", get(|| async { "ready" }))
         .route("/panic", get(|| async { assert_eq!(1, 2, "a bug") }));
     Front::new(Guard::new(config).expect("no key files"), router).into_router()
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::STARTUP_GRACE;
 use super::catalog::{Catalog, Lookup, Part, Place, Places, Resources, Route, Style};
 use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
@@ -135,9 +136,10 @@ impl Snapshot {
     }
 
     /// Whether that was so once, of these servers or of those before a reload: then the gateway as a whole is
-    /// in use, and a server that is new does not change that.
+    /// in use, and a server that is new does not change that. Nor does one that hangs in its first attempt, after the
+    /// time that anybody waits for it.
     pub fn has_started(&self) -> bool {
-        self.was_settled || self.is_settled(&Scope::All)
+        self.was_settled || self.is_settled(&Scope::All) || self.started.elapsed() >= STARTUP_GRACE
     }
 
     /// Whether a server that a scope sees declares the capability `name`.

@@ -58,6 +58,30 @@ async fn a_call_that_runs_is_answered_before_the_end() {
 }
 
 #[tokio::test]
+async fn who_comes_during_the_delay_is_served_and_a_second_signal_ends_it() {
+    let server = Scripted::modern().tool(Tool::named("a")).start();
+    let registry = Registry::new().http("one", &server.url()).setting("server: {shutdown_delay: 600}");
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["a"]).await;
+    let probe = async |path: &str| gateway.mcp().to(&gateway.url(path)).bare(http::Method::GET, &[]).await;
+    assert_eq!(probe("/health/ready").await.status, 200);
+    gateway.ask_to_end();
+    let leaving = eventually("it says that it is not ready", async || {
+        Some(probe("/health/ready").await).filter(|answer| answer.status == 503)
+    })
+    .await;
+    assert_eq!(leaving.json(), json!({"status": "draining"}));
+    assert_eq!(probe("/health/live").await.status, 200);
+    let answer = gateway.mcp().call("a", json!({"x": 1})).await;
+    assert_eq!(answer.text(), r#"{"x":1}"#);
+    let session = gateway.mcp().legacy().await;
+    assert_eq!(session.call("a", json!({"x": 2})).await.text(), r#"{"x":2}"#);
+    let began = std::time::Instant::now();
+    let status = gateway.stop().await;
+    assert!(status.success() && began.elapsed() < Duration::from_secs(10), "{status} {:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn a_call_that_does_not_end_is_cancelled_at_the_limit() {
     let server = Scripted::legacy().tool(Tool::named("a").does(Act::Hang)).start();
     let registry = Registry::new().http("one", &server.url()).setting("server: {drain_timeout: 1}");

@@ -223,6 +223,11 @@ impl Running {
         lines.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
     }
 
+    /// Asks it to end (SIGTERM).
+    pub fn ask_to_end(&self) {
+        self.process.ask_to_end();
+    }
+
     /// Asks it to end and waits for that.
     pub async fn stop(mut self) -> ExitStatus {
         self.process.ask_to_end();
