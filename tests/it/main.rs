@@ -8,6 +8,7 @@ mod calls;
 mod changed_tools;
 mod config;
 mod credentials;
+mod deploy;
 mod down;
 mod ends;
 mod every_method;

@@ -1,0 +1,220 @@
+//! The files under `deploy/`: they parse, and every path, port, flag, variable and setting in them is one that the
+//! program has.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, eventually};
+
+const HASH: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+/// Seconds that closing may take after the drain, rounded up.
+const CLOSING: u64 = 10;
+
+fn file(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The documents of a YAML file.
+fn yaml(text: &str) -> Vec<Value> {
+    let read = |text| serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    text.split("\n---\n").map(read).collect()
+}
+
+/// The lines of a file of `key=value` that have this key.
+fn values<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
+    text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).collect()
+}
+
+/// A gateway with `registry`, and with all variables that it needs and has no default for.
+fn gateway(registry: &str) -> Gateway {
+    Gateway::with_config(registry).env("SWITCHYARD_AGENTS_HASH", HASH).env("SWITCHYARD_OPERATOR_HASH", HASH)
+}
+
+/// `switchyard check` finds nothing, with just the variables above.
+fn is_valid(registry: &str) {
+    let output = gateway(registry).output(&["check", "mcp_servers.yaml"]);
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success() && !text.contains("warning"), "{text}");
+}
+
+/// The program has these arguments: it would say so before it helps.
+fn are_arguments(arguments: &[&str]) {
+    let help = Gateway::with_config("").output(&[arguments, &["--help"]].concat());
+    assert!(help.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&help.stderr));
+}
+
+/// The program answers GET at `path`.
+fn is_route(path: &str) {
+    let document: Value = serde_json::from_str(&file("openapi/switchyard.json")).expect("JSON");
+    assert!(document["paths"][path]["get"].is_object(), "nothing is at {path}");
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().expect("a list").iter().map(|text| text.as_str().expect("a text")).collect()
+}
+
+/// What has this `kind` in the manifest.
+fn of_kind(kind: &str) -> Value {
+    let found = yaml(&file("deploy/kubernetes.yaml")).into_iter().find(|one| one["kind"] == kind);
+    found.unwrap_or_else(|| panic!("no {kind}"))
+}
+
+fn registry_in_kubernetes() -> String {
+    of_kind("ConfigMap")["data"]["mcp_servers.yaml"].as_str().expect("a file").to_owned()
+}
+
+#[test]
+fn registry_files_are_what_the_program_takes() {
+    is_valid(&file("deploy/mcp_servers.yaml"));
+    is_valid(&registry_in_kubernetes());
+    let [registry] = &yaml(&file("deploy/mcp_servers.yaml"))[..] else { panic!("one document") };
+    // What clients hold cannot operate.
+    assert_eq!(registry["server"]["api_keys"][0]["role"], "caller");
+}
+
+#[tokio::test]
+async fn the_probes_of_kubernetes_are_answered_by_the_address_of_the_pod() {
+    let gateway = gateway(&registry_in_kubernetes()).start().await;
+    let deployment = of_kind("Deployment");
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    for probe in ["livenessProbe", "readinessProbe"] {
+        let path = container[probe]["httpGet"]["path"].as_str().expect("a path");
+        is_route(path);
+        let client = gateway.mcp().to(&gateway.url(path));
+        eventually(&format!("{path} is answered"), async || {
+            let answer = client.bare(http::Method::GET, &[("host", "10.1.2.3:8080")]).await;
+            assert!(matches!(answer.status, 200 | 503), "{answer:?}");
+            (answer.status == 200).then_some(())
+        })
+        .await;
+    }
+}
+
+#[test]
+fn the_manifest_agrees_with_itself_and_with_the_image() {
+    let (deployment, service, image) = (of_kind("Deployment"), of_kind("Service"), file("deploy/Dockerfile"));
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let arguments = texts(&container["args"]);
+    are_arguments(&arguments);
+    let after = |flag: &str| {
+        let at = arguments.iter().position(|argument| *argument == flag).expect("the flag is there");
+        arguments[at + 1]
+    };
+    let port = container["ports"][0]["containerPort"].as_u64().expect("a number");
+    assert_eq!(after("--listen"), format!("0.0.0.0:{port}"));
+    assert!(
+        image.contains(&format!("EXPOSE {port}\n"))
+            && image.contains(&format!("SWITCHYARD_LISTEN=0.0.0.0:{port}"))
+    );
+    for probe in ["livenessProbe", "readinessProbe"] {
+        assert_eq!(container[probe]["httpGet"]["port"], container["ports"][0]["name"]);
+    }
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], container["ports"][0]["name"]);
+    assert_eq!(service["spec"]["selector"], deployment["spec"]["template"]["metadata"]["labels"]);
+    let mounts = container["volumeMounts"].as_array().expect("a list");
+    let config = mounts.iter().find(|mount| mount["name"] == "config").expect("it is mounted");
+    assert_eq!(
+        after("--config"),
+        format!("{}/mcp_servers.yaml", config["mountPath"].as_str().expect("a path"))
+    );
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], of_kind("ConfigMap")["metadata"]["name"]);
+    let user = pod["securityContext"]["runAsUser"].as_u64().expect("a number");
+    assert!(image.contains(&format!("USER {user}:{user}\n")) && image.contains(&format!("--uid {user} ")));
+    let [registry] = &yaml(&registry_in_kubernetes())[..] else { panic!("one document") };
+    let server = |name: &str| registry["server"][name].as_u64().expect("seconds");
+    let ends = server("shutdown_delay") + server("drain_timeout") + CLOSING;
+    assert!(pod["terminationGracePeriodSeconds"].as_u64() >= Some(ends), "{ends} s are needed");
+    assert!(container.get("lifecycle").is_none(), "the delay is the program's own");
+}
+
+#[test]
+fn the_image_is_built_by_the_pinned_compiler_and_names_what_the_program_reads() {
+    let image = file("deploy/Dockerfile");
+    let channel = file("rust-toolchain.toml");
+    let channel = channel.lines().find_map(|line| line.strip_prefix("channel = ")).expect("a channel");
+    assert_eq!(values(&image, "ARG RUST_VERSION"), [channel.trim_matches('"')]);
+    for line in image.lines().filter_map(|line| line.strip_prefix("FROM ")) {
+        let name = line.split(' ').next().expect("a name");
+        assert!(!name.contains('/'), "{name} names a registry or an owner");
+    }
+    let help = Gateway::with_config("").output(&["serve", "--help"]);
+    let help = String::from_utf8(help.stdout).expect("text");
+    for variable in ["SWITCHYARD_CONFIG", "SWITCHYARD_LISTEN"] {
+        assert!(
+            image.contains(&format!("{variable}=")) && help.contains(&format!("[env: {variable}]")),
+            "{help}"
+        );
+    }
+    let check = image.lines().find_map(|line| line.split_once("GET ")).expect("it checks").1;
+    is_route(check.split(' ').next().expect("a path"));
+    let [_, command] = image.split("\nCMD ").collect::<Vec<_>>()[..] else { panic!("one command") };
+    let command: Value = serde_json::from_str(command.trim()).expect("a list");
+    are_arguments(&texts(&command));
+    let ignored = file("deploy/Dockerfile.dockerignore");
+    for needed in ["Cargo.toml", "Cargo.lock", "LICENSE", "benches", "src", "tests"] {
+        assert!(ignored.contains(&format!("\n!{needed}\n")), "{needed}");
+        assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(needed).exists(), "{needed}");
+    }
+}
+
+#[test]
+fn compose_starts_the_image_with_the_file_beside_it() {
+    let [compose] = &yaml(&file("deploy/compose.yaml"))[..] else { panic!("one document") };
+    let (service, image) = (&compose["services"]["switchyard"], file("deploy/Dockerfile"));
+    assert!(!file(service["build"]["dockerfile"].as_str().expect("a path")).is_empty());
+    let [registry, state] = texts(&service["volumes"])[..] else { panic!("two volumes") };
+    let [here, there, "ro"] = registry.split(':').collect::<Vec<_>>()[..] else { panic!("{registry}") };
+    assert!(!file(&format!("deploy/{here}")).is_empty());
+    assert!(image.contains(&format!("SWITCHYARD_CONFIG={there} ")), "{there}");
+    let (volume, folder) = state.split_once(':').expect("two parts");
+    assert!(compose["volumes"].get(volume).is_some() && image.contains(&format!("WORKDIR {folder}\n")));
+    assert_eq!(texts(&service["ports"]), ["127.0.0.1:8080:8080"]);
+    // What the registry file reads is handed on.
+    let needed = file("deploy/mcp_servers.yaml");
+    for name in service["environment"].as_object().expect("variables").keys() {
+        assert!(needed.contains(&format!("${{{name}")), "{name} is not read");
+    }
+    assert_eq!(
+        needed.matches("${").count(),
+        service["environment"].as_object().map_or(0, serde_json::Map::len)
+    );
+}
+
+#[test]
+fn the_unit_starts_reloads_and_ends_the_program_as_it_is() {
+    let unit = file("deploy/switchyard.service");
+    let [start] = values(&unit, "ExecStart")[..] else { panic!("one command") };
+    let (program, arguments) = start.split_once(' ').expect("arguments");
+    assert_eq!(program, "/usr/local/bin/switchyard");
+    are_arguments(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(values(&unit, "ExecReload"), ["/bin/kill -HUP $MAINPID"]);
+    // A file that is not there is wrong arguments.
+    let missing = Gateway::with_config("").output(&["serve", "--config", "missing.yaml"]).status.code();
+    let codes: Vec<i32> =
+        values(&unit, "RestartPreventExitStatus").iter().filter_map(|code| code.parse().ok()).collect();
+    assert_eq!(codes, missing.into_iter().collect::<Vec<_>>());
+    let patience: u64 = values(&unit, "TimeoutStopSec")[0].parse().expect("seconds");
+    assert!(patience >= 10 + CLOSING, "the default drain and the end");
+    for line in [
+        "After=network-online.target",
+        "Wants=network-online.target",
+        "WantedBy=multi-user.target",
+        "StateDirectory=switchyard",
+    ] {
+        assert!(unit.lines().any(|found| found == line), "{line}");
+    }
+    let sections: Vec<&str> = unit.lines().filter(|line| line.starts_with('[')).collect();
+    assert_eq!(json!(sections), json!(["[Unit]", "[Service]", "[Install]"]));
+}
+
+#[test]
+fn the_docs_name_every_file() {
+    let docs = file("docs/operations.md");
+    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")).expect("a folder") {
+        let name = entry.expect("a file").file_name().into_string().expect("UTF-8");
+        assert!(docs.contains(&format!("deploy/{name}")) || name.ends_with(".dockerignore"), "{name}");
+    }
+}
