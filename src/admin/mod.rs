@@ -53,7 +53,7 @@ pub const CALL: &str = "/api/v1/mcp/call";
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
 pub use call::{Posted, direct as call};
-pub use reload::{Reload, Reloaded};
+pub use reload::{NotReloaded, Reload, Reloaded};
 
 /// What the router needs beside a manager.
 #[derive(Clone)]

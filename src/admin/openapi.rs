@@ -187,7 +187,8 @@ impl IntoResponses for ApprovalProblems {
 
 impl IntoResponses for ReloadProblems {
     fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        described(&[DOOR, &[Code::NotFound, Code::InvalidConfiguration]].concat())
+        let own = [Code::NotFound, Code::InvalidConfiguration, Code::ServerUnavailable];
+        described(&[DOOR, &own].concat())
     }
 }
 

@@ -13,9 +13,37 @@ use super::problem::{Code, Problem};
 use super::{Api, json};
 use crate::manager::Applied;
 
-/// Has the running gateway be what its registry file says now. The error says what is wrong with the file
-/// and holds no value of it that may be secret; then nothing was changed.
-pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Result<Reloaded, String>> + Send + Sync>;
+/// Has the running gateway be what its registry file says now. On an error nothing was changed.
+pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Result<Reloaded, NotReloaded>> + Send + Sync>;
+
+/// Why the running configuration stays.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotReloaded {
+    /// The file has problems; the text names them and holds no value of the file that may be secret.
+    #[error("{0}")]
+    File(String),
+    /// Reading it panicked.
+    #[error("reading the configuration failed; the log says where")]
+    Panicked,
+    /// The gateway is about to end.
+    #[error("the gateway is ending")]
+    Ending,
+}
+
+impl NotReloaded {
+    const fn code(&self) -> Code {
+        match self {
+            Self::File(_) => Code::InvalidConfiguration,
+            Self::Panicked => Code::InternalError,
+            Self::Ending => Code::ServerUnavailable,
+        }
+    }
+
+    /// Its stable code, as the answer and the audit have it.
+    pub fn outcome(&self) -> String {
+        self.code().to_string()
+    }
+}
 
 /// What a reload came to.
 #[derive(Debug, Clone)]
@@ -57,7 +85,7 @@ pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Res
         return Err(Problem::new(Code::NotFound, "this gateway has no registry file to read again"));
     };
     let Reloaded { applied, at_restart } =
-        reload().await.map_err(|reason| Problem::new(Code::InvalidConfiguration, reason))?;
+        reload().await.map_err(|reason| Problem::new(reason.code(), reason.to_string()))?;
     let names = |list: Vec<Arc<str>>| list.iter().map(ToString::to_string).collect();
     Ok(json(&Shown {
         added: names(applied.added),

@@ -7,6 +7,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::changes::ChangedTool;
@@ -45,7 +46,7 @@ impl From<&Transport> for TransportName {
 
 /// Whether a server can be used. `connecting`: being connected, or asked what it offers. `ready`:
 /// connected, and its tools are known. `failed`: the last connect, discovery or health check failed;
-/// it is tried again. `auth_failed`: it refuses our credentials and is left alone. `disconnected`: by an operator. `disabled`: in the registry.
+/// it is tried again. `auth_failed`: it refuses our credentials and is left alone. `disconnected`: by the program that embeds the gateway. `disabled`: in the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ServerState {
@@ -323,25 +324,10 @@ impl ServerHealth {
 
 /// `time` as RFC 3339 writes it, in UTC with milliseconds.
 fn date(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let millis = since.subsec_millis();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
-/// Year, month and day of the day that is `days` after 1970-01-01: years counted from March, so
-/// that the leap day is the last one of its year, in eras of 400 years.
-const fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (year_of_era + era * 400 + next, month, day)
+    // By hand, because the formats of the library leave out zeros at the end.
+    let time = OffsetDateTime::from(time.max(UNIX_EPOCH));
+    let (date, (hour, minute, second, millis)) = (time.date(), time.to_hms_milli());
+    format!("{date}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
 #[cfg(test)]

@@ -11,13 +11,14 @@ use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
 use tokio::sync::{Mutex, oneshot};
 
-use crate::admin::{Reload, Reloaded};
+use crate::admin::{NotReloaded, Reload, Reloaded};
 use crate::auth::{Action, Authenticator, Keys, Role};
 use crate::config::{self, Config, Fixed};
 use crate::downstream;
 use crate::manager::Manager;
 use crate::shutdown::Shutdown;
 use crate::telemetry::audit::{self, Who};
+use crate::upstream;
 
 /// Reads the configuration again. It may block.
 pub type Load = Arc<dyn Fn() -> Result<Config, config::Error> + Send + Sync>;
@@ -65,16 +66,20 @@ impl Running {
                 // Nobody may wait for it any more.
                 let _ = tell.send(reloaded);
             });
-            async { told.await.unwrap_or_else(|_| Err("the gateway is ending".to_owned())) }.boxed()
+            async { told.await.unwrap_or(Err(NotReloaded::Ending)) }.boxed()
         })
     }
 
-    async fn reload(&self, load: Load) -> Result<Reloaded, String> {
+    async fn reload(&self, load: Load) -> Result<Reloaded, NotReloaded> {
         let server = self.server.clone();
         let read = tokio::task::spawn_blocking(move || read(&load, server)).await;
-        let (config, keys) = read.map_err(|_| "reading the configuration failed".to_owned())??;
+        let (config, keys) = read.map_err(|_| NotReloaded::Panicked)?.map_err(NotReloaded::File)?;
         let at_restart = self.fixed.changed(&config.fixed);
-        let applied = self.manager.apply(config.manager).await.map_err(|error| error.to_string())?;
+        let applied = self.manager.apply(config.manager).await.map_err(|error| match error {
+            // No server of the file can be at fault for that.
+            upstream::Error::Unavailable { .. } => NotReloaded::Ending,
+            error => NotReloaded::File(error.to_string()),
+        })?;
         self.authenticator.renew(keys);
         Ok(Reloaded { applied, at_restart })
     }
@@ -95,7 +100,10 @@ pub(super) async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload) {
         let deed = audit::operation(SIGNAL, Action::Reload.as_str(), None);
         let reloaded = reload().await; // the log tells more
         if let Some(deed) = deed {
-            deed.ended(if reloaded.is_ok() { audit::DONE } else { "invalid_configuration" });
+            match reloaded {
+                Ok(_) => deed.ended(audit::DONE),
+                Err(reason) => deed.ended(reason.outcome()),
+            }
         }
     }
 }
@@ -122,14 +130,40 @@ mod tests {
         })
     }
 
+    fn running() -> Running {
+        let Config { manager, server, fixed } = config().expect("a configuration");
+        let manager = Manager::initialize(manager, &Shutdown::new()).expect("no server");
+        let authenticator = Arc::new(Authenticator::new(&server.auth).expect("no files"));
+        Running { manager, authenticator, server, fixed }
+    }
+
+    #[tokio::test]
+    async fn each_reason_is_told_apart() {
+        let tasks = Shutdown::new();
+        let bad: Load = Arc::new(|| {
+            Config::parse(Path::new("bad.yaml"), b"mcp_servers: 1\n", &|_| {
+                Err(std::env::VarError::NotPresent)
+            })
+        });
+        let reason = running().reloading(bad, &tasks)().await.expect_err("it has a problem");
+        assert!(matches!(&reason, NotReloaded::File(text) if text.contains("bad.yaml:1")), "{reason}");
+        assert_eq!(reason.outcome(), "invalid_configuration");
+        let panics: Load = Arc::new(|| panic!("on purpose"));
+        let reason = running().reloading(panics, &tasks)().await.expect_err("it panics");
+        assert_eq!((reason.outcome().as_str(), reason), ("internal_error", NotReloaded::Panicked));
+        let gone = running();
+        gone.manager.shutdown(Duration::from_secs(5)).await;
+        let reason = gone.reloading(Arc::new(config), &tasks)().await.expect_err("nobody takes it over");
+        assert_eq!((reason.outcome().as_str(), reason), ("server_unavailable", NotReloaded::Ending));
+        tasks.begin();
+        let reason = running().reloading(Arc::new(config), &tasks)().await.expect_err("it is ending");
+        assert_eq!(reason, NotReloaded::Ending);
+    }
+
     #[tokio::test]
     async fn what_has_begun_is_done_though_nobody_waits_for_it() {
-        let Config { manager, server, fixed } = config().expect("a configuration");
-        let (tasks, servers) = (Shutdown::new(), Shutdown::new());
-        let manager = Manager::initialize(manager, &servers).expect("no server");
-        let authenticator = Arc::new(Authenticator::new(&server.auth).expect("no files"));
-        let mut renewals = authenticator.renewals();
-        let running = Running { manager, authenticator, server, fixed };
+        let (tasks, running) = (Shutdown::new(), running());
+        let mut renewals = running.authenticator.renewals();
         let reload = running.reloading(Arc::new(config), &tasks);
         let mut asked = reload();
         assert!((&mut asked).now_or_never().is_none(), "it takes a while");

@@ -82,7 +82,7 @@ where
     let ended = runtime.block_on(async {
         match Signals::listen() {
             Ok(signals) => {
-                program(config, signals).await.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
+                program(config, signals).await.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
             }
             Err(error) => fail(&error),
         }
@@ -90,6 +90,14 @@ where
     // Reading standard input happens in a thread that nothing can interrupt; do not wait for it.
     runtime.shutdown_background();
     ended
+}
+
+/// What `check` would have found is told with its exit code.
+fn failed(error: &app::Error) -> ExitCode {
+    match error {
+        app::Error::Keys(_) => refuse(error),
+        app::Error::Server(_) | app::Error::Workers(_) | app::Error::Listen { .. } => fail(error),
+    }
 }
 
 /// What the system asks of us.

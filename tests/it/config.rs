@@ -13,6 +13,8 @@ use proptest::prelude::*;
 use switchyard::auth::{Authenticator, Role};
 use switchyard::config::{Config, Error};
 
+use crate::support::Gateway;
+
 /// In the files themselves; never in an answer.
 const LITERAL: &str = "s3cret-literal";
 /// In the environment; never in an answer.
@@ -182,6 +184,20 @@ fn program(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = command.output().expect("it starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_key_file_that_cannot_be_read_is_the_same_exit_code_from_serve_as_from_check() {
+    let jwt = "{issuer: i, audience: a, algorithm: RS256, jwks_file: missing.json}";
+    let gateway =
+        Gateway::with_config(&format!("server: {{auth_mode: jwt, jwt: {jwt}}}\nmcp_servers: {{}}\n"));
+    let serve = ["serve", "--config", "mcp_servers.yaml", "--listen", "127.0.0.1:0"];
+    for arguments in [&["check", "mcp_servers.yaml"][..], &serve] {
+        let output = gateway.output(arguments);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains("missing.json"), "{arguments:?}: {told}");
+    }
 }
 
 #[test]
