@@ -28,6 +28,10 @@ const IMPURE: &[&str] = &["time", "net", "fs", "thread", "process", "env"];
 
 const MAX_LINES: usize = 400;
 
+/// The rules for failure and attack that have a figure. Each is found at its tests by `// RULES` and its id.
+const RULES: &str = "S1 S2 S5 S6 S9 S10 S11 S15 S16 S17 S18 S21 S22 S24 S25 S26 S27 S28 \
+    R3 R6 R7 R8 R9 R10 R11 R12 R16 R17 R18 R19 R20 R24 R26 R27 R28 R32 G1 G5";
+
 /// Spelled in two parts, or this file would be the first to break the rule.
 const MACHINE: &[&str] = &[
     concat!("/wo", "rk/"),
@@ -73,6 +77,30 @@ fn no_file_knows_the_machine_it_was_written_on() {
         let found = forbidden.iter().filter(|word| text.contains(**word));
         found.map(|word| format!("{}: contains {word:?}", path.display())).collect::<Vec<_>>()
     }));
+}
+
+#[test]
+fn every_rule_is_found_at_a_test() {
+    let files = tracked_files().into_iter().filter(|path| path.extension().is_some_and(|end| end == "rs"));
+    let texts = files.map(|path| fs::read_to_string(path).unwrap_or_default());
+    let found: BTreeSet<String> = texts.flat_map(|text| rules_at_tests(&text)).collect();
+    let known: BTreeSet<String> = RULES.split(' ').map(str::to_owned).collect();
+    let missing = known.difference(&found).map(|id| format!("{id}: above no test stands `// RULES {id}`"));
+    let unknown =
+        found.difference(&known).map(|id| format!("{id}: is a rule that tests/tidy.rs does not list"));
+    complain(missing.chain(unknown));
+}
+
+#[test]
+fn a_rule_counts_only_above_a_test() {
+    let is_at = |text: &str| rules_at_tests(text).into_iter().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        is_at("/// RULES S1, R12: so\n#[tokio::test(start_paused = true)]\nasync fn a() {}"),
+        "R12 S1"
+    );
+    assert_eq!(is_at("// RULES G1\nfuzz_target!(|data| {});"), "G1");
+    assert_eq!(is_at("// RULES S1\nfn helper() {}\n#[test]\nfn a() {}"), "");
+    assert_eq!(is_at("//! RULES S1\n\nuse x;\n// see RULES\n#[test]\nfn a() {}"), "");
 }
 
 #[test]
@@ -201,6 +229,30 @@ fn tracked_files() -> Vec<PathBuf> {
     assert!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
     let names = String::from_utf8_lossy(&output.stdout).into_owned();
     names.split('\0').filter(|name| !name.is_empty()).map(|name| root.join(name)).collect()
+}
+
+/// The ids in comments that stand, with its attributes, right above a test or the target of a fuzzer.
+fn rules_at_tests(text: &str) -> BTreeSet<String> {
+    let (mut found, mut above, mut is_test) = (BTreeSet::new(), Vec::new(), false);
+    for line in text.lines().map(str::trim_start) {
+        if line.starts_with("//") {
+            above.extend(line.split_once("RULES ").into_iter().flat_map(|(_, ids)| rules(ids)));
+        } else if line.starts_with("#[") {
+            is_test |= line.contains("test]") || line.contains("test(");
+        } else {
+            let counts = is_test && line.contains("fn ") || line.starts_with("fuzz_target!");
+            found.extend(above.drain(..).filter(|_| counts));
+            is_test = false;
+        }
+    }
+    found
+}
+
+/// `S1, R12: why` gives `S1` and `R12`.
+fn rules(ids: &str) -> Vec<String> {
+    let words = ids.split([' ', ',', ':', '.', ';']).filter(|word| !word.is_empty());
+    let is_id = |word: &&str| word.starts_with(['S', 'R', 'G']) && word[1..].parse::<u8>().is_ok();
+    words.take_while(is_id).map(str::to_owned).collect()
 }
 
 fn complain(found: impl IntoIterator<Item = String>) {

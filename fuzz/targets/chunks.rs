@@ -6,6 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use switchyard::upstream::builtin::chunk::{Chunking, Format, chunks};
 use switchyard_fuzz::split;
 
+// RULES G1
 fuzz_target!(|data: &[u8]| {
     let Some(([size, overlap, format], content)) = split::<3>(data) else { return };
     let (Ok(text), Ok(chunking)) =

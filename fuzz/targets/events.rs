@@ -8,6 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use switchyard::wire::sse::{Decoder, Item};
 use switchyard_fuzz::{pieces, split};
 
+// RULES G1
 fuzz_target!(|data: &[u8]| {
     let Some(([limit, lengths @ ..], text)) = split::<5>(data) else { return };
     let limit = usize::from(limit);

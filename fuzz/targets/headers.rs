@@ -7,6 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use switchyard::protocol::uri::{scheme, split_owner, with_owner};
 use switchyard::protocol::{Raw, foreign, headers};
 
+// RULES G1
 fuzz_target!(|data: &[u8]| {
     if let Ok(schema) = Raw::parse(&Bytes::copy_from_slice(data)) {
         for param in headers::header_params(Some(&schema)).unwrap_or_default() {

@@ -10,6 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use switchyard::config::Config;
 use switchyard::config::import::{Folder, import};
 
+// RULES G1
 fuzz_target!(|data: &[u8]| {
     let folder = Folder { path: Path::new("/a"), is_asked_for: false };
     let Ok(imported) = import("fuzzed.json", data, folder) else { return };

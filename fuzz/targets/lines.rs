@@ -8,6 +8,7 @@ use switchyard::wire::lines::{Line, Lines};
 use switchyard_fuzz::{pieces, split};
 use tokio_util::codec::Decoder as _;
 
+// RULES G1
 fuzz_target!(|data: &[u8]| {
     let Some(([limit, lengths @ ..], text)) = split::<5>(data) else { return };
     let limit = usize::from(limit);

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use switchyard::protocol::meta::{self, Sender};
 use switchyard::protocol::{Era, Message, Raw};
 
+// RULES G1
 fuzz_target!(|data: &[u8]| {
     let bytes = Bytes::copy_from_slice(data);
     for read in [Message::from_client, Message::from_server] {

@@ -8,6 +8,7 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 use switchyard::config::Config;
 
+// RULES G1
 fuzz_target!(|data: &[u8]| {
     let environment =
         |name: &str| if name.len() < 4 { Ok("7".to_owned()) } else { Err(VarError::NotPresent) };

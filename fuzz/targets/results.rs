@@ -13,6 +13,7 @@ use switchyard_fuzz::{pieces, split};
 const ID: u64 = 7;
 const FREELY: Terms = Terms { refused: &[], added: &[] };
 
+// RULES G1
 fuzz_target!(|data: &[u8]| {
     let Some((lengths, text)) = split::<4>(data) else { return };
     let is_json = serde_json::from_slice::<&RawValue>(&text).is_ok();

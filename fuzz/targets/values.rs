@@ -10,6 +10,7 @@ use switchyard_fuzz::split;
 
 const NAMES: [&str; 4] = ["a", "_meta", "é", ""];
 
+// RULES G1
 fuzz_target!(|data: &[u8]| {
     let Some(([which], text)) = split::<1>(data) else { return };
     let judged = serde_json::from_slice::<&RawValue>(&text).map(RawValue::get);

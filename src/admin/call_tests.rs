@@ -256,6 +256,7 @@ fn bodies() -> impl Strategy<Value = String> {
     prop_oneof![4 => object, 1 => "\\PC{0,60}"]
 }
 
+// RULES G5
 #[test]
 fn no_body_is_our_fault() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();

@@ -64,6 +64,7 @@ pub(in crate::auth) fn hs256(header: &str, claims: &str) -> String {
 
 pub(in crate::auth) const PLAIN: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
 
+// RULES S2
 #[test]
 fn good_tokens_open() {
     let plain = |changes| hs256(PLAIN, &with(changes).to_string());
@@ -109,6 +110,7 @@ fn good_tokens_open() {
     assert!(verifier.check(&plain(json!({"sub": long}))).is_ok());
 }
 
+// RULES S2
 #[test]
 fn bad_tokens_do_not() {
     let verifier = Verifier::new(&hmac()).expect("a good configuration");

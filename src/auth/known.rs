@@ -118,6 +118,7 @@ mod tests {
         time.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs()
     }
 
+    // RULES R27
     #[test]
     fn it_holds_for_a_minute_and_not_beyond_exp_nor_before_the_check() {
         let (now, name) = (Now::read(), Name::of("token"));

@@ -55,6 +55,7 @@ fn equal_content_gives_equal_tokens_and_other_content_others() {
     }
 }
 
+// RULES S6
 #[test]
 fn of_ten_thousand_tampered_tokens_none_is_opened() {
     let (sealer, ann) = (sealer(), somebody("ann"));

@@ -127,6 +127,7 @@ const FORMS: &[(&str, Option<&str>, bool)] = &[
     ("evil.example", Some("http://localhost:8080"), false),
 ];
 
+// RULES S9
 #[tokio::test]
 async fn foreign_hosts_and_origins_are_refused_everywhere() {
     let door = door(&Config::default());
@@ -316,6 +317,7 @@ async fn the_order_is_host_origin_size_credential() {
     }
 }
 
+// RULES S10
 #[tokio::test]
 async fn listed_pages_get_what_they_need_and_no_others() {
     let (config, _) = with_key();

@@ -313,6 +313,7 @@ async fn both_protocols_are_served() {
     assert!(served.end().await < SHORT * 10, "idle connections of either kind end at once");
 }
 
+// RULES S11
 #[tokio::test]
 async fn a_thousand_slow_peers_do_not_disturb_the_others() {
     const SLOW: usize = 1_000;

@@ -95,6 +95,7 @@ async fn ids_of_other_sessions_and_ids_that_were_never_given_are_unknown() {
     assert!(mine.resume(&id).is_some());
 }
 
+// RULES R16
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_is_gone_costs_a_bounded_amount_and_the_answer_is_not_lost() {
     let replay = replay();

@@ -81,6 +81,7 @@ fn set() -> impl Strategy<Value = Vec<Key>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
 
+    // RULES S21
     #[test]
     fn injective_bounded_and_understood(keys in set(), prefixed in any::<bool>(), max in 16_usize..65) {
         let mode = if prefixed { ToolNames::Prefixed } else { ToolNames::Auto };

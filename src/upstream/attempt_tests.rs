@@ -92,6 +92,7 @@ async fn what_a_server_answers_passes_untouched_and_never_counts() {
     assert_eq!((status.counters.failures, status.counters.retries, scene.executed()), (0, 0, 21));
 }
 
+// RULES R11
 #[tokio::test(start_paused = true)]
 async fn silence_ends_at_the_deadline_and_opens_the_breaker() {
     let scene = Scene::ready(|_| {}).await;
@@ -223,6 +224,7 @@ async fn a_breaker_that_opens_during_a_pause_does_not_hide_what_happened() {
     assert!(matches!(result, Err(Error::Lost { .. })), "{result:?}");
 }
 
+// RULES R8
 #[tokio::test(start_paused = true)]
 async fn an_outage_never_becomes_a_flood() {
     let scene = Scene::ready(|config| config.breaker.threshold = u32::MAX).await;
@@ -244,6 +246,7 @@ async fn an_outage_never_becomes_a_flood() {
     assert!(attempts > requests + requests / 10, "{attempts} attempts: some are retried");
 }
 
+// RULES R32
 #[tokio::test(start_paused = true)]
 async fn a_server_that_asks_for_a_pause_gets_it() {
     let scene = Scene::ready(|_| {}).await;

@@ -215,6 +215,7 @@ fn run_both(steps: &[Step]) -> Result<(), String> {
     Ok(())
 }
 
+// RULES R6
 #[test]
 fn it_does_what_the_model_does() {
     for seed in 0..20_000 {
@@ -226,6 +227,7 @@ fn it_does_what_the_model_does() {
     }
 }
 
+// RULES R6
 #[tokio::test(start_paused = true)]
 async fn of_a_hundred_callers_one_probes() {
     let breaker = Arc::new(opened());
@@ -316,6 +318,7 @@ async fn late_results_do_not_touch_a_newer_state() {
     assert_eq!(breaker.snapshot().state, State::Open);
 }
 
+// RULES R7
 #[tokio::test(start_paused = true)]
 async fn what_is_the_callers_fault_never_counts() {
     let breaker = Breaker::new(CONFIG);

@@ -147,6 +147,7 @@ async fn no_pause_reaches_the_deadline() {
     assert_eq!(attempts.pause_after(&Error::Connect { reason: text() }, now, None), None);
 }
 
+// RULES R32
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_honoured_up_to_half_a_minute() {
     for asked in [0, 1, 30] {

@@ -42,6 +42,7 @@ fn a_line_at_the_cap_passes_and_one_beyond_is_skipped() {
     assert_eq!((clip.length(), clip.head()), (9, b"123456789".as_slice()));
 }
 
+// RULES R18
 #[test]
 fn a_huge_line_costs_no_more_than_the_cap() {
     let mut lines = Lines::new(1024);

@@ -68,6 +68,7 @@ fn a_line_within_one_chunk_is_a_slice_of_it() {
     assert!(within.contains(&event.data.as_ptr()), "it was copied");
 }
 
+// RULES R17
 #[test]
 fn a_huge_event_costs_no_more_than_the_cap() {
     const CAP: usize = 64 * 1024;

@@ -173,6 +173,7 @@ fn http(server: &Asking, path: &str) -> config::Http {
     config::Http { url: server.url(path).parse().expect("a URL"), headers: Vec::new() }
 }
 
+// RULES S24
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_reaches_another_client_where_each_call_has_a_stream() {
     let server = Asking::start();
@@ -188,6 +189,7 @@ fn few_were_refused(counts: &Counts) {
     assert!(count(&counts.refused) <= OWNERS * CALLS / ASKED / 10, "{counts:?}");
 }
 
+// RULES S24
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_reaches_another_client_where_all_share_a_stream() {
     let server = Asking::start();
@@ -196,6 +198,7 @@ async fn nothing_reaches_another_client_where_all_share_a_stream() {
     few_were_refused(&counts);
 }
 
+// RULES S24
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_reaches_another_client_where_all_share_a_child() {
     let stdio = config::Stdio {

@@ -55,6 +55,7 @@ async fn metric(gateway: &Running, name: &str) -> String {
     text.lines().find_map(|line| line.strip_prefix(&start)).expect("it is counted").to_owned()
 }
 
+// RULES S22
 #[tokio::test]
 async fn where_changes_are_blocked_the_call_does_not_reach_the_server_until_it_is_approved() {
     for scripted in [Scripted::modern(), Scripted::legacy()] {

@@ -214,6 +214,7 @@ async fn gets_what_the_table_allows(
     assert_eq!(server.runs("a"), expected, "REST once and MCP twice, or never");
 }
 
+// RULES S1
 #[tokio::test]
 async fn api_keys_that_are_not_good_open_nothing() {
     let (gateway, server) = with_keys().await;
@@ -238,6 +239,7 @@ async fn api_keys_that_are_not_good_open_nothing() {
     }
 }
 
+// RULES S1
 #[tokio::test]
 async fn tokens_that_are_not_good_open_nothing() {
     let (gateway, server) = with_tokens().await;
@@ -274,6 +276,7 @@ async fn tokens_that_are_not_good_open_nothing() {
     }
 }
 
+// RULES S1
 #[tokio::test]
 async fn good_credentials_open_what_their_role_allows() {
     let of = |role: &str| signed(&claims(|claims| claims["role"] = role.into()), SECRET);

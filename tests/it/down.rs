@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::support::scripted::{Act, Refusing, Scripted, Silent, Tool};
 use crate::support::{Gateway, Registry, eventually};
 
+// RULES R26
 #[tokio::test]
 async fn nine_of_twelve_are_ready_at_once_and_the_other_three_are_named() {
     let (refusing, silent) = (Refusing::new(), Silent::new());

@@ -38,6 +38,7 @@ async fn sigterm_takes_children_and_grandchildren_along() {
     eventually("all children are gone", async || spawned.iter().all(|id| !is_alive(*id)).then_some(())).await;
 }
 
+// RULES R3
 #[tokio::test]
 async fn a_call_that_runs_is_answered_before_the_end() {
     let held = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}"#;
@@ -57,6 +58,7 @@ async fn a_call_that_runs_is_answered_before_the_end() {
     assert!(status.success(), "{status}");
 }
 
+// RULES R3
 #[tokio::test]
 async fn who_comes_during_the_delay_is_served_and_a_second_signal_ends_it() {
     let server = Scripted::modern().tool(Tool::named("a")).start();
@@ -102,6 +104,7 @@ async fn a_call_that_does_not_end_is_cancelled_at_the_limit() {
     assert_eq!(server.seen_calling("notifications/cancelled").len(), 1, "the server was told");
 }
 
+// RULES R3
 #[tokio::test]
 async fn open_streams_do_not_hold_up_the_end() {
     let server = Scripted::modern().tool(Tool::named("a")).start();
@@ -157,6 +160,7 @@ fn stdio_speaks_both_eras() {
     assert_eq!(answer["result"]["content"][0]["text"], "{}", "{answer}");
 }
 
+// RULES S15
 #[tokio::test]
 async fn every_line_of_the_log_is_one_json_object_and_stdout_stays_empty() {
     let server = Scripted::modern().tool(Tool::named("a")).start();

@@ -102,6 +102,7 @@ async fn a_result_that_breaks_off_reaches_its_client_broken_and_others_go_on() {
     assert_eq!(server.runs("a"), 2, "nothing was tried again");
 }
 
+// RULES R16
 #[tokio::test]
 async fn who_does_not_read_costs_little_memory_and_nobody_else_anything() {
     let big = result(48 << 20);

@@ -21,6 +21,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+// RULES R19
 #[test]
 fn a_child_ends_when_its_gateway_is_killed() {
     let script = r#""$0" __become $$ sleep 1000 & echo $!; read -r never"#;

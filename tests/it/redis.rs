@@ -107,6 +107,7 @@ async fn what_is_being_made_here_while_another_gateway_forgets_is_not_kept() {
     assert_eq!(other.ask(1, "newer").await, fetched("new", true));
 }
 
+// RULES R28
 #[tokio::test]
 async fn when_redis_is_killed_and_comes_back_no_call_fails() {
     let redis = Redis::start().await;
@@ -125,6 +126,7 @@ async fn when_redis_is_killed_and_comes_back_no_call_fails() {
     assert_eq!(gateway.ask_many("newest").await, 0);
 }
 
+// RULES R28
 #[tokio::test]
 async fn what_is_forgotten_while_redis_is_paused_is_never_given_out_again() {
     let redis = Redis::start().await;
@@ -156,6 +158,7 @@ async fn when_redis_is_paused_without_anybody_forgetting_no_call_fails_either() 
     assert!(gateway.store.counts()["tests"].faults >= 3);
 }
 
+// RULES R28
 #[tokio::test]
 async fn when_redis_is_slow_no_call_fails_and_nothing_old_is_given_out() {
     let redis = Redis::start().await;

@@ -56,6 +56,7 @@ async fn start(servers: &[Server]) -> Running {
     NAMES.into_iter().fold(gateway, |gateway, name| gateway.env(&variable(name), &key(name))).start().await
 }
 
+// RULES S16
 #[tokio::test]
 async fn a_key_that_a_server_says_back_stands_in_no_log_and_in_no_answer_of_ours() {
     let servers = [

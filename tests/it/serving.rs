@@ -137,6 +137,7 @@ async fn a_file_that_is_wrong_stops_the_start_and_shows_no_secret() {
     }
 }
 
+// RULES S17
 /// The client's own headers and our environment are not the business of any server.
 #[tokio::test]
 async fn servers_are_told_nothing_that_is_not_theirs() {

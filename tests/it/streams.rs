@@ -288,6 +288,7 @@ async fn a_stream_cut_anywhere_in_a_call_is_read_on_with_nothing_lost_and_nothin
     bench.books_are_empty(&[id].into()).await;
 }
 
+// RULES S5
 #[tokio::test]
 async fn a_stream_of_somebody_else_and_one_that_never_was_cannot_be_read() {
     let mut bench = Bench::of(Version::V2025_11_25).await;
@@ -308,6 +309,7 @@ async fn a_stream_of_somebody_else_and_one_that_never_was_cannot_be_read() {
     assert!(own.text().await.expect("a body").contains("secret"));
 }
 
+// RULES R12
 #[tokio::test]
 async fn a_lost_connection_is_no_cancel_in_the_legacy_era_a_thousand_times() {
     let mut bench = Bench::of(Version::V2025_11_25).await;
@@ -341,6 +343,7 @@ async fn a_lost_connection_is_no_cancel_in_the_legacy_era_a_thousand_times() {
     bench.books_are_empty(&sessions).await;
 }
 
+// RULES R12
 #[tokio::test]
 async fn a_lost_connection_is_a_cancel_in_the_modern_era_a_thousand_times() {
     let mut bench = Bench::of(Version::V2026_07_28).await;

@@ -73,6 +73,7 @@ async fn rest(gateway: &Running, who: usize, tool: &str) -> String {
     answer.json()["data"].as_str().expect("a text").to_owned()
 }
 
+// RULES S25
 #[tokio::test]
 async fn each_principal_has_its_own_answers_over_two_gateways_and_every_way_in() {
     let (server, redis) = (server(), Redis::start().await);

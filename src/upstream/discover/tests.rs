@@ -57,6 +57,7 @@ async fn every_page_is_read_and_an_empty_cursor_is_one() {
     assert!(offer.problems.is_empty(), "{:?}", offer.problems);
 }
 
+// RULES S26
 #[tokio::test]
 async fn lists_that_do_not_end_are_ended() {
     let (cycle, asked) =

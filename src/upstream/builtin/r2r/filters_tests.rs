@@ -86,6 +86,7 @@ fn names(value: &Value, into: &mut Vec<String>) {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+    // RULES S28
     #[test]
     fn no_filter_that_passes_says_where_to_search(filter in hostile::filters()) {
         let Value::Object(filter) = filter else { return Ok(()) };

@@ -109,6 +109,7 @@ fn a_large_value_is_not_sent_back() {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    // RULES S28
     #[test]
     fn any_arguments_are_read_or_refused_by_name(arguments in hostile::arguments(&tool())) {
         hostile::is_judged::<Input>(&tool(), &arguments);

@@ -264,6 +264,7 @@ async fn an_answer_beyond_the_cap_ends_its_call_and_nothing_else() {
     bench.is_over().await;
 }
 
+// RULES R18
 #[tokio::test]
 async fn full_pipes_in_both_directions_do_not_lock_us() {
     // It writes far more than a pipe holds before it reads the second request, and floods stderr.

@@ -46,6 +46,7 @@ fn a_file_in_the_folder_is_opened_and_named_by_the_folder() {
     }
 }
 
+// RULES S27
 #[test]
 fn every_hostile_path_is_refused_and_says_what_would_be_right() {
     let (dir, roots) = place();
@@ -146,6 +147,7 @@ fn files_of_one_name_in_two_folders_have_two_names() {
     assert_eq!(names(&["/a", "/"]), ["a", "root"]);
 }
 
+// RULES S27
 /// Somebody swaps the file, and the folder it is in, for links that lead outside and back, as fast as
 /// they can.
 #[test]

@@ -25,6 +25,7 @@ const PROGRESS: &str =
     r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}"#;
 const ANSWER: &str = r#"{"jsonrpc":"2.0","id":2,"result":{}}"#;
 
+// RULES R9
 #[tokio::test]
 async fn each_cut_point_has_its_own_meaning() {
     let say = |text: &str| Step::Say(text.into());
@@ -91,6 +92,7 @@ async fn what_never_reached_the_server_says_so() {
     }
 }
 
+// RULES S18
 #[tokio::test]
 async fn what_is_no_answer_is_told_from_a_broken_connection() {
     let long = "x".repeat(MESSAGE_BYTES);
@@ -160,6 +162,7 @@ async fn a_call_that_is_dropped_closes_its_stream() {
     }
 }
 
+// RULES R10
 #[tokio::test]
 async fn after_a_stale_connection_an_unsafe_call_takes_a_fresh_one() {
     // The second request on a connection finds it closed, as when a server times it out.
