@@ -26,6 +26,7 @@ mod redis;
 mod reload;
 mod rest;
 mod revoked;
+mod rules;
 mod scheduling;
 mod sdk;
 mod secrets;

@@ -6,7 +6,8 @@
 //! `started PID`, `grandchild PID` and every line received, `--grandchild` starts a process of its own,
 //! `--refuse METHOD` answers it by an error that repeats the variable `KEY`, which it also writes to standard error,
 //! `--asks` makes it the server of `support/asker.rs`,
-//! `--noise N` writes N lines to standard error. The tool `exit` ends the process, `hang` never answers.
+//! `--noise N` writes N lines to standard error. The tool `exit` ends the process, `hang` never answers, `read`
+//! is said to only read.
 
 #![allow(unreachable_pub)] // a program exports nothing
 
@@ -157,9 +158,15 @@ impl Peer {
 
     fn tools(&self) -> Value {
         let names = self.option("--tools").unwrap_or("echo").split(',');
-        names
-            .map(|name| json!({"name": name, "description": "of the stdio peer", "inputSchema": {"type": "object"}}))
-            .collect()
+        let tool = |name: &str| {
+            let mut tool =
+                json!({"name": name, "description": "of the stdio peer", "inputSchema": {"type": "object"}});
+            if name == "read" {
+                tool["annotations"] = json!({"readOnlyHint": true});
+            }
+            tool
+        };
+        names.map(tool).collect()
     }
 }
 

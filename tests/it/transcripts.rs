@@ -147,7 +147,7 @@ impl Connector for ScriptedConnector {
 }
 
 /// A registry of servers that nothing is configured for but their names.
-fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Config {
+pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Config {
     let second = Duration::from_secs(1);
     let server = |name: &str| upstream::Config {
         name: name.into(),

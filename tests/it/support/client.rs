@@ -45,6 +45,11 @@ impl Client {
         self
     }
 
+    /// A header that it sends with everything.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
     /// One modern request with everything the revision requires.
     pub async fn modern(&self, method: &str, params: Value) -> Answer {
         self.modern_text(method, &params.to_string()).await

@@ -195,6 +195,11 @@ impl Running {
         std::fs::write(self.gateway.folder().join("mcp_servers.yaml"), yaml).expect("it can be written");
     }
 
+    /// The folder that it runs in.
+    pub fn folder(&self) -> &Path {
+        self.gateway.folder()
+    }
+
     /// Sends it SIGHUP.
     pub fn hang_up(&self) {
         self.process.hang_up();

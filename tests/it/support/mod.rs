@@ -3,6 +3,7 @@
 //!
 //! - [`gateway`] the program under test, as `serve` and as `stdio`;
 //! - [`client`] a bare JSON-RPC client for both eras, which sees every byte of an answer;
+//! - [`line`] a barer one still, for thousands of requests;
 //! - [`registry`] registry files;
 //! - [`scripted`] servers that answer, stream, fail, hang and cut as scripted, and keep the record;
 //! - [`child`] the same for a server on standard input and output;
@@ -20,6 +21,7 @@ pub mod asking;
 pub mod child;
 pub mod client;
 pub mod gateway;
+pub mod line;
 pub mod peers;
 pub mod process;
 #[allow(dead_code)] // unit tests use it too, each some of it

@@ -1,0 +1,90 @@
+//! Sessions of somebody else: on every verb and at every endpoint they are sessions that never were.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::support::gateway::Running;
+use crate::support::line::{Line, Told};
+use crate::support::scripted::{Scripted, Tool};
+use crate::support::{Client, Gateway, Registry};
+
+const KEYS: [&str; 2] = [
+    "swy_ada_0123456789abcdef0123456789abcdef0123456789abcdef",
+    "swy_bob_fedcba9876543210fedcba9876543210fedcba9876543210",
+];
+/// Sessions of each kind, each tried with every request.
+const SESSIONS: usize = 32;
+
+/// What can be asked of a session: method, body.
+const REQUESTS: [(&str, &str); 8] = [
+    ("POST", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
+    ("POST", r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}"#),
+    ("POST", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#),
+    ("POST", r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#),
+    ("POST", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
+    ("POST", r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}"#),
+    ("GET", ""),
+    ("DELETE", ""),
+];
+
+async fn started() -> Running {
+    let server = Scripted::modern().tool(Tool::named("a")).start();
+    let key = |key: &&str| {
+        let hash = Sha256::digest(key.as_bytes())
+            .iter()
+            .fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
+        let id = key.split('_').nth(1).expect("an id");
+        format!("{{id: {id}, hash: \"sha256:{hash}\", role: superuser}}")
+    };
+    let keys = KEYS.iter().map(key).collect::<Vec<_>>().join(", ");
+    let server_settings = format!("server: {{auth_mode: api_key, api_keys: [{keys}]}}");
+    let registry = Registry::new().http("one", &server.url()).setting(&server_settings);
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers_to("a", &format!("Bearer {}", KEYS[0])).await;
+    gateway
+}
+
+fn holder(gateway: &Running, path: &str, key: &str) -> Client {
+    gateway.mcp().to(&gateway.url(path)).with_header("x-api-key", key)
+}
+
+/// What one hears who asks `request` of the session `id`, without what differs from answer to answer.
+async fn ask(line: &mut Line, path: &str, request: (&str, &str), id: &str) -> Told {
+    let headers = [("x-api-key", KEYS[1]), ("mcp-session-id", id), ("mcp-protocol-version", "2025-11-25")];
+    let mut told = match request {
+        ("POST", body) => line.post(path, &headers, body.as_bytes()).await,
+        (method, _) => {
+            let headers = [&headers[..], &[("accept", "text/event-stream")]].concat();
+            line.send(method, path, &headers, b"").await
+        }
+    };
+    told.head.retain(|line| !line.starts_with("date: ") && !line.starts_with("x-request-id: "));
+    told
+}
+
+/// RULES S5: over 1,000 tries at sessions of another principal, or of the same one at another endpoint, in the middle of
+/// their life: each is answered as a session that never was, and none of them suffers from it.
+#[tokio::test]
+async fn a_session_of_somebody_else_is_one_that_never_was() {
+    let gateway = started().await;
+    let (mut line, mut tries) = (Line::to(&gateway.address), 0);
+    for (own, other) in [("/mcp", "/mcp/one"), ("/mcp/one", "/mcp")] {
+        // Ada's sessions, asked for at the right endpoint; Bob's own, asked for at the wrong one.
+        for (key, path) in [(KEYS[0], own), (KEYS[1], other)] {
+            for _ in 0..SESSIONS {
+                let session = holder(&gateway, own, key).legacy().await;
+                let id = session.client.header("mcp-session-id").expect("it is named").to_owned();
+                let unknown: String = id.chars().rev().collect();
+                for request in REQUESTS {
+                    let told = ask(&mut line, path, request, &id).await;
+                    assert_eq!(told.status, 404, "{request:?} at {path}: {told:?}");
+                    let never = ask(&mut line, path, request, &unknown).await;
+                    assert_eq!(told, never, "{request:?} at {path} tells that there is such a session");
+                    tries += 1;
+                }
+                let is_there = session.request("tools/list", serde_json::json!({})).await;
+                assert_eq!(is_there.status, 200, "{is_there:?}");
+            }
+        }
+    }
+    assert!(tries >= 1_000, "{tries}");
+}

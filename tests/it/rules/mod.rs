@@ -1,0 +1,13 @@
+//! Rules for failure and attack that have a figure, at that figure and from outside: each test has the id of its
+//! rule above it, and `tests/tidy.rs` lists them all.
+
+mod drain;
+mod floods;
+mod foreign_sessions;
+mod lost_calls;
+mod overload;
+mod payloads;
+mod policies;
+mod processes;
+mod smuggled;
+mod urls;

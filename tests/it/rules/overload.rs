@@ -1,0 +1,58 @@
+//! More calls than a server can take: it does what it can, and who is too many is told at once.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use serde_json::json;
+
+use crate::support::scripted::{Act, Scripted, Tool};
+use crate::support::{Gateway, Registry};
+
+/// How long the server takes for a call. Long beside what a busy machine adds.
+const SERVICE: Duration = Duration::from_millis(400);
+/// Calls that it is given at a time.
+const PLACES: u32 = 8;
+/// As many calls come as four such servers could take.
+const OVERLOAD: u32 = 4;
+/// How many times the server's places are filled.
+const ROUNDS: u32 = 10;
+
+/// RULES R14: at four times what a server can take it does at least 80 % of what it can, and no call that was refused
+/// had to wait for that.
+#[tokio::test]
+async fn at_four_times_its_capacity_a_server_is_kept_busy_and_the_rest_refused_at_once() {
+    let server = Scripted::modern().tool(Tool::named("a").does(Act::Slow(SERVICE))).start();
+    let limits = format!("limits: {{concurrent_calls: {PLACES}, waiting_calls: {PLACES}}}");
+    let registry = Registry::new().http("one", &server.url()).with(&limits).with("retry_attempts: 0");
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["a"]).await;
+    let calls = PLACES * OVERLOAD * ROUNDS;
+    let began = Instant::now();
+    let call = async |number: u32| {
+        tokio::time::sleep(SERVICE * number / (PLACES * OVERLOAD)).await;
+        let asked = Instant::now();
+        let answer = gateway.call("one", "a", json!({"n": number})).await;
+        (answer, asked.elapsed())
+    };
+    let answers = join_all((0..calls).map(call)).await;
+    let took = began.elapsed().as_secs_f64();
+
+    let (good, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|(answer, _)| answer.status == 200);
+    let could = f64::from(PLACES) * took / SERVICE.as_secs_f64();
+    let share = good.len() as f64 / could;
+    assert!(share >= 0.8, "{} of {could:.0} calls in {took:.1} s: {share:.2}", good.len());
+    assert_eq!(server.runs("a"), good.len(), "what was run was answered, and what was refused was not run");
+    for (answer, _) in &refused {
+        let code = answer.json()["code"].clone();
+        assert_eq!((answer.status, code.as_str()), (429, Some("overloaded")), "{answer:?}");
+        assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    }
+    let mut waits: Vec<Duration> = refused.iter().map(|(_, took)| *took).collect();
+    waits.sort_unstable();
+    assert!(waits.len() as u32 > calls / 2, "{} were refused: there was no overload", waits.len());
+    assert!(
+        waits[waits.len() / 2] < SERVICE / 4,
+        "half of the refused waited for {:?}",
+        waits[waits.len() / 2]
+    );
+}

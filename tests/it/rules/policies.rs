@@ -1,0 +1,267 @@
+//! Who may see a tool and who may call it, over random policies: roles, what servers let through, names, endpoints.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+use rand::{RngExt as _, SeedableRng as _};
+use serde_json::{Value, json};
+use switchyard::auth::{Principal, Role};
+use switchyard::gateway::{Caller, Gateway};
+use switchyard::manager::config::ToolNames;
+use switchyard::manager::{self, Manager, Scope};
+use switchyard::protocol::lifecycle::Peer;
+use switchyard::protocol::message::RequestId;
+use switchyard::protocol::{Era, Raw, Reply, Request, Version};
+use switchyard::shutdown::Shutdown;
+use switchyard::upstream::{self, Call, Connection, Connector, Dialect, Events, Outlet, config};
+
+/// What ran: at which server, under which name there.
+type Ran = Arc<Mutex<BTreeSet<(String, String)>>>;
+
+/// A server of some tools, which says what ran.
+struct Recording {
+    name: String,
+    tools: Vec<String>,
+    peer: Peer,
+    ran: Ran,
+}
+
+impl Connection for Recording {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn request<'a>(&'a self, call: &'a Call, _: &'a Outlet) -> BoxFuture<'a, Result<Reply, upstream::Error>> {
+        let name = || call.params.as_ref().and_then(|params| params.get_as::<String>("name"));
+        let reply = match call.method.as_str() {
+            "tools/list" => {
+                let tool = |name: &String| json!({"name": name, "inputSchema": {"type": "object"}});
+                json!({"tools": self.tools.iter().map(tool).collect::<Vec<_>>()})
+            }
+            "tools/call" => {
+                let ran = (self.name.clone(), name().expect("a name"));
+                self.ran.lock().expect("no panic holds it").insert(ran);
+                json!({"content": []})
+            }
+            _ => json!({}),
+        };
+        async move { Ok(Ok(Raw::of(&reply))) }.boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        std::future::pending().boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        async {}.boxed()
+    }
+}
+
+struct ToRecording(Arc<Recording>);
+
+impl Connector for ToRecording {
+    fn connect(
+        &self,
+        _: Events,
+        _: Dialect,
+    ) -> BoxFuture<'static, Result<Arc<dyn Connection>, upstream::Error>> {
+        let connection: Arc<dyn Connection> = self.0.clone();
+        async move { Ok(connection) }.boxed()
+    }
+
+    fn speaks(&self, era: Era) -> Option<bool> {
+        Some(era == Era::Modern)
+    }
+
+    fn requests_per_connection(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// What an operator wrote: servers, their tools, and the rules for these.
+struct Written {
+    servers: BTreeMap<String, (Vec<String>, config::Tools)>,
+    names: ToolNames,
+}
+
+/// Spellings of what is not listed that are tried for each policy.
+const OTHERS: usize = 6;
+
+/// Names that clash, name each other's places, or look like those that the gateway makes.
+const NAMES: [&str; 9] = ["a", "b", "c", "A", "s0__a", "s1.b", "a__b", "read file", "s1"];
+
+impl Written {
+    fn random(random: &mut StdRng) -> Self {
+        let server = |index: usize, random: &mut StdRng| {
+            let tools: Vec<String> =
+                NAMES.iter().filter(|_| random.random_bool(0.5)).map(|&name| name.to_owned()).collect();
+            (format!("s{index}"), (tools, rules(random)))
+        };
+        let count = random.random_range(2..=3);
+        let names = if random.random() { ToolNames::Auto } else { ToolNames::Prefixed };
+        Self { servers: (0..count).map(|index| server(index, random)).collect(), names }
+    }
+
+    /// What the rules let through, by the words of their documentation.
+    fn permits(&self, server: &str, tool: &str) -> bool {
+        let (tools, rules) = &self.servers[server];
+        let is_allowed = rules.allow.as_ref().is_none_or(|allow| allow.iter().any(|name| name == tool));
+        is_allowed && !rules.deny.iter().any(|name| name == tool) && tools.iter().any(|name| name == tool)
+    }
+
+    /// All that may be seen from `scope`.
+    fn permitted(&self, scope: &Scope) -> BTreeSet<(String, String)> {
+        let is_in = |server: &str| match scope {
+            Scope::All => true,
+            Scope::Server(one) => **one == *server,
+        };
+        let all = self.servers.iter().filter(|(name, _)| is_in(name));
+        let all =
+            all.flat_map(|(name, (tools, _))| tools.iter().map(move |tool| (name.clone(), tool.clone())));
+        all.filter(|(server, tool)| self.permits(server, tool)).collect()
+    }
+
+    /// Whether a new name is one that another tool of its server has: then one of the two is left out.
+    fn hides_one(&self) -> bool {
+        let mut rules = self.servers.values();
+        rules.any(|(tools, rules)| rules.rename.values().any(|name| tools.contains(name)))
+    }
+
+    /// Every way anybody might spell one of the tools, whether it is permitted or not.
+    fn spellings(&self) -> Vec<String> {
+        let of_server = |(server, (_, rules)): (&String, &(Vec<String>, config::Tools))| {
+            let own = NAMES.iter().map(|&name| name.to_owned()).chain(rules.rename.values().cloned());
+            let own: Vec<String> = own.collect();
+            let qualified =
+                own.iter().flat_map(|name| ["__", ".", "/", ":"].map(|by| format!("{server}{by}{name}")));
+            qualified.chain(own.iter().cloned()).collect::<Vec<_>>()
+        };
+        let all: BTreeSet<String> = self.servers.iter().flat_map(of_server).collect();
+        all.into_iter().collect()
+    }
+
+    fn start(&self, ran: &Ran, shutdown: &Shutdown) -> Arc<Manager> {
+        let connector = |(name, (tools, _)): (&String, &(Vec<String>, config::Tools))| -> Arc<dyn Connector> {
+            let peer = Peer {
+                version: Version::V2026_07_28,
+                info: Raw::empty_object(),
+                capabilities: Raw::of(&json!({"tools": {}})),
+                instructions: None,
+            };
+            let (name, tools) = (name.clone(), tools.clone());
+            Arc::new(ToRecording(Arc::new(Recording { name, tools, peer, ran: Arc::clone(ran) })))
+        };
+        let connectors = self.servers.iter().map(connector).collect();
+        let mut config = crate::transcripts::manager_config(self.servers.keys().map(String::as_str));
+        for server in &mut config.servers {
+            server.tools = self.servers[&*server.name].1.clone();
+        }
+        let config = manager::Config { tool_names: self.names, tools_per_page: 20, ..config };
+        Manager::with_connectors(config, connectors, shutdown.clone())
+    }
+}
+
+fn rules(random: &mut StdRng) -> config::Tools {
+    let mut some = |often: f64| -> Vec<String> {
+        NAMES.iter().filter(|_| random.random_bool(often)).map(|&name| name.to_owned()).collect()
+    };
+    let (allow, deny, renamed) = (some(0.6), some(0.2), some(0.2));
+    let new = |name: &String| (name.clone(), format!("new-{}", name.replace(' ', "-")));
+    let mut rename: BTreeMap<String, String> = renamed.iter().map(new).collect();
+    // Sometimes one takes a name that another tool has by itself, which may be a denied one.
+    if let Some(name) = rename.values_mut().next().filter(|_| random.random()) {
+        *name = (*["a", "b", "c"].choose(random).expect("some")).to_owned();
+    }
+    let allow = random.random::<bool>().then_some(allow);
+    config::Tools { allow, deny, rename, ..config::Tools::default() }
+}
+
+/// One who asks, at one endpoint.
+struct Asker<'a> {
+    gateway: &'a Gateway,
+    principal: Principal,
+    scope: Scope,
+    era: Era,
+}
+
+impl Asker<'_> {
+    async fn ask(&self, method: &str, params: &Value) -> Reply {
+        let params = Raw::of(params);
+        let (principal, scope) = (self.principal.clone(), self.scope.clone());
+        let caller = match self.era {
+            Era::Modern => Caller::modern(principal, scope, Some(&params)),
+            Era::Legacy => Caller::legacy(principal, scope, Some(&params)),
+        };
+        let request = Request { id: RequestId::from_u64(1), method: method.into(), params: Some(params) };
+        self.gateway.handle(&caller, &request, &Outlet::none()).await
+    }
+
+    /// Every page.
+    async fn listed(&self) -> Vec<String> {
+        let (mut names, mut cursor) = (Vec::new(), None::<String>);
+        loop {
+            let params = cursor.map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
+            let page: Value = self.ask("tools/list", &params).await.expect("a list").read().expect("JSON");
+            let tools = page["tools"].as_array().expect("tools");
+            names.extend(tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()));
+            cursor = page["nextCursor"].as_str().map(str::to_owned);
+            if cursor.is_none() {
+                return names;
+            }
+        }
+    }
+}
+
+/// RULES S7: what is listed can be called, and what is not listed can not, by no spelling of it, over 10,000 policies: random
+/// rules of servers, each for both roles in both eras, at the endpoint of all servers and at those of one.
+#[tokio::test(start_paused = true)]
+async fn what_is_listed_can_be_called_and_nothing_else() {
+    let mut random = StdRng::seed_from_u64(7);
+    let (mut policies, mut calls) = (0, 0);
+    while policies < 10_000 {
+        let (written, ran, shutdown) = (Written::random(&mut random), Ran::default(), Shutdown::new());
+        let manager = written.start(&ran, &shutdown);
+        manager.settled(&Scope::All, Duration::from_secs(60)).await;
+        let gateway = Gateway::new(manager, shutdown.clone());
+        let spellings = written.spellings();
+        let servers = written.servers.keys().map(|name| Scope::Server(name.as_str().into()));
+        for scope in std::iter::once(Scope::All).chain(servers) {
+            let both =
+                Role::ALL.into_iter().flat_map(|role| [Era::Modern, Era::Legacy].map(|era| (role, era)));
+            for (role, era) in both {
+                let (principal, scope) = (Principal::new("somebody", role), scope.clone());
+                let asker = Asker { gateway: &gateway, principal, scope, era };
+                let (listed, permitted) = (asker.listed().await, written.permitted(&asker.scope));
+                let about = || format!("{:?} {role} {era:?} {:?}", asker.scope, written.servers);
+                let names: BTreeSet<&String> = listed.iter().collect();
+                assert_eq!(names.len(), listed.len(), "{}", about());
+                let others = spellings.sample(&mut random, OTHERS).filter(|name| !names.contains(name));
+                // All of a reader's end at the same line.
+                let most = if role == Role::Reader { 2 } else { usize::MAX };
+                let tried: Vec<&String> = listed.iter().take(most).chain(others.take(most)).collect();
+                ran.lock().expect("no panic holds it").clear();
+                for name in tried {
+                    calls += 1;
+                    let is_listed = names.contains(name);
+                    let is_done =
+                        asker.ask("tools/call", &json!({"name": name, "arguments": {}})).await.is_ok();
+                    let may = role == Role::Superuser;
+                    assert!(!is_listed || is_done == may, "{name} is listed: {}", about());
+                    assert!(may || !is_done, "{name}: {}", about());
+                }
+                let ran = ran.lock().expect("no panic holds it").clone();
+                assert!(ran.is_subset(&permitted), "{ran:?} {}", about());
+                assert_eq!(ran.len(), if role == Role::Superuser { listed.len() } else { 0 }, "{}", about());
+                assert!(written.hides_one() || listed.len() == permitted.len(), "{}", about());
+                policies += 1;
+            }
+        }
+        shutdown.begin();
+    }
+    assert!(calls > 25_000, "{calls} calls");
+}

@@ -1,0 +1,92 @@
+//! A bare HTTP connection for tests that make thousands of requests: in a debug build most of their time would be
+//! spent in a client that can more. It reads answers that say how long they are, and nothing else.
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+/// One connection, made anew when the other side closed it.
+#[derive(Debug)]
+pub struct Line {
+    address: String,
+    socket: Option<BufReader<TcpStream>>,
+}
+
+/// One answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// The HTTP status.
+    pub status: u16,
+    /// The lines of its head.
+    pub head: Vec<String>,
+    /// Its body; empty where the head does not say how long it is.
+    pub body: String,
+}
+
+impl Told {
+    /// The value of a header, whose name is in small letters.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.iter().filter_map(|line| line.split_once(": "));
+        lines.find(|(found, _)| *found == name).map(|(_, value)| value)
+    }
+}
+
+impl Line {
+    /// To `address`, such as `127.0.0.1:8080`.
+    pub fn to(address: &str) -> Self {
+        Self { address: address.to_owned(), socket: None }
+    }
+
+    /// POSTs JSON to `path`, with `headers` beside the usual ones.
+    pub async fn post(&mut self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Told {
+        let usual = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+        self.send("POST", path, &[&usual, headers].concat(), body).await
+    }
+
+    /// Sends a request and reads its answer.
+    pub async fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Told {
+        let lines: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = body.len();
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n{lines}\r\n");
+        let request = [head.as_bytes(), body].concat();
+        // What is idle may be closed just as it is used.
+        for _ in 0..3 {
+            if let Some(told) = self.try_once(&request).await {
+                return told;
+            }
+            self.socket = None;
+        }
+        panic!("no answer to {method} {path}");
+    }
+
+    async fn try_once(&mut self, request: &[u8]) -> Option<Told> {
+        if self.socket.is_none() {
+            self.socket = Some(BufReader::new(TcpStream::connect(&self.address).await.expect("it listens")));
+        }
+        let socket = self.socket.as_mut().expect("just made");
+        socket.write_all(request).await.ok()?;
+        let mut head = Vec::new();
+        loop {
+            let mut line = String::new();
+            if socket.read_line(&mut line).await.ok()? == 0 {
+                return None;
+            }
+            match line.trim_end() {
+                "" => break,
+                line => head.push(line.to_owned()),
+            }
+        }
+        let status = head[0].split(' ').nth(1)?.parse().ok()?;
+        let mut told = Told { status, head, body: String::new() };
+        let length = told.header("content-length").and_then(|length| length.parse().ok());
+        let mut body = vec![0; length.unwrap_or(0)];
+        socket.read_exact(&mut body).await.ok()?;
+        told.body = String::from_utf8_lossy(&body).into_owned();
+        let is_last = told.header("connection") == Some("close")
+            || (length.is_none() && status != 202 && status != 204);
+        if is_last {
+            self.socket = None;
+        }
+        Some(told)
+    }
+}
