@@ -30,7 +30,7 @@ const MAX_LINES: usize = 400;
 
 /// The rules for failure and attack that have a figure. Each is found at its tests by `// RULES` and its id.
 const RULES: &str = "S1 S2 S5 S6 S7 S8 S9 S10 S11 S12 S13 S15 S16 S17 S18 S19 S20 S21 S22 S24 S25 S26 S27 S28 \
-    R1 R2 R3 R6 R7 R8 R9 R10 R11 R12 R14 R16 R17 R18 R19 R20 R21 R24 R26 R27 R28 R32 G1 G5";
+    R1 R2 R3 R6 R7 R8 R9 R10 R11 R12 R13 R14 R16 R17 R18 R19 R20 R21 R24 R25 R26 R27 R28 R32 G1 G5";
 
 /// Spelled in two parts, or this file would be the first to break the rule.
 const MACHINE: &[&str] = &[

@@ -7,7 +7,7 @@
 //! `--refuse METHOD` answers it by an error that repeats the variable `KEY`, which it also writes to standard error,
 //! `--asks` makes it the server of `support/asker.rs`,
 //! `--noise N` writes N lines to standard error. The tool `exit` ends the process, `hang` never answers, `read`
-//! is said to only read.
+//! is said to only read. `--stays` goes on after the end of its input.
 
 #![allow(unreachable_pub)] // a program exports nothing
 
@@ -72,6 +72,9 @@ fn main() {
         if let Some(answer) = serde_json::from_str(&line).ok().and_then(|envelope| peer.answer(&envelope)) {
             say(&answer);
         }
+    }
+    while peer.has("--stays") {
+        std::thread::park();
     }
 }
 

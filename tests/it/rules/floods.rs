@@ -87,7 +87,7 @@ async fn sessions_and_streams_stop_at_their_limit_and_leave_nothing_behind() {
     const ROOM: usize = 500;
     const STREAMS: usize = 100;
     let server = Scripted::modern().tool(Tool::named("a")).start();
-    let limits = format!("server: {{max_sessions: {ROOM}, max_connections: {ROOM}}}");
+    let limits = format!("server: {{max_sessions: {ROOM}, max_connections: 20000}}");
     let registry = Registry::new().http("one", &server.url()).setting(&limits);
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers(&["a"]).await;

@@ -74,7 +74,7 @@ async fn try_all(gateway: &Running, payload: &str) -> usize {
         let answer = gateway.post(route, &body.to_string()).await;
         assert!(answer.status < 500, "{route}: {answer:?}");
     }
-    let encoded: String = payload.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let encoded: String = payload.bytes().fold(String::new(), |text, byte| format!("{text}%{byte:02X}"));
     let paths = [
         format!("/servers/{encoded}/tools"),
         format!("/servers/one/tools?command={encoded}&args={encoded}"),

@@ -20,8 +20,11 @@ use switchyard::protocol::{Era, Raw, Reply, Request, Version};
 use switchyard::shutdown::Shutdown;
 use switchyard::upstream::{self, Call, Connection, Connector, Dialect, Events, Outlet, config};
 
+/// The tool that panics where its call is sent.
+pub const BROKEN: &str = "broken-on-purpose";
+
 /// What ran: at which server, under which name there.
-type Ran = Arc<Mutex<BTreeSet<(String, String)>>>;
+pub type Ran = Arc<Mutex<BTreeSet<(String, String)>>>;
 
 /// A server of some tools, which says what ran.
 struct Recording {
@@ -45,6 +48,7 @@ impl Connection for Recording {
             }
             "tools/call" => {
                 let ran = (self.name.clone(), name().expect("a name"));
+                assert_ne!(ran.1, BROKEN, "it panics");
                 self.ran.lock().expect("no panic holds it").insert(ran);
                 json!({"content": []})
             }
@@ -84,9 +88,11 @@ impl Connector for ToRecording {
 }
 
 /// What an operator wrote: servers, their tools, and the rules for these.
-struct Written {
-    servers: BTreeMap<String, (Vec<String>, config::Tools)>,
-    names: ToolNames,
+pub struct Written {
+    /// By name: its tools, and what is said of them.
+    pub servers: BTreeMap<String, (Vec<String>, config::Tools)>,
+    /// How tools are named.
+    pub names: ToolNames,
 }
 
 /// Spellings of what is not listed that are tried for each policy.
@@ -145,7 +151,8 @@ impl Written {
         all.into_iter().collect()
     }
 
-    fn start(&self, ran: &Ran, shutdown: &Shutdown) -> Arc<Manager> {
+    /// A manager of all of it.
+    pub fn start(&self, ran: &Ran, shutdown: &Shutdown) -> Arc<Manager> {
         let connector = |(name, (tools, _)): (&String, &(Vec<String>, config::Tools))| -> Arc<dyn Connector> {
             let peer = Peer {
                 version: Version::V2026_07_28,
@@ -175,7 +182,7 @@ fn rules(random: &mut StdRng) -> config::Tools {
     let mut rename: BTreeMap<String, String> = renamed.iter().map(new).collect();
     // Sometimes one takes a name that another tool has by itself, which may be a denied one.
     if let Some(name) = rename.values_mut().next().filter(|_| random.random()) {
-        *name = (*["a", "b", "c"].choose(random).expect("some")).to_owned();
+        (*["a", "b", "c"].choose(random).expect("some")).clone_into(name);
     }
     let allow = random.random::<bool>().then_some(allow);
     config::Tools { allow, deny, rename, ..config::Tools::default() }
@@ -226,7 +233,7 @@ async fn what_is_listed_can_be_called_and_nothing_else() {
     while policies < 10_000 {
         let (written, ran, shutdown) = (Written::random(&mut random), Ran::default(), Shutdown::new());
         let manager = written.start(&ran, &shutdown);
-        manager.settled(&Scope::All, Duration::from_secs(60)).await;
+        manager.settled(&Scope::All, Duration::from_mins(1)).await;
         let gateway = Gateway::new(manager, shutdown.clone());
         let spellings = written.spellings();
         let servers = written.servers.keys().map(|name| Scope::Server(name.as_str().into()));

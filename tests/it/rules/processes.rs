@@ -37,7 +37,10 @@ async fn with_children(count: usize) -> (Running, tempfile::TempDir) {
     let registry = tools.iter().fold(Registry::new(), |registry, tool| {
         let record = folder.path().join(tool);
         let record = record.to_str().expect("UTF-8");
-        registry.child(&format!("of-{tool}"), &["--era", "modern", "--tools", tool, "--record", record])
+        registry.child(
+            &format!("of-{tool}"),
+            &["--era", "modern", "--tools", tool, "--record", record, "--stays"],
+        )
     });
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers(&tools.iter().map(String::as_str).collect::<Vec<_>>()).await;

@@ -117,7 +117,8 @@ fn smuggled(random: &mut StdRng) -> Smuggled {
     is_plain &= around > 8;
     let lies = random.random_bool(0.2);
     let method = if lies && random.random() { "tools/list" } else { "tools/call" };
-    let name = if lies { "good" } else { tool };
+    let other = if tool == "good" { "evil" } else { "good" };
+    let name = if lies && method == "tools/call" { other } else { tool };
     is_plain &= method == "tools/call" && name == tool;
     Smuggled { body, method, name, is_plain }
 }

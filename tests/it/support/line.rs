@@ -44,7 +44,8 @@ impl Line {
 
     /// Sends a request and reads its answer.
     pub async fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Told {
-        let lines: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let lines: String =
+            headers.iter().fold(String::new(), |lines, (name, value)| format!("{lines}{name}: {value}\r\n"));
         let length = body.len();
         let head =
             format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n{lines}\r\n");
