@@ -11,9 +11,10 @@
 //!
 //! A fresh connection has one `head_timeout` for its first byte and its first head together. On
 //! HTTP/2 an idle connection still receives pings and settings, so there a byte does not begin a
-//! head. Beside all that, a peer that does not read for `write_timeout` is given up.
+//! head. Beside all that, a peer that does not read for `write_timeout` is given up, and on HTTP/1 one that
+//! reads so little that the connection does not ask for the next part of its answer within [`PART_LIMIT`].
 //!
-//! Not here: acting on it (`listener`).
+//! Not here: acting on it (`listener`), the streams of HTTP/2 (`unread`).
 
 use std::io;
 use std::pin::Pin;
@@ -25,6 +26,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use crate::worker::now;
+
+/// How long a connection may be busy with one part of an answer that goes on. A part may be some hundred
+/// kilobytes, so whoever reads slowly has a while; but what is behind it is held by others' places.
+const PART_LIMIT: Duration = Duration::from_mins(2);
 
 /// The time limits of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +55,8 @@ struct State {
     since: Option<Instant>,
     is_http2: bool,
     write_blocked: Option<Instant>,
+    /// Since when the connection has a part of an answer and has not asked for the next one.
+    handed: Option<Instant>,
 }
 
 /// Shared by the socket, the requests and the one who enforces the limits.
@@ -59,7 +66,7 @@ pub(super) struct Activity(Arc<Mutex<State>>);
 impl Activity {
     pub(super) fn new() -> Self {
         let since = Some(Instant::now());
-        let state = State { phase: Phase::Fresh, since, is_http2: false, write_blocked: None };
+        let state = State { phase: Phase::Fresh, since, is_http2: false, write_blocked: None, handed: None };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -89,7 +96,8 @@ impl Activity {
         };
         let phase = limit.map(|limit| *state.since.get_or_insert_with(now) + limit);
         let write = state.write_blocked.map(|since| since + times.write);
-        [phase, write].into_iter().flatten().min()
+        let part = state.handed.map(|since| since + times.write.max(PART_LIMIT));
+        [phase, write, part].into_iter().flatten().min()
     }
 
     fn received(&self) {
@@ -118,9 +126,22 @@ impl Activity {
 #[derive(Debug)]
 pub(super) struct Running(Activity);
 
+impl Running {
+    /// The connection was handed a part of its answer, which goes on.
+    pub(super) fn handed(&self) {
+        self.0.state().handed = Some(now());
+    }
+
+    /// The connection asks for the next one.
+    pub(super) fn asked(&self) {
+        self.0.state().handed = None;
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let mut state = self.0.state();
+        state.handed = None;
         match state.phase {
             Phase::Busy(running) if running > 1 => state.phase = Phase::Busy(running - 1),
             _ => {
@@ -251,5 +272,21 @@ mod tests {
         assert_eq!(left(&activity), Some(10), "from the first blocked write on");
         activity.wrote(true);
         assert_eq!(left(&activity), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_reads_next_to_nothing_of_an_answer_is_given_up() {
+        let activity = Activity::new();
+        let request = activity.request(false);
+        request.handed();
+        pass(60).await;
+        activity.wrote(false);
+        activity.wrote(true);
+        assert_eq!(left(&activity), Some(60), "a byte now and then wins no time");
+        request.asked();
+        assert_eq!(left(&activity), None, "the answer itself has its own");
+        request.handed();
+        drop(request);
+        assert_eq!(left(&activity), Some(75), "it was the last part");
     }
 }

@@ -129,10 +129,30 @@ impl Exchange {
         if self.is_in_task {
             return;
         }
+        self.collect();
         self.end_with_credential();
         let cancel = CancellationToken::new();
         self.go_on(cancel.clone(), (), tasks);
         self.life = Some(cancel.drop_guard());
+    }
+
+    /// Has the answer be whole.
+    fn collect(&mut self) {
+        let era = self.caller.version.era();
+        self.answer = match std::mem::replace(&mut self.answer, Answer::Given) {
+            Answer::Pending(running) => {
+                let whole = async move {
+                    match running.await {
+                        Some(Received::Flowing(flow)) => collected(flow, era).await,
+                        answered => answered,
+                    }
+                };
+                Answer::Pending(whole.boxed())
+            }
+            // It came with what is said first.
+            Answer::Ready(Some(Received::Flowing(flow))) => Answer::Pending(collected(flow, era).boxed()),
+            answer => answer,
+        };
     }
 
     /// Has the answer be a refusal, and what is done for it be dropped, once the credential is taken back.
@@ -339,3 +359,7 @@ async fn answer(
         Received::Whole(Err(internal(text, id)))
     })
 }
+
+#[cfg(test)]
+#[path = "exchange_tests.rs"]
+mod tests;

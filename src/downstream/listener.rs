@@ -37,6 +37,7 @@ use super::activity::{Activity, Times, Watched};
 use super::bodies::Answer;
 pub use super::bodies::Arriving;
 use super::turned_away::Porter;
+use super::unread::while_read;
 use crate::shutdown::Shutdown;
 use crate::telemetry::limit::{self, Socket};
 use crate::wire::joined::Joined;
@@ -50,9 +51,8 @@ pub(super) const MAX_HEAD_BYTES: usize = 64 * 1024;
 const MAX_HEAD_LIST: u32 = 64 * 1024;
 /// Files that are open beside client connections: connections to servers, pipes, logs.
 const OTHER_FILES: u64 = 1_024;
-/// What one HTTP/2 stream buffers for a peer that does not read it, in bytes. Such a stream has no
-/// time limit here, the connection may be well; so it must be cheap.
-const MAX_STREAM_BUFFER: usize = 64 * 1024;
+/// What one HTTP/2 stream buffers for a peer that does not read it, in bytes.
+pub(super) const MAX_STREAM_BUFFER: usize = 64 * 1024;
 /// Requests that run on one HTTP/2 connection at a time.
 const MAX_STREAMS: u32 = 128;
 /// How often an HTTP/2 peer is asked whether it is still there, and how long it may take.
@@ -74,7 +74,7 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// Time between two requests.
     pub idle_timeout: Duration,
-    /// Time without reading any of what we send.
+    /// Time without reading any of what we send, on a connection or one of its HTTP/2 streams.
     pub write_timeout: Duration,
     /// Time for running requests after the end was requested.
     pub drain_timeout: Duration,
@@ -246,7 +246,8 @@ fn connection<S: Site>(socket: TcpStream, house: House<S>) -> impl Future<Output
     let mut limit = Limit::new(activity.clone(), limits);
     let service = service(site, activity.clone(), limits.body_timeout);
     async move {
-        let protocols = protocols(Streams { live: live.clone(), cut: cut.clone() });
+        let write_timeout = limits.write_timeout;
+        let protocols = protocols(Streams { live: live.clone(), cut: cut.clone(), write_timeout });
         let io = TokioIo::new(Watched::new(Joined::new(socket), activity));
         let mut connection = pin!(protocols.serve_connection(io, service));
         let mut end = pin!(async {
@@ -310,18 +311,20 @@ fn service<S: Site>(
     Future = impl Future<Output = Result<http::Response<Answer>, Infallible>> + Send + 'static,
 > {
     hyper::service::service_fn(move |request: Request<Incoming>| {
-        let running = activity.request(request.version() == Version::HTTP_2);
+        let is_http2 = request.version() == Version::HTTP_2;
+        let running = activity.request(is_http2);
         // Boxed, so that a connection that waits for its next request does not keep the room for one.
         let answer = Box::pin(site.clone().answer(request.map(|body| Arriving::new(body, body_timeout))));
-        async move { Ok(answer.await.map(|body| Answer::new(body, running))) }
+        async move { Ok(answer.await.map(|body| Answer::new(body, running, is_http2))) }
     })
 }
 
-/// Spawns the streams of HTTP/2 connections where the connections are.
+/// Spawns the streams of HTTP/2 connections where the connections are, for as long as they are read.
 #[derive(Clone)]
 struct Streams {
     live: Shutdown,
     cut: CancellationToken,
+    write_timeout: Duration,
 }
 
 impl<F> Executor<F> for Streams
@@ -329,9 +332,9 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let cut = self.cut.clone();
+        let (cut, limit) = (self.cut.clone(), self.write_timeout);
         self.live.spawn(async move {
-            cut.run_until_cancelled(stream).await;
+            cut.run_until_cancelled(while_read(stream, limit)).await;
         });
     }
 }

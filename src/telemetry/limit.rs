@@ -22,6 +22,8 @@ pub enum Limit {
     SessionRequests,
     /// Bytes of the body of a request.
     Body,
+    /// Time in which a client reads an answer, on a stream of HTTP/2.
+    UnreadAnswers,
     /// Keys that are checked the slow way.
     KeyChecks,
     /// Calls that wait for their client's answers.
@@ -45,12 +47,13 @@ pub enum Limit {
 }
 
 /// All of them, with the word that each has in metrics.
-const ALL: [(Limit, &str); 15] = [
+const ALL: [(Limit, &str); 16] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
     (Limit::SessionRequests, "session_requests"),
     (Limit::Body, "max_body_bytes"),
+    (Limit::UnreadAnswers, "unread_answers"),
     (Limit::KeyChecks, "key_checks"),
     (Limit::ParkedCalls, "parked_calls"),
     (Limit::Subscriptions, "subscriptions"),

@@ -80,6 +80,11 @@ pub(super) trait Work: Sync {
 
     /// Does it once. Has no deadline of its own.
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>>;
+
+    /// The same where others wait for what comes of it: then it is not left to whoever reads the answer.
+    fn probing<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>> {
+        self.on(connection)
+    }
 }
 
 /// One request, and the reply to it.
@@ -130,6 +135,14 @@ impl Work for Request<'_> {
 
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Received, Error>> {
         connection.receive(self.call, self.outlet)
+    }
+
+    fn probing<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Received, Error>> {
+        if self.call.terms.is_none() {
+            return self.on(connection);
+        }
+        let whole = Call { terms: None, ..self.call.clone() };
+        Box::pin(async move { connection.receive(&whole, self.outlet).await })
     }
 }
 
@@ -274,7 +287,7 @@ impl Upstream {
         // Before the permit: that we do not connect yet says nothing new of the server.
         self.pool.check_stamina(work.wish())?;
         let trial = Trial::begin(self, work.is_a_call(), (frame.now, frame.left()))?;
-        let ended = self.on_a_connection(work, frame).await;
+        let ended = self.on_a_connection(work, frame, trial.is_probe()).await;
         let was_cut_short = ended.is_err() && !trial.had_a_chance();
         let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.cover(error));
         if let Ok((output, _)) = &mut result
@@ -310,6 +323,7 @@ impl Upstream {
         &self,
         work: &W,
         mut frame: Frame,
+        is_probe: bool,
     ) -> Result<Result<(W::Output, Version), Error>, Error> {
         let after = frame.deadline.saturating_duration_since(frame.begun);
         let leased = AtomicBool::new(false);
@@ -330,7 +344,8 @@ impl Upstream {
                         if let Some(level) = work.log_level() {
                             seat.want_log(level).await;
                         }
-                        work.on(seat.connection()).await
+                        let (on, connection) = (if is_probe { W::probing } else { W::on }, seat.connection());
+                        on(work, connection).await
                     });
                     frame.limit(work.outlet(), done).await
                 };

@@ -141,23 +141,24 @@ impl Breaker {
         if let Some(retry_in) = inner.refuses_for(now) {
             return Err(Error::CircuitOpen { retry_in });
         }
-        match inner.phase {
-            Phase::Closed => {}
-            Phase::Open { .. } => inner.change(Phase::HalfOpen { probing: true }),
-            Phase::HalfOpen { .. } => inner.phase = Phase::HalfOpen { probing: true },
-        }
+        let is_probe = match inner.phase {
+            Phase::Closed => false,
+            Phase::Open { .. } => {
+                inner.change(Phase::HalfOpen { probing: true });
+                true
+            }
+            Phase::HalfOpen { .. } => {
+                inner.phase = Phase::HalfOpen { probing: true };
+                true
+            }
+        };
         let pass = Pass { generation: inner.generation, faults: inner.faults };
-        Ok(Permit { breaker: self, pass, recorded: false })
+        Ok(Permit { breaker: self, pass, is_probe, recorded: false })
     }
 
     /// Time for which [`Breaker::admit`] would refuse; `None` when it would not. Takes no seat.
     pub fn refuses_for(&self) -> Option<Duration> {
         self.lock().refuses_for(Instant::now)
-    }
-
-    /// Whether calls pass as they come.
-    pub fn is_closed(&self) -> bool {
-        matches!(self.lock().phase, Phase::Closed)
     }
 
     /// Its state now.
@@ -257,6 +258,7 @@ impl Inner {
 pub struct Permit<'a> {
     breaker: &'a Breaker,
     pass: Pass,
+    is_probe: bool,
     recorded: bool,
 }
 
@@ -269,6 +271,11 @@ pub struct Pass {
 }
 
 impl Permit<'_> {
+    /// Whether it is the one that others wait for.
+    pub const fn is_probe(&self) -> bool {
+        self.is_probe
+    }
+
     /// Tells the breaker how the attempt went.
     pub fn record<T>(self, result: &Result<T, Error>) {
         self.record_at(result, Instant::now);

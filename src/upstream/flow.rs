@@ -295,4 +295,4 @@ impl Clock {
 
 #[cfg(test)]
 #[path = "flow_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -27,10 +27,10 @@ impl Body for Pipe {
     }
 }
 
-type Pen = mpsc::UnboundedSender<Result<&'static str, Error>>;
+pub(crate) type Pen = mpsc::UnboundedSender<Result<&'static str, Error>>;
 
 /// A flow of which nothing has come, and the server's end of it.
-fn flow() -> (Flow, Pen) {
+pub(crate) fn flow() -> (Flow, Pen) {
     let (pen, pipe) = mpsc::unbounded_channel();
     let splice = Splice::new(7, TERMS);
     let mut flow = Flow::new(Box::new(Pipe(pipe)), splice, VecDeque::new(), (CAP, CAP));

@@ -53,6 +53,8 @@ pub use connection::{
 };
 pub use discover::Offer;
 pub use error::{Delivery, Error};
+#[cfg(test)]
+pub(crate) use flow::tests::flow as arriving;
 pub use flow::{Flow, Received};
 pub use home::Home;
 pub use news::{Change, Update};
@@ -196,10 +198,7 @@ impl Upstream {
         deadline: Instant,
         outlet: &Outlet,
     ) -> Result<(Received, Version), Error> {
-        // A probe is not left to whoever reads its answer: others wait for what it says.
-        let is_probe = call.terms.is_some() && !self.breaker.is_closed();
-        let whole = is_probe.then(|| Box::new(Call { terms: None, ..call.clone() }));
-        let request = attempt::Request { call: whole.as_deref().unwrap_or(call), outlet };
+        let request = attempt::Request { call, outlet };
         let result = self.run(&request, Lane::Calls, deadline).await;
         if !matches!(result, Ok((Received::Flowing(_), _))) {
             self.facts.called(&result);

@@ -59,6 +59,11 @@ impl<'a> Trial<'a> {
         self.had_a_chance
     }
 
+    /// Whether others wait for what it says of the server.
+    pub(super) fn is_probe(&self) -> bool {
+        self.permit.as_ref().is_some_and(Permit::is_probe)
+    }
+
     /// It came to this.
     pub(super) fn ended<T>(mut self, result: &Result<T, Error>) {
         self.leave();

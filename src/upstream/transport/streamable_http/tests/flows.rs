@@ -10,7 +10,7 @@ use super::*;
 use crate::protocol::splice::Terms;
 use crate::upstream::breaker::State;
 use crate::upstream::transport::testing::server::{chunk, end};
-use crate::upstream::{Flow, Received, Update, Upstream};
+use crate::upstream::{Config, Flow, Received, Update, Upstream};
 
 const TERMS: Terms = Terms { refused: &["task"], added: &[] };
 
@@ -22,12 +22,17 @@ struct Scene {
 }
 
 impl Scene {
-    fn of(mut bench: Bench) -> Self {
+    fn of(bench: Bench) -> Self {
+        Self::with(bench, |_| {})
+    }
+
+    fn with(mut bench: Bench, adjust: impl FnOnce(&mut Config)) -> Self {
         let headers = vec![];
         let http = Http { url: bench.server.url.clone(), headers };
         let mut config = config(Transport::Http(http.clone()));
         config.health_check_interval = Duration::from_hours(10);
         config.timeout = Duration::from_secs(20);
+        adjust(&mut config);
         let connector = ToUrl::new(&config, &http, &bench.shutdown).expect("a client");
         let connector = std::mem::replace(&mut bench.connector, connector);
         let (updates, news) = mpsc::channel(64);
@@ -218,4 +223,31 @@ async fn an_answer_beyond_the_cap_is_cut_and_not_shortened() {
     let scene = Scene::of(Bench::modern(script).await);
     let mut flow = scene.flow().await;
     assert_eq!(broken(&mut flow).await, Error::TooLarge { limit: 64 * 1024 });
+}
+
+#[tokio::test]
+async fn a_call_that_became_the_probe_while_it_waited_is_not_left_to_its_reader() {
+    let script = scripted(|seen| {
+        let answer = answer(seen, &large(60_000), false);
+        if seen.has("breaks") { vec![half(&answer), Step::Close] } else { vec![json(200, &answer)] }
+    });
+    let scene = Scene::with(Bench::modern(script).await, |config| {
+        config.limits.concurrent_calls = 1;
+        config.breaker.threshold = 1;
+        config.breaker.timeout = Duration::ZERO;
+    });
+    let breaks = Call { terms: Some(TERMS), ..call("breaks") };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let Ok((Received::Flowing(mut flow), _)) =
+        scene.upstream.receive(&breaks, deadline, &Outlet::none()).await
+    else {
+        panic!("it flows")
+    };
+    let mut waits = Box::pin(scene.receive(Duration::from_secs(20)));
+    assert!(futures_util::poll!(&mut waits).is_pending());
+    assert_eq!((scene.upstream.status().waiting, scene.upstream.breaker().state), (1, State::Closed));
+    assert!(matches!(broken(&mut flow).await, Error::Cut { .. }));
+    assert_eq!(scene.upstream.breaker().state, State::Open);
+    assert!(matches!(waits.await, Received::Whole(Ok(_))), "others wait for what it says");
+    assert_eq!(scene.upstream.breaker().state, State::Closed);
 }
