@@ -24,6 +24,8 @@ pub enum Limit {
     Body,
     /// Time in which a client reads an answer, on a stream of HTTP/2.
     UnreadAnswers,
+    /// Places at a server that one principal may have while others are there.
+    ServerShare,
     /// Keys that are checked the slow way.
     KeyChecks,
     /// Calls that wait for their client's answers.
@@ -47,13 +49,14 @@ pub enum Limit {
 }
 
 /// All of them, with the word that each has in metrics.
-const ALL: [(Limit, &str); 16] = [
+const ALL: [(Limit, &str); 17] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
     (Limit::SessionRequests, "session_requests"),
     (Limit::Body, "max_body_bytes"),
     (Limit::UnreadAnswers, "unread_answers"),
+    (Limit::ServerShare, "server_share"),
     (Limit::KeyChecks, "key_checks"),
     (Limit::ParkedCalls, "parked_calls"),
     (Limit::Subscriptions, "subscriptions"),

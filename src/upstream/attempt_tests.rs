@@ -387,3 +387,15 @@ async fn stop_waits_for_calls_and_then_leaves_nothing() {
     scene.shutdown.begin();
     assert!(scene.shutdown.wait(Duration::from_secs(1)).await, "no task is left");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_task_holds_up_no_call_nor_what_is_asked_about_it() {
+    let scene = Scene::ready(|config| config.limits.concurrent_calls = 1).await;
+    scene.server.answer(|call| (call.method == method::TASKS_RESULT).then_some(Answer::Silence));
+    let calls = ["tasks/result", "tasks/get", "tasks/cancel", "tools/call"]
+        .map(|method| Call { method: method.into(), ..tool_call(Effect::ReadOnly) });
+    let quiet = Outlet::none();
+    let ask = |call| scene.upstream.call(call, in_seconds(5), &quiet);
+    let answered = join_all(calls.iter().map(ask)).await;
+    assert_eq!(answered.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, true, true]);
+}

@@ -2,14 +2,15 @@
 //! nor one principal a server from the others.
 //!
 //! Invariants: at most `concurrent_calls` run and `waiting_calls` wait; one more is refused at once. One
-//! principal may have all places as long as nobody else wants any: a place that becomes free goes to
-//! principals in turn, and where no more can wait, who has fewer waiting takes the room of the last one of
-//! who has most ([`turns`]). What we ask a server for ourselves (lists, discovery, health) has a lane of its
-//! own: it neither takes a call's place nor waits behind calls. A [`Slot`] that is dropped frees its place.
-//!
-//! Not here: how many calls of one principal run. Who runs is not interrupted.
+//! principal may have all places as long as nobody else is there: while somebody is, some places are kept from
+//! whoever has much ([`shares`]), a place that becomes free goes to principals in turn, and where no more can
+//! wait, who has fewer waiting takes the room of the last one of who has most ([`turns`]). What waits for the
+//! end of a task, for up to an hour, has a lane of its own, and so has what is asked about tasks meanwhile;
+//! what we ask a server for ourselves (lists, discovery, health) has one too: none takes the place of another
+//! nor waits behind it. A [`Slot`] that is dropped frees its place. Who runs is not interrupted.
 
 mod places;
+mod shares;
 mod turns;
 
 use std::sync::Arc;
@@ -20,8 +21,9 @@ use tokio::time::{Instant, sleep};
 use super::attempt::Frame;
 use super::config;
 use super::error::Error;
+use crate::protocol::method;
 use places::Places;
-pub(super) use places::Slot;
+pub(super) use places::{Held, Slot};
 
 /// What a refused caller is told; how long the calls before it take is not known.
 const RETRY_IN: Duration = Duration::from_secs(1);
@@ -38,24 +40,41 @@ const IDLE_POLL: Duration = Duration::from_millis(10);
 pub(super) enum Lane {
     /// A client's call.
     Calls,
+    /// A client that waits for the end of a task.
+    Results,
+    /// A client's question about a task, or what it tells of one.
+    Tasks,
     /// Ourselves: lists, discovery, health.
     Own,
+}
+
+impl Lane {
+    /// That of a client's request.
+    pub(super) fn of(method: &str) -> Self {
+        match method {
+            method::TASKS_RESULT => Self::Results,
+            method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL | method::TASKS_LIST => {
+                Self::Tasks
+            }
+            _ => Self::Calls,
+        }
+    }
 }
 
 /// The places of one server.
 #[derive(Debug)]
 pub(super) struct Bulkhead {
     calls: Places,
+    results: Places,
+    tasks: Places,
     own: Places,
 }
 
 impl Bulkhead {
     /// An empty one.
     pub(super) fn new(limits: &config::Limits) -> Self {
-        Self {
-            calls: Places::new(limits.concurrent_calls, limits.waiting_calls),
-            own: Places::new(OWN_RUNNING, OWN_WAITING),
-        }
+        let ours = || Places::new(limits.concurrent_calls, limits.waiting_calls);
+        Self { calls: ours(), results: ours(), tasks: ours(), own: Places::new(OWN_RUNNING, OWN_WAITING) }
     }
 
     /// Takes a place for `who`, or waits for one until the deadline of `frame`.
@@ -71,7 +90,7 @@ impl Bulkhead {
     ) -> Result<Slot<'_>, Error> {
         let places = self.places(lane);
         // Nearly always there is one, and then no time passes.
-        let slot = if let Some(slot) = places.take() {
+        let slot = if let Some(slot) = places.take(who) {
             Some(slot)
         } else {
             let slot = places.wait(who, frame.deadline).await;
@@ -83,30 +102,36 @@ impl Bulkhead {
     }
 
     /// Frees a place that was kept.
-    pub(super) fn free(&self, lane: Lane) {
-        self.places(lane).give_back();
+    pub(super) fn free(&self, lane: Lane, held: Held) {
+        self.places(lane).give_back(held);
     }
 
-    /// Client calls that run now.
+    /// Client calls that run now, whatever they are about.
     pub(super) fn running(&self) -> usize {
-        self.calls.running()
+        self.of_clients().map(Places::running).iter().sum()
     }
 
     /// Client calls that wait for a place now.
     pub(super) fn waiting(&self) -> usize {
-        self.calls.waiting()
+        self.of_clients().map(Places::waiting).iter().sum()
     }
 
     /// Resolves when no client call runs or waits. Those who come meanwhile are let in.
     pub(super) async fn idle(&self) {
-        while !self.calls.are_empty() {
+        while !self.of_clients().iter().all(|places| places.are_empty()) {
             sleep(IDLE_POLL).await;
         }
+    }
+
+    const fn of_clients(&self) -> [&Places; 3] {
+        [&self.calls, &self.results, &self.tasks]
     }
 
     const fn places(&self, lane: Lane) -> &Places {
         match lane {
             Lane::Calls => &self.calls,
+            Lane::Results => &self.results,
+            Lane::Tasks => &self.tasks,
             Lane::Own => &self.own,
         }
     }

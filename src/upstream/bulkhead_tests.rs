@@ -190,6 +190,80 @@ async fn threads_that_come_and_go_at_once_lose_no_place() {
         assert!(let_in.sum::<u32>() > 0);
     }
     assert_eq!((bulkhead.running(), bulkhead.waiting()), (0, 0));
-    let all = [(); 3].map(|()| bulkhead.places(Lane::Calls).take());
-    assert!(all.iter().all(Option::is_some), "every place came back");
+    let mut all = Vec::new();
+    for who in ["alice", "bob"] {
+        all.push(bulkhead.enter(Lane::Calls, Some(&who.into()), &mut Frame::until(soon())).await);
+    }
+    assert!(all.iter().all(Result::is_ok), "every place came back");
+}
+
+/// As many places as `who` gets at once; they are kept.
+fn fill<'a>(bulkhead: &'a Bulkhead, lane: Lane, who: &str) -> Vec<Slot<'a>> {
+    let (who, mut slots) = (Arc::<str>::from(who), Vec::new());
+    loop {
+        let mut frame = Frame::until(soon());
+        match bulkhead.enter(lane, Some(&who), &mut frame).now_or_never() {
+            Some(slot) => slots.push(slot.expect("there is room to wait")),
+            None => return slots,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_finds_a_place_however_many_calls_of_another_run() {
+    let limits = config::Limits { concurrent_calls: 64, waiting_calls: 8, ..LIMITS };
+    let bulkhead = Bulkhead::new(&limits);
+    let alice = fill(&bulkhead, Lane::Calls, "alice");
+    assert_eq!(alice.len(), 64, "nobody is limited while alone");
+    let bob = Arc::<str>::from("bob");
+    let mut frame = Frame::until(soon());
+    let mut first = Box::pin(bulkhead.enter(Lane::Calls, Some(&bob), &mut frame));
+    assert!(futures_util::poll!(&mut first).is_pending(), "who runs is not interrupted");
+    drop(alice);
+    drop(first.await.expect("a place"));
+    // From now on there is somebody else.
+    let alice = fill(&bulkhead, Lane::Calls, "alice");
+    assert_eq!(alice.len(), 56);
+    let others = ["bob", "carol", "dave", "eve"].map(|who| fill(&bulkhead, Lane::Calls, who));
+    assert_eq!(others.each_ref().map(Vec::len), [4, 2, 1, 1]);
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (64, 0));
+    drop((alice, others));
+    tokio::time::advance(shares::LATELY).await;
+    assert_eq!(fill(&bulkhead, Lane::Calls, "alice").len(), 64, "alone again");
+    assert_eq!(bulkhead.running(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_its_share_waits_for_its_own_and_holds_up_nobody() {
+    let limits = config::Limits { concurrent_calls: 4, waiting_calls: 8, ..LIMITS };
+    let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&limits)), Shutdown::new());
+    let begun = Instant::now();
+    drop(bulkhead.enter(Lane::Calls, Some(&"bob".into()), &mut Frame::until(soon())).await.expect("a place"));
+    let alice = [(); 4].map(|()| queue_up_for(Some("alice"), &bulkhead, &shutdown));
+    tokio::task::yield_now().await;
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (2, 2), "the other half is kept");
+    let bob = queue_up_for(Some("bob"), &bulkhead, &shutdown);
+    tokio::task::yield_now().await;
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (3, 2), "not behind those of alice");
+    let ended = join_all(alice.into_iter().chain([bob]).map(|told| timed(told, begun))).await;
+    assert_eq!(ended, [(1, true), (1, true), (2, true), (2, true), (1, true)]);
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_tasks_takes_no_place_of_calls_nor_of_what_is_asked_about_them() {
+    let bulkhead = Bulkhead::new(&LIMITS);
+    let lanes =
+        [method::TASKS_RESULT, method::TASKS_CANCEL, method::TASKS_GET, method::TOOLS_CALL].map(Lane::of);
+    assert_eq!(lanes, [Lane::Results, Lane::Tasks, Lane::Tasks, Lane::Calls]);
+    let waiting = fill(&bulkhead, Lane::Results, "alice");
+    assert_eq!((waiting.len(), bulkhead.running()), (2, 2), "their number is bounded too");
+    for lane in [Lane::Tasks, Lane::Calls, Lane::Own] {
+        assert_eq!(fill(&bulkhead, lane, "alice").len(), 2, "{lane:?}");
+    }
+    let idle = bulkhead.idle();
+    tokio::pin!(idle);
+    assert!(futures_util::poll!(&mut idle).is_pending(), "whoever ends a server waits for them as well");
+    drop(waiting);
+    idle.await;
 }

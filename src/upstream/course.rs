@@ -7,7 +7,7 @@
 use std::sync::{Arc, Weak};
 
 use super::Upstream;
-use super::bulkhead::{Lane, Slot};
+use super::bulkhead::{Held, Lane, Slot};
 use super::error::Error;
 use super::pool::Seat;
 use super::trial::Kept;
@@ -18,14 +18,14 @@ pub(super) struct Course {
     seat: Option<Seat>,
     /// What is to be settled, until it was told how the attempt went.
     kept: Option<Kept>,
-    /// Whether the call has a place.
-    is_placed: bool,
+    /// The place of the call, once it has one.
+    place: Option<Held>,
 }
 
 impl Course {
     /// One that stands on a connection.
     pub(super) const fn new(upstream: Weak<Upstream>, seat: Seat) -> Self {
-        Self { upstream, seat: Some(seat), kept: None, is_placed: false }
+        Self { upstream, seat: Some(seat), kept: None, place: None }
     }
 
     /// Holds what is to be settled at the end.
@@ -35,8 +35,7 @@ impl Course {
 
     /// Holds the place.
     pub(super) fn place(&mut self, slot: Slot<'_>) {
-        slot.keep();
-        self.is_placed = true;
+        self.place = Some(slot.keep());
     }
 
     /// The server's name.
@@ -66,8 +65,9 @@ impl Drop for Course {
             upstream.over(kept.round);
             upstream.breaker.forget(kept.pass);
         }
-        if self.is_placed {
-            upstream.bulkhead.free(Lane::Calls);
+        if let Some(held) = self.place.take() {
+            // Nothing but calls of tools flows.
+            upstream.bulkhead.free(Lane::Calls, held);
         }
     }
 }

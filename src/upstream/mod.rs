@@ -199,7 +199,7 @@ impl Upstream {
         outlet: &Outlet,
     ) -> Result<(Received, Version), Error> {
         let request = attempt::Request { call, outlet };
-        let result = self.run(&request, Lane::Calls, deadline).await;
+        let result = self.run(&request, Lane::of(&call.method), deadline).await;
         if !matches!(result, Ok((Received::Flowing(_), _))) {
             self.facts.called(&result);
         }

@@ -42,14 +42,31 @@ impl<T> Turns<T> {
         self.last
     }
 
-    /// Whose turn it is, and then that principal comes last.
-    pub(super) fn next(&mut self) -> Option<T> {
-        let mut line = self.lines.pop_front()?;
+    /// Whose turn it is of those who `may` come, and then that principal comes last.
+    pub(super) fn next<S>(&mut self, may: impl Fn(Option<&Arc<str>>) -> Option<S>) -> Option<(T, S)> {
+        let found = |(at, line): (usize, &Line<T>)| Some((at, may(line.who.as_ref())?));
+        let (at, share) = self.lines.iter().enumerate().find_map(found)?;
+        let mut line = self.lines.remove(at)?;
         let (_, call) = line.waiting.pop_front()?;
         if !line.waiting.is_empty() {
             self.lines.push_back(line);
         }
-        Some(call)
+        Some((call, share))
+    }
+
+    /// Whether anybody waits in the line of `who`.
+    pub(super) fn has(&self, who: Option<&Arc<str>>) -> bool {
+        self.line_of(who).is_some()
+    }
+
+    /// Whether more than one principal waits.
+    pub(super) fn are_several(&self) -> bool {
+        self.lines.len() > 1
+    }
+
+    /// Whether anybody waits in another one.
+    pub(super) fn has_others(&self, who: Option<&Arc<str>>) -> bool {
+        self.lines.iter().any(|line| line.who.as_ref() != who)
     }
 
     /// Waits no longer.
