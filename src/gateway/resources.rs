@@ -1,7 +1,8 @@
 //! `resources/read`.
 //!
 //! A URI that somebody lists, or makes by a template, is read there. One that nobody lists is asked
-//! for at the servers that may have it, one after another; the first that has it answers.
+//! for at the servers that may have it, one after another; the first that has it answers. All of them have one
+//! deadline: who answers at once leaves its time to the others, who hangs takes no more than its share.
 //!
 //! Not here: who may have it (`manager::catalog`).
 
@@ -18,8 +19,10 @@ use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::upstream::Outlet;
 
-/// How long each of several servers is asked for what it may not have.
+/// How long one of several servers is asked for what it may not have.
 const TRIAL: Duration = Duration::from_secs(10);
+/// How long all of them are, unless each has less.
+const TRIALS: Duration = Duration::from_secs(30);
 
 /// Reads a resource where it lives.
 pub(super) async fn read(gateway: &Gateway, caller: &Caller, params: Option<&Raw>, outlet: &Outlet) -> Reply {
@@ -54,15 +57,12 @@ pub(super) async fn first(
     targets: Vec<Target>,
     outlet: &Outlet,
 ) -> Result<(Place, Raw), ErrorObject> {
-    let several = targets.len() > 1;
+    let mut trials = Trials::of(gateway, &targets);
     let mut told: Option<ErrorObject> = None;
     for target in targets {
         let place = Place { server: Arc::clone(&target.server), uri: target.subject.to_string() };
-        let invocation = Invocation {
-            begun: Instant::now(),
-            timeout: several.then_some(TRIAL),
-            ..caller.invocation(&target.params)
-        };
+        let Some(timeout) = trials.next() else { break };
+        let invocation = Invocation { begun: trials.begun, timeout, ..caller.invocation(&target.params) };
         match asking::answer(gateway, caller, (target, invocation), outlet).await {
             Ok(result) => return Ok((place, result)),
             Err(error) if told.as_ref().is_none_or(is_missing) => told = Some(error),
@@ -72,6 +72,39 @@ pub(super) async fn first(
     Err(told.unwrap_or_else(|| {
         error::refusal(code::INVALID_PARAMS, "not_found", Word::NotFound, "nobody has that")
     }))
+}
+
+/// The time that several servers share.
+struct Trials {
+    begun: Instant,
+    /// For all of them; none where there is one, which has its own.
+    whole: Option<Duration>,
+    left: u32,
+}
+
+impl Trials {
+    fn of(gateway: &Gateway, targets: &[Target]) -> Self {
+        let (begun, left) = (Instant::now(), u32::try_from(targets.len()).unwrap_or(u32::MAX));
+        let timeouts = || {
+            let snapshot = gateway.manager.snapshot();
+            let timeout = |target: &Target| {
+                snapshot.server(&target.server).ok().map(|server| server.upstream.config().timeout)
+            };
+            targets.iter().filter_map(timeout).max().map_or(TRIALS, |longest| longest.min(TRIALS))
+        };
+        Self { begun, whole: (left > 1).then(timeouts), left }
+    }
+
+    /// Until when the next one is asked, from the beginning on; none when the time is over.
+    #[allow(clippy::option_option)] // the inner one is what an invocation has
+    fn next(&mut self) -> Option<Option<Duration>> {
+        let Some(whole) = self.whole else { return Some(None) };
+        let gone = self.begun.elapsed();
+        let rest = whole.checked_sub(gone).filter(|rest| !rest.is_zero())?;
+        let share = rest / self.left.max(1);
+        self.left = self.left.saturating_sub(1);
+        Some(Some(gone + share.min(TRIAL)))
+    }
 }
 
 /// Whether a server says that it has no such resource: the code of either era, or that it has no
@@ -93,7 +126,10 @@ mod tests {
     use super::super::fixture::{Scene, legacy, raw, text};
     use super::*;
     use crate::auth::{Principal, Role};
+    use crate::manager::{Config, Manager, Scope};
     use crate::protocol::{Request, RequestId, Version};
+    use crate::shutdown::Shutdown;
+    use crate::upstream::fake::{self, Answer, Fake};
 
     /// What a caller is answered.
     async fn answered(scene: &Scene, caller: &Caller, method: &str, params: &str) -> Reply {
@@ -126,6 +162,40 @@ mod tests {
             let answer = answered(&scene, &caller, method, params).await;
             assert!(!text(&answer).contains("forbidden"), "{method}: {}", text(&answer));
         }
+    }
+
+    /// How long it takes to read what nobody lists at servers of which some hang, and what is answered.
+    async fn read_at(servers: &[bool]) -> (Duration, Reply) {
+        let fakes = servers.iter().map(|hangs| {
+            let (fake, hangs) = (Fake::new(Version::V2025_11_25), *hangs);
+            fake.capabilities(&serde_json::json!({"resources": {}}));
+            fake.answer(move |call| {
+                let found = || Answer::result(&serde_json::json!({"contents": []}));
+                (call.method == "resources/read").then(|| if hangs { Answer::Silence } else { found() })
+            });
+            fake
+        });
+        let fakes: Vec<_> = fakes.collect();
+        let names = (0..fakes.len()).map(|number| fake::config(&format!("s{number}"))).collect();
+        let connectors = fakes.iter().map(Fake::connector).collect();
+        let shutdown = Shutdown::new();
+        let manager = Manager::with_connectors(Config::of(names), connectors, shutdown.child());
+        manager.settled(&Scope::All, Duration::from_secs(1)).await;
+        let gateway = Gateway::new(manager, shutdown);
+        let (begun, params) = (Instant::now(), raw(r#"{"uri":"a://b"}"#));
+        let reply = read(&gateway, &legacy("{}"), Some(&params), &Outlet::none()).await;
+        (begun.elapsed(), reply)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn several_servers_that_hang_take_no_longer_than_one() {
+        let (took, reply) = read_at(&[true; 8]).await;
+        assert_eq!(took, TRIALS, "{}", text(&reply));
+        assert!(text(&reply).contains(r#""code":"timed_out""#), "{}", text(&reply));
+        let (took, reply) = read_at(&[true, true, true, true, true, true, true, false]).await;
+        assert_eq!((took, reply.is_ok()), (TRIALS / 8 * 7, true), "the last one still has its share");
+        let (took, reply) = read_at(&[true, false]).await;
+        assert_eq!((took, reply.is_ok()), (TRIAL, true));
     }
 
     #[tokio::test(start_paused = true)]
