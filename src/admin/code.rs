@@ -48,6 +48,8 @@ pub(super) enum Code {
     TooManyConnections,
     /// Too many keys are being checked for the first time. Refused at the door.
     AuthenticationBusy,
+    /// The bodies that are being read take all there is for them. Refused at the door.
+    TooManyBodies,
     /// The body ended too early.
     BodyIncomplete,
     /// The body did not come in time. Refused at the door.
@@ -111,7 +113,8 @@ impl Code {
             | Self::AuthFailed
             | Self::ServerUnavailable
             | Self::TooManyConnections
-            | Self::AuthenticationBusy => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::AuthenticationBusy
+            | Self::TooManyBodies => StatusCode::SERVICE_UNAVAILABLE,
             Self::InvalidConfiguration => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
@@ -137,6 +140,7 @@ impl Code {
             Self::OriginNotAllowed => "This origin may not ask here",
             Self::TooManyConnections => "All connections are taken",
             Self::AuthenticationBusy => "Too many keys are being checked",
+            Self::TooManyBodies => "Too many bodies are being read",
             Self::BodyIncomplete => "The body is not complete",
             Self::BodyTimeout => "The body did not arrive in time",
             Self::BodyTooLarge => "The body is too large",
@@ -177,7 +181,9 @@ impl Code {
             | Self::AuthFailed => Word::AuthenticationError,
             Self::NotFound | Self::ServerNotFound | Self::ToolNotFound => Word::NotFound,
             Self::BodyTimeout | Self::TimedOut => Word::Timeout,
-            Self::Overloaded | Self::RateLimited | Self::AuthenticationBusy => Word::RateLimited,
+            Self::Overloaded | Self::RateLimited | Self::AuthenticationBusy | Self::TooManyBodies => {
+                Word::RateLimited
+            }
             Self::TooManyConnections => Word::ConnectionLimitExceeded,
             Self::ConnectionFailed
             | Self::OutcomeUnknown
@@ -203,6 +209,7 @@ impl Code {
                 | Self::BackendError
                 | Self::TooManyConnections
                 | Self::AuthenticationBusy
+                | Self::TooManyBodies
         )
     }
 

@@ -119,6 +119,7 @@ const DOOR: &[Code] = &[
     Code::BodyTimeout,
     Code::TooManyConnections,
     Code::AuthenticationBusy,
+    Code::TooManyBodies,
     Code::BodyTooLarge,
     Code::InternalError,
 ];

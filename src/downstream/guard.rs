@@ -10,13 +10,12 @@
 //! Not here: the order of the checks and the routes behind them (`front`), time and connection limits
 //! (`listener`), what a principal may do ([`crate::auth`]).
 
-use std::error::Error as StdError;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Method, Version, request};
 use http_body::Body as HttpBody;
@@ -24,8 +23,8 @@ use http_body_util::BodyExt;
 
 use super::Config;
 use super::authority::{Authority, Hosts, Origin, Origins};
-use super::bodies::BodyTimedOut;
 use super::protected_resource::{self, Metadata};
+use super::reading::{self, Reservoir};
 use super::refusal::Refusal;
 use crate::auth::{self, Authenticator, Denied, Principal, Reason};
 
@@ -52,6 +51,7 @@ pub struct Guard {
     authenticator: Arc<Authenticator>,
     metadata: Metadata,
     max_body_bytes: usize,
+    bodies: Reservoir,
     /// The first `Host` that was allowed: most clients write the same.
     usual_host: OnceLock<HeaderValue>,
 }
@@ -66,6 +66,7 @@ impl Guard {
             metadata: Metadata::new(config.public_url.clone(), Arc::clone(&authenticator)),
             authenticator,
             max_body_bytes: config.max_body_bytes,
+            bodies: Reservoir::for_bodies_of(config.max_body_bytes),
             usual_host: OnceLock::new(),
         })
     }
@@ -150,7 +151,7 @@ impl Guard {
             Err(Refusal::Denied(Denied::Unchecked)) => Box::pin(self.check_key(head)).await?,
             judged => judged?,
         };
-        let (mut reading, mut waited) = (pin!(read(body, self.max_body_bytes)), false);
+        let (mut reading, mut waited) = (pin!(reading::read(body, self.max_body_bytes, &self.bodies)), false);
         let body = poll_fn(|cx| {
             let body = reading.as_mut().poll(cx);
             waited |= body.is_pending();
@@ -211,28 +212,6 @@ fn declared_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The whole body. One that came in one piece is not copied.
-async fn read<B: Incoming>(body: &mut B, limit: usize) -> Result<Bytes, Refusal> {
-    let mut whole = Bytes::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            if timed_out(&*error.into()) { Refusal::BodyTimedOut } else { Refusal::BodyCut }
-        })?;
-        let Ok(data) = frame.into_data() else { continue }; // trailers, which nobody here reads
-        if whole.len() + data.len() > limit {
-            return Err(Refusal::TooLarge { limit });
-        }
-        whole = if whole.is_empty() { data } else { joined(whole, &data) };
-    }
-    Ok(whole)
-}
-
-fn joined(whole: Bytes, data: &[u8]) -> Bytes {
-    let mut grown = whole.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
-    grown.extend_from_slice(data);
-    grown.freeze()
-}
-
 async fn drop_rest<B: Incoming>(body: &mut B, limit: usize) {
     let mut left = limit;
     while let Some(Ok(frame)) = body.frame().await {
@@ -242,10 +221,6 @@ async fn drop_rest<B: Incoming>(body: &mut B, limit: usize) {
             None => return,
         }
     }
-}
-
-fn timed_out(error: &(dyn StdError + 'static)) -> bool {
-    std::iter::successors(Some(error), |error| (*error).source()).any(<dyn StdError>::is::<BodyTimedOut>)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::auth::{ApiKey, Denied, Hash, Role, mint};
+use crate::downstream::bodies::BodyTimedOut;
 use crate::downstream::front::Front;
 use crate::downstream::refusal::Face;
 use crate::telemetry::RequestId;

@@ -18,6 +18,7 @@ mod passing;
 pub mod places;
 mod protected_resource;
 pub mod questions;
+mod reading;
 pub mod refusal;
 pub mod replay;
 pub mod sessions;

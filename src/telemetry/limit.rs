@@ -24,6 +24,8 @@ pub enum Limit {
     Body,
     /// Time in which a client reads an answer, on a stream of HTTP/2.
     UnreadAnswers,
+    /// Bytes of bodies that are being read.
+    BodiesInSum,
     /// Places at a server that one principal may have while others are there.
     ServerShare,
     /// Keys that are checked the slow way.
@@ -49,13 +51,14 @@ pub enum Limit {
 }
 
 /// All of them, with the word that each has in metrics.
-const ALL: [(Limit, &str); 17] = [
+const ALL: [(Limit, &str); 18] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
     (Limit::SessionRequests, "session_requests"),
     (Limit::Body, "max_body_bytes"),
     (Limit::UnreadAnswers, "unread_answers"),
+    (Limit::BodiesInSum, "body_bytes_in_sum"),
     (Limit::ServerShare, "server_share"),
     (Limit::KeyChecks, "key_checks"),
     (Limit::ParkedCalls, "parked_calls"),
