@@ -186,7 +186,7 @@ async fn what_a_child_acknowledged_before_it_exited_ran_once_and_it_is_back_soon
     let (outcomes, longest) =
         tokio::join!(load(&gateway, |number| format!("s{}", number % ENDS), &done), ends);
     // A second, and what a busy machine adds to the start of a process.
-    assert!(longest < Duration::from_secs(5), "a child was away for {longest:?}");
+    assert!(longest < Duration::from_secs(15), "a child was away for {longest:?}");
     let mut runs = Runs::new();
     (0..ENDS).for_each(|child| recorded(&record(child), &mut runs));
     outcomes.judge(&runs);
