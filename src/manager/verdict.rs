@@ -86,6 +86,7 @@ impl Error {
             Self::ServerNotFound { .. }
             | Self::NameNotFound { .. }
             | Self::Ambiguous { .. }
+            | Self::AmbiguousArgument { .. }
             | Self::ToolChanged { .. }
             | Self::OtherDefinition { .. }
             | Self::ResourceNotFound { .. } => true,
