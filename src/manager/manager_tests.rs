@@ -275,3 +275,29 @@ async fn a_mistyped_denial_is_among_the_problems_of_its_server() {
         ["`tools.deny` names `delete_fil`, and it has no such tool; the nearest is `delete_file`"]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_has_in_a_header_too_is_sent_once_or_not_at_all() {
+    let fake = Fake::new(Version::V2026_07_28);
+    fake.answer(|call| {
+        let region = serde_json::json!({"type": "string", "x-mcp-header": "Region"});
+        let schema = serde_json::json!({"type": "object", "properties": {"region": region}});
+        let tools = serde_json::json!({"tools": [{"name": "move", "inputSchema": schema}]});
+        (call.method == "tools/list").then(|| Answer::result(&tools))
+    });
+    let mut config = fake::config("a");
+    let url = "http://localhost/mcp".parse().expect("a URL");
+    config.transport =
+        crate::upstream::config::Transport::Http(crate::upstream::config::Http { url, headers: Vec::new() });
+    let manager = Manager::with_connectors(Config::of(vec![config]), vec![fake.connector()], Shutdown::new());
+    manager.settled(&Scope::All, SECOND).await;
+
+    let of = |json: &'static str| Raw::parse(&bytes::Bytes::from_static(json.as_bytes())).expect("JSON");
+    assert!(manager.route_tool("move", &of(r#"{"region":"us"}"#), None).await.is_ok());
+    let twice = manager.route_tool("move", &of(r#"{"region":"us","region":"eu"}"#), None).await;
+    assert!(
+        matches!(&twice, Err(Error::AmbiguousArgument { member, .. }) if member == "arguments.region"),
+        "{twice:?}"
+    );
+    assert_eq!(fake.executed("tools/call"), 1);
+}

@@ -61,21 +61,22 @@ async fn every_technique_answers_programs_and_clients_of_both_eras() {
 async fn a_question_that_was_sent_is_never_put_again_by_itself() {
     let bridge = Bridge::start();
     let gateway = serving(&bridge, "").await;
+    // What says that it was not taken may be asked again. It comes first: the third failure opens the breaker, and
+    // then a health check may be the probe that the repeated question would be.
+    bridge.fail(INVOKE, Some(Fault::Answer(503, Some(1), "{}".into())));
+    let asked = gateway.call("rag", "rag_basic", question());
+    let mended = async {
+        eventually("it is asked", async || (bridge.count(INVOKE) == 1).then_some(())).await;
+        bridge.fail(INVOKE, None);
+    };
+    let (answer, ()) = tokio::join!(asked, mended);
+    assert_eq!((answer.status, bridge.count(INVOKE)), (200, 2), "{answer:?}");
     for (number, fault) in [Fault::status(500, "{}"), Fault::status(502, "{}")].into_iter().enumerate() {
         bridge.fail(INVOKE, Some(fault));
         let answer = gateway.call("rag", "rag_basic", question()).await;
         assert_eq!((answer.status, &answer.json()["code"]), (502, &json!("backend_error")), "{answer:?}");
-        assert_eq!(bridge.count(INVOKE), number + 1);
+        assert_eq!(bridge.count(INVOKE), number + 3);
     }
-    // What says that it was not taken may be asked again.
-    bridge.fail(INVOKE, Some(Fault::Answer(503, Some(1), "{}".into())));
-    let asked = gateway.call("rag", "rag_basic", question());
-    let mended = async {
-        eventually("it is asked", async || (bridge.count(INVOKE) == 3).then_some(())).await;
-        bridge.fail(INVOKE, None);
-    };
-    let (answer, ()) = tokio::join!(asked, mended);
-    assert_eq!((answer.status, bridge.count(INVOKE)), (200, 4), "{answer:?}");
 }
 
 #[tokio::test]
