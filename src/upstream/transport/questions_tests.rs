@@ -262,7 +262,7 @@ fn request_in(message: &Bytes) -> Request {
 async fn so_many_bytes_of_questions_are_open_and_a_single_one_is_always_taken() {
     let mut channel = Channel::new();
     let take = |channel: &Channel, id, bytes| {
-        channel.questions.take(request_in(&long_message(id, bytes)), |_| Whose::Nobodys)
+        channel.questions.take(request_in(&long_message(id, bytes)), |_| Whose::Nobodys);
     };
     for (at_once, expected) in
         [(vec![MAX_BYTES + 1, 1], 1), (vec![MAX_BYTES / 2 - 100, MAX_BYTES / 2, 101, 1], 3)]
