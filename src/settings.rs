@@ -66,6 +66,7 @@ pub use fields::Fields;
 pub use fingerprint::Fingerprint;
 pub use node::{Entry, Mark, Node, Text, Value};
 pub use problem::{Problem, Problems, Shown};
+pub(crate) use setting::nearest;
 pub use setting::{Setting, member_path, one_line};
 
 #[cfg(test)]

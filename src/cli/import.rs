@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use super::{EXIT_USAGE, Import};
 use crate::config::import::{self, Folder, Imported};
 
-/// Reads the file, or `input` where that is `-`, for the folder that is named or the current one. What comes of it goes to `out`, notes and
-/// errors to `err`.
+/// Reads the file, or `input` where that is `-`, for the folder that is named or the current one. What comes of it
+/// goes to `out`, notes and errors to `err`.
 pub fn run(
     Import { file, project }: &Import,
     input: &mut dyn Read,
@@ -93,6 +93,7 @@ mod tests {
         assert_eq!(code, ExitCode::from(EXIT_USAGE));
         assert!(err.starts_with("/nowhere/at/all.json: it can not be read: "), "{err}");
     }
+
     #[test]
     fn servers_of_a_folder_are_those_of_the_current_one_or_of_the_one_that_is_named() {
         let here = std::env::current_dir().expect("a folder").canonicalize().expect("its path");

@@ -281,7 +281,7 @@ impl Manager {
         match answered {
             Ok((reply, version)) => {
                 let called = target.called(invocation, reply, version);
-                server.ended(Ok(&called.reply), called.elapsed);
+                server.ended(Ok(called.reply.as_whole()), called.elapsed);
                 Ok(called)
             }
             Err(source) => {

@@ -86,12 +86,12 @@ impl<'a> Recall<'a> {
     async fn ask(&self, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
         let call = self.target.call(self.invocation);
         let answered = self.server.upstream.call(&call, self.deadline(), outlet).await;
-        let answered = answered.map(|answered| (Received::Whole(answered.reply), answered.version));
-        self.server.ended(answered.as_ref().map(|(reply, _)| reply), self.invocation.begun.elapsed());
-        let (reply, version) = answered.map_err(Failure::Ours)?;
-        match reply.whole().await.map_err(Failure::Ours)? {
-            Ok(result) => Ok((result, version)),
-            Err(error) => Err(Failure::Theirs(error, version)),
+        let reply = answered.as_ref().map(|answered| Some(&answered.reply));
+        self.server.ended(reply, self.invocation.begun.elapsed());
+        let answered = answered.map_err(Failure::Ours)?;
+        match answered.reply {
+            Ok(result) => Ok((result, answered.version)),
+            Err(error) => Err(Failure::Theirs(error, answered.version)),
         }
     }
 

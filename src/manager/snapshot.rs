@@ -15,10 +15,11 @@ use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
 use super::target::Target;
 use super::trust::{Approval, Trust};
+use crate::protocol::Reply;
 use crate::protocol::feature::{Kind, List, Lists};
 use crate::telemetry::durations::{Durations, Outcome};
 use crate::upstream::config::OnChange;
-use crate::upstream::{self, Delivery, Offer, Received, State, Upstream};
+use crate::upstream::{self, Delivery, Offer, State, Upstream};
 
 /// Which servers a client sees: all of them merged, or one alone under its own names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -291,10 +292,10 @@ impl Server {
         }
     }
 
-    /// A request of a client came to `result`, which took `elapsed`.
-    pub(super) fn ended(&self, result: Result<&Received, &upstream::Error>, elapsed: Duration) {
+    /// A request of a client came to `result`, which took `elapsed`. Without a reply it is still arriving.
+    pub(super) fn ended(&self, result: Result<Option<&Reply>, &upstream::Error>, elapsed: Duration) {
         let outcome = match result {
-            Ok(Received::Whole(Err(_))) => Outcome::RpcError,
+            Ok(Some(Err(_))) => Outcome::RpcError,
             Ok(_) => Outcome::Result,
             Err(error) if error.delivery() == Delivery::Refused => Outcome::Refused,
             Err(_) => Outcome::Failed,

@@ -366,12 +366,13 @@ fn escaped(c: char) -> impl Iterator<Item = char> {
 }
 
 /// The word that is most likely meant, if one is near.
-pub(super) fn nearest<'w>(found: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+pub(crate) fn nearest<'w>(found: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     if found.len() > MAX_COMPARED {
         return None; // nobody mistypes that much, and comparing takes time and space
     }
     let found = found.to_lowercase();
     words
+        .filter(|word| word.len() <= MAX_COMPARED)
         .map(|word| (strsim::damerau_levenshtein(&found, word), word))
         .filter(|(distance, word)| {
             *distance <= 1 + word.chars().count() / 4 && *distance < word.chars().count()

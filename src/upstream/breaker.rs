@@ -141,17 +141,12 @@ impl Breaker {
         if let Some(retry_in) = inner.refuses_for(now) {
             return Err(Error::CircuitOpen { retry_in });
         }
-        let is_probe = match inner.phase {
-            Phase::Closed => false,
-            Phase::Open { .. } => {
-                inner.change(Phase::HalfOpen { probing: true });
-                true
-            }
-            Phase::HalfOpen { .. } => {
-                inner.phase = Phase::HalfOpen { probing: true };
-                true
-            }
-        };
+        let is_probe = !matches!(inner.phase, Phase::Closed);
+        match inner.phase {
+            Phase::Closed => {}
+            Phase::Open { .. } => inner.change(Phase::HalfOpen { probing: true }),
+            Phase::HalfOpen { .. } => inner.phase = Phase::HalfOpen { probing: true },
+        }
         let pass = Pass { generation: inner.generation, faults: inner.faults };
         Ok(Permit { breaker: self, pass, is_probe, recorded: false })
     }

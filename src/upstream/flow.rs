@@ -44,6 +44,14 @@ pub enum Received {
 }
 
 impl Received {
+    /// It, if all of it is here.
+    pub const fn as_whole(&self) -> Option<&Reply> {
+        match self {
+            Self::Whole(reply) => Some(reply),
+            Self::Flowing(_) => None,
+        }
+    }
+
     /// All of it, waited for.
     pub async fn whole(self) -> Result<Reply, Error> {
         match self {

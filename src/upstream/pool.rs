@@ -29,6 +29,7 @@ use super::connection::{Connection, Connector, Events};
 use super::dialect::{Key, Wish};
 use super::error::Error;
 use super::secrets::Secrets;
+use super::silence::Patience;
 use crate::shutdown::Shutdown;
 
 pub(super) use self::group::Seat;
@@ -49,7 +50,7 @@ pub(super) struct Limits {
     /// Whether each client has connections of its own.
     pub is_private: bool,
     /// How long a private connection may be silent.
-    pub patience: super::silence::Patience,
+    pub patience: Patience,
 }
 
 /// The connections to one server.

@@ -4,7 +4,6 @@ use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
 use super::super::fake::{Dial, Fake};
-use super::super::silence::Patience;
 use super::*;
 use crate::protocol::Version;
 

@@ -20,7 +20,12 @@ fn sizes() -> [(&'static str, String); 3] {
 
 /// A modern call of `tool` whose answer is not read yet.
 async fn open(gateway: &Running, tool: &str, params: &str) -> reqwest::Response {
-    let request = reqwest::Client::new()
+    open_by(&reqwest::Client::new(), gateway, tool, params).await
+}
+
+/// The same by `client`.
+async fn open_by(client: &reqwest::Client, gateway: &Running, tool: &str, params: &str) -> reqwest::Response {
+    let request = client
         .post(gateway.url("/mcp"))
         .header("content-type", "application/json")
         .header("accept", "application/json, text/event-stream")
@@ -154,15 +159,7 @@ async fn a_stream_without_room_gives_back_what_it_holds_while_its_connection_liv
     gateway.offers(&["big", "small"]).await;
     let client = deaf();
     let call = async |tool: &str| {
-        let request = client
-            .post(gateway.url("/mcp"))
-            .header("content-type", "application/json")
-            .header("accept", "application/json, text/event-stream")
-            .header("mcp-protocol-version", MODERN)
-            .header("mcp-method", "tools/call")
-            .header("mcp-name", tool)
-            .body(gateway.mcp().modern_body("tools/call", &json!({"name": tool}).to_string()));
-        let answer = request.send().await.expect("the head comes");
+        let answer = open_by(&client, &gateway, tool, &json!({"name": tool}).to_string()).await;
         assert_eq!((answer.status().as_u16(), answer.version()), (200, http::Version::HTTP_2));
         answer
     };

@@ -1,8 +1,8 @@
 //! The servers that Claude Code keeps for one folder: `projects."/the/folder".mcpServers` of `~/.claude.json`, which
 //! is where `claude mcp add` writes when no scope is named.
 //!
-//! One of a folder stands before one of the same name for all folders, as there. Those of other folders are
-//! counted, and named by what they are for only where nothing else was found.
+//! One of a folder stands before one of the same name for all folders, as there. Other folders that have some are
+//! named.
 
 use std::path::Path;
 

@@ -157,11 +157,11 @@ impl Places {
             }
             let shares = &book.shares;
             let is_open = count % WAITS < self.open;
-            let free = self.most_running - (count % WAITS).min(self.most_running);
+            let free = self.free(count);
             let several = book.turns.are_several();
             let next = book.turns.next(|who| {
                 let is_crowded = several || shares.knows_others(who);
-                (is_open || shares.may(who, free, is_crowded)).then(|| who.cloned())
+                is_open || shares.may(who, free, is_crowded)
             });
             let Some((call, who)) = next else { return };
             let held = (!is_open).then(|| book.shares.take(who.as_ref()));
@@ -176,17 +176,15 @@ impl Places {
         let others = book.shares.has_others(who, &self.passers) || book.turns.has_others(who);
         // Behind its own.
         let may_overtake = !book.turns.has(who);
-        let mut free = 0;
+        let (mut free, mut may_run) = (0, false);
         let counted = self.update(|count| {
-            let running = count % WAITS;
-            free = self.most_running - running.min(self.most_running);
-            if may_overtake && (count < self.open || book.shares.may(who, free, others)) {
+            free = self.free(count);
+            may_run = may_overtake && (count < self.open || book.shares.may(who, free, others));
+            if may_run {
                 return Some(count + RUNS);
             }
             (count / WAITS < self.most_waiting).then_some(count + WAITS)
         });
-        let may_run = may_overtake
-            && counted.is_ok_and(|before| before < self.open || book.shares.may(who, free, others));
         match counted {
             Ok(before) if may_run => {
                 let held = (before >= self.open).then(|| book.shares.take(who));
@@ -201,6 +199,11 @@ impl Places {
         let (call, called) = oneshot::channel();
         let number = book.turns.join(who, call);
         Some(Turn::Later(Ticket { places: self, who: who.cloned(), number, called }))
+    }
+
+    /// Places that nobody has.
+    fn free(&self, count: u64) -> u64 {
+        self.most_running.saturating_sub(count % WAITS)
     }
 
     /// What the count was before.

@@ -42,16 +42,15 @@ impl<T> Turns<T> {
         self.last
     }
 
-    /// Whose turn it is of those who `may` come, and then that principal comes last.
-    pub(super) fn next<S>(&mut self, may: impl Fn(Option<&Arc<str>>) -> Option<S>) -> Option<(T, S)> {
-        let found = |(at, line): (usize, &Line<T>)| Some((at, may(line.who.as_ref())?));
-        let (at, share) = self.lines.iter().enumerate().find_map(found)?;
+    /// Whose turn it is of those who `may` come, and who that is; then that principal comes last.
+    pub(super) fn next(&mut self, may: impl Fn(Option<&Arc<str>>) -> bool) -> Option<(T, Option<Arc<str>>)> {
+        let at = self.lines.iter().position(|line| may(line.who.as_ref()))?;
         let mut line = self.lines.remove(at)?;
-        let (_, call) = line.waiting.pop_front()?;
+        let (who, (_, call)) = (line.who.clone(), line.waiting.pop_front()?);
         if !line.waiting.is_empty() {
             self.lines.push_back(line);
         }
-        Some((call, share))
+        Some((call, who))
     }
 
     /// Whether anybody waits in the line of `who`.

@@ -7,10 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use crate::settings::one_line;
-
-/// How alike two names are of which one is offered for the other: 1 is the same.
-const ALIKE: f64 = 0.85;
+use crate::settings::{self, one_line};
 
 /// Which tools are offered, and under which names.
 #[derive(Debug, Clone, Default)]
@@ -110,9 +107,8 @@ fn means(written: &str, name: &str) -> bool {
 
 /// The one of `offered` that may have been meant.
 fn nearest(name: &str, offered: &[&str]) -> String {
-    let alike = offered.iter().map(|tool| (strsim::jaro_winkler(name, tool), tool));
-    let nearest = alike.filter(|(alike, _)| *alike >= ALIKE).max_by(|one, other| one.0.total_cmp(&other.0));
-    nearest.map_or_else(String::new, |(_, tool)| format!("; the nearest is `{}`", one_line(tool)))
+    let nearest = settings::nearest(name, offered.iter().copied());
+    nearest.map_or_else(String::new, |tool| format!("; the nearest is `{}`", one_line(tool)))
 }
 
 #[cfg(test)]

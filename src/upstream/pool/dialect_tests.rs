@@ -7,7 +7,6 @@ use tokio::time::{advance, sleep};
 use super::super::super::connection::{Call, Owner};
 use super::super::super::fake::{Answer, Dial, Fake, tool_call};
 use super::super::super::home::Home;
-use super::super::super::silence::Patience;
 use super::super::*;
 use super::MAX_DIALECTS;
 use crate::protocol::feature::Effect;

@@ -144,6 +144,10 @@ impl State {
         }
     }
 
+    pub(super) fn find_mut(&mut self, key: Key) -> Option<&mut Group> {
+        self.groups.iter_mut().find(|group| group.key == key)
+    }
+
     pub(super) fn find(&self, key: Key) -> Option<&Group> {
         self.groups.iter().find(|group| group.key == key)
     }

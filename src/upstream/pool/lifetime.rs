@@ -85,7 +85,7 @@ impl Pool {
         if is_over {
             return; // who waits learns it from the dropped sender
         }
-        if let Some(group) = state.groups.iter_mut().find(|group| group.key == key) {
+        if let Some(group) = state.find_mut(key) {
             group.connecting = None;
             group.no_extra_before = opened.as_ref().err().map(|_| Instant::now() + NO_EXTRA);
         }
@@ -113,13 +113,13 @@ impl Pool {
     /// Tells of a connection that is there now.
     fn arrived(self: &Arc<Self>, state: &mut State, live: &Live) {
         self.publish(state, None);
-        let base = state.base;
-        let Some(group) = state.groups.iter_mut().find(|group| group.key == live.key) else { return };
+        let (base, tasks) = (state.base, state.tasks.clone());
+        let Some(group) = state.find_mut(live.key) else { return };
         if live.key != base && group.live.len() == 1 {
             let tended = CancellationToken::new();
             let retire = Arc::clone(self).retire_in_time(live.key, group.private.clone());
             group.tended = Some(tended.clone().drop_guard());
-            state.tasks.spawn_until_end(async move {
+            tasks.spawn_until_end(async move {
                 tended.run_until_cancelled(retire).await;
             });
         }
@@ -142,7 +142,7 @@ impl Pool {
     fn evict(&self, live: &Arc<Live>, reason: &str) {
         let mut state = self.lock();
         let is_base = live.key == state.base;
-        let Some(group) = state.groups.iter_mut().find(|group| group.key == live.key) else { return };
+        let Some(group) = state.find_mut(live.key) else { return };
         let before = group.live.len();
         group.asks();
         group.live.retain(|other| !Arc::ptr_eq(other, live));

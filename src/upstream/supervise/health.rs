@@ -7,6 +7,7 @@
 //! it fell silent. What they may have done is not known, and they are told so: nothing is sent twice.
 
 use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use super::{Change, DEBOUNCE, Delivery, Done, Error, Phase, State, Supervisor};
