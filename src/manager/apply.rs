@@ -135,7 +135,8 @@ impl Applied {
     }
 }
 
-fn is_in(upstream: &Arc<Upstream>, snapshot: &Snapshot) -> bool {
+/// Whether `upstream` is one of those that are called now.
+pub(super) fn is_in(upstream: &Arc<Upstream>, snapshot: &Snapshot) -> bool {
     snapshot.servers().iter().any(|server| Arc::ptr_eq(&server.upstream, upstream))
 }
 

@@ -14,8 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 
+use super::apply::is_in;
 use super::snapshot::Server;
 use super::target::{Called, Invocation, Target};
 use super::{Error, Manager, failed};
@@ -126,8 +128,23 @@ impl Manager {
         match result {
             Ok((result, version)) => Ok(call.called(Ok(result), version)),
             Err(Failure::Theirs(error, version)) => Ok(call.called(Err(error), version)),
+            // It waited where no server saw it, and its server was replaced and had ended meanwhile.
+            Err(Failure::Ours(upstream::Error::Unavailable { .. }))
+                if !is_in(&call.server.upstream, &self.snapshot()) =>
+            {
+                self.receive_anew(call, outlet).await
+            }
             Err(Failure::Ours(source)) => Err(failed(&call.target.server, call.target.tool(), source)),
         }
+    }
+
+    /// The same at whatever has the place of its server now.
+    fn receive_anew<'a>(
+        &'a self,
+        call: &'a Recall<'_>,
+        outlet: &'a Outlet,
+    ) -> BoxFuture<'a, Result<Called<Received>, Error>> {
+        Box::pin(self.receive(call.target, call.invocation, None, outlet))
     }
 
     /// The same. Who waits for another's call does so for half of the time that it has, and then asks as

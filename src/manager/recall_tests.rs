@@ -198,6 +198,28 @@ async fn when_its_list_of_tools_changes_what_a_server_answered_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_waited_while_its_server_was_replaced_is_made_at_the_new_one() {
+    let scene = Scene::of(Version::NEWEST_MODERN, json!({})).await;
+    let (snapshot, invocation) = (scene.manager.snapshot(), invocation(Some("ann")));
+    let target = scene.manager.tool_target(&Scope::All, "read", &Raw::of(&reading()), None).await;
+    let target = target.expect("it is offered");
+    let old = snapshot.server("s").expect("it is there");
+    let waiting = Recall::of(old, &target, &invocation).expect("its answers are kept");
+    let next =
+        upstream::Config { source: crate::settings::Fingerprint::default(), ..old.upstream.config().clone() };
+    let apply = |next| scene.manager.apply_with(Config::of(next), |_| Ok(scene.server.connector()));
+    apply(vec![next]).await.expect("applied");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(old.upstream.check_open().is_err(), "nothing runs there, so it has ended");
+    let called = scene.manager.recall(&waiting, &Outlet::none()).await.expect("by its successor");
+    assert!(called.whole(None).await.expect("an answer").reply.is_ok());
+    assert_eq!(scene.calls(), 1);
+    apply(Vec::new()).await.expect("applied");
+    let gone = scene.manager.recall(&waiting, &Outlet::none()).await;
+    assert!(matches!(gone, Err(Error::ServerNotFound { .. })), "{gone:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_is_disconnected_is_not_answered_for_and_one_that_is_down_is() {
     let scene = Scene::of(Version::V2025_11_25, json!({})).await;
     let (answer, _) = scene.ask("ann", reading()).await;

@@ -286,8 +286,8 @@ impl Upstream {
     async fn attempt<W: Work>(&self, work: &W, frame: Frame) -> Result<(W::Output, Version), Error> {
         // Before the permit: that we do not connect yet says nothing new of the server.
         self.pool.check_stamina(work.wish())?;
-        let trial = Trial::begin(self, work.is_a_call(), (frame.now, frame.left()))?;
-        let ended = self.on_a_connection(work, frame, trial.is_probe()).await;
+        let mut trial = Trial::begin(self, work.is_a_call(), (frame.now, frame.left()))?;
+        let ended = self.on_a_connection(work, frame, &mut trial).await;
         let was_cut_short = ended.is_err() && !trial.had_a_chance();
         let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.cover(error));
         if let Ok((output, _)) = &mut result
@@ -323,7 +323,7 @@ impl Upstream {
         &self,
         work: &W,
         mut frame: Frame,
-        is_probe: bool,
+        trial: &mut Trial<'_>,
     ) -> Result<Result<(W::Output, Version), Error>, Error> {
         let after = frame.deadline.saturating_duration_since(frame.begun);
         let leased = AtomicBool::new(false);
@@ -332,6 +332,7 @@ impl Upstream {
             if leased.load(Ordering::Relaxed) {
                 return Ok(Err(Error::Leased { retry_in: LEASE_RETRY_IN }));
             }
+            self.excuse_private(work, trial);
             // Not `TimedOut`, whose outcome is unknown: here nothing was sent.
             return Err(Error::Connect {
                 reason: format!("no connection within {:.1} s", after.as_secs_f64()),
@@ -339,6 +340,7 @@ impl Upstream {
         };
         match seat {
             Ok(mut seat) => {
+                let is_probe = trial.is_probe();
                 let done = {
                     let done = pin!(async {
                         if let Some(level) = work.log_level() {
@@ -349,7 +351,12 @@ impl Upstream {
                     });
                     frame.limit(work.outlet(), done).await
                 };
-                let mut done = done.ok_or(Error::TimedOut { after })?;
+                let done = done.ok_or(Error::TimedOut { after });
+                let is_failed = done.as_ref().and_then(Result::as_ref).is_err_and(Error::trips_breaker);
+                if trial.had_a_chance() && !seat.is_news(is_failed) {
+                    trial.excuse();
+                }
+                let mut done = done?;
                 seat.answered();
                 let version = seat.connection().peer().version;
                 if let Ok(output) = &mut done
@@ -359,7 +366,17 @@ impl Upstream {
                 }
                 Ok(done.map(|output| (output, version)))
             }
-            Err(error) => Ok(Err(error)),
+            Err(error) => {
+                self.excuse_private(work, trial);
+                Ok(Err(error))
+            }
+        }
+    }
+
+    /// Nobody else is shut out because one client's own connection can not be made.
+    fn excuse_private<W: Work>(&self, work: &W, trial: &mut Trial<'_>) {
+        if self.pool.is_private_matter(work.wish()) {
+            trial.excuse();
         }
     }
 }

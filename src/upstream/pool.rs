@@ -96,7 +96,8 @@ struct State {
 
 enum Choice {
     Take(Seat),
-    Wait(Key, Connecting),
+    /// There is a connect under way. Where others are leased meanwhile, one of those may come free sooner.
+    Wait(Key, Connecting, Option<Turn>),
     /// All connections are leased to others.
     Leased(Turn),
 }
@@ -121,9 +122,9 @@ impl Pool {
     pub(super) async fn seat(self: &Arc<Self>, wish: Wish<'_>, leased: &AtomicBool) -> Result<Seat, Error> {
         let mut sitter = Sitter { owner: wish.owner(), is_woken: false };
         loop {
-            let (key, mut connecting) = match self.choose(wish, sitter)? {
+            let (key, mut connecting, freed) = match self.choose(wish, sitter)? {
                 Choice::Take(seat) => return Ok(seat),
-                Choice::Wait(key, connecting) => (key, connecting),
+                Choice::Wait(key, connecting, freed) => (key, connecting, freed),
                 Choice::Leased(turn) => {
                     leased.store(true, Ordering::Relaxed);
                     turn.comes().await;
@@ -132,7 +133,15 @@ impl Pool {
                     continue;
                 }
             };
-            let done = connecting.wait_for(Option::is_some).await.ok().and_then(|done| done.clone());
+            let is_extra = freed.is_some();
+            let done = tokio::select! {
+                biased;
+                done = connecting.wait_for(Option::is_some) => done.ok().and_then(|done| done.clone()),
+                () = Turn::of(freed) => {
+                    sitter.is_woken = true;
+                    continue;
+                }
+            };
             match done {
                 Some(Ok(live)) if self.key(&self.lock(), wish).0 == live.key => {
                     let exclusive = live.connection.asks();
@@ -142,6 +151,8 @@ impl Pool {
                 }
                 // It turned out that the server does not speak this dialect.
                 Some(Err(_)) if !self.key(&self.lock(), wish).0.is_spoken_like(key) => {}
+                // The others are there still, and no extra one is tried again at once.
+                Some(Err(_)) if is_extra => {}
                 Some(Err(error)) => return Err(error),
                 // Another dialect, or dropped half way because all connections are made anew.
                 Some(Ok(_)) | None => {}
@@ -167,20 +178,29 @@ impl Pool {
             }
             return Ok(Choice::Take(seat));
         }
-        if let Some(connecting) = group.connecting.clone() {
-            return Ok(Choice::Wait(key, connecting));
+        let Some(owner) = sitter.owner.filter(|_| !group.live.is_empty()) else {
+            if let Some(connecting) = group.connecting.clone() {
+                return Ok(Choice::Wait(key, connecting, None));
+            }
+            group.stamina.check()?;
+            return Ok(Choice::Wait(key, self.begin_connect(group, &state.tasks), None));
+        };
+        let turn = group.queue.join(owner, group.head_start_of(owner));
+        // One that was freed before we stood there would wake nobody.
+        if let Some(seat) = group.seat(sitter) {
+            return Ok(Choice::Take(seat));
         }
         let may_grow = self.connector.requests_per_connection() < usize::MAX;
-        if group.live.is_empty() {
-            group.stamina.check()?;
-        } else if let Some(owner) = sitter.owner
-            && (!may_grow || !group.has_room(self.limits.connections))
-        {
-            let turn = group.queue.join(owner);
-            // One that was freed before we stood there would wake nobody.
-            return Ok(group.seat(sitter).map_or(Choice::Leased(turn), Choice::Take));
-        }
-        Ok(Choice::Wait(key, self.begin_connect(group, &state.tasks)))
+        let connecting = match group.connecting.clone() {
+            None if may_grow && group.has_room(self.limits.connections) => {
+                Some(self.begin_connect(group, &state.tasks))
+            }
+            connecting => connecting,
+        };
+        Ok(match connecting {
+            Some(connecting) => Choice::Wait(key, connecting, Some(turn)),
+            None => Choice::Leased(turn),
+        })
     }
 
     fn publish(&self, state: &State, lost: Option<Arc<str>>) {
@@ -238,6 +258,13 @@ impl Pool {
         let group = state.find(self.key(&state, wish).0);
         let waits = |group: &&Group| group.live.is_empty() && group.connecting.is_none();
         group.filter(waits).map_or(Ok(()), |group| group.stamina.check())
+    }
+
+    /// Whether a connection for `wish` is one client's own, and those of everybody are there.
+    pub(super) fn is_private_matter(&self, wish: Wish<'_>) -> bool {
+        let state = self.lock();
+        let is_up = || state.find(state.base).is_some_and(|group| !group.live.is_empty());
+        self.key(&state, wish).0.home.is_some() && is_up()
     }
 
     /// When the next first connection may be made, if that is later than now.

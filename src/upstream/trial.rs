@@ -29,6 +29,8 @@ pub(super) struct Trial<'a> {
     round: Option<Round>,
     begun: Instant,
     had_a_chance: bool,
+    /// Whether its failure says something of the server.
+    counts: bool,
 }
 
 /// What is left to settle of an attempt that goes on by itself.
@@ -51,7 +53,12 @@ impl<'a> Trial<'a> {
     ) -> Result<Self, Error> {
         let permit = Some(upstream.breaker.admit()?);
         let round = is_a_call.then(|| upstream.silence.begins());
-        Ok(Self { upstream, permit, round, begun, had_a_chance: left >= upstream.patience() })
+        Ok(Self { upstream, permit, round, begun, had_a_chance: left >= upstream.patience(), counts: true })
+    }
+
+    /// Its failure says nothing of the server: it is one client's affair, or was counted already.
+    pub(super) const fn excuse(&mut self) {
+        self.counts = false;
     }
 
     /// Whether silence counts against the server, however the attempt ends.
@@ -67,7 +74,7 @@ impl<'a> Trial<'a> {
     /// It came to this.
     pub(super) fn ended<T>(mut self, result: &Result<T, Error>) {
         self.leave();
-        if let Some(permit) = self.permit.take() {
+        if let Some(permit) = self.permit.take().filter(|_| self.counts) {
             permit.record(result);
         }
     }
@@ -98,7 +105,7 @@ impl Drop for Trial<'_> {
         let is_a_call = self.leave();
         let Some(permit) = self.permit.take() else { return };
         let (upstream, lasted) = (self.upstream, now().saturating_duration_since(self.begun));
-        if !is_a_call || lasted < GLANCE.min(upstream.patience()) {
+        if !self.counts || !is_a_call || lasted < GLANCE.min(upstream.patience()) {
             return;
         }
         if upstream.silence.is_hung(upstream.health_limit()) {

@@ -346,3 +346,49 @@ async fn who_holds_a_lease_again_and_again_lets_the_others_in_between() {
     let ((), waited) = tokio::join!(hogs, waits);
     assert!(waited < Duration::from_millis(50), "{waited:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_stays_behind_gets_what_those_it_is_kept_for_do_not_take() {
+    let server = asking();
+    server.capacity(16);
+    let (pool, _shutdown) = pool_of(&server, 2);
+    have_it_ask(&server, &pool).await;
+    let (one, two, three) = (legacy(), legacy(), legacy());
+    let first = seat(&pool, &one).await.expect("a seat");
+    let second = seat(&pool, &two).await.expect("another");
+    let mut waits = Box::pin(seat(&pool, &three));
+    assert!(futures_util::poll!(waits.as_mut()).is_pending());
+    // It is woken for the second connection, and finds the first one free as well.
+    drop((second, first));
+    let _third = waits.await.expect("a seat");
+    let begun = Instant::now();
+    let again = tokio::time::timeout(Duration::from_secs(5), seat(&pool, &two)).await;
+    assert!(again.is_ok_and(|seated| seated.is_ok()), "it waits for somebody's whole call");
+    assert!(begun.elapsed() <= Duration::from_millis(51), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_extra_connection_hears_of_one_that_comes_free() {
+    for dial in [Dial::AcceptAfter(Duration::from_secs(20)), Dial::Hang, Dial::Refuse] {
+        let server = asking();
+        server.capacity(16);
+        let (pool, _shutdown) = pool_of(&server, 2);
+        have_it_ask(&server, &pool).await;
+        let held = seat(&pool, &legacy()).await.expect("a seat");
+        server.dial(dial);
+        let begun = Instant::now();
+        let leave = async {
+            sleep(Duration::from_secs(1)).await;
+            drop(held);
+        };
+        let (waiting, also) = (legacy(), legacy());
+        let waits = async {
+            drop(seat(&pool, &waiting).await.expect("the one that came free"));
+        };
+        let waits_too = async {
+            drop(seat(&pool, &also).await.expect("and after that one"));
+        };
+        tokio::join!(waits, waits_too, leave);
+        assert_eq!((begun.elapsed().as_secs(), server.connects()), (1, 2), "{dial:?}");
+    }
+}

@@ -1,7 +1,7 @@
 //! The connections of one dialect.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -53,6 +53,8 @@ pub(super) struct Live {
     pub lease: Option<Lease>,
     /// Only where it is private: health checks tell of the others.
     pub silence: Option<Silence>,
+    /// Whether its last failure was held against the server: only where it is private.
+    pub is_blamed: AtomicBool,
     /// Asks for its end.
     pub retired: CancellationToken,
 }
@@ -94,6 +96,12 @@ impl Seat {
         if let (Some(stay), Some(silence)) = (&mut self.stay, &self.live.silence) {
             stay.answered(silence);
         }
+    }
+
+    /// Whether how the request ended is to be held against the server. A private connection is one
+    /// client's program: it counts once that it fails, until it answers again.
+    pub(in crate::upstream) fn is_news(&self, is_failed: bool) -> bool {
+        self.stay.is_none() || !self.live.is_blamed.swap(is_failed, Ordering::Relaxed) || !is_failed
     }
 
     /// The connection to use.
@@ -154,9 +162,20 @@ impl Group {
     pub(super) fn admit(&mut self, connection: Arc<dyn Connection>) -> Arc<Live> {
         let lease = (!connection.tells_whose()).then(|| Lease::new(&self.queue));
         let (requests, retired) = (AtomicUsize::new(0), CancellationToken::new());
+        let is_blamed = AtomicBool::new(false);
         let (key, since, verbosity) = (self.key, Instant::now(), Verbosity::default());
         let silence = self.private.as_ref().map(|_| Silence::default());
-        let live = Arc::new(Live { connection, key, since, requests, verbosity, lease, silence, retired });
+        let live = Arc::new(Live {
+            connection,
+            key,
+            since,
+            requests,
+            verbosity,
+            lease,
+            silence,
+            is_blamed,
+            retired,
+        });
         self.live.push(Arc::clone(&live));
         live
     }
@@ -180,6 +199,11 @@ impl Group {
         // Calls of one owner stay together, so that the others find room.
         free.sort_by_key(|live| (exclusive && elsewhere(live), live.requests.load(Ordering::Relaxed)));
         free.into_iter().find_map(|live| Seat::on(live, sitter, exclusive))
+    }
+
+    /// Until when `owner` stays behind others on a connection that nobody holds; the soonest, if so.
+    pub(super) fn head_start_of(&self, owner: Owner) -> Option<Instant> {
+        self.live.iter().filter_map(|live| live.lease.as_ref()?.head_start_of(owner)).min()
     }
 
     /// Whether its connections are leased to one owner at a time.

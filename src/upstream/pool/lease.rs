@@ -2,7 +2,8 @@
 //!
 //! Invariants: once the server was seen asking, calls of two owners never stand on one connection at
 //! a time (before that they may, and what is asked then is refused by the transport); while a
-//! connection is free and somebody waits for one, somebody who was woken is on the way to it.
+//! connection is free and somebody waits for one, somebody who was woken is on the way to it, or who
+//! waits looks again as soon as it may have it.
 //!
 //! Calls of the owner who is there always pass, because a client may have to call on to answer a
 //! question. An owner who leaves cannot come back before those who were woken then had a chance. So
@@ -10,11 +11,12 @@
 //! their waiting.
 
 use std::collections::VecDeque;
+use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::upstream::connection::Owner;
 
@@ -29,11 +31,12 @@ pub(super) struct Queue(Arc<Mutex<VecDeque<Waiter>>>);
 type Waiter = (Owner, oneshot::Sender<()>);
 
 impl Queue {
-    /// Waits for a turn of `owner`, from now on.
-    pub(super) fn join(&self, owner: Owner) -> Turn {
+    /// Waits for a turn of `owner`, from now on, and at most until `head_start` is over: whom it was
+    /// for may have found another connection, and nobody is woken by time.
+    pub(super) fn join(&self, owner: Owner, head_start: Option<Instant>) -> Turn {
         let (wake, woken) = oneshot::channel();
         self.lock().push_back((owner, wake));
-        Turn { woken, queue: self.clone(), is_taken: false }
+        Turn { woken, head_start, queue: self.clone(), is_taken: false }
     }
 
     /// Wakes everybody: connections came or went.
@@ -77,6 +80,7 @@ impl Queue {
 /// leaves before, nothing stays behind.
 pub(super) struct Turn {
     woken: oneshot::Receiver<()>,
+    head_start: Option<Instant>,
     queue: Queue,
     is_taken: bool,
 }
@@ -84,9 +88,28 @@ pub(super) struct Turn {
 impl Turn {
     /// Resolves when it is worth looking again.
     pub(super) async fn comes(mut self) {
-        // The sender is dropped only with the whole queue.
-        let _ = (&mut self.woken).await;
-        self.is_taken = true;
+        let over = at(self.head_start);
+        tokio::select! {
+            biased;
+            // The sender is dropped only with the whole queue.
+            _ = &mut self.woken => self.is_taken = true,
+            () = over => {}
+        }
+    }
+
+    /// The same of a turn that may not be there: then it never comes.
+    pub(super) async fn of(turn: Option<Self>) {
+        match turn {
+            Some(turn) => turn.comes().await,
+            None => pending().await,
+        }
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
     }
 }
 
@@ -139,6 +162,13 @@ impl Lease {
             None => state.holders.push((owner, 1)),
         }
         true
+    }
+
+    /// Until when `owner` stays behind others, though nobody holds it.
+    pub(super) fn head_start_of(&self, owner: Owner) -> Option<Instant> {
+        let state = self.lock();
+        let (_, at) = state.left.filter(|(who, _)| *who == owner && state.holders.is_empty())?;
+        Some(at + HEAD_START)
     }
 
     /// Whether `owner` has a call here.

@@ -10,7 +10,7 @@ use crate::protocol::feature::Effect;
 use crate::protocol::{Raw, Version, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::config::Sharing;
-use crate::upstream::fake::{Answer, Fake, config, tool_call};
+use crate::upstream::fake::{Answer, Dial, Fake, config, tool_call};
 use crate::upstream::{Call, Error, Home, Outlet, Upstream};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -111,4 +111,30 @@ async fn a_private_server_that_is_slow_or_at_work_is_left_alone() {
     );
     assert_eq!(worked, [Some(true)], "it was left to its work");
     assert_eq!((fake.connects(), fake.live()), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_on_one_private_connection_shuts_nobody_else_out() {
+    let (fake, upstream, _shutdown) = server().await;
+    let (one, two) = (client("one"), client("two"));
+    fake.answer(|call| is_of(call, "one").then_some(Answer::Silence));
+    let hung = (0..12).map(|_| calls(&upstream, &one, 60 * SECOND, SECOND));
+    let (ended, well) =
+        tokio::join!(futures_util::future::join_all(hung), calls(&upstream, &two, SECOND, 30 * SECOND));
+    assert!(ended.iter().all(|ends| *ends == [Some(false)]), "they had all their time: {ended:?}");
+    assert!(well.iter().all(|end| *end == Some(true)), "{well:?}");
+    let failures = || upstream.breaker().consecutive_failures;
+    assert!(failures() <= 1, "{} failures of one program", failures());
+
+    // That it cannot be connected to for a client is no reason either.
+    fake.dial(Dial::Refuse);
+    let refused = calls(&upstream, &client("three"), SECOND, 30 * SECOND).await;
+    assert!(refused.len() > 10 && refused.iter().all(|end| *end != Some(true)), "{refused:?}");
+    assert_eq!(calls(&upstream, &two, SECOND, SECOND).await, [Some(true)]);
+    // Unless nobody can be connected to.
+    fake.die("gone");
+    sleep(SECOND).await;
+    let refused = calls(&upstream, &client("four"), SECOND, 30 * SECOND).await;
+    assert!(refused.iter().all(|end| *end != Some(true)), "{refused:?}");
+    assert!(failures() > 3, "{}", failures());
 }
