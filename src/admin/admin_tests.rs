@@ -64,6 +64,21 @@ async fn servers_are_listed_with_their_state_and_without_secrets() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_server_is_what_stands_in_the_list() {
+    let gateway = three().await;
+    let listed = gateway.get("/api/v1/mcp/servers").await.json()["servers"].clone();
+    for (index, name) in ["docs", "away", "off"].into_iter().enumerate() {
+        let one = gateway.get(&format!("/api/v1/mcp/servers/{name}")).await.json();
+        for member in ["name", "state", "tool_count", "last_error", "enabled"] {
+            assert_eq!(one[member], listed[index][member], "{name}: {member}");
+        }
+    }
+    let answered = gateway.get("/api/v1/mcp/servers/dosc").await;
+    assert_eq!(answered.problem(), (404, "server_not_found".into()));
+    assert_eq!(answered.json()["nearest"][0], "docs");
+}
+
+#[tokio::test(start_paused = true)]
 async fn tools_are_listed_with_their_definitions_byte_for_byte() {
     let gateway = three().await;
     for path in ["/api/v1/mcp/tools", "/api/v1/mcp/servers/docs/tools"] {
@@ -194,6 +209,7 @@ async fn every_route_lets_in_whom_its_row_names() {
     let call = r#"{"server":"docs","tool":"ping"}"#;
     let rows = [
         (Method::GET, "/api/v1/mcp/servers", "", Some(Role::Reader)),
+        (Method::GET, "/api/v1/mcp/servers/docs", "", Some(Role::Reader)),
         (Method::GET, "/api/v1/mcp/servers/docs/tools", "", Some(Role::Reader)),
         (Method::GET, "/api/v1/mcp/tools", "", Some(Role::Reader)),
         (Method::GET, "/api/v1/mcp/health", "", Some(Role::Reader)),

@@ -49,6 +49,7 @@ macro_rules! operation {
 
 const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::List), servers::list),
+    operation!(PREFIX, Some(Action::List), servers::one),
     operation!(PREFIX, Some(Action::List), catalog::of_server),
     operation!(PREFIX, Some(Action::List), catalog::all),
     operation!(PREFIX, Some(Action::List), health::servers),

@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::openapi::{ReadProblems, ReconnectProblems};
+use super::openapi::{NamedProblems, ReadProblems, ReconnectProblems};
 use super::problem::Problem;
 use super::view::Server;
 use super::{Api, json};
@@ -28,6 +28,23 @@ struct ServerList {
 )]
 pub(super) async fn list(State(Api { manager, .. }): State<Api>) -> Response {
     json(&ServerList { servers: manager.list_servers().iter().map(Server::from).collect() })
+}
+
+/// One server
+///
+/// The same as its entry in the list of all. Needs the role *reader*.
+#[utoipa::path(
+    get, path = "/servers/{name}", tag = "servers", operation_id = "get_server",
+    params(("name" = String, Path, description = "The server", example = "issues")),
+    responses((status = 200, description = "The server", body = Server), NamedProblems),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn one(
+    State(Api { manager, .. }): State<Api>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let Path(name) = name?;
+    Ok(json(&Server::from(&manager.server(&name)?)))
 }
 
 /// Rebuild a server's connections

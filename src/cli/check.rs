@@ -2,21 +2,25 @@
 //!
 //! Invariant: nothing that may be secret is printed: of a server only what operators may see of it
 //! ([`upstream::Config::target`]).
+//!
+//! Not here: whether the servers can be reached (`reach`).
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::EXIT_USAGE;
+use super::{Check, EXIT_USAGE, reach};
 use crate::auth::Authenticator;
 use crate::config::{Config, Lookup};
 use crate::upstream::{self, config::Transport};
 
-/// Checks `file` and the key files it names. What would run goes to `out`, what is wrong to `err`.
-pub fn run(file: &Path, environment: &Lookup<'_>, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
+/// Checks the file and the key files it names, and the servers in it if that is asked for. What would run
+/// goes to `out`, what is wrong to `err`.
+pub fn run(check: &Check, environment: &Lookup<'_>, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
+    let file = &check.file;
     let written = match Config::load(file, environment) {
         Ok(config) => match Authenticator::new(&config.server.auth) {
-            Ok(_) => print(file, &config, out).map(|()| ExitCode::SUCCESS),
+            Ok(_) => valid(check, config, out, err),
             Err(error) => {
                 writeln!(err, "{}: server: {error}", file.display()).map(|()| ExitCode::from(EXIT_USAGE))
             }
@@ -24,6 +28,12 @@ pub fn run(file: &Path, environment: &Lookup<'_>, out: &mut dyn Write, err: &mut
         Err(error) => writeln!(err, "{error}").map(|()| ExitCode::from(EXIT_USAGE)),
     };
     written.unwrap_or(ExitCode::FAILURE) // whoever reads has gone
+}
+
+fn valid(check: &Check, config: Config, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    print(&check.file, &config, out)?;
+    let all = !check.connect || reach::run(config.manager, out, err)?;
+    Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn print(file: &Path, config: &Config, out: &mut dyn Write) -> io::Result<()> {
@@ -35,20 +45,26 @@ fn print(file: &Path, config: &Config, out: &mut dyn Write) -> io::Result<()> {
     }
     let header = ["SERVER", "TRANSPORT", "TARGET", "TIMEOUT", "RETRIES", "STATE"].map(str::to_owned);
     let rows: Vec<_> = [header].into_iter().chain(servers.iter().map(row)).collect();
-    let mut widths = [0; 6];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
+    table(&rows, out)?;
     for server in servers {
         if let Some(warning) = server.warning() {
             writeln!(out, "warning: {}: {warning}", server.name)?;
         }
+    }
+    Ok(())
+}
+
+/// Columns as wide as their widest cell.
+pub(super) fn table<const N: usize>(rows: &[[String; N]], out: &mut dyn Write) -> io::Result<()> {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 pub mod check;
 pub mod import;
 pub mod key;
+mod reach;
 mod run;
 pub mod token;
 
@@ -123,6 +124,9 @@ pub struct Check {
     /// The configuration file.
     #[arg(env = "SWITCHYARD_CONFIG", hide_env_values = true, default_value = "mcp_servers.yaml")]
     pub file: PathBuf,
+    /// Connect to every enabled server too, and print what it has. No tool is called.
+    #[arg(long)]
+    pub connect: bool,
 }
 
 /// Arguments of `import`.
@@ -186,7 +190,7 @@ pub fn run() -> ExitCode {
     let matches = <Arguments as CommandFactory>::command().get_matches();
     match Arguments::read(&matches).unwrap_or_else(|error| error.exit()).command() {
         Command::Check(check) => {
-            check::run(&check.file, &environment, &mut io::stdout().lock(), &mut io::stderr().lock())
+            check::run(&check, &environment, &mut io::stdout().lock(), &mut io::stderr().lock())
         }
         Command::Import(arguments) => {
             let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
@@ -253,9 +257,13 @@ mod tests {
         assert!(
             matches!(parsed("switchyard stdio --config a.yaml"), Command::Stdio(stdio) if stdio.file.config.as_os_str() == "a.yaml")
         );
-        assert!(
-            matches!(parsed("switchyard check a.yaml"), Command::Check(check) if check.file.as_os_str() == "a.yaml")
-        );
+        for (line, connects) in
+            [("switchyard check a.yaml", false), ("switchyard check --connect a.yaml", true)]
+        {
+            assert!(
+                matches!(parsed(line), Command::Check(Check { file, connect }) if file.as_os_str() == "a.yaml" && connect == connects)
+            );
+        }
         for (line, wanted) in [("switchyard import a.json", "a.json"), ("switchyard import -", "-")] {
             assert!(
                 matches!(parsed(line), Command::Import(Import { file, project: None }) if file.as_os_str() == wanted)

@@ -54,10 +54,15 @@ fn names(kind: &str) -> Vec<String> {
     names
 }
 
+/// The arguments that have a file checked, and no server connected to.
+fn only(path: &Path) -> switchyard::cli::Check {
+    switchyard::cli::Check { file: path.to_owned(), connect: false }
+}
+
 /// What `check` says of a file, on both outputs.
 fn check(path: &Path) -> (String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    switchyard::cli::check::run(path, &environment, &mut out, &mut err);
+    switchyard::cli::check::run(&only(path), &environment, &mut out, &mut err);
     let text = |bytes: Vec<u8>| {
         // Only the name of the file, so that the answer is the same wherever the tests run.
         let folder = format!("{}/", path.parent().expect("a folder").display());
@@ -350,7 +355,7 @@ proptest! {
         let path = folder.path().join("c.yaml");
         std::fs::write(&path, &text).expect("can be written");
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        switchyard::cli::check::run(&path, &environment, &mut out, &mut err);
+        switchyard::cli::check::run(&only(&path), &environment, &mut out, &mut err);
         let answer = String::from_utf8([out, err].concat()).expect("UTF-8");
         for secret in ["canary", "7007007"] {
             prop_assert!(!answer.contains(secret), "{secret} shows in\n{answer}\nof\n{text}");

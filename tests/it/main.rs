@@ -22,6 +22,7 @@ mod places;
 mod r2r;
 mod r2r_tools;
 mod rag;
+mod reach;
 mod redis;
 mod reload;
 mod rest;
