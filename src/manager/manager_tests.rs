@@ -287,8 +287,11 @@ async fn what_a_server_has_in_a_header_too_is_sent_once_or_not_at_all() {
     });
     let mut config = fake::config("a");
     let url = "http://localhost/mcp".parse().expect("a URL");
-    config.transport =
-        crate::upstream::config::Transport::Http(crate::upstream::config::Http { url, headers: Vec::new() });
+    config.transport = crate::upstream::config::Transport::Http(crate::upstream::config::Http {
+        url,
+        headers: Vec::new(),
+        token: None,
+    });
     let manager = Manager::with_connectors(Config::of(vec![config]), vec![fake.connector()], Shutdown::new());
     manager.settled(&Scope::All, SECOND).await;
 

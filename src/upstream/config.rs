@@ -28,6 +28,7 @@ use http::HeaderName;
 use secrecy::SecretString;
 use url::{Host, Url};
 
+use super::token_file::TokenFile;
 use crate::settings::Fingerprint;
 
 /// One server of the registry file.
@@ -119,6 +120,8 @@ pub struct Http {
     pub url: Url,
     /// Sent with every request: `headers`, and what `auth` adds.
     pub headers: Vec<(HeaderName, SecretString)>,
+    /// Holds the token that is sent beside them.
+    pub token: Option<TokenFile>,
 }
 
 /// A server that is a child process. `Debug` shows no arguments: any of them may be a secret.
@@ -130,6 +133,8 @@ pub struct Stdio {
     pub args: Vec<String>,
     /// Added to a short allow-list of our own environment.
     pub env: BTreeMap<String, SecretString>,
+    /// Variables of ours that it gets too, where we have them.
+    pub pass_env: Vec<String>,
     /// Where it runs.
     pub cwd: Option<PathBuf>,
 }

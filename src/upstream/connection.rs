@@ -11,6 +11,7 @@
 //! - what the server says during a call goes into the call's [`Outlet`], in order, and never blocks
 //!   the reader of another call.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -56,6 +57,12 @@ pub trait Connector: Send + Sync + 'static {
 
     /// The server was away: what was learnt of it may not be true any more.
     fn forget(&self) {}
+
+    /// Resolves when it has another credential than the one that the server refused; never where none
+    /// comes by itself.
+    fn renewed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(pending())
+    }
 
     /// How many requests one connection carries at a time before the pool opens another.
     /// A child process is shared by all callers: `usize::MAX`.

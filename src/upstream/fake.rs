@@ -359,7 +359,13 @@ impl Drop for OpenRequest {
 
 /// A configuration with the defaults of the registry file.
 pub(crate) fn config(name: &str) -> Config {
-    let stdio = config::Stdio { command: String::new(), args: Vec::new(), env: BTreeMap::new(), cwd: None };
+    let stdio = config::Stdio {
+        command: String::new(),
+        args: Vec::new(),
+        env: BTreeMap::new(),
+        pass_env: Vec::new(),
+        cwd: None,
+    };
     Config {
         name: name.into(),
         transport: config::Transport::Stdio(stdio),

@@ -34,6 +34,7 @@ mod silence;
 mod stamina;
 pub mod status;
 mod supervise;
+pub mod token_file;
 pub mod transport;
 mod trial;
 mod verbosity;

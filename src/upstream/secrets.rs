@@ -19,6 +19,7 @@ use url::Url;
 use super::config::{Config, Http, Transport};
 use super::discover::Offer;
 use super::error::Error;
+use super::token_file::TokenFile;
 
 /// A secret shorter than this, in bytes, stands in too many innocent words.
 const SHORTEST: usize = 6;
@@ -31,7 +32,11 @@ const CUTS: usize = 8;
 
 /// The secrets of one server, the longest first, because one may stand in another.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Secrets(Arc<[SecretString]>);
+pub(super) struct Secrets {
+    known: Arc<[SecretString]>,
+    /// Holds one more, another one from time to time.
+    token: Option<TokenFile>,
+}
 
 impl Secrets {
     /// All that the server of `config` is given in confidence: what its settings have from variables,
@@ -40,15 +45,27 @@ impl Secrets {
         let mut given = config.secrets.clone();
         match &config.transport {
             Transport::Http(http) | Transport::Sse(http) => given.extend(in_requests(http)),
-            Transport::Stdio(stdio) => given.extend(stdio.env.values().cloned()),
+            Transport::Stdio(stdio) => {
+                given.extend(stdio.env.values().cloned());
+                // A proxy's address may have a password in it.
+                let passed = stdio.pass_env.iter().filter_map(|name| std::env::var(name).ok());
+                given.extend(passed.map(SecretString::from));
+            }
             Transport::Builtin(_) => {}
         }
-        given.iter().map(ExposeSecret::expose_secret).flat_map(shapes).collect()
+        let known: Self = given.iter().map(ExposeSecret::expose_secret).flat_map(shapes).collect();
+        let token = match &config.transport {
+            Transport::Http(http) | Transport::Sse(http) => http.token.clone(),
+            Transport::Stdio(_) | Transport::Builtin(_) => None,
+        };
+        Self { token, ..known }
     }
 
     /// `text` without any of them.
     pub(super) fn blank(&self, text: &str) -> String {
-        let secrets = self.0.iter().map(ExposeSecret::expose_secret);
+        let own = self.token.iter().flat_map(TokenFile::secrets);
+        let own: Self = own.flat_map(|token| shapes(token.expose_secret())).collect();
+        let secrets = own.known.iter().chain(&*self.known).map(ExposeSecret::expose_secret);
         secrets.fold(text.to_owned(), |text, secret| without_stumps(text.replace(secret, BLANK), secret))
     }
 
@@ -76,7 +93,7 @@ impl FromIterator<SecretString> for Secrets {
             other.len().cmp(&one.len()).then_with(|| one.cmp(other))
         });
         long.dedup_by(|one, other| one.expose_secret() == other.expose_secret());
-        Self(long.into())
+        Self { known: long.into(), token: None }
     }
 }
 

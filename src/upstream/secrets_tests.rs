@@ -22,7 +22,11 @@ fn secrets(texts: &[&str]) -> Secrets {
 
 fn of_url(url: &str, headers: &[(&'static str, &str)]) -> Secrets {
     let named = |(name, value): &(&'static str, &str)| (http::HeaderName::from_static(name), (*value).into());
-    let http = Http { url: Url::parse(url).expect("a URL"), headers: headers.iter().map(named).collect() };
+    let http = Http {
+        url: Url::parse(url).expect("a URL"),
+        headers: headers.iter().map(named).collect(),
+        token: None,
+    };
     Secrets::of(&Config { transport: Transport::Http(http), ..config("s") })
 }
 
@@ -42,7 +46,7 @@ fn a_secret_is_blanked_and_a_short_one_stands_in_innocent_words() {
 #[test]
 fn of_two_secrets_the_longer_is_blanked_as_a_whole() {
     let secrets = secrets(&[KEY, "--key=s3cr3t-key:more", KEY]);
-    assert_eq!(secrets.0.len(), 2, "each once");
+    assert_eq!(secrets.known.len(), 2, "each once");
     assert_eq!(secrets.blank("unknown --key=s3cr3t-key:more (s3cr3t-key)"), "unknown *** (***)");
 }
 

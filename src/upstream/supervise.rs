@@ -45,6 +45,7 @@ enum Happened {
     Occupancy,
     Event(Event),
     Doubt,
+    Renewed,
     Due,
 }
 
@@ -117,6 +118,7 @@ impl Supervisor {
                 Happened::Occupancy => self.look_who_is_there().await,
                 Happened::Event(event) => self.heard(event).await,
                 Happened::Doubt => self.look_into_doubt(),
+                Happened::Renewed => self.begin_again(None).await,
                 Happened::Due => self.act(),
             }
         }
@@ -134,6 +136,7 @@ impl Supervisor {
     }
 
     async fn next(&mut self) -> Happened {
+        let is_refused = self.phase == Phase::Parked;
         let may_act = self.task.is_none() && !matches!(self.phase, Phase::Off | Phase::Parked);
         tokio::select! {
             biased;
@@ -143,6 +146,7 @@ impl Supervisor {
             Ok(()) = self.occupancy.changed() => Happened::Occupancy,
             Some(event) = self.events.recv() => Happened::Event(event),
             () = self.upstream.silence.doubted(), if may_act => Happened::Doubt,
+            () = self.upstream.pool.connector.renewed(), if is_refused => Happened::Renewed,
             () = sleep_until(self.due), if may_act => Happened::Due,
         }
     }
@@ -321,12 +325,17 @@ impl Supervisor {
             return;
         }
         self.waiting.push(reply);
+        self.begin_again(Some(deadline)).await;
+    }
+
+    /// Calls are let in again, and what was held against it is forgotten.
+    async fn begin_again(&mut self, deadline: Option<Instant>) {
         self.phase = Phase::Down;
         self.upstream.pool.open();
         self.upstream.breaker.reset();
         self.upstream.silence.broken();
         self.publish(Change::State(State::Connecting)).await;
-        self.discover(Some(deadline));
+        self.discover(deadline);
     }
 
     async fn switch_off(&mut self) {

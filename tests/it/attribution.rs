@@ -170,7 +170,7 @@ fn is_all_there(counts: &Counts) {
 }
 
 fn http(server: &Asking, path: &str) -> config::Http {
-    config::Http { url: server.url(path).parse().expect("a URL"), headers: Vec::new() }
+    config::Http { url: server.url(path).parse().expect("a URL"), headers: Vec::new(), token: None }
 }
 
 // RULES S24
@@ -205,6 +205,7 @@ async fn nothing_reaches_another_client_where_all_share_a_child() {
         command: child::program(),
         args: vec!["--asks".into()],
         env: std::collections::BTreeMap::new(),
+        pass_env: Vec::new(),
         cwd: None,
     };
     let counts = storm(Transport::Stdio(stdio), false).await;

@@ -302,6 +302,7 @@ fn any_field() -> impl Strategy<Value = &'static str> {
         "args",
         "env",
         "cwd",
+        "pass_env",
         "headers",
         "auth",
         "tools",

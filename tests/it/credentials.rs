@@ -39,8 +39,9 @@ enum Needs {
     Superuser,
 }
 
-const REST: [(&str, &str, Needs); 10] = [
+const REST: [(&str, &str, Needs); 11] = [
     ("GET", "/servers", Needs::Reader),
+    ("GET", "/servers/one", Needs::Reader),
     ("GET", "/servers/one/tools", Needs::Reader),
     ("GET", "/tools", Needs::Reader),
     ("GET", "/health", Needs::Reader),

@@ -27,6 +27,7 @@ mod redis;
 mod reload;
 mod rest;
 mod revoked;
+mod rotating;
 mod rules;
 mod scheduling;
 mod sdk;

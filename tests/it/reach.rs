@@ -14,8 +14,8 @@ fn connect(registry: &Registry) -> (Option<i32>, String, String) {
 
 /// The cells of the last row that begins with `name`.
 fn row(out: &str, name: &str) -> Vec<String> {
-    let rows = out.lines().map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-    rows.filter(|row| row.first().is_some_and(|cell| cell == name)).last().unwrap_or_default()
+    let mut rows = out.lines().map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    rows.rfind(|row| row.first().is_some_and(|cell| cell == name)).unwrap_or_default()
 }
 
 #[test]

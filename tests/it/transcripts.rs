@@ -156,6 +156,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
             command: "not used".into(),
             args: Vec::new(),
             env: std::collections::BTreeMap::new(),
+            pass_env: Vec::new(),
             cwd: None,
         }),
         enabled: true,

@@ -44,6 +44,7 @@ pub struct Defaults {
     connections: usize,
     health_check_interval: Duration,
     on_change: OnChange,
+    pass_env: Vec<String>,
     folder: PathBuf,
 }
 
@@ -59,6 +60,7 @@ impl Defaults {
             connections: fields.integer("connection_pool_size", 1..=1_000).unwrap_or(10),
             health_check_interval: fields.seconds("health_check_interval", PAUSE).unwrap_or(seconds(30)),
             on_change: fields.choice("default_tools_on_change", &on_change_words()).unwrap_or_default(),
+            pass_env: fields.part("default_pass_env", transport::variables).unwrap_or_default(),
             folder: folder.to_owned(),
         }
     }
@@ -66,9 +68,22 @@ impl Defaults {
     /// That of a server's settings and of these, which stand for what it does not say. Where the file is
     /// does not count: gateways on several machines with the same file have the same servers.
     fn complete(&self, settings: Fingerprint) -> Fingerprint {
-        let Self { timeout, retry_attempts, connections, health_check_interval, on_change, folder: _ } = self;
-        let all = (timeout, retry_attempts, connections, health_check_interval, on_change);
+        let Self {
+            timeout,
+            retry_attempts,
+            connections,
+            health_check_interval,
+            on_change,
+            pass_env,
+            folder: _,
+        } = self;
+        let all = (timeout, retry_attempts, connections, health_check_interval, on_change, pass_env);
         settings.and(&format!("{all:?}"))
+    }
+
+    /// Variables of ours that every child process gets.
+    pub(super) fn pass_env(&self) -> &[String] {
+        &self.pass_env
     }
 
     /// What relative paths are relative to.

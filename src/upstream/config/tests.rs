@@ -256,6 +256,45 @@ fn credentials_become_headers() {
 }
 
 #[test]
+fn a_token_stands_in_the_file_or_in_a_file_of_its_own() {
+    let config = good(json!({"url": "http://a", "auth": {"bearer_file": "token"}}));
+    let Transport::Http(http) = config.transport else { panic!("not http") };
+    assert!(http.token.is_some() && http.headers.is_empty());
+    for (auth, told) in [
+        (json!({}), "auth: `bearer` is missing"),
+        (json!({"bearer": "t", "bearer_file": "f"}), "auth.bearer_file: `bearer` is given already"),
+        (json!({"bearer_fiel": "f"}), "auth.bearer_fiel: unknown key"),
+    ] {
+        let found = read(json!({}), json!({"url": "http://a", "auth": auth})).expect_err("refused");
+        assert!(found.iter().any(|problem| problem.starts_with(told)), "{auth}: {found:?}");
+    }
+    let both = json!({"url": "http://a", "auth": {"bearer_file": "f"}, "headers": {"Authorization": "x"}});
+    let found = read(json!({}), both).expect_err("refused");
+    assert!(found[0].contains("sets Authorization already"), "{found:?}");
+}
+
+#[test]
+fn variables_are_passed_that_the_server_or_else_the_file_names() {
+    let defaults = json!({"default_pass_env": ["HTTPS_PROXY", "NO_PROXY"]});
+    let passed = |server| {
+        let config = read(defaults.clone(), server).expect("valid");
+        let Transport::Stdio(stdio) = config.transport else { panic!("not stdio") };
+        (stdio.pass_env, config.source)
+    };
+    let (of_all, with) = passed(json!({"command": "x"}));
+    assert_eq!(of_all, ["HTTPS_PROXY", "NO_PROXY"]);
+    assert_eq!(passed(json!({"command": "x", "pass_env": []})).0, [""; 0]);
+    assert_eq!(passed(json!({"command": "x", "pass_env": ["A"]})).0, ["A"]);
+    assert_ne!(good(json!({"command": "x"})).source, with, "it is another server then");
+    bad(
+        json!({"command": "x", "pass_env": ["A=b"]}),
+        &[
+            "pass_env[0]: this is not the name of an environment variable (hint: write the name alone, such as HTTPS_PROXY)",
+        ],
+    );
+}
+
+#[test]
 fn headers_that_can_not_be_sent_are_refused_without_their_values() {
     let headers = json!({
         "a b": "canary", "Mcp-Session-Id": "canary", "X-A": "canary\n", "Content-Type": "canary",

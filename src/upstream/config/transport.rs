@@ -12,7 +12,9 @@ use super::parse::Defaults;
 use super::{Http, Stdio, Transport, builtin};
 use crate::secret::{redacted_reference, redacted_url};
 use crate::settings::{Fields, Setting};
+use crate::upstream::token_file::TokenFile;
 
+const NO_VARIABLE: &str = "this is not the name of an environment variable";
 /// Headers that belong to the protocol or to the connection; a server's own ones are set beside them.
 const RESERVED: [&str; 8] = [
     "accept",
@@ -44,7 +46,7 @@ impl Kind {
     fn takes(self, field: &str) -> bool {
         match self {
             Self::Http | Self::Sse => matches!(field, "url" | "headers" | "auth"),
-            Self::Stdio => matches!(field, "command" | "args" | "env" | "cwd"),
+            Self::Stdio => matches!(field, "command" | "args" | "env" | "pass_env" | "cwd"),
             Self::Builtin => builtin::takes(field),
         }
     }
@@ -56,7 +58,7 @@ impl Kind {
 }
 
 /// The fields of all transports but the options of built-in servers, which these know themselves.
-const FIELDS: [&str; 8] = ["url", "headers", "auth", "command", "args", "env", "cwd", "builtin"];
+const FIELDS: [&str; 9] = ["url", "headers", "auth", "command", "args", "env", "pass_env", "cwd", "builtin"];
 
 /// The settings of those that are there.
 pub(super) struct Given<'a>(Vec<(&'static str, Setting<'a>)>);
@@ -89,8 +91,8 @@ pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Optio
         setting.key_problem(message, Some(format!("it belongs to transport {}", Kind::takers(field))));
     }
     let transport = match kind {
-        Kind::Http => Transport::Http(http(&given, server)?),
-        Kind::Sse => Transport::Sse(http(&given, server)?),
+        Kind::Http => Transport::Http(http(&given, server, defaults)?),
+        Kind::Sse => Transport::Sse(http(&given, server, defaults)?),
         Kind::Stdio => Transport::Stdio(stdio(&given, server, defaults)?),
         Kind::Builtin => Transport::Builtin(builtin::from_fields(&given, server, defaults)?),
     };
@@ -146,18 +148,22 @@ pub(super) fn require<'g, 'a>(
     found
 }
 
-fn http(given: &Given<'_>, server: &Setting<'_>) -> Option<Http> {
+fn http(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Http> {
     let mut headers = given.get("headers").and_then(headers).unwrap_or_default();
+    let mut token = None;
     if let Some(setting) = given.get("auth")
-        && let Some(credential) = auth(setting)
+        && let Some(credential) = auth(setting, defaults)
     {
         if headers.iter().any(|(name, _)| *name == header::AUTHORIZATION) {
             setting.key_problem("`headers` sets Authorization already", Some("keep one of the two".into()));
         }
-        headers.push((header::AUTHORIZATION, credential));
+        match credential {
+            Credential::Bearer(value) => headers.push((header::AUTHORIZATION, value)),
+            Credential::File(file) => token = Some(file),
+        }
     }
     let url = require(given, "url", server, "add `url: http://…`")?.url()?;
-    Some(Http { url, headers })
+    Some(Http { url, headers, token })
 }
 
 /// Whether no server can be given the header `name` (in any case), because the protocol sets it.
@@ -197,27 +203,50 @@ pub(super) fn header_value(setting: &Setting<'_>) -> Option<SecretString> {
     Some(value)
 }
 
-/// The value of `Authorization`.
-fn auth(setting: &Setting<'_>) -> Option<SecretString> {
+/// Who we are to a server.
+enum Credential {
+    /// The value of `Authorization`.
+    Bearer(SecretString),
+    File(TokenFile),
+}
+
+fn auth(setting: &Setting<'_>, defaults: &Defaults) -> Option<Credential> {
     let mut fields = setting.fields()?;
-    let bearer = fields.require("bearer", "add `bearer: ${NAME}`, or remove `auth`");
+    let (bearer, file) = (fields.take("bearer"), fields.take("bearer_file"));
     fields.finish();
+    let (bearer, file) = match (bearer, file) {
+        (None, None) => {
+            let hint = "add `bearer: ${NAME}` or `bearer_file: path`, or remove `auth`";
+            setting.key_problem("`bearer` is missing", Some(hint.into()));
+            return None;
+        }
+        (Some(_), Some(file)) => {
+            file.key_problem("`bearer` is given already", Some("keep one of the two".into()));
+            return None;
+        }
+        given => given,
+    };
+    if let Some(file) = file {
+        return file.file_path(defaults.folder()).map(TokenFile::new).map(Credential::File);
+    }
     let bearer = bearer?;
     let token = header_value(&bearer)?;
     if token.expose_secret().trim().is_empty() {
         bearer.hidden_problem("the token is empty", Some("set the variable, or remove `auth`".into()));
         return None;
     }
-    Some(format!("Bearer {}", token.expose_secret()).into())
+    Some(Credential::Bearer(format!("Bearer {}", token.expose_secret()).into()))
 }
 
 fn stdio(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Stdio> {
     let args = given.get("args").and_then(args).unwrap_or_default();
     let env = given.get("env").and_then(env).unwrap_or_default();
+    let pass_env = given.get("pass_env").and_then(variables);
+    let pass_env = pass_env.unwrap_or_else(|| defaults.pass_env().to_vec());
     let cwd = given.get("cwd").and_then(|cwd| cwd.file_path(defaults.folder()));
     let hint = "add the program to start, such as `command: npx`";
     let command = require(given, "command", server, hint)?.parsed("the name of a program", passable)?;
-    Some(Stdio { command, args, env, cwd })
+    Some(Stdio { command, args, env, pass_env, cwd })
 }
 
 /// A text that can be handed to the system.
@@ -237,12 +266,29 @@ fn args(setting: &Setting<'_>) -> Option<Vec<String>> {
 fn env(setting: &Setting<'_>) -> Option<BTreeMap<String, SecretString>> {
     let mut env = BTreeMap::new();
     for (name, value) in setting.entries()? {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            value.key_problem("this is not the name of an environment variable", None);
+        if !is_variable(name) {
+            value.key_problem(NO_VARIABLE, None);
         }
         env.extend(environment_value(&value).map(|value| (name.to_owned(), value)));
     }
     Some(env)
+}
+
+/// Names of variables.
+pub(super) fn variables(setting: &Setting<'_>) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for item in setting.list()? {
+        let Some(name) = item.text() else { continue };
+        if !is_variable(name) {
+            item.problem(NO_VARIABLE, Some("write the name alone, such as HTTPS_PROXY".into()));
+        }
+        names.push(name.to_owned());
+    }
+    Some(names)
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
 }
 
 fn environment_value(setting: &Setting<'_>) -> Option<SecretString> {

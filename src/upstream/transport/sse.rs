@@ -65,6 +65,10 @@ impl Connector for ToStream {
         Some(era == Era::Legacy)
     }
 
+    fn renewed(&self) -> BoxFuture<'_, ()> {
+        self.client.renewed()
+    }
+
     fn requests_per_connection(&self) -> usize {
         self.requests_per_connection
     }

@@ -42,7 +42,7 @@ impl Bench {
     async fn with(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
         let server = TestServer::new(script).await;
         let headers = vec![(http::header::AUTHORIZATION, "Bearer k".into())];
-        let http = Http { url: server.url.clone(), headers };
+        let http = Http { url: server.url.clone(), headers, token: None };
         let shutdown = Shutdown::new();
         let connector =
             ToStream::new(&config(Transport::Sse(http.clone())), &http, &shutdown).expect("a client");

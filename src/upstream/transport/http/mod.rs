@@ -20,14 +20,16 @@ mod error;
 mod idle;
 mod link;
 
+use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use percent_encoding::percent_decode_str;
 use secrecy::ExposeSecret;
@@ -45,6 +47,7 @@ use crate::shutdown::Shutdown;
 use crate::upstream::config::{Http, Limits};
 use crate::upstream::connection::Sockets;
 use crate::upstream::error::Error;
+use crate::upstream::token_file::TokenFile;
 
 /// Both kinds of answer to a POST.
 const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
@@ -79,6 +82,8 @@ pub(super) struct Client {
     pub(super) path: Uri,
     /// What every request to it carries.
     headers: HeaderMap,
+    /// Holds what it carries beside that.
+    token: Option<TokenFile>,
     /// Bytes of one message.
     pub(super) limit: usize,
 }
@@ -117,6 +122,7 @@ impl Client {
             path: path(&http.url)?,
             url: http.url.clone(),
             headers: headers(http)?,
+            token: http.token.clone(),
             limit: limits.message_bytes,
         })
     }
@@ -161,6 +167,11 @@ impl Client {
 
     /// Sends `body`; gives the answer when its head is there. `once` says that it must not run twice.
     pub(super) async fn send(&self, head: Head, body: Bytes, once: bool) -> Result<Response, Error> {
+        if let Some(token) = &self.token
+            && !head.headers.contains_key(AUTHORIZATION)
+        {
+            return self.send_with(token, head, body, once).await;
+        }
         let mut request = head.with(body);
         let idle = (!(once && self.is_wary())).then(|| self.idle.here());
         let body = |incoming, link| Body::new(incoming, Line { link, shelf: idle.cloned() });
@@ -179,6 +190,41 @@ impl Client {
         match link.exchange(request).await {
             Ok(answer) => Ok(answer.map(|incoming| body(incoming, link))),
             Err(failure) => Err(self.failed(failure.error())),
+        }
+    }
+
+    /// The same with the token that its file holds. A request that is refused for a token that was
+    /// replaced meanwhile was not carried out (RFC 9110, 15.5.2), and is made once more.
+    fn send_with<'a>(
+        &'a self,
+        token: &'a TokenFile,
+        head: Head,
+        body: Bytes,
+        once: bool,
+    ) -> BoxFuture<'a, Result<Response, Error>> {
+        let with = move |header: &HeaderValue| {
+            let mut head = head.clone();
+            head.put(AUTHORIZATION, header.clone());
+            head
+        };
+        Box::pin(async move {
+            let header = token.header().await?;
+            let answer = self.send(with(&header), body.clone(), once).await?;
+            let status = answer.status();
+            let is_replaced = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+                && token.has_another_than(&header).await;
+            if !is_replaced || status == StatusCode::FORBIDDEN {
+                return Ok(answer);
+            }
+            self.send(with(&token.header().await?), body, once).await
+        })
+    }
+
+    /// Resolves when it has a credential that was not refused yet; never where none comes by itself.
+    pub(super) fn renewed(&self) -> BoxFuture<'_, ()> {
+        match &self.token {
+            Some(token) => Box::pin(token.renewed()),
+            None => Box::pin(pending()),
         }
     }
 
@@ -220,7 +266,7 @@ fn headers(http: &Http) -> Result<HeaderMap, Error> {
     headers
         .entry(HOST)
         .or_insert(host.map_err(|_| Error::Connect { reason: "the URL cannot be used".into() })?);
-    if let Some(credentials) = credentials(&http.url) {
+    if let Some(credentials) = credentials(&http.url).filter(|_| http.token.is_none()) {
         headers.entry(AUTHORIZATION).or_insert(credentials);
     }
     Ok(headers)

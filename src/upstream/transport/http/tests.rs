@@ -14,7 +14,7 @@ use crate::upstream::transport::testing::server::{Seen, Step, TestServer, chunk,
 const NOTE: &str = r#"{"jsonrpc":"2.0","method":"note"}"#;
 
 fn client(url: &Url, headers: Vec<(HeaderName, secrecy::SecretString)>) -> Client {
-    let http = Http { url: url.clone(), headers };
+    let http = Http { url: url.clone(), headers, token: None };
     Client::new(&http, &LIMITS, &Shutdown::new()).expect("a client")
 }
 
@@ -209,7 +209,7 @@ async fn so_many_connections_wait_and_no_more_and_not_for_long() {
 #[tokio::test]
 async fn more_than_the_pool_keeps_wait_a_second_whatever_worker_they_are_on() {
     let server = TestServer::new(|_| vec![Step::Wait, full(200, "", "abc")]).await;
-    let http = Http { url: server.url.clone(), headers: Vec::new() };
+    let http = Http { url: server.url.clone(), headers: Vec::new(), token: None };
     let limits = Limits { connections: 3, ..LIMITS };
     let client = Client::new(&http, &limits, &Shutdown::new()).expect("a client");
     let burst = async |worker: usize, size: usize| {
@@ -241,7 +241,7 @@ async fn more_than_the_pool_keeps_wait_a_second_whatever_worker_they_are_on() {
 #[tokio::test]
 async fn who_is_needed_again_and_again_is_kept_though_it_is_more() {
     let server = TestServer::new(|_| vec![Step::Wait, full(200, "", "abc")]).await;
-    let http = Http { url: server.url.clone(), headers: Vec::new() };
+    let http = Http { url: server.url.clone(), headers: Vec::new(), token: None };
     let limits = Limits { connections: 1, ..LIMITS };
     let client = Client::new(&http, &limits, &Shutdown::new()).expect("a client");
     for round in 1..=3 {
@@ -265,7 +265,7 @@ async fn who_is_needed_again_and_again_is_kept_though_it_is_more() {
 async fn nothing_waits_after_the_end_of_the_program() {
     let server = TestServer::new(|_| vec![full(200, "", "abc")]).await;
     let shutdown = Shutdown::new();
-    let http = Http { url: server.url.clone(), headers: Vec::new() };
+    let http = Http { url: server.url.clone(), headers: Vec::new(), token: None };
     let client = Client::new(&http, &LIMITS, &shutdown).expect("a client");
     ask(&client, true).await.expect("an answer");
     assert_eq!(client.idle.here().len(), 1);

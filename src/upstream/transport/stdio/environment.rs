@@ -26,11 +26,13 @@ pub(super) fn of(
     ours: impl Iterator<Item = (OsString, OsString)>,
 ) -> BTreeMap<OsString, OsString> {
     let configured = config.env.iter().map(|(name, value)| (name.into(), value.expose_secret().into()));
-    ours.filter(|(name, value)| passes(name, value)).chain(configured).collect()
+    ours.filter(|(name, value)| passes(config, name, value)).chain(configured).collect()
 }
 
-fn passes(name: &OsStr, value: &OsStr) -> bool {
-    let allowed = name.to_str().is_some_and(|name| PASSED_ON.contains(&name) || name.starts_with("LC_"));
+fn passes(config: &Stdio, name: &OsStr, value: &OsStr) -> bool {
+    let is_named = |name: &str| config.pass_env.iter().any(|passed| passed == name);
+    let is_usual = |name: &str| PASSED_ON.contains(&name) || name.starts_with("LC_");
+    let allowed = name.to_str().is_some_and(|name| is_usual(name) || is_named(name));
     // Exported shell functions are code, not values.
     allowed && !value.as_encoded_bytes().starts_with(b"()")
 }
@@ -79,7 +81,13 @@ mod tests {
     use super::*;
 
     fn config(command: &str) -> Stdio {
-        Stdio { command: command.into(), args: Vec::new(), env: BTreeMap::new(), cwd: None }
+        Stdio {
+            command: command.into(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            pass_env: Vec::new(),
+            cwd: None,
+        }
     }
 
     #[test]
@@ -91,6 +99,8 @@ mod tests {
             ("SWITCHYARD_TOKEN", "secret"),
             ("AWS_SECRET_ACCESS_KEY", "secret"),
             ("LD_PRELOAD", "x.so"),
+            ("HTTPS_PROXY", "http://proxy"),
+            ("NO_PROXY", "() { :; }"),
         ];
         let mut config = config("x");
         config.env.insert("API_KEY".into(), "key".into());
@@ -98,6 +108,10 @@ mod tests {
         let environment = of(&config, ours.iter().map(|(name, value)| (name.into(), value.into())));
         let expected = [("API_KEY", "key"), ("LC_ALL", "en_US.UTF-8"), ("PATH", "/bin")];
         assert_eq!(environment, expected.iter().map(|(name, value)| (name.into(), value.into())).collect());
+        config.pass_env = ["HTTPS_PROXY", "NO_PROXY", "API_KEY", "NOT_THERE"].map(str::to_owned).into();
+        let environment = of(&config, ours.iter().map(|(name, value)| (name.into(), value.into())));
+        let passed = expected.iter().chain(&[("HTTPS_PROXY", "http://proxy")]);
+        assert_eq!(environment, passed.map(|(name, value)| (name.into(), value.into())).collect());
     }
 
     #[test]

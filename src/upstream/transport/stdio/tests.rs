@@ -36,7 +36,13 @@ fn script(first: &str, cases: &[&str]) -> Stdio {
         cases = cases.concat()
     );
     let args = vec!["-c".to_owned(), script];
-    Stdio { command: "sh".into(), args, env: [("EXTRA".to_owned(), "yes".into())].into(), cwd: None }
+    Stdio {
+        command: "sh".into(),
+        args,
+        env: [("EXTRA".to_owned(), "yes".into())].into(),
+        pass_env: Vec::new(),
+        cwd: None,
+    }
 }
 
 struct Bench {

@@ -81,6 +81,10 @@ impl Connector for ToUrl {
         self.0.is_old_sse.store(false, Ordering::Relaxed);
     }
 
+    fn renewed(&self) -> BoxFuture<'_, ()> {
+        self.0.client.renewed()
+    }
+
     fn requests_per_connection(&self) -> usize {
         self.0.requests_per_connection
     }

@@ -51,6 +51,11 @@ async fn handle(state: Arc<State>, streams: Streams, request: Request<Incoming>)
         body: body.clone(),
         rpc_method: envelope.as_ref().and_then(|envelope| envelope.method.clone()),
     });
+    if let Some(wanted) = state.token()
+        && head.headers.get("authorization").is_none_or(|sent| sent.as_bytes() != wanted.as_bytes())
+    {
+        return status(401);
+    }
     match (state.era, envelope) {
         (Era::Modern, Some(envelope)) => modern(&state, &head.headers, &envelope).await,
         (Era::Legacy, envelope) => legacy(&state, &head, envelope).await,

@@ -198,6 +198,11 @@ impl Server {
         self.state.change_tools(tools);
     }
 
+    /// Answers 401 from now on to whoever does not bring `token`.
+    pub fn wants_token(&self, token: &str) {
+        self.state.wants_token(token);
+    }
+
     /// Forgets every session, as a restart does.
     pub fn forget_sessions(&self) {
         self.state.forget_sessions();

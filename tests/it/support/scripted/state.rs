@@ -134,6 +134,8 @@ struct Inside {
     seen: Vec<Seen>,
     sessions: HashSet<String>,
     named: usize,
+    /// What `Authorization` must be.
+    token: Option<String>,
     /// Results by method, the next one last.
     answers: HashMap<String, Vec<String>>,
 }
@@ -145,6 +147,14 @@ impl State {
     pub fn new(era: Era, tools: Vec<Tool>, page: usize, (lists, answers, refusals): Prepared) -> Self {
         let inside = Mutex::new(Inside { tools, answers, ..Inside::default() });
         Self { era, page, refusals, lists, inside, notices: broadcast::channel(64).0 }
+    }
+
+    pub fn token(&self) -> Option<String> {
+        self.lock().token.clone()
+    }
+
+    pub fn wants_token(&self, token: &str) {
+        self.lock().token = Some(format!("Bearer {token}"));
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {
