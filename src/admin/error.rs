@@ -19,7 +19,7 @@ use futures_util::FutureExt;
 
 use super::problem::{Code, ErrorType, FieldError, PROBLEM_JSON, Problem, clipped};
 use crate::manager;
-use crate::telemetry::{RequestId, panics, untrusted};
+use crate::telemetry::{RequestId, panics, untrusted, untrusted_if_any};
 use crate::upstream;
 
 /// The one table of what the facade's failures are called here.
@@ -147,8 +147,7 @@ pub(super) async fn finished(answer: impl Future<Output = Response>, id: Request
 
 fn print(problem: &Problem, id: RequestId, response: &mut Response) {
     let (code, detail) = (problem.code(), untrusted(problem.detail()));
-    let [server, tool] =
-        problem.about().map(|name| name.map(|name| tracing::field::display(untrusted(name))));
+    let [server, tool] = problem.about().map(untrusted_if_any);
     if response.status().is_server_error() {
         tracing::warn!(request_id = %id, server, tool, %code, %detail, "request failed");
     } else {

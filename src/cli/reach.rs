@@ -1,7 +1,8 @@
 //! `switchyard check --connect`: connects to every enabled server as the gateway would, and says what
 //! each one has or why it can not be used.
 //!
-//! Invariants: no tool is called; what was started for it has ended when this returns; what a server
+//! Invariants: no tool is called, and no built-in server goes on with what a gateway left under way;
+//! what was started for it has ended when this returns; what a server
 //! says of itself is told on one line and without the secrets that it knows.
 
 use std::io::{self, Write};
@@ -14,8 +15,8 @@ use crate::telemetry::untrusted;
 use crate::upstream::State;
 use crate::{upstream, worker};
 
-/// Beyond the longest `timeout`: connecting has one, and so has each list that is read then.
-const MARGIN: Duration = Duration::from_secs(30);
+/// Beyond the longest first attempt.
+const MARGIN: Duration = Duration::from_secs(1);
 /// Time for children to end. They are asked twice, with pauses, before they are killed.
 const CLOSE_TIME: Duration = Duration::from_secs(8);
 
@@ -35,8 +36,8 @@ pub(super) fn run(config: manager::Config, out: &mut dyn Write, err: &mut dyn Wr
 /// Every server after its first attempt, or after as long as that may take.
 async fn reached(config: manager::Config) -> Result<Vec<ServerStatus>, upstream::Error> {
     let enabled = config.servers.iter().filter(|server| server.enabled);
-    let patience = enabled.map(|server| server.timeout).max().unwrap_or_default() + MARGIN;
-    let manager = Manager::initialize(config, &Shutdown::new())?;
+    let patience = enabled.map(upstream::first_attempt_limit).max().unwrap_or_default() + MARGIN;
+    let manager = Manager::initialize_to_look(config, &Shutdown::new())?;
     manager.settled(&Scope::All, patience).await;
     let servers = manager.list_servers();
     manager.shutdown(CLOSE_TIME).await;

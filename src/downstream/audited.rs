@@ -13,7 +13,7 @@ use crate::gateway::{Caller, Gateway};
 use crate::manager::Named;
 use crate::protocol::{ErrorObject, Origin, Raw, Request, method};
 use crate::telemetry::audit::{self, Deed, Who};
-use crate::telemetry::{RequestId, untrusted};
+use crate::telemetry::{RequestId, untrusted, untrusted_if_any};
 use crate::upstream::Received;
 
 /// A request that is about to be answered.
@@ -81,8 +81,7 @@ fn failed(method: &str, id: Option<RequestId>, error: &ErrorObject) {
                 let said = error.data().as_ref().and_then(|data: &Raw| data.read::<Said>().ok());
                 let Said { code, server, tool } = said.unwrap_or_default();
                 let id = id.map(tracing::field::display);
-                let [server, tool] = [&server, &tool]
-                    .map(|name| name.as_deref().map(|name| tracing::field::display(untrusted(name))));
+                let [server, tool] = [&server, &tool].map(|name| untrusted_if_any(name.as_deref()));
                 let (method, detail) = (untrusted(method), error.message());
                 let detail = untrusted(&detail);
                 tracing::event!($level, request_id = id, %method, server, tool, code, %detail, $message);

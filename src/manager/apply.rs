@@ -44,7 +44,7 @@ impl Manager {
     ///
     /// On an error nothing was changed.
     pub async fn apply(&self, config: Config) -> Result<Applied, upstream::Error> {
-        let means = Means { shutdown: self.shutdown.clone(), store: self.store.clone() };
+        let means = Means { shutdown: self.shutdown.clone(), store: self.store.clone(), only_looks: false };
         self.apply_with(config, |server| transport::connector(server, &means)).await
     }
 

@@ -96,9 +96,18 @@ impl Manager {
     /// delays nobody, its tools appear when it comes up. Tasks run until [`Manager::shutdown`], or
     /// until `shutdown` begins.
     pub fn initialize(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
-        let shutdown = shutdown.child();
+        Self::begin(config, shutdown.child(), false)
+    }
+
+    /// The same for who wants to know what servers have and nothing else: a built-in server does not go on
+    /// with what it left under way, and keeps nothing.
+    pub fn initialize_to_look(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
+        Self::begin(config, shutdown.child(), true)
+    }
+
+    fn begin(config: Config, shutdown: Shutdown, only_looks: bool) -> Result<Arc<Self>, upstream::Error> {
         let store = Store::open(&config.cache);
-        let means = Means { shutdown: shutdown.clone(), store: store.clone() };
+        let means = Means { shutdown: shutdown.clone(), store: store.clone(), only_looks };
         let connect = |server: &upstream::Config| transport::connector(server, &means);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::with_store(config, connectors, shutdown, store))
@@ -365,15 +374,6 @@ impl Manager {
             server.upstream.reset_breaker();
             server_status(server)
         })
-    }
-}
-
-impl Called<Received> {
-    /// The same with all of the answer, waited for.
-    pub async fn whole(self, tool: Option<&str>) -> Result<Called, Error> {
-        let Self { server, subject, reply, version, elapsed } = self;
-        let reply = reply.whole().await.map_err(|source| failed(&server, tool, source))?;
-        Ok(Called { server, subject, reply, version, elapsed })
     }
 }
 

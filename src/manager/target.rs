@@ -12,11 +12,12 @@ use tokio::time::Instant;
 
 use super::catalog::{Place, Route};
 use super::error::Error;
+use super::failed;
 use crate::protocol::feature::Effect;
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::meta::Sender;
 use crate::protocol::{Era, Method, Raw, Reply, Version, method};
-use crate::upstream::{Call, Home, Owner, Upstream};
+use crate::upstream::{Call, Home, Owner, Received, Upstream};
 use crate::worker::now;
 
 /// A request with its server found and every name in it the server's own.
@@ -219,6 +220,15 @@ pub struct Called<R = Reply> {
     /// From the request to the answer, waiting and retries included; of an answer that is still
     /// arriving, to its beginning.
     pub elapsed: Duration,
+}
+
+impl Called<Received> {
+    /// The same with all of the answer, waited for.
+    pub async fn whole(self, tool: Option<&str>) -> Result<Called, Error> {
+        let Self { server, subject, reply, version, elapsed } = self;
+        let reply = reply.whole().await.map_err(|source| failed(&server, tool, source))?;
+        Ok(Called { server, subject, reply, version, elapsed })
+    }
 }
 
 #[cfg(test)]

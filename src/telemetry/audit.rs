@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{RequestId, untrusted};
+use super::{RequestId, untrusted, untrusted_if_any};
 use crate::protocol::Reply;
 
 /// The target of these lines.
@@ -136,8 +136,7 @@ impl Drop for Deed {
         let duration_ms = millis(begun.elapsed());
         let request_id = request.map(tracing::field::display);
         let (principal, outcome) = (untrusted(principal), untrusted(outcome));
-        let server = server.as_deref().map(|server| tracing::field::display(untrusted(server)));
-        let tool = tool.as_deref().map(|tool| tracing::field::display(untrusted(tool)));
+        let [server, tool] = [server, tool].map(|name| untrusted_if_any(name.as_deref()));
         if *action == CALL {
             tracing::debug!(target: TARGET, %principal, role, action, server, tool, %outcome, duration_ms, request_id, "called");
         } else {

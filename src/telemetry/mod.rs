@@ -9,6 +9,7 @@
 use std::fmt;
 use std::io::IsTerminal;
 
+use tracing::field::{DisplayValue, display};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
@@ -86,6 +87,11 @@ fn filter() -> Result<EnvFilter, Error> {
 /// ends a line or changes the direction of writing.
 pub const fn untrusted(text: &str) -> Untrusted<'_> {
     Untrusted(text)
+}
+
+/// The same as the value of a field that stands in a line only if there is a text.
+pub fn untrusted_if_any(text: Option<&str>) -> Option<DisplayValue<Untrusted<'_>>> {
+    text.map(|text| display(untrusted(text)))
 }
 
 /// See [`untrusted`].

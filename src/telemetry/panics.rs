@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::panic::PanicHookInfo;
 
 use super::limit;
-use super::{RequestId, untrusted};
+use super::{RequestId, untrusted, untrusted_if_any};
 
 /// What is known of a panic.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub(super) fn hook(panic: &PanicHookInfo<'_>) {
 pub fn caught(id: RequestId, method: Option<&str>) {
     let fault = LAST.with(|last| last.try_borrow_mut().ok().and_then(|mut last| last.take()));
     let Fault { reason, at } = fault.unwrap_or_default();
-    let method = method.map(|method| tracing::field::display(untrusted(method)));
+    let method = untrusted_if_any(method);
     tracing::error!(request_id = %id, method, reason, at, "a request panicked");
 }
 

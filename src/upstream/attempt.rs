@@ -351,9 +351,14 @@ impl Upstream {
                     });
                     frame.limit(work.outlet(), done).await
                 };
-                let done = done.ok_or(Error::TimedOut { after });
+                let mut done = done.ok_or(Error::TimedOut { after });
                 let is_failed = done.as_ref().and_then(Result::as_ref).is_err_and(Error::trips_breaker);
-                if trial.had_a_chance() && !seat.is_news(is_failed) {
+                // How an answer went that still arrives is known at its end, and a deadline that left
+                // no time says nothing.
+                let is_open =
+                    done.as_mut().is_ok_and(|done| done.as_mut().is_ok_and(|out| W::flow(out).is_some()));
+                let says_nothing = is_open || (done.is_err() && !trial.had_a_chance());
+                if !says_nothing && !seat.is_news(is_failed) {
                     trial.excuse();
                 }
                 let mut done = done?;

@@ -49,7 +49,11 @@ impl Course {
         let Some(upstream) = self.upstream.upgrade() else { return };
         if let Some(kept) = self.kept.take_if(|kept| kept.had_a_chance || !is_late) {
             upstream.over(kept.round);
-            if self.seat.as_ref().is_none_or(|seat| seat.is_news(result.is_err())) {
+            if self
+                .seat
+                .as_ref()
+                .is_none_or(|seat| seat.is_news(result.as_ref().is_err_and(Error::trips_breaker)))
+            {
                 upstream.breaker.judge(kept.pass, result);
             } else {
                 upstream.breaker.forget(kept.pass);

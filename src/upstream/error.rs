@@ -75,7 +75,8 @@ pub enum Error {
         /// What `Retry-After` asked for.
         retry_after: Option<Duration>,
     },
-    /// It refuses our credentials. Nothing is tried again until an operator does something about it.
+    /// It refuses our credentials. Nothing is tried again until an operator does something about it, or the
+    /// file of its token holds another one.
     #[error("the server refuses our credentials: {reason}")]
     AuthFailed {
         /// What was refused, in words.

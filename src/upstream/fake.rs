@@ -7,7 +7,7 @@ mod dialects;
 mod told;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) enum Answer {
     Silence,
     /// It is acknowledged as it is and stays open.
     Listen,
-    /// The server dies of it, with all connections.
+    /// The connection dies of it.
     Die,
     /// It does what a function says, which can ask and tell.
     Work(Work),
@@ -109,7 +109,6 @@ struct State {
     also: Option<Version>,
     is_exact: bool,
     is_shared: bool,
-    asks: bool,
     dialects: Vec<Dialect>,
     events: Option<Events>,
 }
@@ -135,7 +134,6 @@ impl Fake {
             also: None,
             is_exact: false,
             is_shared: false,
-            asks: false,
             dialects: Vec::new(),
             events: None,
         };
@@ -259,6 +257,8 @@ struct FakeConnection {
     end: watch::Sender<Option<String>>,
     ended: watch::Receiver<Option<String>>,
     is_shared: bool,
+    /// It was seen asking here.
+    asks: AtomicBool,
 }
 
 impl FakeConnection {
@@ -295,12 +295,12 @@ impl Connection for FakeConnection {
                         Ok(Ok(Raw::empty_object()))
                     }
                     Answer::Ask(method) => {
-                        self.server.lock().asks |= self.is_shared;
+                        self.asks.fetch_or(self.is_shared, Ordering::SeqCst);
                         let answer = outlet.ask(method.into(), None).await;
                         Ok(answer.unwrap_or_else(|| Err(ErrorObject::new(-32000, "nobody answers"))))
                     }
                     Answer::Die => {
-                        self.server.die("died of a request");
+                        self.end.send_replace(Some("died of a request".into()));
                         Err(Error::Lost { reason: "died".into() })
                     }
                 }
@@ -320,7 +320,7 @@ impl Connection for FakeConnection {
     }
 
     fn asks(&self) -> bool {
-        self.is_shared && self.server.lock().asks
+        self.asks.load(Ordering::SeqCst)
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

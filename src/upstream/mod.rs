@@ -97,6 +97,9 @@ pub struct Means {
     pub shutdown: Shutdown,
     /// The cache that all of them share.
     pub store: Store,
+    /// Whether they are only to be looked at: a built-in server then goes on with nothing that was under
+    /// way, and keeps nothing.
+    pub only_looks: bool,
 }
 
 /// One server and the way to it: pool, breaker, retries, bulkhead, and the task that keeps it up.
@@ -375,6 +378,11 @@ impl Upstream {
     pub fn era(&self) -> Option<Era> {
         self.version().map(Version::era)
     }
+}
+
+/// The longest that a first attempt to connect to the server of `config` and to read its offer may take.
+pub fn first_attempt_limit(config: &Config) -> Duration {
+    pool_limits(config).connect + config.timeout
 }
 
 fn pool_limits(config: &Config) -> pool::Limits {

@@ -134,17 +134,21 @@ impl Pool {
                 }
             };
             let is_extra = freed.is_some();
+            leased.store(is_extra, Ordering::Relaxed);
             let done = tokio::select! {
                 biased;
-                done = connecting.wait_for(Option::is_some) => done.ok().and_then(|done| done.clone()),
-                () = Turn::of(freed) => {
-                    sitter.is_woken = true;
-                    continue;
-                }
+                done = connecting.wait_for(Option::is_some) => Some(done.ok().and_then(|done| done.clone())),
+                () = Turn::of(freed) => None,
+            };
+            leased.store(false, Ordering::Relaxed);
+            let Some(done) = done else {
+                sitter.is_woken = true;
+                continue;
             };
             match done {
                 Some(Ok(live)) if self.key(&self.lock(), wish).0 == live.key => {
-                    let exclusive = live.connection.asks();
+                    // What the server was seen doing on another connection it may do on this one.
+                    let exclusive = self.lock().find_mut(live.key).is_some_and(Group::asks);
                     if let Some(seat) = Seat::on(&live, sitter, exclusive) {
                         return Ok(seat);
                     }
@@ -185,11 +189,12 @@ impl Pool {
             group.stamina.check()?;
             return Ok(Choice::Wait(key, self.begin_connect(group, &state.tasks), None));
         };
-        let turn = group.queue.join(owner, group.head_start_of(owner));
+        let mut turn = group.queue.join(owner);
         // One that was freed before we stood there would wake nobody.
         if let Some(seat) = group.seat(sitter) {
             return Ok(Choice::Take(seat));
         }
+        turn.ends_with(group.head_start_of(owner));
         let may_grow = self.connector.requests_per_connection() < usize::MAX;
         let connecting = match group.connecting.clone() {
             None if may_grow && group.has_room(self.limits.connections) => {

@@ -47,9 +47,11 @@ impl Secrets {
             Transport::Http(http) | Transport::Sse(http) => given.extend(in_requests(http)),
             Transport::Stdio(stdio) => {
                 given.extend(stdio.env.values().cloned());
-                // A proxy's address may have a password in it.
-                let passed = stdio.pass_env.iter().filter_map(|name| std::env::var(name).ok());
-                given.extend(passed.map(SecretString::from));
+                for name in &stdio.pass_env {
+                    given.extend(
+                        std::env::var(name).map_or_else(|_| Vec::new(), |value| in_variable(name, &value)),
+                    );
+                }
             }
             Transport::Builtin(_) => {}
         }
@@ -103,6 +105,16 @@ fn in_requests(http: &Http) -> Vec<SecretString> {
     let bare = http.headers.iter().filter_map(|(_, value)| value.expose_secret().split_once(' '));
     let bare = bare.map(|(_scheme, credential)| credential.into());
     values.chain(bare).chain(in_url(&http.url)).collect()
+}
+
+/// What is secret in a variable that a child is given as it is: all of it, as we cannot know what it means; of
+/// an address what one may hold in confidence; nothing of a path and of `NO_PROXY`, which errors need.
+fn in_variable(name: &str, value: &str) -> Vec<SecretString> {
+    match Url::parse(value) {
+        Ok(url) if url.has_host() => in_url(&url),
+        _ if value.starts_with('/') || name.eq_ignore_ascii_case("NO_PROXY") => Vec::new(),
+        _ => vec![value.into()],
+    }
 }
 
 /// User and password as written, as meant and as they are sent (RFC 7617); the values of the query, or what

@@ -43,6 +43,38 @@ fn a_secret_is_blanked_and_a_short_one_stands_in_innocent_words() {
     assert_eq!(secrets(&[KEY, "no"]).blank("bad key s3cr3t-key, no"), "bad key ***, no");
 }
 
+#[tokio::test]
+async fn a_token_in_a_file_is_blanked_and_so_is_the_one_before_it_that_was_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("token");
+    let token = TokenFile::new(path.clone());
+    let url = Url::parse("http://a").expect("a URL");
+    let http = Http { url, headers: Vec::new(), token: Some(token.clone()) };
+    let secrets = Secrets::of(&Config { transport: Transport::Http(http), ..config("s") });
+    std::fs::write(&path, KEY).expect("written");
+    let sent = token.header().await.expect("a token");
+    assert_eq!(secrets.blank("bad key s3cr3t-key"), "bad key ***");
+    std::fs::write(&path, "an0ther-key").expect("written");
+    assert!(token.has_another_than(&sent).await);
+    assert_eq!(secrets.blank("an0ther-key for s3cr3t-key"), "*** for ***");
+}
+
+#[test]
+fn of_a_variable_that_is_passed_on_what_is_secret_is_blanked_and_hosts_and_paths_are_not() {
+    let known = |name: &str, value: &str| -> Secrets {
+        in_variable(name, value).iter().map(ExposeSecret::expose_secret).flat_map(shapes).collect()
+    };
+    let proxy = known("HTTPS_PROXY", "http://someone:s3cr3t-key@proxy:3128");
+    assert_eq!(
+        proxy.blank("407 from http://proxy:3128 for s3cr3t-key"),
+        "407 from http://proxy:3128 for ***"
+    );
+    assert_eq!(known("SOME_TOKEN", KEY).blank("bad s3cr3t-key"), "bad ***");
+    for (name, value) in [("no_proxy", "localhost,.example.org"), ("SSL_CERT_FILE", "/etc/ssl/ca.pem")] {
+        assert_eq!(known(name, value).blank(value), value);
+    }
+}
+
 #[test]
 fn of_two_secrets_the_longer_is_blanked_as_a_whole() {
     let secrets = secrets(&[KEY, "--key=s3cr3t-key:more", KEY]);

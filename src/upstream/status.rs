@@ -26,7 +26,8 @@ pub enum State {
     Ready,
     /// The last connect, discovery or health check failed; it is tried again.
     Failed,
-    /// It refuses our credentials; it is left alone until an operator connects it again.
+    /// It refuses our credentials; it is left alone until an operator connects it again, or the file of its
+    /// token holds another one.
     AuthFailed,
     /// Disconnected by an operator.
     Disconnected,

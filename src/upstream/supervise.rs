@@ -173,7 +173,7 @@ impl Supervisor {
         self.stale = false;
         self.announced.begin();
         let upstream = Arc::clone(&self.upstream);
-        let limit = super::pool_limits(&upstream.config).connect + upstream.config.timeout;
+        let limit = super::first_attempt_limit(&upstream.config);
         let deadline = deadline.unwrap_or(Instant::now() + limit);
         let mirrors_parameters = matches!(upstream.config.transport, Transport::Http(_));
         self.task = Some(Box::pin(async move {

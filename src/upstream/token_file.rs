@@ -19,12 +19,15 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
-use tokio::time::{Instant, sleep};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::error::Error;
 
 /// How old what is known of the file may be.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How long reading it may take.
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
 /// The longest token, in bytes: more than any server takes in a header.
 const MAX_BYTES: u64 = 64 * 1024;
 
@@ -35,8 +38,12 @@ pub struct TokenFile(Arc<Inner>);
 struct Inner {
     path: PathBuf,
     held: ArcSwapOption<Held>,
+    /// The one before it, which requests under way may carry.
+    before: ArcSwapOption<Held>,
     /// The last one that the server refused.
     refused: ArcSwapOption<Held>,
+    /// Held by whoever reads it: a file that blocks holds up one thread.
+    looking: Arc<Mutex<()>>,
     made: Instant,
     /// When it is to be looked at again: milliseconds after `made`.
     due: AtomicU64,
@@ -50,8 +57,9 @@ struct Held {
 impl TokenFile {
     /// The file at `path`. It is read when the first request is sent.
     pub fn new(path: PathBuf) -> Self {
-        let (held, refused) = (ArcSwapOption::empty(), ArcSwapOption::empty());
-        Self(Arc::new(Inner { path, held, refused, made: Instant::now(), due: AtomicU64::new(0) }))
+        let [held, before, refused] = [const { ArcSwapOption::const_empty() }; 3];
+        let (looking, made, due) = (Arc::default(), Instant::now(), AtomicU64::new(0));
+        Self(Arc::new(Inner { path, held, before, refused, looking, made, due }))
     }
 
     /// The value of `Authorization` for a request that is sent now. [`Error::Connect`] where there is none.
@@ -91,9 +99,9 @@ impl TokenFile {
         }
     }
 
-    /// What must not be shown: the present token, and the one that was refused.
+    /// What must not be shown: the present token, the one before it, and the one that was refused.
     pub(super) fn secrets(&self) -> Vec<SecretString> {
-        let all = [self.0.held.load_full(), self.0.refused.load_full()];
+        let all = [&self.0.held, &self.0.before, &self.0.refused].map(ArcSwapOption::load_full);
         all.into_iter().flatten().map(|held| held.token.clone()).collect()
     }
 
@@ -108,12 +116,18 @@ impl TokenFile {
     }
 
     async fn look(&self) -> Result<(), String> {
+        let late = |_| format!("it could not be read within {} s", LOOK_LIMIT.as_secs());
+        let turn = timeout(LOOK_LIMIT, Arc::clone(&self.0.looking).lock_owned()).await.map_err(late)?;
         let path = self.0.path.clone();
-        let read = tokio::task::spawn_blocking(move || read(&path)).await;
+        let reading = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            read(&path)
+        });
+        let read = timeout(LOOK_LIMIT, reading).await.map_err(late)?;
         let held = read.unwrap_or_else(|_| Err("it could not be read".to_owned()))?;
         let is_new = self.0.held.load().as_ref().is_none_or(|before| before.header != held.header);
         if is_new {
-            self.0.held.store(Some(Arc::new(held)));
+            self.0.before.store(self.0.held.swap(Some(Arc::new(held))));
         }
         Ok(())
     }
@@ -127,6 +141,10 @@ impl fmt::Debug for TokenFile {
 
 fn read(path: &Path) -> Result<Held, String> {
     let mut text = String::new();
+    // One that is none may block whoever opens it.
+    if path.metadata().is_ok_and(|file| !file.is_file()) {
+        return Err("it is not a file".to_owned());
+    }
     let file = File::open(path).map_err(|error| error.to_string())?;
     file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
     if text.len() as u64 > MAX_BYTES {
@@ -197,6 +215,8 @@ mod tests {
             std::fs::write(&path, "better").expect("written");
             assert_eq!(sent(&token).await.as_deref(), Ok("Bearer better"), "at once");
         }
+        let folder = TokenFile::new("/dev/null".into());
+        assert!(sent(&folder).await.expect_err("no file").to_string().contains("not a file"));
         let missing = TokenFile::new("/nonexistent/token".into());
         assert!(sent(&missing).await.expect_err("no file").to_string().contains("No such file"));
     }
@@ -217,7 +237,7 @@ mod tests {
         std::fs::write(&path, "two").expect("written");
         assert!(token.has_another_than(&one).await);
         let known: Vec<_> = token.secrets().iter().map(|secret| secret.expose_secret().to_owned()).collect();
-        assert_eq!(known, ["two", "one"]);
+        assert_eq!(known, ["two", "one", "one"]);
         tokio::time::timeout(LOOK_EVERY * 2, waits).await.expect("in time");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use crate::support::r2r::{EMAIL, PASSWORD, R2r};
 use crate::support::scripted::{Scripted, Tool};
 use crate::support::{Gateway, Registry};
 
@@ -21,12 +22,14 @@ fn row(out: &str, name: &str) -> Vec<String> {
 #[test]
 fn what_every_server_has_is_told_and_nothing_of_it_stays() {
     let server = Scripted::modern().tool(Tool::named("a")).tool(Tool::named("b")).start();
+    let legacy = Scripted::legacy().tool(Tool::named("c")).start();
     let folder = tempfile::tempdir().expect("a folder");
     let record = folder.path().join("record");
     let registry = Registry::new()
         .http("one", &server.url())
         .with("tools: {deny: [bb]}")
         .child("two", &["--era", "legacy", "--tools", "x", "--record", &record.display().to_string()])
+        .http("three", &legacy.url())
         .http("off", "http://127.0.0.1:1/mcp")
         .with("enabled: false");
     let (code, out, err) = connect(&registry);
@@ -35,6 +38,11 @@ fn what_every_server_has_is_told_and_nothing_of_it_stays() {
     assert_eq!(row(&out, "two"), ["two", "ready", "2025-11-25", "1", "0", "0"], "{out}");
     assert!(err.starts_with("warning: one: ") && err.contains("bb") && err.lines().count() == 1, "{err}");
     assert!(server.seen_calling("tools/call").is_empty());
+    assert_eq!(row(&out, "three")[..2], ["three", "ready"], "{out}");
+    assert!(
+        !legacy.seen_calling("initialize").is_empty() && legacy.sessions() == 0,
+        "it has a session still"
+    );
     let record = std::fs::read_to_string(record).expect("it was started");
     let id = record.lines().find_map(|line| line.strip_prefix("started ")).expect("its process");
     assert!(!std::path::Path::new("/proc").join(id).exists(), "it still runs: {record}");
@@ -67,4 +75,23 @@ fn a_file_that_is_wrong_has_nothing_connected_to() {
     let (code, out, err) = connect(&Registry::new().http("one", &server.url()).with("timeout: 0"));
     assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
     assert!(err.contains("timeout") && server.seen().is_empty(), "{err}");
+}
+
+#[test]
+fn what_a_gateway_left_under_way_is_not_gone_on_with() {
+    let r2r = R2r::start();
+    let options = format!(
+        "r2r: {{email: {EMAIL:?}, password: {PASSWORD:?}, project: p, collection_mapping_file: projects.json}}"
+    );
+    let url = format!("url: {}", r2r.url());
+    let lines = ["transport: builtin", "builtin: r2r", &url, &options].map(str::to_owned);
+    let gateway = Gateway::of(&Registry::new().server("r2r", &lines));
+    let output = gateway.output(&["check", "--connect", "mcp_servers.yaml"]);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    let (out, err) = (text(output.stdout), text(output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{err}");
+    assert_eq!(row(&out, "r2r")[1], "ready", "{out}");
+    let files = std::fs::read_dir(gateway.folder()).expect("its folder");
+    let files: Vec<_> = files.map(|file| file.expect("readable").file_name()).collect();
+    assert_eq!(files, ["mcp_servers.yaml"], "the list of what is under way belongs to a gateway");
 }

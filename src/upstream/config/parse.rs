@@ -81,7 +81,7 @@ impl Defaults {
         settings.and(&format!("{all:?}"))
     }
 
-    /// Variables of ours that every child process gets.
+    /// Variables of ours that a child process gets which names none.
     pub(super) fn pass_env(&self) -> &[String] {
         &self.pass_env
     }

@@ -1,7 +1,7 @@
 //! How the server that exists only in memory is connected to, and in which dialects.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::{BoxFuture, pending};
 use tokio::sync::watch;
@@ -65,7 +65,14 @@ impl Fake {
         state.events = Some(events);
         state.live.push(end.clone());
         let is_shared = state.is_shared && !peer.version.is_modern();
-        Ok(Arc::new(FakeConnection { server: self.clone(), peer, end, ended, is_shared }))
+        Ok(Arc::new(FakeConnection {
+            server: self.clone(),
+            peer,
+            end,
+            ended,
+            is_shared,
+            asks: AtomicBool::new(false),
+        }))
     }
 
     /// It speaks this revision too.

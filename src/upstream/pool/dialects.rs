@@ -178,7 +178,7 @@ impl State {
 
 #[cfg(test)]
 #[path = "dialect_tests.rs"]
-mod tests;
+pub(super) mod tests;
 
 #[cfg(test)]
 #[path = "homes_tests.rs"]

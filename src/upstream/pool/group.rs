@@ -38,6 +38,8 @@ pub(super) struct Group {
     pub tended: Option<DropGuard>,
     /// Whether the server was seen asking without saying whom.
     asks: bool,
+    /// Whether the last failure on any of its connections was held against the server: only where it is private.
+    is_blamed: Arc<AtomicBool>,
     used: Instant,
 }
 
@@ -53,8 +55,8 @@ pub(super) struct Live {
     pub lease: Option<Lease>,
     /// Only where it is private: health checks tell of the others.
     pub silence: Option<Silence>,
-    /// Whether its last failure was held against the server: only where it is private.
-    pub is_blamed: AtomicBool,
+    /// That of its group.
+    pub is_blamed: Arc<AtomicBool>,
     /// Asks for its end.
     pub retired: CancellationToken,
 }
@@ -99,7 +101,7 @@ impl Seat {
     }
 
     /// Whether how the request ended is to be held against the server. A private connection is one
-    /// client's program: it counts once that it fails, until it answers again.
+    /// client's program: it counts once that it fails, or is started anew and fails, until it answers.
     pub(in crate::upstream) fn is_news(&self, is_failed: bool) -> bool {
         self.stay.is_none() || !self.live.is_blamed.swap(is_failed, Ordering::Relaxed) || !is_failed
     }
@@ -149,6 +151,7 @@ impl Group {
             private: None,
             tended: None,
             asks: false,
+            is_blamed: Arc::default(),
             used: Instant::now(),
         }
     }
@@ -162,7 +165,7 @@ impl Group {
     pub(super) fn admit(&mut self, connection: Arc<dyn Connection>) -> Arc<Live> {
         let lease = (!connection.tells_whose()).then(|| Lease::new(&self.queue));
         let (requests, retired) = (AtomicUsize::new(0), CancellationToken::new());
-        let is_blamed = AtomicBool::new(false);
+        let is_blamed = Arc::clone(&self.is_blamed);
         let (key, since, verbosity) = (self.key, Instant::now(), Verbosity::default());
         let silence = self.private.as_ref().map(|_| Silence::default());
         let live = Arc::new(Live {

@@ -31,12 +31,11 @@ pub(super) struct Queue(Arc<Mutex<VecDeque<Waiter>>>);
 type Waiter = (Owner, oneshot::Sender<()>);
 
 impl Queue {
-    /// Waits for a turn of `owner`, from now on, and at most until `head_start` is over: whom it was
-    /// for may have found another connection, and nobody is woken by time.
-    pub(super) fn join(&self, owner: Owner, head_start: Option<Instant>) -> Turn {
+    /// Waits for a turn of `owner`, from now on.
+    pub(super) fn join(&self, owner: Owner) -> Turn {
         let (wake, woken) = oneshot::channel();
         self.lock().push_back((owner, wake));
-        Turn { woken, head_start, queue: self.clone(), is_taken: false }
+        Turn { woken, head_start: None, queue: self.clone(), is_taken: false }
     }
 
     /// Wakes everybody: connections came or went.
@@ -86,6 +85,12 @@ pub(super) struct Turn {
 }
 
 impl Turn {
+    /// It comes at the end of this head start too: whom that is for may have found another connection,
+    /// and nobody is woken by time.
+    pub(super) const fn ends_with(&mut self, head_start: Option<Instant>) {
+        self.head_start = head_start;
+    }
+
     /// Resolves when it is worth looking again.
     pub(super) async fn comes(mut self) {
         let over = at(self.head_start);
@@ -202,3 +207,7 @@ impl Lease {
 #[cfg(test)]
 #[path = "lease_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "leased_tests.rs"]
+mod leased_tests;

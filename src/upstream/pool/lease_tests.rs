@@ -11,10 +11,10 @@ async fn nothing_stays_of_who_waits_no_more() {
     let (busy, hasty, patient) = (Owner::new(), Owner::new(), Owner::new());
     // Its calls overlap: there is always one.
     assert!(lease.take(busy, true, false) && lease.take(busy, true, false));
-    let waits = queue.join(patient, None);
+    let waits = queue.join(patient);
     for _ in 0..1000 {
         assert!(!lease.take(hasty, true, false));
-        let mut turn = Box::pin(queue.join(hasty, None).comes());
+        let mut turn = Box::pin(queue.join(hasty).comes());
         assert!(turn.as_mut().now_or_never().is_none());
         drop(turn);
         assert_eq!(queue.lock().len(), 1, "only who still waits");
@@ -27,7 +27,7 @@ async fn nothing_stays_of_who_waits_no_more() {
 #[tokio::test(start_paused = true)]
 async fn who_is_woken_and_leaves_wakes_the_next() {
     let queue = Queue::default();
-    let (one, two) = (queue.join(Owner::new(), None), queue.join(Owner::new(), None));
+    let (one, two) = (queue.join(Owner::new()), queue.join(Owner::new()));
     assert!(queue.wake_next());
     drop(one);
     assert!(two.comes().now_or_never().is_some());

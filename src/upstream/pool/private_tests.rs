@@ -126,6 +126,27 @@ async fn what_fails_on_one_private_connection_shuts_nobody_else_out() {
     let failures = || upstream.breaker().consecutive_failures;
     assert!(failures() <= 1, "{} failures of one program", failures());
 
+    // Nor what it answers wrongly while there is little time, nor that it dies and dies again.
+    for fault in
+        [Error::Malformed { reason: "on purpose".into() }, Error::Lost { reason: "on purpose".into() }]
+    {
+        let said = fault.clone();
+        fake.answer(move |call| is_of(call, "one").then(|| Answer::Fail(said.clone())));
+        for time in [3 * SECOND, 60 * SECOND] {
+            for _ in 0..8 {
+                let asked = upstream.call(&one, Instant::now() + time, &Outlet::none()).await;
+                assert_eq!(asked.err(), Some(fault.clone()));
+            }
+        }
+        assert!(failures() <= 1, "{} failures of one program", failures());
+    }
+    let mortal = fake.clone();
+    fake.answer(move |call| is_of(call, "one").then(|| Answer::Die));
+    let connects = mortal.connects();
+    calls(&upstream, &one, SECOND, 30 * SECOND).await;
+    assert!(mortal.connects() > connects + 2, "it was started anew");
+    assert!(failures() <= 1, "{} failures of one program", failures());
+
     // That it cannot be connected to for a client is no reason either.
     fake.dial(Dial::Refuse);
     let refused = calls(&upstream, &client("three"), SECOND, 30 * SECOND).await;

@@ -80,7 +80,7 @@ pub(super) fn write(folder: &Path, name: &str, text: &str) {
 
 /// What a handbook is given whose tasks are in the group of `shutdown`.
 pub(super) fn means(shutdown: &Shutdown) -> Means {
-    Means { shutdown: shutdown.clone(), store: Store::open(&store::Config::default()) }
+    Means { shutdown: shutdown.clone(), store: Store::open(&store::Config::default()), only_looks: false }
 }
 
 /// The settings of a handbook over `path` that keeps nothing on disk and goes by words.

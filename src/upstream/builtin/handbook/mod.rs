@@ -108,7 +108,7 @@ impl Handbook {
         events: Events,
     ) -> Result<Self, Error> {
         let handbook = Self::by_words(name, config, means, events).await?;
-        if matches!(config.embedding, embedding::Config::None) {
+        if means.only_looks || matches!(config.embedding, embedding::Config::None) {
             return Ok(handbook);
         }
         let (embedding, store) = (config.embedding.clone(), means.store.clone());
@@ -146,7 +146,7 @@ impl Handbook {
         // The end of the program waits for what is written then.
         means.shutdown.include(&tasks, ENDING);
         let naming = Naming::of(name);
-        let archive = kept_file(config, name, "index").map(Archive::new);
+        let archive = kept_file(config, name, "index").filter(|_| !means.only_looks).map(Archive::new);
         let phase = follow::start(Followed { folder, naming: naming.clone(), events, archive }, &tasks);
         Ok(Self {
             phase,

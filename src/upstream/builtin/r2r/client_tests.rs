@@ -39,7 +39,11 @@ fn options(r2r: &R2r, credentials: Credentials) -> config::R2r {
 }
 
 async fn open(r2r: &R2r, credentials: Credentials) -> Result<Client, Error> {
-    let means = Means { shutdown: Shutdown::new(), store: Store::open(&crate::store::Config::default()) };
+    let means = Means {
+        shutdown: Shutdown::new(),
+        store: Store::open(&crate::store::Config::default()),
+        only_looks: false,
+    };
     Client::open(&options(r2r, credentials), &means).await
 }
 

@@ -40,7 +40,11 @@ pub(super) fn options(r2r: &double::R2r, folder: &TempDir) -> config::R2r {
 }
 
 pub(super) async fn open(options: &config::R2r) -> Result<R2r, Error> {
-    let means = Means { shutdown: Shutdown::new(), store: Store::open(&crate::store::Config::default()) };
+    let means = Means {
+        shutdown: Shutdown::new(),
+        store: Store::open(&crate::store::Config::default()),
+        only_looks: false,
+    };
     R2r::open(&"r2r".into(), options, &means, Events::channel().0).await
 }
 

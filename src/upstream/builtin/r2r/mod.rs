@@ -80,7 +80,8 @@ impl R2r {
         events: Events,
     ) -> Result<Self, Error> {
         let desk = Arc::new(Desk::open(name, options, means).await?);
-        let journal = desk.project.mapping().map(|mapping| ingest::journal_beside(mapping.path(), name));
+        let mapping = desk.project.mapping().filter(|_| !means.only_looks);
+        let journal = mapping.map(|mapping| ingest::journal_beside(mapping.path(), name));
         let ingest = Ingest::open(
             desk.client.clone(),
             ingest::Opening {

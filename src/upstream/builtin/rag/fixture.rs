@@ -39,7 +39,11 @@ pub(super) fn options(bridge: &double::Bridge) -> config::Rag {
 }
 
 pub(super) async fn open(options: &config::Rag, events: Events) -> Result<Rag, Error> {
-    let means = Means { shutdown: Shutdown::new(), store: Store::open(&crate::store::Config::default()) };
+    let means = Means {
+        shutdown: Shutdown::new(),
+        store: Store::open(&crate::store::Config::default()),
+        only_looks: false,
+    };
     Rag::open(&"rag".into(), options, &means, events).await
 }
 

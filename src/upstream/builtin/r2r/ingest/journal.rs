@@ -103,7 +103,7 @@ pub(in super::super) fn beside(mapping: &Path, name: &str) -> PathBuf {
 }
 
 impl Journal {
-    /// The one at `path`, which is not looked at yet.
+    /// The one at `path`, which is not looked at yet; without a path nothing is noted anywhere.
     pub(super) fn new(path: PathBuf) -> Self {
         let (state, lock) = <(Mutex<State>, Mutex<Option<File>>)>::default();
         let (written, complained) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
@@ -112,6 +112,10 @@ impl Journal {
 
     /// Takes possession of the file; what a former life left in it, which is under way again.
     pub(super) async fn take_over(&self) -> Vec<(u64, Entry)> {
+        if self.0.path.as_os_str().is_empty() {
+            self.0.tried.send_replace(true);
+            return Vec::new();
+        }
         for _ in 0..LOCK_TRIES {
             let locked = self.locked().await;
             self.0.tried.send_replace(true);

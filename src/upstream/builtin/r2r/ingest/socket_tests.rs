@@ -33,7 +33,8 @@ async fn client(r2r: &R2r) -> Client {
         advanced_search: config::AdvancedSearch::default(),
         cache_ttl: CacheTtl::default(),
     };
-    let means = Means { shutdown: Shutdown::new(), store: Store::open(&Config::default()) };
+    let means =
+        Means { shutdown: Shutdown::new(), store: Store::open(&Config::default()), only_looks: false };
     Client::open(&options, &means).await.expect("it lets us in")
 }
 
