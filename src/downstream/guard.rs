@@ -28,9 +28,12 @@ use super::reading::{self, Reservoir};
 use super::refusal::Refusal;
 use crate::auth::{self, Authenticator, Denied, Principal, Reason};
 
-/// The paths that need no credential, for GET and HEAD: somebody who watches over the process. Beside them there
-/// is only what tells where to get one (`protected_resource`).
-const PUBLIC: [&str; 4] = ["/", "/health", "/health/live", "/health/ready"];
+/// The paths that need no credential, for GET and HEAD: somebody who watches over the process, and a description
+/// that is the same of every gateway, which a browser opens before its user can name a credential. Beside them
+/// there is only what tells where to get one (`protected_resource`).
+const PUBLIC: [&str; 6] = ["/", "/health", "/health/live", "/health/ready", "/openapi.json", "/docs"];
+/// What the page at `/docs` is made of.
+const PAGES: &str = "/docs/";
 /// Of those, what a supervisor asks that knows us by an address alone (Kubernetes sends that of the pod): they are
 /// answered whatever the host is called, because all they tell is that we live, and whether we are ready.
 const PROBES: [&str; 2] = ["/health/live", "/health/ready"];
@@ -198,7 +201,7 @@ fn host_of(parts: &request::Parts) -> Result<Authority, Refusal> {
 fn is_public(parts: &request::Parts) -> bool {
     let path = parts.uri.path();
     matches!(parts.method, Method::GET | Method::HEAD)
-        && (PUBLIC.contains(&path) || protected_resource::is_below(path))
+        && (PUBLIC.contains(&path) || path.starts_with(PAGES) || protected_resource::is_below(path))
 }
 
 /// Whether it only asks how we are. A page of another origin is none that may, as everywhere.

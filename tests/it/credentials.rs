@@ -217,6 +217,24 @@ async fn gets_what_the_table_allows(
 
 // RULES S1
 #[tokio::test]
+async fn the_description_of_the_api_opens_in_a_browser_and_nothing_else_does() {
+    let (gateway, _server) = with_keys().await;
+    let nobody =
+        async |method, path: &str| gateway.mcp().to(&gateway.url(path)).bare(method, &[]).await.status;
+    for path in ["/docs", "/docs/", "/docs/swagger-ui-bundle.js", "/openapi.json"] {
+        assert_eq!(nobody(http::Method::GET, path).await, 200, "{path}");
+        assert_eq!(nobody(http::Method::POST, path).await, 401, "{path}");
+    }
+    for path in
+        ["/docsx", "/docs.json", "/openapi", "/openapi.json/x", "/metrics", "/api/v1/mcp/servers", "/mcp"]
+    {
+        assert_eq!(nobody(http::Method::GET, path).await, 401, "{path}");
+    }
+    assert_eq!(nobody(http::Method::GET, "/docs/../api/v1/mcp/servers").await, 401, "the client resolves it");
+    assert_eq!(nobody(http::Method::GET, "/docs/%2e%2e/api/v1/mcp/servers").await, 401, "and this");
+}
+
+#[tokio::test]
 async fn api_keys_that_are_not_good_open_nothing() {
     let (gateway, server) = with_keys().await;
     let last = |key: &str| format!("{}{}", &key[..key.len() - 1], if key.ends_with('0') { '1' } else { '0' });
