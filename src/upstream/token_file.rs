@@ -1,7 +1,7 @@
 //! A bearer token that a file holds, which somebody else writes anew before it ends: a projected token of
 //! Kubernetes, an agent of a vault, a job that logs in.
 //!
-//! Invariants: a request carries what the file held at most [`LOOK_EVERY`] ago; one that can not be read
+//! Invariants: a request carries what the file held at most 5 seconds ago; one that can not be read
 //! leaves the token of before, because whoever writes it anew may be in the middle of that, and where
 //! there was none nothing is sent. No token is shown anywhere.
 //!
