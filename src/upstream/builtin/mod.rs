@@ -66,6 +66,13 @@ pub fn connector(name: &Arc<str>, config: &config::Builtin, means: &Means) -> Ar
     }
 }
 
+/// Resources for a built-in server under test; its tasks belong to the group of `shutdown`.
+#[cfg(test)]
+fn means(shutdown: &crate::shutdown::Shutdown) -> Means {
+    let store = crate::store::Store::open(&crate::store::Config::default());
+    Means { shutdown: shutdown.clone(), store, only_looks: false }
+}
+
 /// One built-in server, running. It is made when it is first wanted, and again after it was `closed`;
 /// making it is its handshake: what it needs is reached and accepts us, or it fails.
 ///

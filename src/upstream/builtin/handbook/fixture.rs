@@ -10,11 +10,11 @@ use super::Handbook;
 use super::follow;
 use crate::protocol::{Raw, Reply};
 use crate::shutdown::Shutdown;
-use crate::store::{self, Store};
+pub(super) use crate::upstream::builtin::means;
 use crate::upstream::builtin::{Builtin, Report, embedding};
+use crate::upstream::config;
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
-use crate::upstream::{Means, config};
 
 /// A handbook over a folder of its own.
 pub(super) struct Fixture {
@@ -76,11 +76,6 @@ pub(super) fn write(folder: &Path, name: &str, text: &str) {
     let path = folder.join(name);
     fs::create_dir_all(path.parent().expect("a folder")).expect("made");
     fs::write(path, text).expect("written");
-}
-
-/// What a handbook is given whose tasks are in the group of `shutdown`.
-pub(super) fn means(shutdown: &Shutdown) -> Means {
-    Means { shutdown: shutdown.clone(), store: Store::open(&store::Config::default()), only_looks: false }
 }
 
 /// The settings of a handbook over `path` that keeps nothing on disk and goes by words.

@@ -11,8 +11,7 @@ use super::client::{Client, Results};
 use super::double::{EMAIL, Fault, KEY, PASSWORD, R2r, Seen};
 use super::session::is_open_to_all;
 use crate::shutdown::Shutdown;
-use crate::store::Store;
-use crate::upstream::Means;
+use crate::upstream::builtin::means;
 use crate::upstream::config::{self, CacheTtl, Credentials};
 use crate::upstream::error::Error;
 
@@ -39,11 +38,7 @@ fn options(r2r: &R2r, credentials: Credentials) -> config::R2r {
 }
 
 async fn open(r2r: &R2r, credentials: Credentials) -> Result<Client, Error> {
-    let means = Means {
-        shutdown: Shutdown::new(),
-        store: Store::open(&crate::store::Config::default()),
-        only_looks: false,
-    };
+    let means = means(&Shutdown::new());
     Client::open(&options(r2r, credentials), &means).await
 }
 

@@ -10,8 +10,7 @@ use super::id::Id;
 use super::{R2r, search};
 use crate::protocol::{Raw, Reply};
 use crate::shutdown::Shutdown;
-use crate::store::Store;
-use crate::upstream::Means;
+use crate::upstream::builtin::means;
 use crate::upstream::builtin::{Builtin, Report};
 use crate::upstream::config::{self, CacheTtl, Credentials};
 use crate::upstream::connection::Events;
@@ -40,11 +39,7 @@ pub(super) fn options(r2r: &double::R2r, folder: &TempDir) -> config::R2r {
 }
 
 pub(super) async fn open(options: &config::R2r) -> Result<R2r, Error> {
-    let means = Means {
-        shutdown: Shutdown::new(),
-        store: Store::open(&crate::store::Config::default()),
-        only_looks: false,
-    };
+    let means = means(&Shutdown::new());
     R2r::open(&"r2r".into(), options, &means, Events::channel().0).await
 }
 

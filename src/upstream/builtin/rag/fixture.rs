@@ -10,8 +10,7 @@ use super::Rag;
 use super::double;
 use crate::protocol::{Raw, Reply};
 use crate::shutdown::Shutdown;
-use crate::store::Store;
-use crate::upstream::Means;
+use crate::upstream::builtin::means;
 use crate::upstream::builtin::{Builtin, Report};
 use crate::upstream::config;
 use crate::upstream::connection::{Event, Events};
@@ -39,11 +38,7 @@ pub(super) fn options(bridge: &double::Bridge) -> config::Rag {
 }
 
 pub(super) async fn open(options: &config::Rag, events: Events) -> Result<Rag, Error> {
-    let means = Means {
-        shutdown: Shutdown::new(),
-        store: Store::open(&crate::store::Config::default()),
-        only_looks: false,
-    };
+    let means = means(&Shutdown::new());
     Rag::open(&"rag".into(), options, &means, events).await
 }
 

@@ -11,8 +11,7 @@ use uuid::Uuid;
 use super::fixture::Place;
 use super::remote::{MakeForm, Remote};
 use super::*;
-use crate::store::{Config, Store};
-use crate::upstream::Means;
+use crate::upstream::builtin::means;
 use crate::upstream::builtin::r2r::client::Client;
 use crate::upstream::builtin::r2r::double::{EMAIL, Fault, PASSWORD, R2r};
 use crate::upstream::builtin::r2r::model::Document;
@@ -33,8 +32,7 @@ async fn client(r2r: &R2r) -> Client {
         advanced_search: config::AdvancedSearch::default(),
         cache_ttl: CacheTtl::default(),
     };
-    let means =
-        Means { shutdown: Shutdown::new(), store: Store::open(&Config::default()), only_looks: false };
+    let means = means(&Shutdown::new());
     Client::open(&options, &means).await.expect("it lets us in")
 }
 
