@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 
 pub use bell::{Bell, hushed};
 pub(crate) use scheduling::{as_usual, ours};
-pub use turn::{Until, due, now, turn, until};
+pub use turn::{Until, at, due, now, turn, until};
 
 thread_local! {
     static NUMBER: Cell<usize> = const { Cell::new(0) };

@@ -19,7 +19,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::caller::Caller;
 use super::era::questions;
@@ -29,6 +29,7 @@ use crate::manager::{Called, Error, Invocation, Target};
 use crate::protocol::Abilities;
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::upstream::{Inlet, Outlet, Question, Said};
+use crate::worker::at;
 
 /// Notices of one call that may wait for its client; further ones are dropped and counted.
 const NOTICES: usize = 128;
@@ -302,7 +303,7 @@ impl OpenCall {
                 biased;
                 Some(said) = self.inlet.recv() => self.hear(said, caller, outlet),
                 ended = self.work.finish() => break ended,
-                () = until(joined_until) => {}
+                () = at(joined_until) => {}
             }
         };
         while let Ok(said) = self.inlet.try_recv() {
@@ -330,13 +331,6 @@ impl OpenCall {
             }
             question.answer(Err(questions::refusal(&method)));
         }
-    }
-}
-
-async fn until(end: Option<Instant>) {
-    match end {
-        Some(end) => sleep_until(end).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -9,6 +9,7 @@
 //! another task, or through a waker of its own, has a timer of its own.
 
 use std::cell::Cell;
+use std::future::pending;
 use std::pin::Pin;
 use std::ptr;
 use std::task::{Context, Poll, Waker};
@@ -65,6 +66,14 @@ pub fn now() -> Instant {
         turn.now.set(Some(now));
         now
     })
+}
+
+/// Resolves at `when`, if ever.
+pub async fn at(when: Option<Instant>) {
+    match when {
+        Some(when) => sleep_until(when).await,
+        None => pending().await,
+    }
 }
 
 /// Resolves at `deadline`.

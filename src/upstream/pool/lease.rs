@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::upstream::connection::Owner;
+use crate::worker::at;
 
 /// How long an owner who left stays behind those who were woken then.
 const HEAD_START: Duration = Duration::from_millis(50);
@@ -108,13 +109,6 @@ impl Turn {
             Some(turn) => turn.comes().await,
             None => pending().await,
         }
-    }
-}
-
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => pending().await,
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use super::kept::KeptVectors;
 use super::passages::{Passage, passages};
@@ -26,6 +26,7 @@ use crate::upstream::builtin::handbook::corpus::Snapshot;
 use crate::upstream::builtin::handbook::document::Document;
 use crate::upstream::builtin::handbook::follow::Phase;
 use crate::upstream::error::Error as Failure;
+use crate::worker::at;
 
 /// Texts in one request to the provider.
 const AT_ONCE: usize = 128;
@@ -118,7 +119,7 @@ impl Indexer {
                         }
                     }
                     () = self.shelf.is_due() => {}
-                    () = due(self.kept.due()) => self.keep().await,
+                    () = at(self.kept.due()) => self.keep().await,
                 },
             }
         }
@@ -353,14 +354,6 @@ impl Job {
 
     fn without(self) -> (u64, OfDocument) {
         (self.serial, OfDocument { file_path: self.file_path, ..OfDocument::default() })
-    }
-}
-
-/// Resolves at `when`, if ever.
-pub(super) async fn due(when: Option<Instant>) {
-    match when {
-        Some(when) => sleep_until(when).await,
-        None => std::future::pending().await,
     }
 }
 

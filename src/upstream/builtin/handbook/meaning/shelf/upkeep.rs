@@ -14,7 +14,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::super::indexer::due;
 use super::super::kept::is_made_by;
 use super::super::passages::{Digested, Passage};
 use super::super::vectors::{Vectors, normalized};
@@ -25,6 +24,7 @@ use super::reach::{MOST_NUMBERS, Reach};
 use crate::upstream::builtin::chroma::{BadRecords, Records, Select, Vector};
 use crate::upstream::builtin::embedding::Embedding;
 use crate::upstream::builtin::rest::unsendable;
+use crate::worker::at;
 
 /// How long what is known of the collection counts.
 const CHECK: Duration = Duration::from_mins(10);
@@ -324,7 +324,7 @@ impl Upkeep {
     pub(super) async fn is_due(&mut self) {
         let until = self.open.as_ref().map(|open| open.until);
         tokio::select! {
-            () = due(until) => {}
+            () = at(until) => {}
             () = self.link.news.notified() => {}
         }
         self.open = None;
