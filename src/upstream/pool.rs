@@ -96,10 +96,9 @@ struct State {
 
 enum Choice {
     Take(Seat),
-    /// There is a connect under way. Where others are leased meanwhile, one of those may come free sooner.
-    Wait(Key, Connecting, Option<Turn>),
-    /// All connections are leased to others.
-    Leased(Turn),
+    /// For the end of a connect, if one is under way; and where all connections are leased to others, for one
+    /// that comes free.
+    Wait(Key, Option<Connecting>, Option<Turn>),
 }
 
 impl Pool {
@@ -122,22 +121,15 @@ impl Pool {
     pub(super) async fn seat(self: &Arc<Self>, wish: Wish<'_>, leased: &AtomicBool) -> Result<Seat, Error> {
         let mut sitter = Sitter { owner: wish.owner(), is_woken: false };
         loop {
-            let (key, mut connecting, freed) = match self.choose(wish, sitter)? {
+            let (key, connecting, freed) = match self.choose(wish, sitter)? {
                 Choice::Take(seat) => return Ok(seat),
                 Choice::Wait(key, connecting, freed) => (key, connecting, freed),
-                Choice::Leased(turn) => {
-                    leased.store(true, Ordering::Relaxed);
-                    turn.comes().await;
-                    leased.store(false, Ordering::Relaxed);
-                    sitter.is_woken = true;
-                    continue;
-                }
             };
             let is_extra = freed.is_some();
             leased.store(is_extra, Ordering::Relaxed);
             let done = tokio::select! {
                 biased;
-                done = connecting.wait_for(Option::is_some) => Some(done.ok().and_then(|done| done.clone())),
+                done = group::connected(connecting) => Some(done),
                 () = Turn::of(freed) => None,
             };
             leased.store(false, Ordering::Relaxed);
@@ -183,11 +175,11 @@ impl Pool {
             return Ok(Choice::Take(seat));
         }
         let Some(owner) = sitter.owner.filter(|_| !group.live.is_empty()) else {
-            if let Some(connecting) = group.connecting.clone() {
-                return Ok(Choice::Wait(key, connecting, None));
+            if group.connecting.is_none() {
+                group.stamina.check()?;
+                self.begin_connect(group, &state.tasks);
             }
-            group.stamina.check()?;
-            return Ok(Choice::Wait(key, self.begin_connect(group, &state.tasks), None));
+            return Ok(Choice::Wait(key, group.connecting.clone(), None));
         };
         let mut turn = group.queue.join(owner);
         // One that was freed before we stood there would wake nobody.
@@ -196,16 +188,10 @@ impl Pool {
         }
         turn.ends_with(group.head_start_of(owner));
         let may_grow = self.connector.requests_per_connection() < usize::MAX;
-        let connecting = match group.connecting.clone() {
-            None if may_grow && group.has_room(self.limits.connections) => {
-                Some(self.begin_connect(group, &state.tasks))
-            }
-            connecting => connecting,
-        };
-        Ok(match connecting {
-            Some(connecting) => Choice::Wait(key, connecting, Some(turn)),
-            None => Choice::Leased(turn),
-        })
+        if may_grow && group.has_room(self.limits.connections) {
+            self.begin_connect(group, &state.tasks);
+        }
+        Ok(Choice::Wait(key, group.connecting.clone(), Some(turn)))
     }
 
     fn publish(&self, state: &State, lost: Option<Arc<str>>) {

@@ -1,5 +1,6 @@
 //! The connections of one dialect.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -23,6 +24,14 @@ pub(super) const IDLE_LIMIT: Duration = Duration::from_mins(5);
 
 /// A connect under way; `None` until it is done.
 pub(super) type Connecting = watch::Receiver<Option<Result<Arc<Live>, Error>>>;
+
+/// Result of the pending connect; `None` if it was dropped midway. Never resolves if no connect is pending.
+pub(super) async fn connected(connecting: Option<Connecting>) -> Option<Result<Arc<Live>, Error>> {
+    match connecting {
+        Some(mut connecting) => connecting.wait_for(Option::is_some).await.ok().and_then(|done| done.clone()),
+        None => pending().await,
+    }
+}
 
 /// The connections of one dialect.
 pub(super) struct Group {

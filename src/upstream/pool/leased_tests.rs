@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::super::dialects::tests::{legacy, pool_of, seat};
 use super::super::{Pool, Wish};
 use crate::protocol::Version;
+use crate::shutdown::Shutdown;
 use crate::upstream::connection::{Outlet, Owner};
 use crate::upstream::fake::{Answer, Dial, Fake};
 
@@ -26,6 +27,15 @@ async fn have_it_ask(server: &Fake, pool: &Arc<Pool>) {
     let seat = seat(pool, &call).await.expect("a seat");
     let outlet = Outlet::none();
     seat.connection().request(&call, &outlet).await.expect("answered").expect_err("nobody");
+}
+
+/// A server that was seen asking, with one connection, and room for another.
+async fn with_room_for_two() -> (Fake, Arc<Pool>, Shutdown) {
+    let server = asking();
+    server.capacity(16);
+    let (pool, shutdown) = pool_of(&server, 2);
+    have_it_ask(&server, &pool).await;
+    (server, pool, shutdown)
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,10 +71,7 @@ async fn once_a_server_asks_it_works_for_one_owner_at_a_time() {
 
 #[tokio::test(start_paused = true)]
 async fn where_connections_are_many_the_next_owner_gets_one_of_its_own() {
-    let server = asking();
-    server.capacity(16);
-    let (pool, _shutdown) = pool_of(&server, 2);
-    have_it_ask(&server, &pool).await;
+    let (_server, pool, _shutdown) = with_room_for_two().await;
     let (one, two, three) = (legacy(), legacy(), legacy());
     let held = (seat(&pool, &one).await.expect("a seat"), seat(&pool, &two).await.expect("another"));
     assert_eq!(pool.live(), 2);
@@ -77,10 +84,7 @@ async fn where_connections_are_many_the_next_owner_gets_one_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_who_wait_for_one_more_connection_one_gets_it() {
-    let server = asking();
-    server.capacity(16);
-    let (pool, _shutdown) = pool_of(&server, 2);
-    have_it_ask(&server, &pool).await;
+    let (server, pool, _shutdown) = with_room_for_two().await;
     let _held = seat(&pool, &legacy()).await.expect("a seat");
     server.dial(Dial::AcceptAfter(Duration::from_secs(1)));
     let (one, two) = (legacy(), legacy());
@@ -138,10 +142,7 @@ async fn who_holds_a_lease_again_and_again_lets_the_others_in_between() {
 
 #[tokio::test(start_paused = true)]
 async fn who_stays_behind_gets_what_those_it_is_kept_for_do_not_take() {
-    let server = asking();
-    server.capacity(16);
-    let (pool, _shutdown) = pool_of(&server, 2);
-    have_it_ask(&server, &pool).await;
+    let (_server, pool, _shutdown) = with_room_for_two().await;
     let (one, two, three) = (legacy(), legacy(), legacy());
     let first = seat(&pool, &one).await.expect("a seat");
     let second = seat(&pool, &two).await.expect("another");
@@ -159,10 +160,7 @@ async fn who_stays_behind_gets_what_those_it_is_kept_for_do_not_take() {
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_an_extra_connection_hears_of_one_that_comes_free() {
     for dial in [Dial::AcceptAfter(Duration::from_secs(20)), Dial::Hang, Dial::Refuse] {
-        let server = asking();
-        server.capacity(16);
-        let (pool, _shutdown) = pool_of(&server, 2);
-        have_it_ask(&server, &pool).await;
+        let (server, pool, _shutdown) = with_room_for_two().await;
         let held = seat(&pool, &legacy()).await.expect("a seat");
         server.dial(dial);
         let begun = Instant::now();

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::group::{Connecting, Group, Live};
+use super::group::{Group, Live};
 use super::{CLOSE_LIMIT, Pool, State, private};
 use crate::shutdown::Shutdown;
 use crate::upstream::connection::Connection;
@@ -31,9 +31,9 @@ type Done = watch::Sender<Option<Result<Arc<Live>, Error>>>;
 
 impl Pool {
     /// Connects in a task of its own, so that it belongs to nobody who waits for it.
-    pub(super) fn begin_connect(self: &Arc<Self>, group: &mut Group, tasks: &Shutdown) -> Connecting {
+    pub(super) fn begin_connect(self: &Arc<Self>, group: &mut Group, tasks: &Shutdown) {
         let (done, connecting) = watch::channel(None);
-        group.connecting = Some(connecting.clone());
+        group.connecting = Some(connecting);
         group.stamina.connecting();
         let (pool, tasks, key, dialect) = (Arc::clone(self), tasks.clone(), group.key, group.dialect());
         let (group_of_tasks, home) =
@@ -47,7 +47,6 @@ impl Pool {
             let opened = opened.map_err(|error| pool.secrets.cover(error));
             pool.connected(key, opened, &tasks, &done);
         });
-        connecting
     }
 
     async fn open_one(&self, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
