@@ -44,7 +44,7 @@ pub use reload::{Load, Renewal};
 
 /// Time for closing connections and ending children, after the calls have ended. Children are asked
 /// twice, with pauses, before they are killed.
-const CLOSE_TIME: Duration = Duration::from_secs(8);
+pub(crate) const CLOSE_TIME: Duration = Duration::from_secs(8);
 
 /// Time for cancelled calls to end.
 const CANCEL_TIME: Duration = Duration::from_millis(500);

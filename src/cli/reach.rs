@@ -2,13 +2,14 @@
 //! each one has or why it can not be used.
 //!
 //! Invariants: no tool is called, and no built-in server goes on with what a gateway left under way;
-//! what was started for it has ended when this returns; what a server
-//! says of itself is told on one line and without the secrets that it knows.
+//! what was started for it has ended when this returns; what a server says of itself is told on one line
+//! and without the secrets that it knows.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use super::check::table;
+use crate::app::CLOSE_TIME;
 use crate::manager::{self, Manager, Scope, ServerStatus};
 use crate::shutdown::Shutdown;
 use crate::telemetry::untrusted;
@@ -17,12 +18,9 @@ use crate::{upstream, worker};
 
 /// Beyond the longest first attempt.
 const MARGIN: Duration = Duration::from_secs(1);
-/// Time for children to end. They are asked twice, with pauses, before they are killed.
-const CLOSE_TIME: Duration = Duration::from_secs(8);
 
 /// Whether every enabled server can be used. What they have goes to `out`, what is wrong to `err`.
 pub(super) fn run(config: manager::Config, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<bool> {
-    worker::ours();
     let runtime = worker::runtime()?;
     let servers = runtime.block_on(reached(config));
     // Blocking reads of a built-in are not waited for.
@@ -58,13 +56,12 @@ fn print(servers: &[ServerStatus], out: &mut dyn Write, err: &mut dyn Write) -> 
             writeln!(err, "warning: {}: {}", status.server, untrusted(problem))?;
         }
     }
-    let mut all = true;
-    for ServerStatus { status, .. } in enabled.iter().filter(|server| server.status.state != State::Ready) {
-        all = false;
+    let away = || enabled.iter().filter(|server| server.status.state != State::Ready);
+    for ServerStatus { status, .. } in away() {
         let reason = status.last_error.as_deref().unwrap_or("it has not answered yet");
         writeln!(err, "{}: {}", status.server, untrusted(reason))?;
     }
-    Ok(all)
+    Ok(away().next().is_none())
 }
 
 fn row(server: &ServerStatus) -> [String; 6] {

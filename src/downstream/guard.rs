@@ -32,11 +32,11 @@ use crate::auth::{self, Authenticator, Denied, Principal, Reason};
 /// that is the same of every gateway, which a browser opens before its user can name a credential. Beside them
 /// there is only what tells where to get one (`protected_resource`).
 const PUBLIC: [&str; 6] = ["/", "/health", "/health/live", "/health/ready", "/openapi.json", "/docs"];
-/// What the page at `/docs` is made of.
-const PAGES: &str = "/docs/";
 /// Of those, what a supervisor asks that knows us by an address alone (Kubernetes sends that of the pod): they are
 /// answered whatever the host is called, because all they tell is that we live, and whether we are ready.
 const PROBES: [&str; 2] = ["/health/live", "/health/ready"];
+/// Path prefix of the scripts and styles of the page at `/docs`.
+const PAGES: &str = "/docs/";
 /// How long the rest of a refused body is read and thrown away, so that a client that is still
 /// sending gets to see the answer instead of a reset connection.
 const DISCARD_TIME: Duration = Duration::from_secs(1);

@@ -341,7 +341,7 @@ impl Upstream {
         match seat {
             Ok(mut seat) => {
                 let is_probe = trial.is_probe();
-                let done = {
+                let mut done = {
                     let done = pin!(async {
                         if let Some(level) = work.log_level() {
                             seat.want_log(level).await;
@@ -351,17 +351,17 @@ impl Upstream {
                     });
                     frame.limit(work.outlet(), done).await
                 };
-                let mut done = done.ok_or(Error::TimedOut { after });
-                let is_failed = done.as_ref().and_then(Result::as_ref).is_err_and(Error::trips_breaker);
-                // How an answer went that still arrives is known at its end, and a deadline that left
-                // no time says nothing.
-                let is_open =
-                    done.as_mut().is_ok_and(|done| done.as_mut().is_ok_and(|out| W::flow(out).is_some()));
-                let says_nothing = is_open || (done.is_err() && !trial.had_a_chance());
-                if !says_nothing && !seat.is_news(is_failed) {
+                let is_failed = match &mut done {
+                    // How an answer went that still arrives is known at its end.
+                    Some(Ok(output)) => W::flow(output).is_none().then_some(false),
+                    Some(Err(error)) => Some(error.trips_breaker()),
+                    // A deadline that left no time says nothing.
+                    None => trial.had_a_chance().then_some(true),
+                };
+                if is_failed.is_some_and(|is_failed| !seat.is_news(is_failed)) {
                     trial.excuse();
                 }
-                let mut done = done?;
+                let mut done = done.ok_or(Error::TimedOut { after })?;
                 seat.answered();
                 let version = seat.connection().peer().version;
                 if let Ok(output) = &mut done

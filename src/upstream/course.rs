@@ -49,11 +49,8 @@ impl Course {
         let Some(upstream) = self.upstream.upgrade() else { return };
         if let Some(kept) = self.kept.take_if(|kept| kept.had_a_chance || !is_late) {
             upstream.over(kept.round);
-            if self
-                .seat
-                .as_ref()
-                .is_none_or(|seat| seat.is_news(result.as_ref().is_err_and(Error::trips_breaker)))
-            {
+            let is_failed = result.as_ref().is_err_and(Error::trips_breaker);
+            if self.seat.as_ref().is_none_or(|seat| seat.is_news(is_failed)) {
                 upstream.breaker.judge(kept.pass, result);
             } else {
                 upstream.breaker.forget(kept.pass);

@@ -42,24 +42,20 @@ impl Secrets {
     /// All that the server of `config` is given in confidence: what its settings have from variables,
     /// header values, user and query of its URL, its environment.
     pub(super) fn of(config: &Config) -> Self {
-        let mut given = config.secrets.clone();
+        let (mut given, mut token) = (config.secrets.clone(), None);
         match &config.transport {
-            Transport::Http(http) | Transport::Sse(http) => given.extend(in_requests(http)),
+            Transport::Http(http) | Transport::Sse(http) => {
+                given.extend(in_requests(http));
+                token.clone_from(&http.token);
+            }
             Transport::Stdio(stdio) => {
                 given.extend(stdio.env.values().cloned());
-                for name in &stdio.pass_env {
-                    given.extend(
-                        std::env::var(name).map_or_else(|_| Vec::new(), |value| in_variable(name, &value)),
-                    );
-                }
+                let ours = |name: &String| std::env::var(name).map(|value| in_variable(name, &value)).ok();
+                given.extend(stdio.pass_env.iter().filter_map(ours).flatten());
             }
             Transport::Builtin(_) => {}
         }
         let known: Self = given.iter().map(ExposeSecret::expose_secret).flat_map(shapes).collect();
-        let token = match &config.transport {
-            Transport::Http(http) | Transport::Sse(http) => http.token.clone(),
-            Transport::Stdio(_) | Transport::Builtin(_) => None,
-        };
         Self { token, ..known }
     }
 

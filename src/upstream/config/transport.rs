@@ -214,28 +214,28 @@ fn auth(setting: &Setting<'_>, defaults: &Defaults) -> Option<Credential> {
     let mut fields = setting.fields()?;
     let (bearer, file) = (fields.take("bearer"), fields.take("bearer_file"));
     fields.finish();
-    let (bearer, file) = match (bearer, file) {
+    match (bearer, file) {
         (None, None) => {
             let hint = "add `bearer: ${NAME}` or `bearer_file: path`, or remove `auth`";
             setting.key_problem("`bearer` is missing", Some(hint.into()));
-            return None;
+            None
         }
         (Some(_), Some(file)) => {
             file.key_problem("`bearer` is given already", Some("keep one of the two".into()));
-            return None;
+            None
         }
-        given => given,
-    };
-    if let Some(file) = file {
-        return file.file_path(defaults.folder()).map(TokenFile::new).map(Credential::File);
+        (None, Some(file)) => file.file_path(defaults.folder()).map(TokenFile::new).map(Credential::File),
+        (Some(bearer), None) => bearer_value(&bearer).map(Credential::Bearer),
     }
-    let bearer = bearer?;
-    let token = header_value(&bearer)?;
+}
+
+fn bearer_value(bearer: &Setting<'_>) -> Option<SecretString> {
+    let token = header_value(bearer)?;
     if token.expose_secret().trim().is_empty() {
         bearer.hidden_problem("the token is empty", Some("set the variable, or remove `auth`".into()));
         return None;
     }
-    Some(Credential::Bearer(format!("Bearer {}", token.expose_secret()).into()))
+    Some(format!("Bearer {}", token.expose_secret()).into())
 }
 
 fn stdio(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Stdio> {
