@@ -1,6 +1,7 @@
 //! Integration tests: the whole program through real sockets and pipes.
 #![allow(unreachable_pub)] // a test binary exports nothing
 
+mod attacks;
 mod attribution;
 mod audit;
 mod bad_input;

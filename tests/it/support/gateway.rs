@@ -207,8 +207,17 @@ impl Running {
 
     /// The most memory it has held so far, in bytes (`VmHWM`).
     pub fn peak_memory(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// The memory it holds now, in bytes (`VmRSS`).
+    pub fn resident_memory(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    fn memory(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a size");
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
     }
 

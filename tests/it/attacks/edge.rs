@@ -1,0 +1,1 @@
+//! Request heads, static pages and bodies: what one connection and many connections may hold.

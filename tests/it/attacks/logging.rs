@@ -1,0 +1,1 @@
+//! Logs: a log reader that stops, and clients that produce log lines.

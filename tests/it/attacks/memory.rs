@@ -1,0 +1,1 @@
+//! Memory in sum: bodies, answers, notices and waiting calls against one budget.

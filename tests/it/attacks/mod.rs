@@ -1,0 +1,11 @@
+//! Attacks that succeeded once, each repeated against the running program: its cost must now stay bounded.
+//!
+//! Every test prints the figure that it asserts. The tests of this folder measure time and memory of the process,
+//! so each one runs alone (`.config/nextest.toml`).
+
+mod edge;
+mod fairness;
+mod logging;
+mod memory;
+mod names;
+mod processes;
