@@ -40,7 +40,15 @@ impl Scene {
         Self { bench, upstream, _news: news }
     }
 
+    /// Waits for the end of discovery, whose success would clear the count of failures.
+    async fn discovered(&self) {
+        while self.upstream.offer().is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     async fn receive(&self, limit: Duration) -> Received {
+        self.discovered().await;
         let call = Call { terms: Some(TERMS), ..call("t") };
         let received = self.upstream.receive(&call, Instant::now() + limit, &Outlet::none()).await;
         received.expect("an answer").0
@@ -236,6 +244,7 @@ async fn a_call_that_became_the_probe_while_it_waited_is_not_left_to_its_reader(
         config.breaker.threshold = 1;
         config.breaker.timeout = Duration::ZERO;
     });
+    scene.discovered().await;
     let breaks = Call { terms: Some(TERMS), ..call("breaks") };
     let deadline = Instant::now() + Duration::from_secs(20);
     let Ok((Received::Flowing(mut flow), _)) =
