@@ -2,19 +2,18 @@
 //!
 //! ```text
 //!         first byte          head complete
-//! Fresh ─────────────▶ Head ─────────────────▶ Busy(n requests)
+//! Fresh ─────────────▶ Head ─────────────────▶ Busy
 //!   head_timeout         │ head_timeout           │ no limit of ours: the body and the call have their own
 //!                        ▲                        ▼ last answer sent
 //!                        └──── first byte ───── Idle
 //!                                                 idle_timeout
 //! ```
 //!
-//! A fresh connection has one `head_timeout` for its first byte and its first head together. On
-//! HTTP/2 an idle connection still receives pings and settings, so there a byte does not begin a
-//! head. Beside all that, a peer that does not read for `write_timeout` is given up, and on HTTP/1 one that
-//! reads so little that the connection does not ask for the next part of its answer within [`PART_LIMIT`].
+//! A fresh connection has one `head_timeout` for its first byte and its first head together. In every
+//! phase, a client that reads nothing for `write_timeout` is closed. A client that reads very little is closed
+//! too: when the connection does not ask for the next part of its answer within [`PART_LIMIT`].
 //!
-//! Not here: acting on it (`listener`), the streams of HTTP/2 (`unread`).
+//! Not here: acting on it (`listener`).
 
 use std::io;
 use std::pin::Pin;
@@ -43,7 +42,7 @@ pub(super) struct Times {
 enum Phase {
     Fresh,
     Head,
-    Busy(usize),
+    Busy,
     Idle,
 }
 
@@ -53,7 +52,6 @@ struct State {
     /// When the phase began; for `Head` of a fresh connection, when that was accepted. None until the
     /// deadline is asked for at the end of the turn: most phases are over by then.
     since: Option<Instant>,
-    is_http2: bool,
     write_blocked: Option<Instant>,
     /// Since when the connection has a part of an answer and has not asked for the next one.
     handed: Option<Instant>,
@@ -66,7 +64,7 @@ pub(super) struct Activity(Arc<Mutex<State>>);
 impl Activity {
     pub(super) fn new() -> Self {
         let since = Some(Instant::now());
-        let state = State { phase: Phase::Fresh, since, is_http2: false, write_blocked: None, handed: None };
+        let state = State { phase: Phase::Fresh, since, write_blocked: None, handed: None };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -76,14 +74,15 @@ impl Activity {
     }
 
     /// A request has begun; it ends when the returned value is dropped.
-    pub(super) fn request(&self, is_http2: bool) -> Running {
-        let mut state = self.state();
-        state.is_http2 = is_http2;
-        state.phase = match state.phase {
-            Phase::Busy(running) => Phase::Busy(running + 1),
-            _ => Phase::Busy(1),
-        };
+    pub(super) fn request(&self) -> Running {
+        self.state().phase = Phase::Busy;
         Running(self.clone())
+    }
+
+    /// Whether the connection waits for its client to read.
+    pub(super) fn is_unread(&self) -> bool {
+        let state = self.state();
+        state.write_blocked.is_some() || state.handed.is_some()
     }
 
     /// When the connection is to be closed unless something happens before.
@@ -92,7 +91,7 @@ impl Activity {
         let limit = match state.phase {
             Phase::Fresh | Phase::Head => Some(times.head),
             Phase::Idle => Some(times.idle),
-            Phase::Busy(_) => None,
+            Phase::Busy => None,
         };
         let phase = limit.map(|limit| *state.since.get_or_insert_with(now) + limit);
         let write = state.write_blocked.map(|since| since + times.write);
@@ -104,11 +103,11 @@ impl Activity {
         let mut state = self.state();
         match state.phase {
             Phase::Fresh => state.phase = Phase::Head,
-            Phase::Idle if !state.is_http2 => {
+            Phase::Idle => {
                 state.phase = Phase::Head;
                 state.since = None;
             }
-            Phase::Idle | Phase::Head | Phase::Busy(_) => {}
+            Phase::Head | Phase::Busy => {}
         }
     }
 
@@ -142,14 +141,8 @@ impl Drop for Running {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.handed = None;
-        match state.phase {
-            Phase::Busy(running) if running > 1 => state.phase = Phase::Busy(running - 1),
-            _ => {
-                state.phase = Phase::Idle;
-                // An answer over HTTP/2 ends in a task of its own.
-                state.since = state.is_http2.then(Instant::now);
-            }
-        }
+        state.phase = Phase::Idle;
+        state.since = None;
     }
 }
 
@@ -231,13 +224,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_on_http1_walks_through_its_phases() {
+    async fn a_connection_walks_through_its_phases() {
         let activity = Activity::new();
         assert_eq!(left(&activity), Some(10));
         pass(4).await;
         activity.received();
         assert_eq!(left(&activity), Some(6), "the first byte wins no time");
-        let request = activity.request(false);
+        let request = activity.request();
         activity.received();
         assert_eq!(left(&activity), None, "a body is not a head");
         drop(request);
@@ -251,21 +244,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn on_http2_requests_overlap_and_pings_are_not_heads() {
-        let activity = Activity::new();
-        let (one, two) = (activity.request(true), activity.request(true));
-        drop(one);
-        assert_eq!(left(&activity), None, "one is still running");
-        drop(two);
-        pass(70).await;
-        activity.received();
-        assert_eq!(left(&activity), Some(5), "a ping does not keep an idle connection");
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn a_peer_that_does_not_read_is_given_up() {
         let activity = Activity::new();
-        let _request = activity.request(false);
+        let _request = activity.request();
         activity.wrote(false);
         pass(20).await;
         activity.wrote(false);
@@ -277,7 +258,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_reads_next_to_nothing_of_an_answer_is_given_up() {
         let activity = Activity::new();
-        let request = activity.request(false);
+        let request = activity.request();
         request.handed();
         pass(60).await;
         activity.wrote(false);

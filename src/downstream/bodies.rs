@@ -14,8 +14,7 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use super::activity::Running;
-use super::listener::{MAX_HEAD_BYTES, MAX_STREAM_BUFFER};
-use super::unread;
+use super::listener::MAX_HEAD_BYTES;
 use crate::worker::hushed;
 
 /// The body did not arrive within `body_timeout`.
@@ -117,53 +116,18 @@ impl<const N: usize> HttpBody for Parts<N> {
     }
 }
 
-/// What is handed at a time to an HTTP/2 stream, which keeps it until its client reads it.
-const PIECE: usize = MAX_STREAM_BUFFER;
-
-/// The body of an answer; as long as it exists, its request is running. Whoever limits the time in which it
-/// is to be read is told how that goes.
+/// The body of an answer. Its request counts as running for as long as it exists. A connection that has no
+/// room for more does not ask for the next part, which is how `Activity` sees a client that reads too slowly.
 pub(super) struct Answer {
     body: Body,
-    /// What is left of a part that is handed over in pieces.
-    rest: Bytes,
-    is_http2: bool,
     /// Whether the connection has a part and was not back for more.
     is_handed: bool,
     running: Running,
 }
 
 impl Answer {
-    pub(super) const fn new(body: Body, running: Running, is_http2: bool) -> Self {
-        Self { body, rest: Bytes::new(), is_http2, is_handed: false, running }
-    }
-
-    /// Over HTTP/2 what was handed over is kept even beyond this body, so it is little at a time.
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.rest.is_empty() {
-            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                Some(Ok(frame)) if frame.data_ref().is_some_and(|data| data.len() > PIECE) => {
-                    self.rest = frame.into_data().unwrap_or_default();
-                }
-                frame => return Poll::Ready(frame),
-            }
-        }
-        let piece = self.rest.split_to(PIECE.min(self.rest.len()));
-        // The last one must not keep the room of all.
-        let piece = if self.rest.is_empty() { Bytes::copy_from_slice(&piece) } else { piece };
-        Poll::Ready(Some(Ok(Frame::data(piece))))
-    }
-
-    /// Over HTTP/1 a connection that wants no more says so by not asking.
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if std::mem::take(&mut self.is_handed) {
-            self.running.asked();
-        }
-        let part = Pin::new(&mut self.body).poll_frame(cx);
-        if matches!(part, Poll::Ready(Some(Ok(_)))) && !self.body.is_end_stream() {
-            self.is_handed = true;
-            self.running.handed();
-        }
-        part
+    pub(super) const fn new(body: Body, running: Running) -> Self {
+        Self { body, is_handed: false, running }
     }
 }
 
@@ -175,20 +139,22 @@ impl HttpBody for Answer {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        if !self.is_http2 {
-            return self.poll_part(cx);
+        if std::mem::take(&mut self.is_handed) {
+            self.running.asked();
         }
-        let piece = self.poll_piece(cx);
-        unread::asked(matches!(piece, Poll::Ready(Some(Ok(_)))));
-        piece
+        let part = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(part, Poll::Ready(Some(Ok(_)))) && !self.body.is_end_stream() {
+            self.is_handed = true;
+            self.running.handed();
+        }
+        part
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        // Asked before anything was given: then nothing is left over.
         self.body.size_hint()
     }
 }
@@ -198,7 +164,6 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::downstream::activity::Activity;
 
     #[tokio::test]
     async fn parts_are_one_body_of_known_length_and_none_is_copied() {
@@ -211,26 +176,6 @@ mod tests {
         assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(1), false));
         let _brace = body.frame().await;
         assert!(body.is_end_stream() && body.frame().await.is_none());
-    }
-
-    #[tokio::test]
-    async fn a_stream_is_handed_little_at_a_time_and_its_last_piece_keeps_nothing_else() {
-        let payload = Bytes::from((0..=255_u8).cycle().take(3 * PIECE + 10).collect::<Vec<_>>());
-        let rest = payload.slice(100..);
-        let parts = Parts::of([payload.slice(..100), rest.clone()]);
-        let running = Activity::new().request(true);
-        let mut body = Answer::new(Body::new(parts), running, true);
-        assert_eq!(body.size_hint().exact(), Some(payload.len() as u64));
-        let mut pieces = Vec::new();
-        while let Some(frame) = body.frame().await {
-            pieces.push(frame.expect("it cannot fail").into_data().expect("data"));
-            assert_eq!(body.is_end_stream(), pieces.len() == 4, "nor is it over before");
-        }
-        let sizes: Vec<_> = pieces.iter().map(Bytes::len).collect();
-        assert_eq!(sizes, [100, PIECE, PIECE, PIECE - 90]);
-        assert_eq!(pieces.concat(), payload);
-        assert_eq!(pieces[1].as_ptr(), rest.as_ptr(), "what is read is not copied");
-        assert_ne!(pieces[3].as_ptr(), rest[2 * PIECE..].as_ptr());
     }
 
     #[tokio::test]

@@ -1,12 +1,11 @@
 //! The accept loop: connections with a cap, time limits and an end.
 //!
 //! Why not `axum::serve`: it leaves a silent peer open for ever, knows no cap, and its graceful
-//! end waits for event streams that never end. Why not only hyper's own limits: its detection of
-//! the protocol version waits without one.
+//! end waits for event streams that never end. Only HTTP/1.1 is spoken: a client that begins with the
+//! preface of HTTP/2 is closed (`docs/contributing/decisions/0001-no-http2-without-tls.md`).
 //!
 //! Invariants: at most `max_sockets` are open, more are told so and closed (`turned_away`); a peer that is slow with
-//! its head, its body or its reading is closed in time, whatever protocol it speaks; an error of
-//! `accept` never spins; nothing accepted here outlives [`serve`].
+//! its head, its body or its reading is closed in time; an error of `accept` never spins; nothing accepted here outlives [`serve`].
 //!
 //! Not here: what a request means ([`Site`]), who may send one (`guard`).
 
@@ -22,11 +21,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use http::{Request, Version};
+use http::Request;
 use hyper::body::Incoming;
-use hyper::rt::Executor;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
@@ -37,7 +35,6 @@ use super::activity::{Activity, Times, Watched};
 use super::bodies::Answer;
 pub use super::bodies::Arriving;
 use super::turned_away::Porter;
-use super::unread::while_read;
 use crate::shutdown::Shutdown;
 use crate::telemetry::limit::{self, Socket};
 use crate::wire::joined::Joined;
@@ -47,16 +44,8 @@ use crate::worker::{Bell, Crew, due, turn};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// A connection buffers at most this much of a head, in bytes; a longer one is answered 431.
 pub(super) const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// The same for HTTP/2, where it is counted unpacked.
-const MAX_HEAD_LIST: u32 = 64 * 1024;
 /// Files that are open beside client connections: connections to servers, pipes, logs.
 const OTHER_FILES: u64 = 1_024;
-/// What one HTTP/2 stream buffers for a peer that does not read it, in bytes.
-pub(super) const MAX_STREAM_BUFFER: usize = 64 * 1024;
-/// Requests that run on one HTTP/2 connection at a time.
-const MAX_STREAMS: u32 = 128;
-/// How often an HTTP/2 peer is asked whether it is still there, and how long it may take.
-const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// How long connections go on after the end was requested, so that a request which has arrived
 /// and was not yet read is answered.
 const LAST_LOOK: Duration = Duration::from_millis(50);
@@ -74,7 +63,7 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// Time between two requests.
     pub idle_timeout: Duration,
-    /// Time without reading any of what we send, on a connection or one of its HTTP/2 streams.
+    /// Time for which a client may leave what it is sent unread.
     pub write_timeout: Duration,
     /// Time for running requests after the end was requested.
     pub drain_timeout: Duration,
@@ -246,10 +235,8 @@ fn connection<S: Site>(socket: TcpStream, house: House<S>) -> impl Future<Output
     let mut limit = Limit::new(activity.clone(), limits);
     let service = service(site, activity.clone(), limits.body_timeout);
     async move {
-        let write_timeout = limits.write_timeout;
-        let protocols = protocols(Streams { live: live.clone(), cut: cut.clone(), write_timeout });
         let io = TokioIo::new(Watched::new(Joined::new(socket), activity));
-        let mut connection = pin!(protocols.serve_connection(io, service));
+        let mut connection = pin!(protocol().serve_connection(io, service));
         let mut end = pin!(async {
             live.requested().await;
             tokio::time::sleep(LAST_LOOK).await;
@@ -272,7 +259,7 @@ fn connection<S: Site>(socket: TcpStream, house: House<S>) -> impl Future<Output
             }
             if let Poll::Ready(result) = connection.as_mut().poll(&mut bell.answered_by(cx)) {
                 // Whatever goes wrong on a connection is its peer's business.
-                let _ = result.inspect_err(|error| tracing::debug!(error, "a connection ended early"));
+                let _ = result.inspect_err(|error| tracing::debug!(%error, "a connection ended early"));
                 return Poll::Ready(());
             }
             ready!(limit.poll(cx));
@@ -283,18 +270,11 @@ fn connection<S: Site>(socket: TcpStream, house: House<S>) -> impl Future<Output
     }
 }
 
-fn protocols(streams: Streams) -> auto::Builder<Streams> {
-    let mut builder = auto::Builder::new(streams);
-    // The head has a limit of ours, which does not end an idle connection as early as hyper's would.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_HEAD_BYTES);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
-        .max_header_list_size(MAX_HEAD_LIST)
-        .max_send_buf_size(MAX_STREAM_BUFFER)
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_INTERVAL);
+/// How HTTP/1.1 is spoken. The head has a time limit of this module, because that of hyper would also end
+/// idle connections.
+fn protocol() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.header_read_timeout(None).max_buf_size(MAX_HEAD_BYTES);
     builder
 }
 
@@ -311,32 +291,11 @@ fn service<S: Site>(
     Future = impl Future<Output = Result<http::Response<Answer>, Infallible>> + Send + 'static,
 > {
     hyper::service::service_fn(move |request: Request<Incoming>| {
-        let is_http2 = request.version() == Version::HTTP_2;
-        let running = activity.request(is_http2);
+        let running = activity.request();
         // Boxed, so that a connection that waits for its next request does not keep the room for one.
         let answer = Box::pin(site.clone().answer(request.map(|body| Arriving::new(body, body_timeout))));
-        async move { Ok(answer.await.map(|body| Answer::new(body, running, is_http2))) }
+        async move { Ok(answer.await.map(|body| Answer::new(body, running))) }
     })
-}
-
-/// Spawns the streams of HTTP/2 connections where the connections are, for as long as they are read.
-#[derive(Clone)]
-struct Streams {
-    live: Shutdown,
-    cut: CancellationToken,
-    write_timeout: Duration,
-}
-
-impl<F> Executor<F> for Streams
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    fn execute(&self, stream: F) {
-        let (cut, limit) = (self.cut.clone(), self.write_timeout);
-        self.live.spawn(async move {
-            cut.run_until_cancelled(while_read(stream, limit)).await;
-        });
-    }
 }
 
 /// Rings when a connection is over one of its time limits. The alarm also rings for who waits in the
@@ -366,6 +325,9 @@ impl Limit {
             ready!(self.alarm.as_mut().poll(cx));
             let has_come = |at: Instant| self.alarm.deadline() >= at;
             if limit.is_some_and(has_come) {
+                if self.activity.is_unread() {
+                    limit::Limit::UnreadAnswers.met(());
+                }
                 return Poll::Ready(());
             }
             if due.is_some_and(has_come) {

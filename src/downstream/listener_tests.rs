@@ -114,10 +114,7 @@ async fn a_body_whose_pieces_came_at_once_is_read_to_its_end() {
 #[tokio::test]
 async fn peers_that_say_nothing_or_too_slowly_are_closed() {
     let served = served(routes(), Limits { header_timeout: SHORT, ..limits() }).await;
-    let half_preface = &b"PRI * HTTP/2.0\r\n"[..];
-    let whole_preface = &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"[..];
-    for beginning in [&b""[..], b"G", b"GET / HTTP/1.1\r\nhost: localhost\r\nx:", half_preface, whole_preface]
-    {
+    for beginning in [&b""[..], b"G", b"GET / HTTP/1.1\r\nhost: localhost\r\nx:"] {
         let mut socket = served.connect().await;
         let start = Instant::now();
         send(&mut socket, beginning).await;
@@ -301,16 +298,20 @@ async fn what_does_not_end_is_cut() {
 }
 
 #[tokio::test]
-async fn both_protocols_are_served() {
+async fn http2_without_tls_is_refused_at_once_and_http1_is_served() {
     let served = served(routes(), limits()).await;
-    let url = format!("http://{}/", served.at);
-    for client in [reqwest::Client::builder(), reqwest::Client::builder().http2_prior_knowledge()] {
-        let client = client.no_proxy().build().expect("a client");
-        let answer = within(client.post(&url).body("twelve bytes").send()).await.expect("an answer");
-        let (status, text) = (answer.status().as_u16(), answer.text().await.expect("a body"));
-        assert_eq!((status, text.as_str()), (200, "twelve bytes"));
+    for preface in [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n"] {
+        let (mut socket, start) = (served.connect().await, Instant::now());
+        send(&mut socket, &[preface, b"\0\0\0\x04\0\0\0\0\0"].concat()).await;
+        let said = rest(&mut socket).await;
+        assert!(said.is_empty() || said.starts_with("HTTP/1.1 400 "), "{said}");
+        assert!(start.elapsed() < LONG / 30, "{:?}", start.elapsed());
     }
-    assert!(served.end().await < SHORT * 10, "idle connections of either kind end at once");
+    let mut upgrading = served.connect().await;
+    let upgrade = "connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__";
+    send(&mut upgrading, format!("GET / HTTP/1.1\r\nhost: localhost\r\n{upgrade}\r\n\r\n").as_bytes()).await;
+    assert!(answer(&mut upgrading).await.starts_with("HTTP/1.1 200 "), "the upgrade is not taken");
+    assert!(served.end().await < SHORT * 10, "an idle connection ends at once");
 }
 
 // RULES S11

@@ -26,6 +26,5 @@ pub mod sse;
 pub mod stdio;
 pub mod streamable_http;
 mod turned_away;
-mod unread;
 
 pub use config::Config;

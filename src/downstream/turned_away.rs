@@ -28,7 +28,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 const MOST_BYTES: usize = 64 * 1024;
 /// What is read at once, and looked at for the path.
 const FIRST_BYTES: usize = 1_024;
-/// What an HTTP/2 client that was told of it says first; it would not understand the answer.
+/// The first bytes of an HTTP/2 client, which would not understand the answer.
 const HTTP2: &[u8] = b"PRI ";
 
 /// Who tells them.

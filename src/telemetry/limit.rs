@@ -22,7 +22,7 @@ pub enum Limit {
     SessionRequests,
     /// Bytes of the body of a request.
     Body,
-    /// Time in which a client reads an answer, on a stream of HTTP/2.
+    /// Time for which a client leaves an answer unread.
     UnreadAnswers,
     /// Bytes of bodies that are being read.
     BodiesInSum,

@@ -20,12 +20,7 @@ fn sizes() -> [(&'static str, String); 3] {
 
 /// A modern call of `tool` whose answer is not read yet.
 async fn open(gateway: &Running, tool: &str, params: &str) -> reqwest::Response {
-    open_by(&reqwest::Client::new(), gateway, tool, params).await
-}
-
-/// The same by `client`.
-async fn open_by(client: &reqwest::Client, gateway: &Running, tool: &str, params: &str) -> reqwest::Response {
-    let request = client
+    let request = reqwest::Client::new()
         .post(gateway.url("/mcp"))
         .header("content-type", "application/json")
         .header("accept", "application/json, text/event-stream")
@@ -140,43 +135,4 @@ async fn fifty_large_results_at_a_time_take_a_share_of_their_size() {
     let grown = gateway.peak_memory() - before;
     assert!(grown < 50 << 20, "results of 200 MiB took {grown} bytes");
     assert_eq!(server.runs("big"), 50, "nothing was tried again");
-}
-
-/// A client whose HTTP/2 streams have no room for any byte of an answer.
-fn deaf() -> reqwest::Client {
-    let client = reqwest::Client::builder().http2_prior_knowledge().http2_initial_stream_window_size(0);
-    client.build().expect("a client")
-}
-
-#[tokio::test]
-async fn a_stream_without_room_gives_back_what_it_holds_while_its_connection_lives() {
-    let server = Scripted::modern().tool(Tool::named("big").does(Act::Result(result(2 << 20))));
-    let server = server.tool(Tool::named("small")).start();
-    let limits = "limits: {concurrent_calls: 4, waiting_calls: 1}";
-    let registry = Registry::new().http("one", &server.url()).with(limits);
-    let registry = registry.setting("server: {write_timeout: 1}");
-    let gateway = Gateway::of(&registry).start().await;
-    gateway.offers(&["big", "small"]).await;
-    let client = deaf();
-    let call = async |tool: &str| {
-        let answer = open_by(&client, &gateway, tool, &json!({"name": tool}).to_string()).await;
-        assert_eq!((answer.status().as_u16(), answer.version()), (200, http::Version::HTTP_2));
-        answer
-    };
-    let mut stuck = Vec::new();
-    for _ in 0..4 {
-        stuck.push(call("big").await);
-    }
-    eventually("all places are free again", async || {
-        gateway.mcp().call("small", json!({})).await.status.eq(&200).then_some(())
-    })
-    .await;
-    for answer in stuck {
-        assert!(answer.bytes().await.is_err(), "what was given up must not pass for an answer");
-    }
-    // The connection is as good as before, and what is small is given up as well.
-    assert!(call("small").await.bytes().await.is_err());
-    let metrics = gateway.mcp().to(&gateway.url("/metrics")).bare(http::Method::GET, &[]).await.body;
-    let line = r#"switchyard_limit_hits_total{limit="unread_answers"} 5"#;
-    assert!(metrics.lines().any(|found| found == line), "{metrics}");
 }
