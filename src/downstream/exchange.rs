@@ -285,7 +285,7 @@ impl Exchange {
             Said::Question(question) => {
                 // One that is dropped is refused.
                 let questions = self.questions.as_ref().filter(|_| era::can_ask(&self.caller, &question))?;
-                self.gateway.note_question(&self.caller, &question.method, question.params.as_ref());
+                self.gateway.note_question(&self.caller, &question);
                 let (asked, request) = questions.ask(question)?;
                 self.asked.push(asked);
                 Some(request)
@@ -345,9 +345,6 @@ async fn answer(
         let audited = Audited::begin(gateway, caller, request, named);
         let mut received = gateway.receive(caller, request, outlet).await;
         audited.end(&mut received);
-        if let Received::Whole(reply) = &received {
-            gateway.note_answer(caller, reply);
-        }
         received
     };
     let handled = std::panic::AssertUnwindSafe(work.instrument(span));

@@ -27,6 +27,7 @@ use super::protected_resource::{self, Metadata};
 use super::reading::{self, Reservoir};
 use super::refusal::Refusal;
 use crate::auth::{self, Authenticator, Denied, Principal, Reason};
+use crate::worker::WorkBudget;
 
 /// The paths that need no credential, for GET and HEAD: somebody who watches over the process, and a description
 /// that is the same of every gateway, which a browser opens before its user can name a credential. Beside them
@@ -216,9 +217,11 @@ fn declared_length(headers: &HeaderMap) -> Option<u64> {
 }
 
 async fn drop_rest<B: Incoming>(body: &mut B, limit: usize) {
-    let mut left = limit;
+    let (mut left, mut work) = (limit, WorkBudget::new());
     while let Some(Ok(frame)) = body.frame().await {
         let length = frame.data_ref().map_or(0, Bytes::len);
+        work.charge(length);
+        work.yield_if_spent().await;
         match left.checked_sub(length) {
             Some(rest) => left = rest,
             None => return,

@@ -16,6 +16,7 @@ use http_body_util::BodyExt;
 use super::bodies::BodyTimedOut;
 use super::guard::Incoming;
 use super::refusal::Refusal;
+use crate::worker::WorkBudget;
 
 /// What all bodies may take while they arrive, in bytes.
 const IN_SUM: usize = 128 * 1024 * 1024;
@@ -74,7 +75,10 @@ pub(super) async fn read<B: Incoming>(
     }
     let (mut whole, mut share) = (first, Share { reservoir, bytes: 0 });
     share.grow_to(whole.len())?;
+    let mut work = WorkBudget::new();
     while let Some(data) = piece(body).await? {
+        work.charge(data.len());
+        work.yield_if_spent().await;
         let size = whole.len() + data.len();
         if size > limit {
             return Err(Refusal::TooLarge { limit });

@@ -24,6 +24,7 @@ use crate::protocol::Message;
 use crate::shutdown::Shutdown;
 use crate::telemetry::limit::Limit;
 use crate::wire::lines::{self, Line, Lines};
+use crate::worker::WorkBudget;
 
 /// Messages that may wait for the client to read.
 const OUTGOING: usize = 256;
@@ -68,8 +69,10 @@ async fn write<W: AsyncWrite + Unpin>(mut output: W, mut messages: mpsc::Receive
 }
 
 async fn read<R: AsyncRead + Unpin>(conversation: &Arc<Conversation>, input: R, max_line: usize) {
-    let mut lines = FramedRead::new(input, Lines::new(max_line));
+    let (mut lines, mut work) = (FramedRead::new(input, Lines::new(max_line)), WorkBudget::new());
     while let Some(Ok(line)) = lines.next().await {
+        work.charge(line.length());
+        work.yield_if_spent().await;
         match line {
             Line::Whole(line) => match Message::from_client(&line) {
                 Ok(message) => conversation.take(message, None).await,

@@ -8,6 +8,7 @@
 //! Source: 2026-07-28 `basic/patterns/mrtr`.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -65,12 +66,14 @@ pub(super) async fn answer(
             return era::answer(caller, target.method, done.version, reply);
         }
         let Some(wanted) = Wanted::of(&done.reply)? else {
-            return era::answer(caller, target.method, done.version, done.reply);
+            let reply = era::answer(caller, target.method, done.version, done.reply);
+            gateway.note_answer(caller, &target.server, &reply);
+            return reply;
         };
         if round == MAX_ROUNDS {
             break;
         }
-        let responses = wanted.responses(caller, outlet, &mut invocation, round).await?;
+        let responses = wanted.responses(caller, (&target.server, outlet), &mut invocation, round).await?;
         target.params = target
             .params
             .edit(&[("inputResponses", responses.as_ref()), ("requestState", wanted.state.as_ref())]);
@@ -136,7 +139,7 @@ impl Wanted {
     async fn responses(
         &self,
         caller: &Caller,
-        outlet: &Outlet,
+        (server, outlet): (&Arc<str>, &Outlet),
         invocation: &mut Invocation,
         round: u32,
     ) -> Result<Option<Raw>, ErrorObject> {
@@ -145,16 +148,16 @@ impl Wanted {
             return Ok(None);
         }
         let begun = Instant::now();
-        let responses = self.asked(caller, outlet).await?;
+        let responses = self.asked(caller, server, outlet).await?;
         invocation.begun += begun.elapsed();
         Ok(Some(responses))
     }
 
-    /// Asks the client; its answers under the server's keys.
-    pub(super) async fn asked(&self, caller: &Caller, outlet: &Outlet) -> Reply {
+    /// Asks the client for `server`; its answers under the server's keys.
+    pub(super) async fn asked(&self, caller: &Caller, server: &Arc<str>, outlet: &Outlet) -> Reply {
         let questions = self.requests.iter().map(|(_, request)| Asked::of(caller, request));
         let questions = questions.collect::<Result<Vec<_>, _>>()?;
-        let mut answers = stream::iter(questions).map(|asked| asked.put(outlet)).buffered(AT_A_TIME);
+        let mut answers = stream::iter(questions).map(|asked| asked.put(server, outlet)).buffered(AT_A_TIME);
         let mut responses = Raw::empty_object();
         for (key, _) in &self.requests {
             // The first one that ends the request withdraws the others.
@@ -193,8 +196,8 @@ impl Asked {
     }
 
     /// Asks the client; its result, or why the request cannot go on.
-    async fn put(self, outlet: &Outlet) -> Result<Raw, ErrorObject> {
-        let reply = outlet.ask(self.method.clone(), self.params).await;
+    async fn put(self, server: &Arc<str>, outlet: &Outlet) -> Result<Raw, ErrorObject> {
+        let reply = outlet.ask_for(Some(Arc::clone(server)), self.method.clone(), self.params).await;
         match reply {
             Some(Ok(result)) if result.is_object() => Ok(result),
             // The server can be told that a person gave no answer, and of nothing else.

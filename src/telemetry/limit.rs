@@ -48,10 +48,14 @@ pub enum Limit {
     SessionNotices,
     /// Cancellations on their way to a server.
     Cancellations,
+    /// Messages of a server that belong to no call.
+    UnaskedMessages,
+    /// Connections that were ended because their server flooded them.
+    ServerFloods,
 }
 
 /// All of them, with the word that each has in metrics.
-const ALL: [(Limit, &str); 18] = [
+const ALL: [(Limit, &str); 20] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
@@ -70,6 +74,8 @@ const ALL: [(Limit, &str); 18] = [
     (Limit::CallNotices, "call_notices"),
     (Limit::SessionNotices, "session_notices"),
     (Limit::Cancellations, "cancellations"),
+    (Limit::UnaskedMessages, "unasked_messages"),
+    (Limit::ServerFloods, "server_floods"),
 ];
 
 static MET: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];

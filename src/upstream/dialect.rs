@@ -8,6 +8,7 @@
 //!
 //! Not here: connections (`pool`), and how an era is found out (`transport`).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::connection::{Call, Owner};
@@ -60,6 +61,11 @@ impl<'a> Wish<'a> {
     pub(super) fn private(self) -> Option<Private> {
         let Self::Of(call) = self else { return None };
         Some(Private { home: call.home.clone()?, capabilities: declared(&call.sender.capabilities) })
+    }
+
+    /// On whose behalf the connection is wanted; none for ourselves and for programs.
+    pub(super) fn principal(self) -> Option<&'a Arc<str>> {
+        if let Self::Of(call) = self { call.principal.as_ref() } else { None }
     }
 
     /// Whose calls stand on the connection; none for our own, which are no reason to wait.

@@ -30,6 +30,7 @@ use super::error::Error;
 use crate::protocol::splice::{self, Splice};
 use crate::protocol::{Raw, Reply};
 use crate::telemetry::{RequestId, untrusted};
+use crate::worker::WorkBudget;
 
 /// How long the reader of a flow may let it wait, all together.
 const READER_LIMIT: Duration = Duration::from_mins(2);
@@ -81,6 +82,7 @@ pub struct Flow {
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     course: Option<Course>,
     named: Option<RequestId>,
+    work: WorkBudget,
 }
 
 impl Flow {
@@ -106,6 +108,7 @@ impl Flow {
             closing: None,
             course: None,
             named: None,
+            work: WorkBudget::new(),
         }
     }
 
@@ -205,6 +208,7 @@ impl Flow {
     /// The next part that has not come yet.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         while self.source.is_some() {
+            ready!(self.work.poll_yield(cx));
             let part = ready!(self.poll_arrived(cx)).and_then(|piece| self.taken(piece));
             if part.as_ref().is_ok_and(Bytes::is_empty) {
                 continue;
@@ -221,6 +225,7 @@ impl Flow {
             self.end(&Ok(()));
             return Ok(ending);
         };
+        self.work.charge(piece.len());
         self.left = self.left.checked_sub(piece.len()).ok_or(Error::TooLarge { limit: self.limit })?;
         self.splice.take(&piece).map_err(malformed)
     }

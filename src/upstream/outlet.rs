@@ -63,6 +63,8 @@ pub struct Question {
     pub method: Method,
     /// Its parameters, untouched.
     pub params: Option<Raw>,
+    /// The server that asks, as far as it is known: what it says later of an elicitation counts for its own only.
+    pub server: Option<Arc<str>>,
     reply: oneshot::Sender<Reply>,
 }
 
@@ -190,13 +192,18 @@ impl Outlet {
         }
     }
 
-    /// Asks the reader something, now if there is room; who waits for the answer owns the question.
-    /// Nobody reads, or too much is asked already: the answer is none, at once.
+    /// Asks the reader something for a server that is not known.
     pub fn ask(&self, method: Method, params: Option<Raw>) -> Answer {
+        self.ask_for(None, method, params)
+    }
+
+    /// Asks the reader something for `server`, now if there is room; who waits for the answer owns the question.
+    /// If nobody reads or too much is asked already, the answer is none at once.
+    pub fn ask_for(&self, server: Option<Arc<str>>, method: Method, params: Option<Raw>) -> Answer {
         let Some(open) = self.0.clone() else { return Box::pin(std::future::ready(None)) };
         let Some(pause) = Pause::begin(&open) else { return Box::pin(std::future::ready(None)) };
         let (reply, answer) = oneshot::channel();
-        let unsent = match open.line.try_say(Said::Question(Question { method, params, reply })) {
+        let unsent = match open.line.try_say(Said::Question(Question { method, params, server, reply })) {
             Ok(()) => None,
             Err(Unsaid::Full(said)) => Some(said),
             Err(Unsaid::Unread) => return Box::pin(std::future::ready(None)),

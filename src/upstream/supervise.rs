@@ -32,6 +32,8 @@ use super::status::State;
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// Least time between two discoveries for change notices.
 const LEAST_GAP: Duration = Duration::from_millis(500);
+/// Bytes of lists a second that are read again for change notices: a larger list waits longer for its next reading.
+const REREAD_RATE: f64 = 1024.0 * 1024.0;
 /// Who was up for so long and goes away is not in a crash loop.
 const STABLE: Duration = Duration::from_mins(1);
 /// Operators who may wait for one connect.
@@ -77,6 +79,8 @@ pub(super) struct Supervisor {
     /// down, the last one that was tried in vain.
     arrival: u64,
     discovered_at: Option<Instant>,
+    /// Time from one discovery to the next for change notices.
+    gap: Duration,
     failed_checks: u32,
 }
 
@@ -104,6 +108,7 @@ impl Supervisor {
             refresh: Refresh::default(),
             arrival: 0,
             discovered_at: None,
+            gap: LEAST_GAP,
             failed_checks: 0,
         }
     }
@@ -178,13 +183,9 @@ impl Supervisor {
         let mirrors_parameters = matches!(upstream.config.transport, Transport::Http(_));
         self.task = Some(Box::pin(async move {
             let read = upstream.run_once(&Discovery { mirrors_parameters }, deadline).await;
-            let mut offer = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)));
-            if let Ok(offer) = &mut offer {
-                let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
-                let misfits = upstream.config.tools.misfits(&names);
-                offer.problems.extend(misfits);
-            }
-            let offer = upstream.secrets.cover_offer(offer).map(Arc::new);
+            let read = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)));
+            let bytes = read.as_ref().map_or(0, |offer| offer.bytes);
+            let offer = discover::off_worker(bytes, move || covered(&upstream, read)).await;
             Done::Discovered(offer.map_err(Error::of_all_calls))
         }));
     }
@@ -211,6 +212,7 @@ impl Supervisor {
         }
         self.failed_checks = 0;
         self.discovered_at = Some(now);
+        self.gap = gap_after(offer.bytes);
         self.due = self.next_tick();
         self.refresh.was_read(&offer, self.upstream.offer().as_deref());
         self.upstream.facts.offered(&offer);
@@ -294,7 +296,7 @@ impl Supervisor {
     fn expect_change(&mut self) {
         self.stale = true;
         let soon = Instant::now() + DEBOUNCE;
-        let due = self.discovered_at.map_or(soon, |at| soon.max(at + LEAST_GAP));
+        let due = self.discovered_at.map_or(soon, |at| soon.max(at + self.gap));
         if matches!(self.phase, Phase::Up { .. }) {
             self.due = self.due.min(due);
         }
@@ -375,6 +377,22 @@ impl Supervisor {
             () = self.upstream.group.requested() => {}
         }
     }
+}
+
+/// The offer with what is wrong with it, and without our secrets.
+fn covered(upstream: &Upstream, mut read: Result<Offer, Error>) -> Result<Arc<Offer>, Error> {
+    if let Ok(offer) = &mut read {
+        let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let misfits = upstream.config.tools.misfits(&names);
+        offer.problems.extend(misfits);
+    }
+    upstream.secrets.cover_offer(read).map(Arc::new)
+}
+
+/// How long lists of `bytes` are not read again for change notices.
+fn gap_after(bytes: usize) -> Duration {
+    let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
+    LEAST_GAP.max(Duration::from_secs_f64(bytes / REREAD_RATE))
 }
 
 #[cfg(test)]

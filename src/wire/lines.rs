@@ -8,8 +8,8 @@
 
 use std::io;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use memchr::{memchr, memchr2};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use memchr::{memchr, memchr2, memrchr};
 use tokio_util::codec::Decoder;
 
 use super::Clip;
@@ -23,6 +23,16 @@ pub enum Line {
     TooLong(Clip),
 }
 
+impl Line {
+    /// How many bytes it has.
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Whole(line) => line.len(),
+            Self::TooLong(clip) => usize::try_from(clip.length()).unwrap_or(usize::MAX),
+        }
+    }
+}
+
 /// Splits a byte stream into lines of at most `limit` bytes. Use with `FramedRead`.
 #[derive(Debug)]
 pub struct Lines {
@@ -31,12 +41,32 @@ pub struct Lines {
     searched: usize,
     /// Set while the rest of a line that is too long is thrown away.
     skipping: Option<Clip>,
+    /// Bytes of lines without content, since they were taken.
+    blank: usize,
 }
 
 impl Lines {
     /// A splitter with a cap in bytes, line end not counted.
     pub const fn new(limit: usize) -> Self {
-        Self { limit, searched: 0, skipping: None }
+        Self { limit, searched: 0, skipping: None, blank: 0 }
+    }
+
+    /// Bytes of lines without content that were read since this was asked last.
+    pub const fn take_blank(&mut self) -> usize {
+        std::mem::replace(&mut self.blank, 0)
+    }
+
+    /// Drops lines without content at the front of the buffer, all at once: each is only a byte or two, and a
+    /// buffer may hold tens of thousands.
+    fn skip_blank_lines(&mut self, buffer: &mut BytesMut) {
+        if self.searched > 0 || self.skipping.is_some() {
+            return;
+        }
+        let blank = buffer.len() - buffer.trim_ascii_start().len();
+        if let Some(last) = memrchr(b'\n', &buffer[..blank]) {
+            buffer.advance(last + 1);
+            self.blank += last + 1;
+        }
     }
 
     /// Takes the line that ends at `end`, and its end.
@@ -84,6 +114,7 @@ impl Decoder for Lines {
     type Error = io::Error;
 
     fn decode(&mut self, buffer: &mut BytesMut) -> io::Result<Option<Line>> {
+        self.skip_blank_lines(buffer);
         while let Some(at) = memchr(b'\n', &buffer[self.searched..]) {
             let end = self.searched + at;
             if let Some(line) = self.take(buffer, end) {

@@ -19,6 +19,8 @@ use super::Clip;
 /// A comment: keeps a quiet stream from being taken for a dead one.
 pub const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
 
+/// Lines that [`Decoder::decode`] reads at most before it returns.
+const LINES_AT_ONCE: usize = 64;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Length of the longest field name that means something (`event`, `retry`).
 const LONGEST_NAME: usize = 5;
@@ -146,6 +148,8 @@ pub struct Decoder {
     after_cr: bool,
     last_id: Option<Bytes>,
     retry: Option<Duration>,
+    /// Bytes of lines that mean nothing, since they were taken.
+    ignored: usize,
 }
 
 impl Decoder {
@@ -161,7 +165,13 @@ impl Decoder {
             after_cr: false,
             last_id: None,
             retry: None,
+            ignored: 0,
         }
+    }
+
+    /// Bytes of comments, unknown fields and events without data that were read since this was asked last.
+    pub const fn take_ignored(&mut self) -> usize {
+        std::mem::replace(&mut self.ignored, 0)
     }
 
     /// The id in force: of the last event that had one, also of one without data. `None` when
@@ -175,10 +185,15 @@ impl Decoder {
         self.retry
     }
 
-    /// Takes bytes off the front of `input` until an event is complete; `None` when `input` is used
-    /// up. What is incomplete when the stream ends is no event.
+    /// Takes bytes off the front of `input` until an event is complete.
+    ///
+    /// `None` when `input` is used up, or after [`LINES_AT_ONCE`] lines that complete nothing, so that the caller can
+    /// yield between them. An event that is incomplete when the stream ends does not count.
     pub fn decode(&mut self, input: &mut Bytes) -> Option<Item> {
-        while !input.is_empty() {
+        for _ in 0..LINES_AT_ONCE {
+            if input.is_empty() {
+                break;
+            }
             if std::mem::take(&mut self.after_cr) && input[0] == b'\n' {
                 input.advance(1);
                 continue;
@@ -202,7 +217,7 @@ impl Decoder {
     fn part_of_line(&mut self, piece: &Bytes) {
         match &mut self.at {
             At::Data => self.append(piece),
-            At::Ignored => {}
+            At::Ignored => self.ignored += piece.len(),
             At::Begin(begun) => {
                 begun.put_slice(piece);
                 self.settle();
@@ -247,7 +262,7 @@ impl Decoder {
     fn end_of_line(&mut self, piece: Bytes) -> Option<Item> {
         match std::mem::replace(&mut self.at, At::Begin(BytesMut::new())) {
             At::Data => self.append(&piece),
-            At::Ignored => {}
+            At::Ignored => self.ignored += piece.len() + 1,
             At::Begin(begun) if begun.is_empty() => return self.line(piece),
             At::Begin(mut begun) => {
                 begun.put_slice(&piece);
@@ -279,7 +294,7 @@ impl Decoder {
                 self.event.retry = milliseconds(&value).or(self.event.retry);
                 self.retry = self.event.retry.or(self.retry);
             }
-            _ => {}
+            _ => self.ignored += line.len() + 1,
         }
         None
     }
@@ -343,7 +358,11 @@ impl Decoder {
         if let Some(clip) = self.too_long.take() {
             return Some(Item::TooLong(clip));
         }
-        event.data = text?;
+        let Some(data) = text else {
+            self.ignored += 1;
+            return None;
+        };
+        event.data = data;
         Some(Item::Event(event))
     }
 }

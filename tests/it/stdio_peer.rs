@@ -6,7 +6,8 @@
 //! `started PID`, `grandchild PID` and every line received, `--grandchild` starts a process of its own,
 //! `--refuse METHOD` answers it by an error that repeats the variable `KEY`, which it also writes to standard error,
 //! `--asks` makes it the server of `support/asker.rs`,
-//! `--noise N` writes N lines to standard error. The tool `exit` ends the process, `hang` never answers, `read`
+//! `--flood LINE` writes that line to standard output again and again from the first call on, `--flood-errors LINE`
+//! to standard error. `--noise N` writes N lines to standard error. The tool `exit` ends the process, `hang` never answers, `read`
 //! is said to only read. `--stays` goes on after the end of its input.
 
 #![allow(unreachable_pub)] // a program exports nothing
@@ -69,6 +70,9 @@ fn main() {
     }
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         peer.record(&line);
+        if line.contains("tools/call") {
+            peer.begin_floods();
+        }
         if let Some(answer) = serde_json::from_str(&line).ok().and_then(|envelope| peer.answer(&envelope)) {
             say(&answer);
         }
@@ -91,6 +95,12 @@ fn say(line: &str) {
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }
 
+/// Writes `line` to `stream` in blocks until nobody reads any more.
+fn flood(line: &str, mut stream: impl Write + Send + 'static) {
+    let block = format!("{line}\n").repeat(32 * 1024 / line.len());
+    std::thread::spawn(move || while stream.write_all(block.as_bytes()).is_ok() {});
+}
+
 impl Peer {
     fn has(&self, name: &str) -> bool {
         self.arguments.iter().any(|argument| argument == name)
@@ -105,6 +115,16 @@ impl Peer {
         if let Some(path) = self.option("--record") {
             let mut file = OpenOptions::new().append(true).create(true).open(path).expect("a file");
             writeln!(file, "{line}").expect("it can be written");
+        }
+    }
+
+    /// Starts a thread for each stream that is to be flooded.
+    fn begin_floods(&self) {
+        if let Some(line) = self.option("--flood") {
+            flood(line, std::io::stdout());
+        }
+        if let Some(line) = self.option("--flood-errors") {
+            flood(line, std::io::stderr());
         }
     }
 

@@ -27,8 +27,8 @@ pub(super) enum Topic {
     Resource(Arc<str>, Arc<str>),
     /// A task of a server, by its id there.
     Task(Arc<str>, Arc<str>),
-    /// A page that somebody was sent to. Which server sent them is not known where they are sent.
-    Elicitation(Arc<str>),
+    /// A page that a server sent somebody to, by its id there.
+    Elicitation(Arc<str>, Arc<str>),
 }
 
 impl Topic {
@@ -125,7 +125,7 @@ impl Board {
             }
             method::ELICITATION_COMPLETE => {
                 let Some(id) = named("elicitationId") else { return };
-                for listener in self.listeners(&Topic::Elicitation(id.into())) {
+                for listener in self.listeners(&Topic::Elicitation(server.clone(), id.into())) {
                     put(&listener, notice, "elicitationId", &listener.shown);
                 }
             }

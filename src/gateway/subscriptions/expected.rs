@@ -11,34 +11,41 @@ use super::mailbox::Mailbox;
 use crate::gateway::{Caller, Gateway};
 use crate::protocol::error::code;
 use crate::protocol::{Raw, Reply, method};
+use crate::upstream::Question;
+
+/// The member that names an elicitation.
+const ID: &str = "elicitationId";
 
 impl Gateway {
-    /// Notes that a session is asked `method`: when it is sent to a page, it hears of the visit.
-    pub fn note_question(&self, caller: &Caller, method: &str, params: Option<&Raw>) {
-        if method == method::ELICITATION_CREATE
-            && let Some(id) = params.and_then(|params| params.get_as::<String>("elicitationId"))
+    /// Notes what a session is asked: when it is sent to a page, it hears of the visit.
+    pub fn note_question(&self, caller: &Caller, question: &Question) {
+        if question.method == method::ELICITATION_CREATE
+            && let Some(server) = &question.server
+            && let Some(id) = question.params.as_ref().and_then(|params| params.get_as::<String>(ID))
         {
-            self.expect_elicitation(caller, &id);
+            self.expect_elicitation(caller, server, &id);
         }
     }
 
-    /// Notes the answer that a session gets: an error may send it to pages too.
-    pub fn note_answer(&self, caller: &Caller, reply: &Reply) {
+    /// Notes the answer of `server` to a session: an error may send it to pages too.
+    pub(in crate::gateway) fn note_answer(&self, caller: &Caller, server: &Arc<str>, reply: &Reply) {
         let Err(error) = reply else { return };
         if error.code() != code::URL_ELICITATION_REQUIRED {
             return;
         }
         let pages = error.data().and_then(|data| data.get("elicitations"));
         for page in pages.iter().flat_map(Raw::elements) {
-            if let Some(id) = page.get_as::<String>("elicitationId") {
-                self.expect_elicitation(caller, &id);
+            if let Some(id) = page.get_as::<String>(ID) {
+                self.expect_elicitation(caller, server, &id);
             }
         }
     }
 
-    /// Tells the session when the page of the elicitation `id` was visited.
-    pub fn expect_elicitation(&self, caller: &Caller, id: &str) {
-        expect(caller, |mailbox| self.board.tell(Topic::Elicitation(id.into()), id, mailbox));
+    /// Tells the session when `server` says that the page of its elicitation `id` was visited. No other server
+    /// can say that.
+    pub fn expect_elicitation(&self, caller: &Caller, server: &Arc<str>, id: &str) {
+        let topic = Topic::Elicitation(Arc::clone(server), id.into());
+        expect(caller, |mailbox| self.board.tell(topic, id, mailbox));
     }
 
     /// Tells the session of the task that `server` calls `there` and the session `shown`.

@@ -270,14 +270,30 @@ async fn a_page_that_was_visited_is_told_to_those_who_were_sent_there() {
     let server = server();
     let gateway = gateway(&[("s", &server)]).await;
     let (caller, other) = (session(&gateway, Scope::All).await, session(&gateway, Scope::All).await);
-    gateway.expect_elicitation(&caller, "e-1");
-    gateway.expect_elicitation(&modern(), "e-1");
+    gateway.expect_elicitation(&caller, &"s".into(), "e-1");
+    gateway.expect_elicitation(&modern(), &"s".into(), "e-1");
     let mut feeds = [&caller, &other].map(|caller| gateway.feed(caller).expect("a legacy client"));
-    let params = Some(raw(&json!({"elicitationId": "e-1", "own": 1})));
-    let notice = Notification { method: method::ELICITATION_COMPLETE.into(), params };
-    server.say(Event::Notice(notice));
+    server.say(visited("e-1"));
     assert!(told(&mut feeds[0]).await.expect("told").ends_with(r#"{"elicitationId":"e-1","own":1}}"#));
     assert_eq!(told(&mut feeds[1]).await, None);
+}
+
+fn visited(id: &str) -> Event {
+    let params = Some(raw(&json!({"elicitationId": id, "own": 1})));
+    Event::Notice(Notification { method: method::ELICITATION_COMPLETE.into(), params })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_elicitation_of_another_server_cannot_be_completed() {
+    let (good, evil) = (server(), server());
+    let gateway = gateway(&[("good", &good), ("evil", &evil)]).await;
+    let caller = session(&gateway, Scope::All).await;
+    gateway.expect_elicitation(&caller, &"good".into(), "e-1");
+    let mut feed = gateway.feed(&caller).expect("a legacy client");
+    evil.say(visited("e-1"));
+    assert_eq!(told(&mut feed).await, None);
+    good.say(visited("e-1"));
+    assert!(told(&mut feed).await.expect("told").contains("e-1"));
 }
 
 #[tokio::test(start_paused = true)]

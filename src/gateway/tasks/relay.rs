@@ -51,7 +51,7 @@ fn notice(notice: Notification, ids: Ids<'_>) -> Notification {
 /// Asks the client. The question ends when the server withdraws it.
 async fn ask(mut question: Question, outlet: &Outlet, ids: Ids<'_>) {
     let params = question.params.as_ref().map(|params: &Raw| ids.related(params));
-    let answer = outlet.ask(question.method.clone(), params);
+    let answer = outlet.ask_for(question.server.clone(), question.method.clone(), params);
     let reply = tokio::select! {
         reply = answer => reply,
         () = question.withdrawn() => None,

@@ -71,7 +71,7 @@ pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, o
         }
         let wanted = (status(&task) == "input_required").then(|| Wanted::of_task(&task, &mut answered));
         if let Some(wanted) = wanted.transpose()?.flatten() {
-            let responses = wanted.asked(caller, outlet).await?;
+            let responses = wanted.asked(caller, &look.server, outlet).await?;
             let update = target(found, method::TASKS_UPDATE, id.with("inputResponses", &responses));
             perform(gateway, caller, &update).await?;
             continue;

@@ -35,6 +35,7 @@ use crate::secret::{ExposeSecret, SecretString};
 use crate::upstream::error::Error;
 use crate::upstream::transport::reason;
 use crate::wire::sse::{Decoder, Event, Item};
+use crate::worker::WorkBudget;
 
 use line::Dialer;
 pub(super) use refusal::plain;
@@ -232,12 +233,17 @@ impl Answer {
 
     /// The events of a stream, until it ends. One beyond the cap ends it with an error.
     pub(super) fn events(self) -> impl Stream<Item = Result<Event, Error>> + Send + 'static {
-        let begun = (self.response.into_body(), Decoder::new(MOST_BYTES), Bytes::new());
-        stream::try_unfold(begun, |(mut body, mut decoder, mut input)| async move {
+        let begun = (self.response.into_body(), Decoder::new(MOST_BYTES), Bytes::new(), WorkBudget::new());
+        stream::try_unfold(begun, |(mut body, mut decoder, mut input, mut work)| async move {
             loop {
-                match decoder.decode(&mut input) {
-                    Some(Item::Event(event)) => return Ok(Some((event, (body, decoder, input)))),
+                work.yield_if_spent().await;
+                let before = input.len();
+                let item = decoder.decode(&mut input);
+                work.charge(before - input.len());
+                match item {
+                    Some(Item::Event(event)) => return Ok(Some((event, (body, decoder, input, work)))),
                     Some(Item::TooLong(_)) => return Err(Error::TooLarge { limit: MOST_BYTES }),
+                    None if !input.is_empty() => continue,
                     None => {}
                 }
                 match chunk(&mut body).await? {
@@ -251,8 +257,10 @@ impl Answer {
 
 /// The whole body, if it has at most `limit` bytes.
 async fn whole(mut body: Incoming, limit: usize) -> Result<Bytes, Error> {
-    let mut all = BytesMut::new();
+    let (mut all, mut work) = (BytesMut::new(), WorkBudget::new());
     while let Some(chunk) = chunk(&mut body).await? {
+        work.charge(chunk.len());
+        work.yield_if_spent().await;
         if chunk.len() > limit - all.len() {
             return Err(Error::TooLarge { limit });
         }

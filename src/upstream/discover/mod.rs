@@ -32,6 +32,9 @@ use problems::{Problems, quoted};
 /// same.
 const SIDE_LIST_LIMIT: Duration = Duration::from_secs(10);
 
+/// Lists from this size on, in bytes, are not read on a worker.
+const LARGE: usize = 256 * 1024;
+
 /// What one server has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
@@ -49,6 +52,8 @@ pub struct Offer {
     caching: [Option<Caching>; Kind::ALL.len()],
     /// What is wrong with it, for operators: dropped tools, lists that did not end.
     pub problems: Vec<String>,
+    /// Bytes of all its lists as they came.
+    pub bytes: usize,
 }
 
 impl Offer {
@@ -62,6 +67,7 @@ impl Offer {
             prompts: Vec::new(),
             caching: [None; Kind::ALL.len()],
             problems: Vec::new(),
+            bytes: 0,
         }
     }
 
@@ -116,10 +122,33 @@ impl Discovery {
             } else {
                 one_of_several(connection, kind, &mut problems).await?
             };
-            offer.take(kind, listed, mirrored, &mut problems);
+            (offer, problems) = off_worker(listed.bytes, move || {
+                offer.take(kind, listed, mirrored, &mut problems);
+                (offer, problems)
+            })
+            .await;
         }
         offer.problems = problems.into_texts();
         Ok(Ok(offer))
+    }
+}
+
+/// Does `work` on lists of `bytes`: large ones on a thread for blocking work, because a worker would serve
+/// nobody else meanwhile.
+pub(super) async fn off_worker<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if bytes < LARGE {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(failed) => match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and this task with it.
+            Err(_) => std::future::pending().await,
+        },
     }
 }
 
@@ -151,6 +180,7 @@ impl Offer {
     /// Takes what is usable of a list.
     fn take(&mut self, kind: Kind, listed: Listed, mirrored: bool, problems: &mut Problems) {
         self.caching[kind as usize] = listed.caching;
+        self.bytes += listed.bytes;
         match kind {
             Kind::Tools => self.tools = usable_tools(listed.items, mirrored, problems),
             Kind::Resources => self.resources = usable(kind, listed.items, problems),

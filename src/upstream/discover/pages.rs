@@ -27,6 +27,8 @@ pub(super) struct Listed {
     pub items: Vec<Raw>,
     /// What its pages allow; none when there is no such list.
     pub caching: Option<Caching>,
+    /// Bytes of all its pages.
+    pub bytes: usize,
 }
 
 /// Reads the list of `kind`; the inner error is the server's refusal.
@@ -69,7 +71,6 @@ struct Walk {
     listed: Listed,
     cursors: HashSet<Raw>,
     pages: usize,
-    bytes: usize,
 }
 
 enum Step {
@@ -80,7 +81,7 @@ enum Step {
 
 impl Walk {
     fn new(era: Era) -> Self {
-        Self { era, listed: Listed::default(), cursors: HashSet::new(), pages: 0, bytes: 0 }
+        Self { era, listed: Listed::default(), cursors: HashSet::new(), pages: 0 }
     }
 
     fn add(&mut self, page: &Raw, member: &str) -> Result<Step, Error> {
@@ -89,7 +90,7 @@ impl Walk {
             reason: format!("a page of the list has no array {member:?}"),
         })?;
         self.pages += 1;
-        self.bytes += page.bytes().len();
+        self.listed.bytes += page.bytes().len();
         let caching = Caching::of(page, self.era);
         self.listed.caching = Some(self.listed.caching.map_or(caching, |before| before.and(caching)));
         for item in items.elements() {
@@ -108,7 +109,7 @@ impl Walk {
             Step::Stop("a cursor is not a string")
         } else if self.pages >= MAX_PAGES {
             Step::Stop("it has more than 1,000 pages")
-        } else if self.bytes >= MAX_BYTES {
+        } else if self.listed.bytes >= MAX_BYTES {
             Step::Stop("it is larger than 16 MiB")
         } else if self.cursors.insert(cursor.clone()) {
             Step::Next(cursor)

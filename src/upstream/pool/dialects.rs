@@ -14,6 +14,8 @@ use crate::upstream::error::Error;
 
 /// Dialects beside the base one that may have connections at a time.
 pub(super) const MAX_DIALECTS: usize = 16;
+/// Dialects among them that are made for one principal.
+const MAX_OWN: usize = MAX_DIALECTS / 2;
 /// When it is worth coming again when there are too many.
 const RETRY_IN: Duration = Duration::from_secs(5);
 
@@ -88,7 +90,8 @@ impl State {
         Some(self.groups.iter().find(is_its).and_then(|group| group.key.home).unwrap_or(self.next_home))
     }
 
-    /// The group of `key`, made if need be; another one ends if there are too many.
+    /// The group of `key`, made if need be; another one ends if there are too many. Where none may end, the shared
+    /// dialect that comes nearest is spoken instead.
     pub(super) fn group(&mut self, key: Key, wish: Wish<'_>, private: usize) -> Result<usize, Error> {
         let base = self.base;
         if let Some(at) = self.groups.iter().position(|group| group.key == key) {
@@ -97,12 +100,12 @@ impl State {
             }
             return Ok(at);
         }
-        let most = if key.home.is_some() { private } else { MAX_DIALECTS };
-        if key != base {
-            self.make_room(key.home.is_some(), most)?;
+        if key != base && !self.make_room(key, wish.principal(), private) {
+            return self.nearest(key).ok_or(Error::Overloaded { retry_in: RETRY_IN });
         }
         let mut group = Group::new(key);
         group.private = key.home.and(wish.private());
+        group.principal = wish.principal().cloned();
         if key.home == Some(self.next_home) {
             self.next_home += 1;
         }
@@ -110,23 +113,54 @@ impl State {
         Ok(self.groups.len() - 1)
     }
 
-    /// Ends the private or the other dialect that was unused for longest, if there are `most`; one
-    /// without connections sooner than one with some. What belongs to a session stays as long as that.
-    fn make_room(&mut self, is_private: bool, most: usize) -> Result<(), Error> {
-        let base = self.base;
-        let alike = |group: &&Group| group.key != base && group.private.is_some() == is_private;
-        if self.groups.iter().filter(alike).count() < most {
-            return Ok(());
+    /// Whether there is room for `key`. If there are too many of its sort, one that nobody uses ends; if
+    /// `principal` has more than its share, one of its own.
+    fn make_room(&mut self, key: Key, principal: Option<&Arc<str>>, private: usize) -> bool {
+        let is_private = key.home.is_some();
+        let most = if is_private { private } else { MAX_DIALECTS };
+        let of = |group: &Group| group.principal.as_ref() == principal;
+        let (all, own) = (self.count(is_private, |_| true), self.count(is_private, of));
+        if !is_private && principal.is_some() && own >= MAX_OWN {
+            return self.end_idle(|group| group.private.is_none() && of(group));
         }
-        let is_needed = |group: &Group| match &group.private {
-            Some(Private { home, .. }) => !home.ends_when_idle() && !home.is_over() && !group.is_empty(),
-            None => false,
-        };
-        let idle = self.groups.iter().filter(alike).filter(|group| !group.is_busy() && !is_needed(group));
+        all < most
+            || self.end_idle(|group| group.private.is_some() == is_private && !group.belongs_to_session())
+            || (is_private && self.take_from_richest(own))
+    }
+
+    /// Ends an idle private connection of the principal that has most of them, if it has at least two more than
+    /// the principal that needs room, which has `own`.
+    fn take_from_richest(&mut self, own: usize) -> bool {
+        let count = |whose: &Option<Arc<str>>| self.count(true, |group| group.principal == *whose);
+        let private = self.groups.iter().filter(|group| group.private.is_some());
+        let richest = private.map(|group| (count(&group.principal), &group.principal)).max();
+        let Some((_, whose)) = richest.filter(|(most, _)| *most > own + 1) else { return false };
+        let whose = whose.clone();
+        self.end_idle(|group| group.private.is_some() && group.principal == whose)
+    }
+
+    /// How many dialects beside the base one are private or not, and as `is_counted` says.
+    fn count(&self, is_private: bool, is_counted: impl Fn(&Group) -> bool) -> usize {
+        let alike = |group: &&Group| group.key != self.base && group.private.is_some() == is_private;
+        self.groups.iter().filter(alike).filter(|group| is_counted(group)).count()
+    }
+
+    /// Ends that dialect of those that `may_end` which was unused for longest; one without connections sooner
+    /// than one with some.
+    fn end_idle(&mut self, may_end: impl Fn(&Group) -> bool) -> bool {
+        let base = self.base;
+        let idle = self.groups.iter().filter(|group| group.key != base && !group.is_busy() && may_end(group));
         let oldest = idle.min_by_key(|group| (!group.is_empty(), group.used())).map(|group| group.key);
-        let oldest = oldest.ok_or(Error::Overloaded { retry_in: RETRY_IN })?;
-        self.remove(oldest);
-        Ok(())
+        oldest.inspect(|key| self.remove(*key)).is_some()
+    }
+
+    /// The shared dialect with a connection that comes nearest to `key`: the one that lacks the fewest of the
+    /// client's abilities, and has the fewest beside them. In each dialect `questions` refuses to ask a client what
+    /// that client did not declare.
+    fn nearest(&self, key: Key) -> Option<usize> {
+        let fits = |group: &Group| key.home.is_none() && group.key.home.is_none() && group.key.era == key.era;
+        let there = self.groups.iter().enumerate().filter(|(_, group)| fits(group) && !group.live.is_empty());
+        there.min_by_key(|(_, group)| key.abilities.distance(group.key.abilities)).map(|(at, _)| at)
     }
 
     /// Ends the dialect, and its connections.

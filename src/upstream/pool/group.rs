@@ -43,6 +43,8 @@ pub(super) struct Group {
     pub queue: Queue,
     /// Whose it is, if it is private.
     pub private: Option<Private>,
+    /// On whose behalf it was made.
+    pub principal: Option<Arc<str>>,
     /// Ends the task that waits for the time to end it: there is one, and only while it is there.
     pub tended: Option<DropGuard>,
     /// Whether the server was seen asking without saying whom.
@@ -158,6 +160,7 @@ impl Group {
             stamina: Stamina::default(),
             queue: Queue::default(),
             private: None,
+            principal: None,
             tended: None,
             asks: false,
             is_blamed: Arc::default(),
@@ -239,6 +242,12 @@ impl Group {
 
     pub(super) const fn used(&self) -> Instant {
         self.used
+    }
+
+    /// Whether it is kept for a session that has not ended.
+    pub(super) fn belongs_to_session(&self) -> bool {
+        let home = self.private.as_ref().map(|private| &private.home);
+        home.is_some_and(|home| !home.ends_when_idle() && !home.is_over()) && !self.is_empty()
     }
 
     /// Whether it has no connection, nor a past that the next one is held back for.

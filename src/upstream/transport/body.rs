@@ -8,9 +8,11 @@ use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
 use http_body::Body as _;
 
+use super::flood_guard::{FloodGuard, Worth};
 use super::http::Body;
 use crate::upstream::error::Error;
 use crate::wire::sse::{Decoder, Item};
+use crate::worker::WorkBudget;
 
 /// Bytes after the answer that are read for the sake of the connection; more is not worth it.
 const DRAIN_BYTES: usize = 16 * 1024;
@@ -21,18 +23,31 @@ pub(super) struct EventStream {
     decoder: Decoder,
     /// Received and not decoded yet.
     input: Bytes,
+    work: WorkBudget,
 }
 
 impl EventStream {
     pub(super) fn of(body: Body, limit: usize) -> Self {
-        Self { body, decoder: Decoder::new(limit), input: Bytes::new() }
+        Self { body, decoder: Decoder::new(limit), input: Bytes::new(), work: WorkBudget::new() }
     }
 
-    /// The next event; `None` at the end of the stream, an error when it was cut.
-    pub(super) async fn next(&mut self) -> Result<Option<Item>, Error> {
+    /// The next event; `None` at the end of the stream, an error when it was cut or ended by `floods`, which
+    /// counts what is between the events.
+    pub(super) async fn next(&mut self, floods: &FloodGuard) -> Result<Option<Item>, Error> {
         loop {
-            if let Some(item) = self.decoder.decode(&mut self.input) {
-                return Ok(Some(item));
+            self.work.yield_if_spent().await;
+            let before = self.input.len();
+            let item = self.decoder.decode(&mut self.input);
+            self.work.charge(before - self.input.len());
+            let ignored = self.decoder.take_ignored();
+            if ignored > 0 {
+                floods.admit(Worth::Junk, ignored).await?;
+            }
+            if item.is_some() {
+                return Ok(item);
+            }
+            if !self.input.is_empty() {
+                continue;
             }
             match chunk(&mut self.body).await? {
                 Some(chunk) => self.input = chunk,
@@ -71,6 +86,8 @@ impl EventStream {
     /// means anything begins with a brace. Waits for the first bytes.
     pub(super) async fn is_bare_json(&mut self) -> Result<bool, Error> {
         while self.input.trim_ascii().is_empty() {
+            self.work.charge(self.input.len());
+            self.work.yield_if_spent().await;
             match chunk(&mut self.body).await? {
                 // White space alone decodes to nothing, so it need not be kept.
                 Some(chunk) => self.input = chunk,
@@ -101,7 +118,10 @@ pub(super) async fn collect(mut body: Body, begun: Bytes, limit: usize) -> Resul
     }
     let mut first = begun;
     let mut whole = BytesMut::new();
+    let mut work = WorkBudget::new();
     while let Some(chunk) = chunk(&mut body).await? {
+        work.charge(chunk.len());
+        work.yield_if_spent().await;
         if first.is_empty() && whole.is_empty() {
             first = chunk;
         } else {

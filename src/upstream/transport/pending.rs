@@ -25,6 +25,7 @@ use self::ghosts::Ghosts;
 pub(super) use self::ticket::Ticket;
 
 use super::clipped::id_in;
+use super::flood_guard::Worth;
 use crate::protocol::{Notification, Raw, Reply, Response, meta, method};
 use crate::upstream::connection::{Call, Outlet, Owner};
 use crate::upstream::error::Error;
@@ -219,21 +220,23 @@ impl Pending {
         found.is_some_and(Answered::deliver)
     }
 
-    /// Puts a notification that belongs to a call into its outlet; false when there is no such call.
+    /// Puts a notification that belongs to a call into its outlet, and says what it was worth.
     ///
     /// Progress names its call. Log lines do not on a shared channel: they go to the owner whose
     /// calls are alone in flight, and to nobody when that could be the wrong one.
-    pub(super) fn notify(&self, notification: Notification) -> bool {
+    pub(super) fn notify(&self, notification: Notification) -> Worth {
         let outlet = match notification.method.as_str() {
-            method::PROGRESS => self.outlet_of_token(&notification),
-            method::SUBSCRIPTIONS_ACKNOWLEDGED => self.outlet_of_stream(&notification),
-            _ => self.lock().oldest_of_only_owner(None).map(|(_, open)| open.outlet.clone()).ok(),
+            method::PROGRESS => self.outlet_of_token(&notification).ok_or(Worth::Junk),
+            method::SUBSCRIPTIONS_ACKNOWLEDGED => self.outlet_of_stream(&notification).ok_or(Worth::Junk),
+            _ => self.outlet_of_only_owner(),
         };
-        let found = outlet.is_some();
-        if let Some(outlet) = outlet {
-            outlet.offer(notification);
+        match outlet {
+            Ok(outlet) => {
+                outlet.offer(notification);
+                Worth::Wanted
+            }
+            Err(worth) => worth,
         }
-        found
     }
 
     /// All calls from now on are one client's.
@@ -294,6 +297,16 @@ impl Pending {
             table.open.remove(&id)
         };
         open.map(|open| Answered { waiting: open.answer, answer, share: open.share })
+    }
+
+    /// The call that a log line may belong to. A server may write them also between calls, and whose they
+    /// are is unclear beside calls of several owners: that is not the server's fault.
+    fn outlet_of_only_owner(&self) -> Result<Outlet, Worth> {
+        match self.lock().oldest_of_only_owner(None) {
+            Ok((_, open)) => Ok(open.outlet.clone()),
+            Err(Whose::Unclear) => Err(Worth::Wanted),
+            Err(_) => Err(Worth::Notice),
+        }
     }
 
     fn outlet_of_token(&self, progress: &Notification) -> Option<Outlet> {

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::flood_guard::Worth;
 use super::pace::SharedPace;
 use super::pending::{Asked, Whose};
 use crate::protocol::abilities::Abilities;
@@ -45,6 +46,7 @@ type Post = Box<dyn Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync>;
 pub(super) struct Questions(Arc<Inner>);
 
 struct Inner {
+    server: Arc<str>,
     open: Mutex<Table>,
     post: Post,
     tasks: Shutdown,
@@ -60,12 +62,14 @@ struct Table {
 }
 
 impl Questions {
-    /// None yet; answers go through `post`, in tasks of `tasks`.
+    /// None yet of `server`; answers go through `post`, in tasks of `tasks`.
     pub(super) fn new(
+        server: &Arc<str>,
         tasks: &Shutdown,
         post: impl Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(Inner {
+            server: Arc::clone(server),
             open: Mutex::default(),
             post: Box::new(post),
             tasks: tasks.clone(),
@@ -73,14 +77,14 @@ impl Questions {
         }))
     }
 
-    /// Takes a request of the server. `whose` says which call it belongs to, now and, when that call
-    /// ends first, among the others of the same owner.
+    /// Takes a request of the server, and says what it was worth. `whose` says which call it belongs to, now
+    /// and, when that call ends first, among the others of the same owner.
     pub(super) fn take(
         &self,
         request: Request,
         whose: impl Fn(Option<Owner>) -> Whose + Send + Sync + 'static,
-    ) {
-        let Some(open) = self.open(&request) else { return };
+    ) -> Worth {
+        let Some(open) = self.open(&request) else { return Worth::Junk };
         // What it came in may be much more.
         let request = Request {
             id: open.id.clone(),
@@ -91,17 +95,20 @@ impl Questions {
         let first = if request.method == method::PING {
             Put::Answered(Ok(Raw::empty_object()))
         } else {
-            ask(&request, whose(None))
+            ask(&self.0.server, &request, whose(None))
         };
+        let worth = if matches!(first, Put::Answered(_)) { Worth::Notice } else { Worth::Wanted };
         let inner = Arc::clone(&self.0);
         self.0.tasks.spawn_until_end(async move {
             let id = request.id.clone();
-            let reply = open.withdrawn.run_until_cancelled(follow(first, &request, &whose)).await;
+            let reply =
+                open.withdrawn.run_until_cancelled(follow(&inner.server, first, &request, &whose)).await;
             if let Some(reply) = reply {
                 let response = Message::Response(Response { id: Some(id), reply });
                 (inner.post)(response.encode()).await;
             }
         });
+        worth
     }
 
     /// Whether `said` withdraws a question; then its client is told.
@@ -187,7 +194,7 @@ enum Put {
     Waits(watch::Receiver<u64>),
 }
 
-fn ask(request: &Request, whose: Whose) -> Put {
+fn ask(server: &Arc<str>, request: &Request, whose: Whose) -> Put {
     let refused = |code, text: &str| Put::Answered(Err(ErrorObject::new(code, text)));
     match whose {
         Whose::Of(Asked { outlet, owner, capabilities, over, beside }) => {
@@ -197,7 +204,8 @@ fn ask(request: &Request, whose: Whose) -> Put {
                 return refused(code::METHOD_NOT_FOUND, &text);
             }
             let holds = beside.iter().filter_map(Outlet::hold).collect();
-            Put::Asked { answer: outlet.ask(request.method.clone(), params), owner, over, holds }
+            let answer = outlet.ask_for(Some(Arc::clone(server)), request.method.clone(), params);
+            Put::Asked { answer, owner, over, holds }
         }
         Whose::OfTheNext(begun) => Put::Waits(begun),
         Whose::Nobodys => refused(
@@ -212,7 +220,12 @@ fn ask(request: &Request, whose: Whose) -> Put {
 }
 
 /// The reply to a question, from whichever call of its owner is open while it is.
-async fn follow(mut put: Put, request: &Request, whose: &(impl Fn(Option<Owner>) -> Whose + Sync)) -> Reply {
+async fn follow(
+    server: &Arc<str>,
+    mut put: Put,
+    request: &Request,
+    whose: &(impl Fn(Option<Owner>) -> Whose + Sync),
+) -> Reply {
     loop {
         let (answer, owner, over, _holds) = match put {
             Put::Answered(reply) => return reply,
@@ -221,7 +234,7 @@ async fn follow(mut put: Put, request: &Request, whose: &(impl Fn(Option<Owner>)
                 if !matches!(timeout(NEXT_CALL_LIMIT, begun.changed()).await, Ok(Ok(()))) {
                     return Err(unanswered("no call began on which its client could be asked"));
                 }
-                put = ask(request, whose(None));
+                put = ask(server, request, whose(None));
                 continue;
             }
         };
@@ -235,7 +248,7 @@ async fn follow(mut put: Put, request: &Request, whose: &(impl Fn(Option<Owner>)
             () = over.cancelled() => {}
         }
         put = match whose(Some(owner)) {
-            Whose::Of(asked) => ask(request, Whose::Of(asked)),
+            Whose::Of(asked) => ask(server, request, Whose::Of(asked)),
             Whose::OfTheNext(begun) => Put::Waits(begun),
             Whose::Nobodys | Whose::Unclear => {
                 return Err(unanswered("the call ended before its client answered"));

@@ -21,7 +21,7 @@ impl Channel {
     fn new() -> Self {
         let (post, posted) = mpsc::channel(64);
         let tasks = Shutdown::new();
-        let questions = Questions::new(&tasks, move |answer| {
+        let questions = Questions::new(&"s".into(), &tasks, move |answer| {
             let post = post.clone();
             Box::pin(async move { post.send(answer).await.expect("the test reads") })
         });

@@ -15,6 +15,7 @@ use url::Url;
 
 use super::aside::Aside;
 use super::body::{self, EventStream};
+use super::flood_guard::{FLOODED, FloodGuard, Worth};
 use super::handshake::{self, PROBE_LIMIT};
 use super::http::{Client, Head, is_media_type, path, status_error};
 use super::pending::{Pending, Purpose};
@@ -32,6 +33,7 @@ use crate::wire::sse::Item;
 
 /// Reaches one server that speaks the old transport.
 pub(super) struct ToStream {
+    name: Arc<str>,
     client: Arc<Client>,
     shutdown: Shutdown,
     requests_per_connection: usize,
@@ -40,6 +42,7 @@ pub(super) struct ToStream {
 impl ToStream {
     pub(super) fn new(config: &Config, http: &Http, shutdown: &Shutdown) -> Result<Self, Error> {
         Ok(Self {
+            name: Arc::clone(&config.name),
             client: Arc::new(Client::new(http, &config.limits, shutdown)?),
             shutdown: shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
@@ -53,9 +56,10 @@ impl Connector for ToStream {
         events: Events,
         dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
-        let (client, shutdown) = (Arc::clone(&self.client), self.shutdown.clone());
+        let (name, client, shutdown) =
+            (Arc::clone(&self.name), Arc::clone(&self.client), self.shutdown.clone());
         async move {
-            let opened = open(&client, &shutdown, events, dialect).await;
+            let opened = open(&name, &client, &shutdown, (events, dialect)).await;
             opened.map_err(handshake::while_connecting)
         }
         .boxed()
@@ -80,10 +84,10 @@ impl Connector for ToStream {
 
 /// Opens the stream and shakes hands.
 pub(super) async fn open(
+    name: &Arc<str>,
     client: &Arc<Client>,
     shutdown: &Shutdown,
-    events: Events,
-    dialect: Dialect,
+    (events, dialect): (Events, Dialect),
 ) -> Result<Arc<dyn Connection>, Error> {
     let response = client.send(client.get(&HeaderMap::new()), Bytes::new(), false).await?;
     if !response.status().is_success() {
@@ -94,10 +98,11 @@ pub(super) async fn open(
     }
     let mut stream = EventStream::of(response.into_body(), client.limit);
     let silent = |_| handshake::refused("the server's event stream does not begin with an endpoint");
-    let endpoint =
-        tokio::time::timeout(PROBE_LIMIT, endpoint(&client.url, &mut stream)).await.map_err(silent)??;
+    let endpoint = tokio::time::timeout(PROBE_LIMIT, endpoint(name, &client.url, &mut stream))
+        .await
+        .map_err(silent)??;
     let post = client.post(&path(&endpoint)?, &HeaderMap::new());
-    let link = Link::new(client, post, shutdown);
+    let link = Link::new(name, client, post, shutdown);
     shutdown.spawn(link.clone().read(stream, events, shutdown.clone()));
     // From here on the reader ends with `ending`, also when the handshake fails.
     let ending = Ending(link);
@@ -111,8 +116,9 @@ pub(super) async fn open(
 }
 
 /// Waits for the first event, which says where to post.
-async fn endpoint(base: &Url, stream: &mut EventStream) -> Result<Url, Error> {
-    while let Some(item) = stream.next().await? {
+async fn endpoint(name: &Arc<str>, base: &Url, stream: &mut EventStream) -> Result<Url, Error> {
+    let floods = FloodGuard::new(name, &Closing::default());
+    while let Some(item) = stream.next(&floods).await? {
         let Item::Event(event) = item else { break };
         if event.name != "endpoint" {
             continue;
@@ -137,6 +143,7 @@ struct Link {
     pending: Arc<Pending>,
     questions: Questions,
     closing: Closing,
+    floods: Arc<FloodGuard>,
     /// Asks the reader to end.
     end: CancellationToken,
     /// Set when the reader has ended.
@@ -144,7 +151,7 @@ struct Link {
 }
 
 impl Link {
-    fn new(client: &Arc<Client>, post: Head, shutdown: &Shutdown) -> Self {
+    fn new(name: &Arc<str>, client: &Arc<Client>, post: Head, shutdown: &Shutdown) -> Self {
         let aside = Aside::new(client, &post, shutdown);
         let canceller = aside.clone();
         let closing = Closing::default();
@@ -153,7 +160,8 @@ impl Link {
             client: Arc::clone(client),
             post,
             pending: Pending::new(0, move |id| canceller.post(cancelled(id).encode())),
-            questions: Questions::new(shutdown, answers),
+            questions: Questions::new(name, shutdown, answers),
+            floods: Arc::new(FloodGuard::new(name, &closing)),
             closing,
             end: CancellationToken::new(),
             gone: CancellationToken::new(),
@@ -226,8 +234,13 @@ impl Link {
     async fn read(self, mut stream: EventStream, events: Events, shutdown: Shutdown) {
         let work = async {
             loop {
-                match stream.next().await {
-                    Ok(Some(item)) => self.take(item, &events),
+                match stream.next(&self.floods).await {
+                    Ok(Some(item)) => {
+                        let (worth, length) = self.take(item, &events);
+                        if self.floods.admit(worth, length).await.is_err() {
+                            break FLOODED.to_owned();
+                        }
+                    }
                     Ok(None) => break "the server ended the event stream".to_owned(),
                     Err(error) => break format!("the event stream was lost: {error}"),
                 }
@@ -244,31 +257,40 @@ impl Link {
         self.gone.cancel();
     }
 
-    fn take(&self, item: Item, events: &Events) {
+    /// Takes one event; what it was worth, and how long it was.
+    fn take(&self, item: Item, events: &Events) -> (Worth, usize) {
         events.heard();
-        let data = match item {
-            Item::Event(event) if is_message(&event.name) => event.data,
-            Item::Event(_) => return,
+        match item {
+            Item::Event(event) if is_message(&event.name) => {
+                (self.take_message(&event.data, events), event.data.len())
+            }
+            Item::Event(event) => (Worth::Junk, event.data.len()),
             Item::TooLong(clip) => {
-                self.pending.answer_too_long(&clip, self.client.limit);
-                return;
+                let answered = self.pending.answer_too_long(&clip, self.client.limit);
+                (if answered { Worth::Wanted } else { Worth::Junk }, self.client.limit)
             }
-        };
-        match Message::from_server(&data) {
+        }
+    }
+
+    fn take_message(&self, message: &Bytes, events: &Events) -> Worth {
+        match Message::from_server(message) {
             Ok(Message::Response(response)) => {
-                self.pending.answer(response);
-            }
-            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => {}
-            Ok(Message::Notification(said)) => {
-                if let Some(said) = inbound::sort(said, events) {
-                    self.pending.notify(said);
+                if self.pending.answer(response) {
+                    Worth::Wanted
+                } else {
+                    Worth::Junk
                 }
             }
+            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => Worth::Wanted,
+            Ok(Message::Notification(said)) => inbound::sort(said, events, |said| self.pending.notify(said)),
             Ok(Message::Request(request)) => {
                 let pending = Arc::clone(&self.pending);
-                self.questions.take(request, move |owner| pending.whose(owner));
+                self.questions.take(request, move |owner| pending.whose(owner))
             }
-            Err(error) => tracing::debug!(%error, "an event that is no message was skipped"),
+            Err(error) => {
+                tracing::debug!(%error, "an event that is no message was skipped");
+                Worth::Junk
+            }
         }
     }
 }

@@ -9,3 +9,4 @@ mod logging;
 mod memory;
 mod names;
 mod processes;
+mod sharing;

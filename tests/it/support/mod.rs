@@ -6,6 +6,7 @@
 //! - [`line`] a barer one still, for thousands of requests;
 //! - [`registry`] registry files;
 //! - [`scripted`] servers that answer, stream, fail, hang and cut as scripted, and keep the record;
+//! - [`flooding`] servers that answer a call with events without end;
 //! - [`child`] the same for a server on standard input and output;
 //! - [`asker`] and [`asking`] a server that asks its client before it answers;
 //! - [`redis`] a real Redis, and a slow way to it;
@@ -20,6 +21,7 @@ pub mod asker;
 pub mod asking;
 pub mod child;
 pub mod client;
+pub mod flooding;
 pub mod gateway;
 pub mod line;
 pub mod peers;

@@ -15,6 +15,7 @@ use super::link::Signals;
 use super::stderr::LastWords;
 use crate::shutdown::Shutdown;
 use crate::upstream::closing::Closing;
+use crate::upstream::secrets::Secrets;
 use crate::upstream::transport::pending::Pending;
 
 /// How long the output of a child that is gone may take to end. It takes longer only when a process
@@ -28,6 +29,7 @@ pub(super) struct Keeper {
     pub(super) process: Process,
     pub(super) signals: Signals,
     pub(super) last: LastWords,
+    pub(super) secrets: Secrets,
     pub(super) pending: Arc<Pending>,
     /// The end, as callers may know it.
     pub(super) closing: Closing,
@@ -88,7 +90,7 @@ impl Keeper {
         self.drain().await;
         let how = status.map_or_else(|| "the process ended".to_owned(), child::describe);
         self.pending.end(&how);
-        match self.last.get() {
+        match self.last.get(&self.secrets) {
             Some(line) => self.close(&how, &format!("{how}; its last line on stderr: {line}")),
             None => self.close(&how, &how),
         }

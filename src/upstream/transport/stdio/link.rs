@@ -107,13 +107,16 @@ impl Link {
             heard.cancel();
         });
         let (name, runtimes) = (Arc::clone(&server.name), Arc::clone(&channel.runtimes));
-        let questions = Questions::new(shutdown, move |answer| deliver(channel.clone(), answer).boxed());
+        let questions =
+            Questions::new(&server.name, shutdown, move |answer| deliver(channel.clone(), answer).boxed());
         let desk = Desk { pending: Arc::clone(&pending), runtimes, tasks: shutdown.clone() };
-        let reader = Reader::new(name, server.message_bytes, desk, (questions, events.clone()));
+        let ends = (questions, events.clone());
+        let reader = Reader::new(name, server.message_bytes, desk, ends, &signals.broken);
         shutdown.spawn(reader.run(stdout, Over::new(signals.clone())));
         let (closing, obituary) = (self.closing.clone(), self.obituary.clone());
         let (end, gone) = (self.end.clone(), self.gone.clone());
-        let keeper = Keeper { process, signals, last, pending, closing, obituary, end, gone };
+        let secrets = server.secrets.clone();
+        let keeper = Keeper { process, signals, last, secrets, pending, closing, obituary, end, gone };
         shutdown.spawn(keeper.run(shutdown.clone()));
     }
 

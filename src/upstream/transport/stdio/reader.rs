@@ -21,12 +21,14 @@ use tokio_util::codec::Decoder;
 use super::link::Signals;
 use crate::protocol::Message;
 use crate::shutdown::Shutdown;
+use crate::upstream::closing::Closing;
 use crate::upstream::connection::Events;
+use crate::upstream::transport::flood_guard::{FloodGuard, Worth};
 use crate::upstream::transport::inbound;
 use crate::upstream::transport::pending::{Answered, Pending};
 use crate::upstream::transport::questions::Questions;
 use crate::wire::lines::{Line, Lines};
-use crate::worker::{self, Runtimes};
+use crate::worker::{self, Runtimes, WorkBudget};
 
 /// Room for what is read at once; a pipe holds 64 KiB.
 const READ_BYTES: usize = 32 * 1024;
@@ -50,6 +52,8 @@ pub(super) struct Reader {
     row: (usize, usize),
     /// Lines that were no message.
     skipped: u64,
+    work: WorkBudget,
+    floods: FloodGuard,
 }
 
 /// Whom it reads for, and where they are.
@@ -81,7 +85,9 @@ impl Reader {
         limit: usize,
         desk: Desk,
         (questions, events): (Questions, Events),
+        broken: &Closing,
     ) -> Self {
+        let floods = FloodGuard::new(&server, broken);
         Self {
             server,
             lines: Lines::new(limit),
@@ -93,6 +99,8 @@ impl Reader {
             answered: Vec::new(),
             row: (worker::share(), 0),
             skipped: 0,
+            work: WorkBudget::new(),
+            floods,
         }
     }
 
@@ -121,10 +129,7 @@ impl Reader {
     /// Reads until the end of the output, or until it should go on in the runtime that is given back.
     async fn read(&mut self, pipe: &mut pipe::Receiver) -> Option<Handle> {
         loop {
-            // It never fails: the error is the codec's, for those that read by themselves.
-            while let Ok(Some(line)) = self.lines.decode(&mut self.buffer) {
-                self.take(line);
-            }
+            self.take_lines().await?;
             self.deliver();
             if let Some(there) = self.moves() {
                 return Some(there);
@@ -142,29 +147,61 @@ impl Reader {
         None
     }
 
-    fn take(&mut self, line: Line) {
+    /// Takes the lines that have come; none when there were too many that belong to nothing.
+    async fn take_lines(&mut self) -> Option<()> {
+        // It never fails: the error is the codec's, for those that read by themselves.
+        while let Ok(Some(line)) = self.lines.decode(&mut self.buffer) {
+            let length = line.length();
+            let worth = self.take(line);
+            self.work.charge(length);
+            if worth != Worth::Wanted || self.work.may_be_spent() {
+                // An answer that was read does not wait for the lines after it.
+                self.deliver();
+                self.floods.admit(worth, length).await.ok()?;
+                self.work.yield_if_spent().await;
+            }
+        }
+        let blank = self.lines.take_blank();
+        if blank > 0 {
+            self.work.charge(blank);
+            self.floods.admit(Worth::Junk, blank).await.ok()?;
+        }
+        Some(())
+    }
+
+    fn take(&mut self, line: Line) -> Worth {
         let message = match line {
             Line::Whole(line) => Message::from_server(&line),
             Line::TooLong(clip) => {
                 let answered = self.desk.pending.answer_too_long(&clip, self.limit);
                 let bytes = clip.length();
-                tracing::warn!(server = %self.server, bytes, answered, "a message beyond the cap was skipped");
-                return;
+                if answered || self.is_logged() {
+                    tracing::warn!(server = %self.server, bytes, answered, "a message beyond the cap was skipped");
+                }
+                return if answered { Worth::Wanted } else { Worth::Junk };
             }
         };
         match message {
-            Ok(Message::Response(response)) => self.answered.extend(self.desk.pending.answered(response)),
-            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => {}
-            Ok(Message::Notification(notification)) => {
-                if let Some(notification) = inbound::sort(notification, &self.events) {
-                    self.desk.pending.notify(notification);
-                }
+            Ok(Message::Response(response)) => {
+                let Some(answered) = self.desk.pending.answered(response) else { return Worth::Junk };
+                self.answered.push(answered);
+                Worth::Wanted
+            }
+            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => Worth::Wanted,
+            Ok(Message::Notification(said)) => {
+                inbound::sort(said, &self.events, |said| self.desk.pending.notify(said))
             }
             Ok(Message::Request(request)) => {
                 let pending = Arc::clone(&self.desk.pending);
-                self.questions.take(request, move |owner| pending.whose(owner));
+                self.questions.take(request, move |owner| pending.whose(owner))
             }
-            Err(error) => self.skip(&error.to_string()),
+            Err(error) => {
+                if self.is_logged() {
+                    let (server, skipped) = (&self.server, self.skipped);
+                    tracing::warn!(%server, skipped, %error, "lines on stdout that are no MCP message were skipped");
+                }
+                Worth::Junk
+            }
         }
     }
 
@@ -195,13 +232,11 @@ impl Reader {
         self.desk.runtimes.of(share).cloned()
     }
 
-    /// Real servers print banners. The first one is worth a warning, the others only a number.
-    fn skip(&mut self, error: &str) {
+    /// Counts a line that was skipped. Real servers print banners: the first one is worth a warning, the others
+    /// only a number.
+    const fn is_logged(&mut self) -> bool {
         self.skipped += 1;
-        if self.skipped.is_power_of_two() {
-            let (server, skipped) = (&self.server, self.skipped);
-            tracing::warn!(%server, skipped, error, "lines on stdout that are no MCP message were skipped");
-        }
+        self.skipped.is_power_of_two()
     }
 }
 

@@ -34,8 +34,9 @@ impl Bench {
     async fn read(&self, output: PipeReader) {
         let (pending, runtimes) = (Arc::clone(&self.pending), Arc::clone(&self.runtimes));
         let desk = Desk { pending, runtimes, tasks: self.tasks.clone() };
-        let questions = Questions::new(&self.tasks, |_| async {}.boxed());
-        let reader = Reader::new("s".into(), 1 << 20, desk, (questions, Events::channel().0));
+        let questions = Questions::new(&"s".into(), &self.tasks, |_| async {}.boxed());
+        let ends = (questions, Events::channel().0);
+        let reader = Reader::new("s".into(), 1 << 20, desk, ends, &self.signals.broken);
         let pipe = pipe::Receiver::from_owned_fd(output.into()).expect("a pipe");
         reader.run(pipe, Over::new(self.signals.clone())).await;
     }

@@ -15,8 +15,9 @@ use crate::shutdown::Shutdown;
 use crate::upstream::error::Error;
 use crate::upstream::flow::{Flow, Received};
 use crate::upstream::transport::body::{self, EventStream};
+use crate::upstream::transport::flood_guard::{FloodGuard, Worth};
 use crate::upstream::transport::http::{Body, Response, is_media_type, status_error};
-use crate::wire::sse::Item;
+use crate::wire::sse::{Event, Item};
 
 /// How long the end of a stream may take to arrive after its answer.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
@@ -118,8 +119,14 @@ impl From<Error> for Broken {
 
 /// Takes what arrives before the answer.
 pub(super) trait Hear: Sync {
-    /// A notification or a request; it must not wait.
-    fn hear(&self, message: Message);
+    /// A notification or a request, and what it was worth; it must not wait.
+    fn hear(&self, message: Message) -> Worth;
+}
+
+/// One event of the stream of a request.
+enum Sorted {
+    Answer(Reply),
+    Other(Worth),
 }
 
 /// One request that waits for its answer.
@@ -132,6 +139,8 @@ pub(super) struct Reader<'a> {
     pub(super) terms: Option<Terms>,
     /// Who takes the rest.
     pub(super) hear: &'a dyn Hear,
+    /// Limits what belongs to no call.
+    pub(super) floods: &'a FloodGuard,
     /// Where the tail of a stream is read.
     pub(super) shutdown: &'a Shutdown,
 }
@@ -175,16 +184,21 @@ impl Reader<'_> {
     pub(super) async fn read_events(&self, mut stream: EventStream) -> Result<Reply, Broken> {
         let mut malformed = None;
         let error = loop {
-            match stream.next().await {
-                Ok(Some(Item::Event(event))) if event.data.is_empty() || !is_message(&event.name) => {}
-                Ok(Some(Item::Event(event))) => match self.sort(&event.data) {
-                    Ok(Some(reply)) => {
-                        self.drain(stream);
-                        return Ok(reply);
-                    }
-                    Ok(None) => {}
-                    Err(error) => malformed = Some(error),
-                },
+            match stream.next(self.floods).await {
+                Ok(Some(Item::Event(event))) => {
+                    let worth = match self.sort(&event) {
+                        Ok(Sorted::Answer(reply)) => {
+                            self.drain(stream);
+                            return Ok(reply);
+                        }
+                        Ok(Sorted::Other(worth)) => worth,
+                        Err(error) => {
+                            malformed = Some(error);
+                            Worth::Junk
+                        }
+                    };
+                    self.floods.admit(worth, event.data.len()).await?;
+                }
                 Ok(Some(Item::TooLong(_))) => return Err(Error::TooLarge { limit: self.limit }.into()),
                 Ok(None) => break Error::Cut { reason: "the stream ended before the answer".into() },
                 Err(error) => break error,
@@ -198,20 +212,20 @@ impl Reader<'_> {
         Err(Broken { error, resume })
     }
 
-    /// The reply in `message`, if it is the answer; anything else is passed on.
-    fn sort(&self, message: &Bytes) -> Result<Option<Reply>, Error> {
-        match Message::from_server(message) {
+    /// The reply in `event`, if it is the answer; anything else is passed on.
+    fn sort(&self, event: &Event) -> Result<Sorted, Error> {
+        if event.data.is_empty() || !is_message(&event.name) {
+            return Ok(Sorted::Other(Worth::Junk));
+        }
+        match Message::from_server(&event.data) {
             Ok(Message::Response(answer)) if self.is_ours(&answer) || answer.id.is_none() => {
-                Ok(Some(answer.reply))
+                Ok(Sorted::Answer(answer.reply))
             }
             Ok(Message::Response(answer)) => {
                 tracing::debug!(id = ?answer.id, "an answer to something else was skipped");
-                Ok(None)
+                Ok(Sorted::Other(Worth::Junk))
             }
-            Ok(message) => {
-                self.hear.hear(message);
-                Ok(None)
-            }
+            Ok(message) => Ok(Sorted::Other(self.hear.hear(message))),
             Err(error) => Err(Error::Malformed { reason: error.to_string() }),
         }
     }

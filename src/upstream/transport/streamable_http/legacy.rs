@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::Server;
 use super::answer::{Broken, Hear, Outcome, Reader, Refusal, Resume};
 use super::listening;
-use super::modern::belongs;
+use super::modern::offer;
 use crate::protocol::error::code;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Era, ErrorObject, Message, Notification, Raw, Reply, headers, method};
@@ -26,6 +26,7 @@ use crate::upstream::error::Error;
 use crate::upstream::flow::Received;
 use crate::upstream::transport::aside::Aside;
 use crate::upstream::transport::body::EventStream;
+use crate::upstream::transport::flood_guard::{FloodGuard, Worth};
 use crate::upstream::transport::http::{Head, is_media_type, status_error};
 use crate::upstream::transport::pending::{Pending, Purpose};
 use crate::upstream::transport::questions::Questions;
@@ -67,6 +68,7 @@ pub(super) struct State {
     pub(super) questions: Questions,
     /// Set when the session is of no more use.
     pub(super) closing: Closing,
+    pub(super) floods: FloodGuard,
     /// Ends the session and what is open on it.
     end: CancellationToken,
 }
@@ -124,7 +126,8 @@ impl Session {
             get: client.get(headers),
             delete: headers.contains_key(SESSION_ID).then(|| client.delete(headers)),
             pending: Pending::new(FIRST_ID, move |id| canceller.post(cancelled(id).encode())),
-            questions: Questions::new(&server.shutdown, answers),
+            questions: Questions::new(&server.name, &server.shutdown, answers),
+            floods: FloodGuard::new(&server.name, &closing),
             closing,
             end: CancellationToken::new(),
         });
@@ -151,9 +154,10 @@ async fn initialize(
         session.set_sensitive(true);
         headers.insert(SESSION_ID, session);
     }
-    let hear = listening::BeforeSession { events };
-    let reader =
-        Reader { id: FIRST_ID, limit: client.limit, terms: None, hear: &hear, shutdown: &server.shutdown };
+    let (hear, floods) =
+        (listening::BeforeSession { events }, FloodGuard::new(&server.name, &Closing::default()));
+    let (limit, shutdown) = (client.limit, &server.shutdown);
+    let reader = Reader { id: FIRST_ID, limit, terms: None, hear: &hear, floods: &floods, shutdown };
     let outcome = reader.read(response).await.map_err(|broken| broken.error)?;
     let status = if let Outcome::Refusal(refusal) = &outcome { Some(refusal.status.as_u16()) } else { None };
     let peer = outcome.into_reply().and_then(handshake::initialized);
@@ -213,7 +217,7 @@ impl State {
         let response = client.send(self.post.clone(), body, once).await?;
         let hear = OfCall { id, wants_progress: call.wants_progress, outlet, state: self };
         let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
-        let reader = Reader { id, limit, terms, hear: &hear, shutdown };
+        let reader = Reader { id, limit, terms, hear: &hear, floods: &self.floods, shutdown };
         match reader.read(response).await {
             Ok(outcome) => self.judge(outcome),
             Err(broken) => {
@@ -371,24 +375,21 @@ struct OfCall<'a> {
 }
 
 impl Hear for OfCall<'_> {
-    fn hear(&self, message: Message) {
+    fn hear(&self, message: Message) -> Worth {
         match message {
-            Message::Notification(said) if self.state.questions.is_withdrawn_by(&said) => {}
+            Message::Notification(said) if self.state.questions.is_withdrawn_by(&said) => Worth::Wanted,
             // No stream of notices was asked for in this era.
-            Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => {}
+            Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => Worth::Junk,
             Message::Notification(said) => {
                 let token = self.wants_progress.then_some(self.id);
-                let said = inbound::sort(said, &self.state.events).filter(|said| belongs(said, token));
-                if let Some(said) = said {
-                    self.outlet.offer(said);
-                }
+                inbound::sort(said, &self.state.events, |said| offer(self.outlet, said, token))
             }
             // The stream says whose it is.
             Message::Request(request) => {
                 let (pending, id) = (Arc::clone(&self.state.pending), self.id);
-                self.state.questions.take(request, move |_| pending.whose_on(id));
+                self.state.questions.take(request, move |_| pending.whose_on(id))
             }
-            Message::Response(_) => {}
+            Message::Response(_) => Worth::Junk,
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::upstream::connection::{Event, Events};
 use crate::upstream::error::Error;
 use crate::upstream::listen::Pauses;
 use crate::upstream::transport::body::EventStream;
+use crate::upstream::transport::flood_guard::Worth;
 use crate::upstream::transport::inbound;
 use crate::wire::sse::Item;
 
@@ -76,33 +77,36 @@ async fn keep_open(state: &State, first: oneshot::Sender<()>) {
 }
 
 async fn read(state: &State, stream: &mut EventStream) -> Result<(), Error> {
-    while let Some(item) = stream.next().await? {
-        match item {
+    while let Some(item) = stream.next(&state.floods).await? {
+        let (worth, length) = match item {
             Item::Event(event) if !event.data.is_empty() && is_message(&event.name) => {
-                take(state, &event.data);
+                (take(state, &event.data), event.data.len())
             }
-            Item::Event(_) | Item::TooLong(_) => {}
-        }
+            Item::Event(event) => (Worth::Junk, event.data.len()),
+            Item::TooLong(_) => (Worth::Junk, state.server.client.limit),
+        };
+        state.floods.admit(worth, length).await?;
     }
     Ok(())
 }
 
-fn take(state: &State, message: &Bytes) {
+fn take(state: &State, message: &Bytes) -> Worth {
     match Message::from_server(message) {
-        Ok(Message::Notification(said)) if state.questions.is_withdrawn_by(&said) => {}
+        Ok(Message::Notification(said)) if state.questions.is_withdrawn_by(&said) => Worth::Wanted,
         Ok(Message::Notification(said)) => {
-            if let Some(said) = inbound::sort(said, &state.events) {
-                state.pending.notify(said);
-            }
+            inbound::sort(said, &state.events, |said| state.pending.notify(said))
         }
         // It belongs to no stream of a call; with one owner's calls alone in flight it is clear.
         Ok(Message::Request(request)) => {
             let pending = Arc::clone(&state.pending);
-            state.questions.take(request, move |owner| pending.whose(owner));
+            state.questions.take(request, move |owner| pending.whose(owner))
         }
         // Answers come on the streams of their calls.
-        Ok(Message::Response(_)) => {}
-        Err(error) => tracing::debug!(%error, "an event that is no message was skipped"),
+        Ok(Message::Response(_)) => Worth::Junk,
+        Err(error) => {
+            tracing::debug!(%error, "an event that is no message was skipped");
+            Worth::Junk
+        }
     }
 }
 
@@ -112,9 +116,10 @@ pub(super) struct BeforeSession<'a> {
 }
 
 impl Hear for BeforeSession<'_> {
-    fn hear(&self, message: Message) {
-        if let Message::Notification(said) = message {
-            drop(inbound::sort(said, self.events));
+    fn hear(&self, message: Message) -> Worth {
+        match message {
+            Message::Notification(said) => inbound::sort(said, self.events, |_| Worth::Notice),
+            Message::Request(_) | Message::Response(_) => Worth::Junk,
         }
     }
 }

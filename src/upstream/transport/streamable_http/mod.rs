@@ -42,6 +42,7 @@ pub(super) struct ToUrl(Arc<Server>);
 
 /// What is the same for every connection.
 struct Server {
+    name: Arc<str>,
     client: Arc<Client>,
     shutdown: Shutdown,
     requests_per_connection: usize,
@@ -53,6 +54,7 @@ struct Server {
 impl ToUrl {
     pub(super) fn new(config: &Config, http: &Http, shutdown: &Shutdown) -> Result<Self, Error> {
         Ok(Self(Arc::new(Server {
+            name: Arc::clone(&config.name),
             client: Arc::new(Client::new(http, &config.limits, shutdown)?),
             shutdown: shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
@@ -167,7 +169,7 @@ impl Server {
     }
 
     async fn old_sse(&self, events: Events, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
-        let connected = sse::open(&self.client, &self.shutdown, events, dialect).await?;
+        let connected = sse::open(&self.name, &self.client, &self.shutdown, (events, dialect)).await?;
         self.is_old_sse.store(true, Ordering::Relaxed);
         self.eras.note(Era::Legacy, true);
         Ok(connected)

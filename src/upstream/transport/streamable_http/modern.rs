@@ -23,6 +23,7 @@ use crate::upstream::connection::{Call, Connection, Event, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::flow::Received;
 use crate::upstream::transport::ending::Ending;
+use crate::upstream::transport::flood_guard::{FloodGuard, Worth};
 use crate::upstream::transport::handshake::{self, Finding, PROBE_LIMIT};
 use crate::upstream::transport::http::Head;
 use crate::upstream::transport::{compose_modern, inbound};
@@ -49,6 +50,7 @@ pub(super) struct Wire {
     last_id: AtomicU64,
     /// Set when the connection is of no more use.
     closing: Closing,
+    floods: FloodGuard,
     /// Ends what is open on it: calls, and what lives longer than one.
     ending: Ending,
     end: CancellationToken,
@@ -65,13 +67,15 @@ impl Wire {
         tools_call.put(METHOD, HeaderValue::from_static(method::TOOLS_CALL));
         // Holds the place of the name, so that the map of a call need not grow.
         tools_call.put(NAME, HeaderValue::from_static(""));
+        let closing = Closing::default();
         Arc::new(Self {
             post,
             tools_call,
+            floods: FloodGuard::new(&server.name, &closing),
             server,
             events,
             last_id: AtomicU64::new(0),
-            closing: Closing::default(),
+            closing,
             ending: Ending::default(),
             end: CancellationToken::new(),
             asking: AtomicBool::new(false),
@@ -95,7 +99,7 @@ impl Wire {
         let listens = call.method == method::SUBSCRIPTIONS_LISTEN;
         let of_call = OfCall { token, outlet, events: &self.events, listens };
         let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
-        let reader = Reader { id, limit, terms, hear: &of_call, shutdown };
+        let reader = Reader { id, limit, terms, hear: &of_call, floods: &self.floods, shutdown };
         reader.read(response).await.map_err(|broken| broken.error)
     }
 
@@ -256,30 +260,33 @@ struct OfCall<'a> {
 }
 
 impl Hear for OfCall<'_> {
-    fn hear(&self, message: Message) {
+    fn hear(&self, message: Message) -> Worth {
         match message {
             Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => {
-                if self.listens {
-                    self.outlet.offer(said);
+                if !self.listens {
+                    return Worth::Junk;
                 }
+                self.outlet.offer(said);
+                Worth::Wanted
             }
             Message::Notification(said) => {
-                let said = inbound::sort(said, self.events).filter(|said| belongs(said, self.token));
-                if let Some(said) = said {
-                    self.outlet.offer(said);
-                }
+                inbound::sort(said, self.events, |said| offer(self.outlet, said, self.token))
             }
             // It must not ask anything here, and there is no way to answer.
-            Message::Request(_) | Message::Response(_) => {}
+            Message::Request(_) | Message::Response(_) => Worth::Junk,
         }
     }
 }
 
-/// Whether a notification on the stream of a call is for its caller: progress only when it was
-/// asked for, everything else is.
-pub(super) fn belongs(notification: &Notification, token: Option<u64>) -> bool {
-    let named = || notification.params.as_ref()?.get_as("progressToken");
-    notification.method != method::PROGRESS || (token.is_some() && token == named())
+/// Gives a notification on the stream of a call to its caller: progress only when it was asked for, everything
+/// else always.
+pub(super) fn offer(outlet: &Outlet, said: Notification, token: Option<u64>) -> Worth {
+    let named = || said.params.as_ref()?.get_as("progressToken");
+    if said.method == method::PROGRESS && (token.is_none() || token != named()) {
+        return Worth::Junk;
+    }
+    outlet.offer(said);
+    Worth::Wanted
 }
 
 /// Puts the headers that mirror arguments.
