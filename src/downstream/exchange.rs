@@ -31,9 +31,12 @@ use crate::protocol::{Closed, Era, ErrorObject, Message, Raw, Request, RequestId
 use crate::shutdown::Shutdown;
 use crate::telemetry::{self, untrusted};
 use crate::upstream::{Flow, Inlet, Outlet, Received, Said};
+use crate::worker::WorkBudget;
 
 /// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
 const NOTICES: usize = 128;
+/// Bytes that a message to the client counts for in the work of its stream.
+const PRINTED: usize = 1024;
 
 /// The HTTP request in which a message came; none over a pipe.
 pub(super) type Named = Option<telemetry::RequestId>;
@@ -61,6 +64,7 @@ pub struct Exchange {
     /// That of its client, where the client has no session.
     #[allow(dead_code)] // held for its drop
     place: Option<Place>,
+    work: WorkBudget,
 }
 
 /// What comes next on the stream of a request.
@@ -99,6 +103,7 @@ impl Exchange {
             is_in_task: false,
             life: None,
             place: None,
+            work: WorkBudget::new(),
         }
     }
 
@@ -217,12 +222,15 @@ impl Exchange {
 
     async fn advance(&mut self, flows: bool) -> Option<Step> {
         loop {
+            // Before anything is taken: a future that is dropped here loses nothing.
+            self.work.yield_if_spent().await;
             match &mut self.answer {
                 Answer::Given => return None,
                 Answer::Pending(answer) => {
                     tokio::select! {
                         biased;
                         Some(said) = self.inlet.recv() => {
+                            self.work.charge(PRINTED);
                             if let Said::Pause(pause) = said {
                                 return Some(Step::Pause(pause));
                             }
@@ -237,6 +245,7 @@ impl Exchange {
                 Answer::Ready(_) => {
                     // What was said before the answer arrives before it.
                     while let Ok(said) = self.inlet.try_recv() {
+                        self.work.charge(PRINTED);
                         if let Said::Notice(_) = said
                             && let Some(message) = self.passed(said)
                         {

@@ -29,6 +29,7 @@ use uuid::Uuid;
 use super::questions::Questions;
 use crate::protocol::{Message, RequestId};
 use crate::wire::sse::Event;
+use crate::worker::WorkBudget;
 
 /// Events that one stream keeps.
 const MAX_EVENTS: usize = 256;
@@ -267,7 +268,7 @@ impl Log {
     fn read_from(self: &Arc<Self>, state: &mut State, next: u64) -> Reader {
         state.reader += 1;
         self.changed.notify_waiters();
-        Reader { log: Arc::clone(self), mine: state.reader, next }
+        Reader { log: Arc::clone(self), mine: state.reader, next, work: WorkBudget::new() }
     }
 
     fn add(&self, event: Event, kind: Kind) {
@@ -333,6 +334,7 @@ pub struct Reader {
     log: Arc<Log>,
     mine: u64,
     next: u64,
+    work: WorkBudget,
 }
 
 enum Read {
@@ -351,10 +353,14 @@ impl Reader {
     /// it is to be read on another connection. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Bytes> {
         let log = Arc::clone(&self.log);
+        self.work.yield_if_spent().await;
         loop {
             let changed = log.changed.notified();
             match self.ready() {
-                Read::Event(text) => return Some(text),
+                Read::Event(text) => {
+                    self.work.charge(text.len());
+                    return Some(text);
+                }
                 Read::End => return None,
                 Read::Wait => changed.await,
             }

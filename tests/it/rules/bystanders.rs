@@ -16,8 +16,8 @@ use switchyard::upstream::config::Tools;
 
 use super::policies::{BROKEN, Ran, Written};
 use crate::support::line::Line;
-use crate::support::scripted::{Act, Scripted, Tool};
-use crate::support::{Gateway, Registry, eventually};
+use crate::support::scripted::{Act, Scripted, Server, Tool};
+use crate::support::{Gateway, Registry, Running, eventually};
 
 const MODERN: [(&str, &str); 2] = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call")];
 
@@ -29,47 +29,94 @@ fn call(tool: &str) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
 }
 
-/// How long 200 calls of `tool` take, the median and the slowest but two; all of them are answered.
-async fn times(line: &mut Line, tool: &str) -> (Duration, Duration) {
-    let (body, mut times) = (call(tool), Vec::new());
-    for _ in 0..200 {
-        let began = Instant::now();
-        let told = line.post("/mcp", &[&MODERN[..], &[("mcp-name", tool)]].concat(), body.as_bytes()).await;
-        assert!(told.status == 200 && told.body.contains("\"result\""), "{told:?}");
-        times.push(began.elapsed());
-    }
-    times.sort_unstable();
-    (times[100], times[197])
+/// Calls of one round at each gateway.
+const CALLS: usize = 200;
+/// How long the server that does not hang takes for a call.
+const SERVICE: Duration = Duration::from_millis(10);
+
+/// A gateway before a server that hangs and one that does not, and all its clients.
+struct Beside {
+    hung: Arc<Server>,
+    gateway: Running,
+    line: Line,
 }
 
-/// RULES R13: a server that hangs, with all places of its calls and all of its queue taken, slows no other one. The rule's
-/// 1.2 times is for a quiet machine; here the bound is what a shared queue, lock or place would break.
+impl Beside {
+    async fn start(well: &Server) -> Self {
+        let hung = Arc::new(Scripted::modern().tool(Tool::named("hang").does(Act::Hang)).start());
+        let registry = Registry::new().setting("server: {workers: 1}");
+        let registry = registry.http("hung", &hung.url()).http("well", &well.url());
+        let gateway = Gateway::of(&registry).start().await;
+        gateway.offers(&["hang", "a"]).await;
+        let line = Line::to(&gateway.address);
+        Self { hung, gateway, line }
+    }
+
+    /// How long one call of the server that does not hang takes.
+    async fn time(&mut self) -> Duration {
+        let began = Instant::now();
+        let headers = [&MODERN[..], &[("mcp-name", "a")]].concat();
+        let told = self.line.post("/mcp", &headers, call("a").as_bytes()).await;
+        assert!(told.status == 200 && told.body.contains("\"result\""), "{told:?}");
+        began.elapsed()
+    }
+}
+
+/// Makes 320 calls of the server that hangs: all its places and all of its queue.
+async fn hang(address: &str) {
+    let body = call("hang");
+    let calls = (0..320).map(async |_| {
+        let headers = [&MODERN[..], &[("mcp-name", "hang")]].concat();
+        Line::to(address).post("/mcp", &headers, body.as_bytes()).await
+    });
+    join_all(calls).await;
+}
+
+/// One round: a call at each of two gateways in turns. How many times as long as at `quiet` they take at `loaded`, in
+/// the median and at the 99th percentile.
+async fn round(loaded: &mut Beside, quiet: &mut Beside) -> (f64, f64) {
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..CALLS {
+        with.push(loaded.time().await);
+        without.push(quiet.time().await);
+    }
+    with.sort_unstable();
+    without.sort_unstable();
+    let ratio = |at: usize| with[at].as_secs_f64() / without[at].as_secs_f64();
+    (ratio(CALLS / 2), ratio(CALLS - 1 - CALLS / 100))
+}
+
+/// RULES R13: a server that hangs, with all places of its calls and all of its queue taken, costs the calls of another
+/// one on the same worker at most a fifth. A second gateway at which nothing hangs is measured in the same moments.
 #[tokio::test]
 async fn a_server_that_hangs_slows_nobody_else() {
-    let hung = Scripted::modern().tool(Tool::named("hang").does(Act::Hang)).start();
-    let well = Scripted::modern().tool(Tool::named("a")).start();
-    let registry = Registry::new().http("hung", &hung.url()).http("well", &well.url());
-    let gateway = Gateway::of(&registry).start().await;
-    gateway.offers(&["hang", "a"]).await;
-    let mut line = Line::to(&gateway.address);
-    times(&mut line, "a").await; // all is loaded and connected
-    let before = times(&mut line, "a").await;
-    let body = call("hang");
-    let hanging = join_all((0..320).map(async |_| {
-        let headers = [&MODERN[..], &[("mcp-name", "hang")]].concat();
-        Line::to(&gateway.address).post("/mcp", &headers, body.as_bytes()).await
-    }));
-    let meanwhile = async {
+    let well = Scripted::modern().tool(Tool::named("a").does(Act::Slow(SERVICE))).start();
+    let (mut loaded, mut quiet) = (Beside::start(&well).await, Beside::start(&well).await);
+    round(&mut loaded, &mut quiet).await; // all is loaded and connected
+    let (address, hung) = (loaded.gateway.address.clone(), Arc::clone(&loaded.hung));
+    let measured = async {
         eventually("its places are taken", async || (hung.runs("hang") == 64).then_some(())).await;
-        times(&mut line, "a").await
+        let mut rounds = Vec::new();
+        for _ in 0..3 {
+            rounds.push(round(&mut loaded, &mut quiet).await);
+        }
+        rounds
     };
-    let during = tokio::select! {
-        _ = hanging => panic!("they hang"),
-        during = meanwhile => during,
+    let rounds = tokio::select! {
+        () = hang(&address) => panic!("they hang"),
+        rounds = measured => rounds,
     };
-    let slack = Duration::from_millis(50);
-    assert!(during.0 <= before.0 * 2 + slack, "the median was {:?} and is {:?}", before.0, during.0);
-    assert!(during.1 < Duration::from_secs(2), "the slowest but two of 200 took {:?}", during.1);
+    let median = |mut ratios: Vec<f64>| {
+        ratios.sort_by(f64::total_cmp);
+        ratios[1]
+    };
+    let (middle, slowest) =
+        (rounds.iter().map(|one| one.0).collect(), rounds.iter().map(|one| one.1).collect());
+    let (middle, slowest) = (median(middle), median(slowest));
+    eprintln!(
+        "R13: calls beside a server that hangs: median {middle:.2}, p99 {slowest:.2} times, of {rounds:.2?}"
+    );
+    assert!(middle <= 1.2 && slowest <= 1.2, "median {middle:.2}, p99 {slowest:.2} times as long");
 }
 
 /// RULES R25: 1,000 calls panic, over REST and MCP, beside as many that do not: each panic is the answer of its call, and

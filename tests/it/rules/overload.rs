@@ -5,11 +5,14 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use serde_json::json;
 
+use crate::support::line::Line;
 use crate::support::scripted::{Act, Scripted, Tool};
 use crate::support::{Gateway, Registry};
 
 /// How long the server takes for a call. Long beside what a busy machine adds.
 const SERVICE: Duration = Duration::from_millis(400);
+/// How long a call that is refused may wait for that.
+const SHED: Duration = Duration::from_millis(10);
 /// Calls that it is given at a time.
 const PLACES: u32 = 8;
 /// As many calls come as four such servers could take.
@@ -29,9 +32,13 @@ async fn at_four_times_its_capacity_a_server_is_kept_busy_and_the_rest_refused_a
     let calls = PLACES * OVERLOAD * ROUNDS;
     let began = Instant::now();
     let call = async |number: u32| {
-        tokio::time::sleep(SERVICE * number / (PLACES * OVERLOAD)).await;
+        let mut line = Line::to(&gateway.address);
+        // Connected before, so that what is measured is the answer alone.
+        line.send("GET", "/health/live", &[], b"").await;
+        tokio::time::sleep_until((began + SERVICE * number / (PLACES * OVERLOAD)).into()).await;
         let asked = Instant::now();
-        let answer = gateway.call("one", "a", json!({"n": number})).await;
+        let body = json!({"server": "one", "tool": "a", "arguments": {"n": number}}).to_string();
+        let answer = line.post("/api/v1/mcp/call", &[], body.as_bytes()).await;
         (answer, asked.elapsed())
     };
     let answers = join_all((0..calls).map(call)).await;
@@ -48,16 +55,19 @@ async fn at_four_times_its_capacity_a_server_is_kept_busy_and_the_rest_refused_a
         "what was run was answered, and what was refused was not run"
     );
     for (answer, _) in &refused {
-        let code = answer.json()["code"].clone();
-        assert_eq!((answer.status, code.as_str()), (429, Some("overloaded")), "{answer:?}");
-        assert!(answer.header("retry-after").is_some(), "{answer:?}");
+        assert_eq!(answer.status, 429, "{answer:?}");
+        assert!(
+            answer.body.contains("\"overloaded\"") && answer.header("retry-after").is_some(),
+            "{answer:?}"
+        );
     }
     let mut waits: Vec<Duration> = refused.iter().map(|(_, took)| *took).collect();
     waits.sort_unstable();
     assert!(of > calls / 2, "{of} were refused: there was no overload");
-    assert!(
-        waits[waits.len() / 2] < SERVICE / 4,
-        "half of the refused waited for {:?}",
-        waits[waits.len() / 2]
+    let (half, most) = (waits[waits.len() / 2], waits[waits.len() * 9 / 10]);
+    eprintln!(
+        "R14: goodput {:.0} %, half of the refused waited {half:?}, nine of ten {most:?}",
+        share * 100.0
     );
+    assert!(most <= SHED, "one of ten that were refused waited for more than {most:?}");
 }
