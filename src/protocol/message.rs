@@ -23,6 +23,8 @@ use super::survey::Survey;
 
 /// The deepest nesting accepted from a client, and in the definition of a tool.
 pub const MAX_DEPTH: usize = 64;
+/// Members of the message, of `params` and of `_meta` accepted from a client, each. Arguments have no such limit.
+const MAX_MEMBERS: usize = 1_024;
 /// The longest id accepted, in bytes of its JSON text.
 const MAX_ID_BYTES: usize = 1024;
 
@@ -133,6 +135,12 @@ pub enum ParseError {
         /// The key, decoded, or its beginning.
         key: String,
     },
+    /// More members than [`MAX_MEMBERS`].
+    #[error("{place} has more than 1,024 members; send what belongs to a tool in its arguments")]
+    TooMany {
+        /// `the message`, `params` or `_meta`.
+        place: &'static str,
+    },
     /// `jsonrpc` is missing or not `"2.0"`.
     #[error("\"jsonrpc\" must be \"2.0\"")]
     Version,
@@ -234,8 +242,8 @@ impl Message {
         Self::surveyed(bytes).unwrap_or_else(|| Self::scanned(bytes))
     }
 
-    /// Reads a message from a client, strictly: bounded depth, and no key twice in the envelope,
-    /// in `params` or in `_meta`, so that what is authorised is what is executed.
+    /// Reads a message from a client, strictly: bounded depth, few members, and no key twice in the envelope,
+    /// in `params` or in `_meta`. So the message that is authorized is the one that is executed.
     pub fn from_client(bytes: &Bytes) -> Result<Self, ParseError> {
         Self::surveyed(bytes).unwrap_or_else(|| Self::judged(bytes))
     }
@@ -352,6 +360,9 @@ fn parse_object(bytes: &Bytes) -> Result<Raw, ParseError> {
 }
 
 fn no_duplicate(place: &'static str, object: Option<&Raw>) -> Result<(), ParseError> {
+    if object.is_some_and(|object| object.as_part().places().nth(MAX_MEMBERS).is_some()) {
+        return Err(ParseError::TooMany { place });
+    }
     match object.and_then(Raw::duplicate_key) {
         Some(key) => Err(ParseError::Duplicate { place, key: foreign::name(&key) }),
         None => Ok(()),

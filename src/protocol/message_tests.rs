@@ -100,3 +100,37 @@ fn the_parts_of_a_response_are_the_response() {
         assert_eq!(parts[1], response.reply.as_ref().unwrap_or_else(ErrorObject::raw).bytes());
     }
 }
+
+#[test]
+fn too_many_members_are_refused_on_the_strict_levels_and_accepted_in_arguments() {
+    let many: String = (0..1_100).map(|number| format!(r#","\u0061{number}":0"#)).collect();
+    for (place, text) in [
+        ("the message", format!(r#"{{"jsonrpc":"2.0","method":"x"{many}}}"#)),
+        ("params", format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":0{many}}}}}"#)),
+        ("_meta", format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"_meta":{{"a":0{many}}}}}}}"#)),
+    ] {
+        assert_eq!(from_client(&text), Err(ParseError::TooMany { place }));
+    }
+    let fine = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"arguments":{{"a":0{many}}}}}}}"#);
+    assert!(from_client(&fine).is_ok());
+}
+
+#[test]
+fn a_key_with_escapes_is_found_by_what_it_means() {
+    for (key, name, same) in [
+        (r#""n\u0061me""#, "name", true),
+        (r#""\u006eame""#, "name", true),
+        (r#""\u006e""#, "name", false),
+        (r#""name\u0061""#, "name", false),
+        (r#""nam\u0045""#, "name", false),
+        (r#""\u00e9""#, "é", true),
+        (r#""\ud83d\ude00x""#, "😀x", true),
+        (r#""\u00e9""#, "e", false),
+        (r#""a\\b""#, "a\\b", true),
+        (r#""a\/b""#, "a/b", true),
+        (r#""a\nb""#, "a\nb", true),
+        (r#""a\"""#, "a\"", true),
+    ] {
+        assert_eq!(super::super::part::key_is(key.as_bytes(), name), same, "{key} {name}");
+    }
+}

@@ -91,7 +91,34 @@ impl<'a> Part<'a> {
 /// Whether the key `token`, quotes included, means `name`.
 pub(super) fn key_is(token: &[u8], name: &str) -> bool {
     let inner = inside(token);
-    if inner.contains(&b'\\') { decode_key(token) == name } else { inner == name.as_bytes() }
+    match inner.iter().position(|byte| *byte == b'\\') {
+        None => inner == name.as_bytes(),
+        Some(at) => {
+            inner[..at].iter().eq(name.as_bytes().iter().take(at))
+                && may_mean(&inner[at..], &name.as_bytes()[at..])
+                && decode_key(token) == name
+        }
+    }
+}
+
+/// Whether text that begins with an escape may mean `name`. It keeps a message full of escaped keys from being
+/// decoded once for each member that is looked for.
+fn may_mean(escape: &[u8], name: &[u8]) -> bool {
+    let digits = || std::str::from_utf8(escape.get(2..6)?).ok();
+    let meant = match escape.get(1) {
+        Some(b'u') => digits().and_then(|digits| u8::from_str_radix(digits, 16).ok()),
+        Some(b'n') => Some(b'\n'),
+        Some(b't') => Some(b'\t'),
+        Some(b'r') => Some(b'\r'),
+        Some(b'b') => Some(8),
+        Some(b'f') => Some(12),
+        other => other.copied(),
+    };
+    match (meant.filter(u8::is_ascii), name.first()) {
+        (Some(meant), first) => first == Some(&meant),
+        // A character beyond ASCII: decoding decides.
+        (None, first) => first.is_some_and(|first| !first.is_ascii()),
+    }
 }
 
 /// What the key `token` means.
