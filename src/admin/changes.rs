@@ -12,11 +12,13 @@ use super::openapi::ApprovalProblems;
 use super::problem::{Code, Problem};
 use super::view::Server;
 use super::{Api, json};
-use crate::manager::{Approval, Change, Trust};
+use crate::manager::{Approval, Change, MovedTool, ServerStatus};
 use crate::protocol::Raw;
 
 /// Changes of one server that are shown; `changed_tool_count` counts all.
 const SHOWN: usize = 100;
+/// In `changed`: another server had the name before.
+const OWNER: &str = "owner";
 
 /// A tool whose definition is not the one that its server showed first or that was approved since.
 #[derive(Debug, Serialize, ToSchema)]
@@ -26,8 +28,13 @@ pub(super) struct ChangedTool {
     tool: String,
     /// The members of its definition that are not what they were, such as `description`; `other members`
     /// stands for all that MCP does not name, and `definition` for a definition of which only the registry has a
-    /// hash. Empty where the server has shown more tools than are remembered.
+    /// hash. Empty where the server has shown more tools than are remembered. `owner` means that another server
+    /// had the bare name of this tool before: until you approve, the tool is offered as `server__tool`.
     changed: Vec<&'static str>,
+    /// The server that had the bare name before, where `changed` has `owner`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    previous_owner: Option<String>,
     /// Whether it is held back: neither listed nor called until it is approved.
     held_back: bool,
     /// SHA-256 of the definition that is trusted, in its one spelling: without white space, keys sorted.
@@ -42,16 +49,42 @@ pub(super) struct ChangedTool {
 }
 
 impl ChangedTool {
-    pub(super) fn all(trust: &Trust) -> Vec<Self> {
+    pub(super) fn all(server: &ServerStatus) -> Vec<Self> {
+        let trust = &server.trust;
         let shown = |change: &Change| Self {
             tool: change.tool.clone(),
             changed: change.changed.clone(),
+            previous_owner: None,
             held_back: trust.holds(),
             trusted_sha256: change.trusted_sha256(),
             sha256: change.sha256(),
             definition: change.definition.clone(),
         };
-        trust.changes().take(SHOWN).map(shown).collect()
+        let mut all: Vec<Self> = trust.changes().take(SHOWN).map(shown).collect();
+        for moved in &server.moved {
+            Self::add_owner(&mut all, moved);
+        }
+        all.truncate(SHOWN);
+        all
+    }
+
+    /// Shows in `all` that another server had the name of a tool before.
+    fn add_owner(all: &mut Vec<Self>, moved: &MovedTool) {
+        let previous_owner = Some(moved.previous_owner.to_string());
+        if let Some(shown) = all.iter_mut().find(|shown| shown.tool == moved.tool) {
+            shown.changed.push(OWNER);
+            shown.previous_owner = previous_owner;
+            return;
+        }
+        all.push(Self {
+            tool: moved.tool.clone(),
+            changed: vec![OWNER],
+            previous_owner,
+            held_back: false,
+            trusted_sha256: None,
+            sha256: moved.sha256(),
+            definition: moved.definition.clone(),
+        });
     }
 }
 

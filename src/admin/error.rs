@@ -69,7 +69,7 @@ impl From<manager::Error> for Problem {
                 })
             }
             // Resources are not read over REST.
-            E::ResourceNotFound { .. } => Self::new(Code::NotFound, detail),
+            E::ResourceNotFound { .. } | E::AmbiguousUri { .. } => Self::new(Code::NotFound, detail),
             E::Upstream { server, tool, source } => {
                 let (code, retry_after) = of_upstream(&source);
                 Self::new(code, detail).with(|document| {

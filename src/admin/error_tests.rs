@@ -99,7 +99,7 @@ fn mcp_clients_are_told_the_same_codes() {
         upstream(U::Unavailable { state: "disabled" }),
         E::server_not_found("x", std::iter::empty()),
         E::name_not_found(Named::Tool, "x", None, std::iter::empty()),
-        E::Ambiguous { kind: Named::Tool, name: "x".into(), candidates: Vec::new() },
+        E::Ambiguous { kind: Named::Tool, name: "x".into(), candidates: Vec::new(), before: None },
         E::ToolChanged { server: "docs".into(), tool: "x".into(), changed: Vec::new() },
         upstream(U::Leased { retry_in: Duration::ZERO }),
         upstream(U::Backend { status: 429, detail: reason(), retry_after: None }),
@@ -135,7 +135,7 @@ async fn unknown_names_come_with_what_there_is() {
     assert_eq!(document["suggestion"], "GET /api/v1/mcp/servers lists the servers");
     let candidates = ["a__t".to_owned(), "b__t".to_owned()].to_vec();
     let (answered, document) =
-        document_of(E::Ambiguous { kind: Named::Tool, name: "t".into(), candidates }).await;
+        document_of(E::Ambiguous { kind: Named::Tool, name: "t".into(), candidates, before: None }).await;
     assert_eq!(answered.problem(), (400, "ambiguous_tool".to_owned()));
     assert_eq!(document["candidates"], json!(["a__t", "b__t"]));
 }

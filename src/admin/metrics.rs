@@ -50,6 +50,7 @@ struct Words {
 
 fn server<'a>(server: &'a ServerStatus, words: &'a Words) -> Server<'a> {
     let (status, changed) = (&server.status, server.trust.changes().len());
+    let held_back = if server.trust.holds() { changed } else { 0 };
     Server {
         name: &server.config.name,
         state: OneOf { now: status.state.as_str(), all: &words.states },
@@ -68,7 +69,7 @@ fn server<'a>(server: &'a ServerStatus, words: &'a Words) -> Server<'a> {
             .sockets
             .map(|sockets| Sockets { in_use: sockets.open.saturating_sub(sockets.idle), idle: sockets.idle }),
         tools: server.tools,
-        changed: Changed { all: changed, held_back: if server.trust.holds() { changed } else { 0 } },
+        changed: Changed { all: server.changed_tools(), held_back },
         latency: status.latency,
     }
 }

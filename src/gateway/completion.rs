@@ -44,7 +44,11 @@ fn reference(params: &Raw) -> Result<Reference, ErrorObject> {
     };
     match reference.get_as::<String>("type").as_deref() {
         Some("ref/prompt") => text("name").map(Reference::Prompt),
-        Some("ref/resource") => text("uri").map(Reference::Resource),
+        Some("ref/resource") => {
+            let uri = text("uri")?;
+            wanted::short_uri(&uri, "ref.uri")?;
+            Ok(Reference::Resource(uri))
+        }
         _ => {
             let valid = "\"ref/prompt\" or \"ref/resource\"";
             let found = reference.get("type");

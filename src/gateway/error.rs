@@ -169,7 +169,7 @@ pub fn object(error: &Error, era: Era) -> ErrorObject {
             let facts = Facts { code, server: server.as_deref(), nearest, available, ..Facts::default() };
             (code::INVALID_PARAMS, facts.named(*kind, name))
         }
-        Error::Ambiguous { kind, name, candidates } => {
+        Error::Ambiguous { kind, name, candidates, .. } => {
             let code = match kind {
                 Named::Tool => "ambiguous_tool",
                 Named::Prompt => "ambiguous_prompt",
@@ -207,6 +207,22 @@ pub fn object(error: &Error, era: Era) -> ErrorObject {
         Error::OtherDefinition { server, tool, .. } => {
             let facts = Facts { code: "other_definition", server: Some(server), ..Facts::default() };
             (code::INVALID_PARAMS, facts.named(Named::Tool, tool))
+        }
+        Error::AmbiguousUri { uri, candidates } => {
+            let wrong = Shown {
+                field: "params.uri",
+                rejected_value: Some(foreign::value(&Raw::of(uri))),
+                valid_range: "one of the candidates",
+                suggestion: "use one of the candidates, which name their servers",
+            };
+            let facts = Facts {
+                code: "ambiguous_uri",
+                uri: Some(uri),
+                candidates,
+                wrong: Some(wrong),
+                ..Facts::default()
+            };
+            (code::INVALID_PARAMS, facts)
         }
         Error::ResourceNotFound { uri } => {
             (code::INVALID_PARAMS, Facts { code: "resource_not_found", uri: Some(uri), ..Facts::default() })

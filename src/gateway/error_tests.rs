@@ -88,8 +88,12 @@ fn what_was_sent_wrong_is_named_with_what_would_be_right() {
     let missing = value(&bad_input("params.a is missing", Wrong { found: None, ..wrong }));
     assert_eq!(missing.get("rejected_value"), Some(&json!(null)));
     assert_eq!(value(&bad_cursor(&Raw::of(&7)))["rejected_value"], 7);
-    let several =
-        Error::Ambiguous { kind: Named::Tool, name: "find".into(), candidates: vec!["a__find".into()] };
+    let several = Error::Ambiguous {
+        kind: Named::Tool,
+        name: "find".into(),
+        candidates: vec!["a__find".into()],
+        before: None,
+    };
     let data = value(&object(&several, Era::Modern));
     assert_eq!((&data["field"], &data["rejected_value"]), (&json!("params.name"), &json!("find")));
 }

@@ -4,6 +4,7 @@
 //! and with one server nothing is looked at. Looked at are links and embedded resources in the
 //! content of tools and prompts, and the URIs of what was read.
 
+use crate::manager::catalog::LinkBudget;
 use crate::manager::{Scope, Snapshot};
 use crate::protocol::Raw;
 
@@ -17,10 +18,11 @@ pub(super) fn followed(snapshot: &Snapshot, scope: &Scope, server: &str, result:
     let blocks = contents
         .chain(result.get("content"))
         .flat_map(|content| if content.is_object() { vec![content] } else { content.elements().collect() });
+    let mut budget = LinkBudget::default();
     let changes: Vec<(Raw, Raw)> = blocks
         .filter_map(|block| uri_of(&block))
         .filter_map(|uri| {
-            let exposed = snapshot.exposed_uri(scope, server, &uri.read::<String>().ok()?)?;
+            let exposed = snapshot.exposed_uri(scope, (server, &uri.read::<String>().ok()?), &mut budget)?;
             Some((uri, Raw::of(&exposed)))
         })
         .collect();
@@ -46,7 +48,7 @@ pub(super) fn of_contents(
     if known == asked && !snapshot.can_clash(scope) {
         return result.clone();
     }
-    let contents = result.get("contents");
+    let (contents, mut budget) = (result.get("contents"), LinkBudget::default());
     let changes: Vec<(Raw, Raw)> = contents
         .iter()
         .flat_map(Raw::elements)
@@ -56,7 +58,7 @@ pub(super) fn of_contents(
             if text == known {
                 return (known != asked).then(|| (uri, Raw::of(asked)));
             }
-            Some((uri, Raw::of(&snapshot.exposed_uri(scope, server, &text)?)))
+            Some((uri, Raw::of(&snapshot.exposed_uri(scope, (server, &text), &mut budget)?)))
         })
         .collect();
     result.replacing(&changes)

@@ -30,6 +30,7 @@ pub(super) async fn read(gateway: &Gateway, caller: &Caller, params: Option<&Raw
         return Err(error::forbidden("read resources"));
     }
     let (uri, params) = wanted::text(params, "uri", "which resource to read")?;
+    wanted::short_uri(&uri, "uri")?;
     let found = gateway.manager.resource_targets(&caller.scope, &uri, params, None).await;
     let targets = found.map_err(|failure| refused(caller, &failure))?;
     let is_alone = targets.len() == 1;

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use super::error::{self, Wrong};
+use crate::protocol::uri::MAX_URI;
 use crate::protocol::{ErrorObject, Raw};
+use crate::telemetry::limit::Limit;
 
 /// `params` and the text in its `member`, which says `what`.
 pub(super) fn text<'a>(
@@ -21,6 +23,16 @@ pub(super) fn text<'a>(
         bad(&format!("params.{member} must be a string"), member, found().as_ref(), "a string")
     })?;
     Ok((text, params))
+}
+
+/// Refuses a URI that is longer than any listed one.
+pub(super) fn short_uri(uri: &str, member: &str) -> Result<(), ErrorObject> {
+    if uri.len() <= MAX_URI {
+        return Ok(());
+    }
+    let text = format!("params.{member} has {} bytes; a URI has at most {MAX_URI}", uri.len());
+    let valid = format!("a URI of at most {MAX_URI} bytes");
+    Err(Limit::UriBytes.met(bad(&text, member, Some(&Raw::of(uri)), &valid)))
 }
 
 /// Refuses arguments that are no object.

@@ -13,6 +13,14 @@ use crate::upstream;
 const LISTED: usize = 20;
 /// Names less alike than this are no suggestion.
 const ALIKE: f64 = 0.6;
+/// Names that are looked at for a suggestion, at most.
+const MAX_SCANNED: usize = 2_000;
+/// Names that are compared for a suggestion, at most.
+const MAX_COMPARED: usize = 200;
+/// Characters of a name that are compared: comparing is quadratic in them.
+const MAX_COMPARED_CHARS: usize = 64;
+/// Names whose lengths differ by more bytes are no suggestion, nor are those that neither begin nor end alike.
+const MAX_DIFFERENCE: usize = 16;
 
 /// What is asked for by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,13 +68,23 @@ pub enum Error {
         nearest: Vec<String>,
     },
     /// Several servers have one of that name.
-    #[error("{name:?} is offered by several servers; use one of {}", candidates.join(", "))]
+    #[error("{name:?} {}; use one of {}", not_clear(before.as_deref()), candidates.join(", "))]
     Ambiguous {
         /// What was asked for.
         kind: Named,
         /// Its name.
         name: String,
         /// The names that are not ambiguous.
+        candidates: Vec<String>,
+        /// The server that had the name before, where only another one has it now.
+        before: Option<Arc<str>>,
+    },
+    /// Several servers have that URI.
+    #[error("{uri:?} is a URI of several servers; use one of {}", candidates.join(", "))]
+    AmbiguousUri {
+        /// The URI asked for.
+        uri: String,
+        /// The URIs that are not ambiguous.
         candidates: Vec<String>,
     },
     /// An argument that its server reads from a header stands in the body more than once.
@@ -127,9 +145,8 @@ pub enum Error {
 
 impl Error {
     /// A server that is not among `servers`.
-    pub fn server_not_found<'a>(server: &str, servers: impl Iterator<Item = &'a str>) -> Self {
-        let names: Vec<&str> = servers.collect();
-        let (available, nearest) = alternatives(server, &names);
+    pub fn server_not_found<'a>(server: &str, servers: impl Iterator<Item = &'a str> + Clone) -> Self {
+        let (available, nearest) = alternatives(server, servers);
         Self::ServerNotFound { server: foreign::name(server), available, nearest }
     }
 
@@ -138,10 +155,9 @@ impl Error {
         kind: Named,
         name: &str,
         server: Option<&str>,
-        names: impl Iterator<Item = &'a str>,
+        names: impl Iterator<Item = &'a str> + Clone,
     ) -> Self {
-        let names: Vec<&str> = names.collect();
-        let (available, nearest) = alternatives(name, &names);
+        let (available, nearest) = alternatives(name, names);
         let (name, server) = (foreign::name(name), server.map(str::to_owned));
         Self::NameNotFound { kind, name, server, available, nearest }
     }
@@ -152,22 +168,38 @@ impl Error {
     }
 }
 
-/// The first names there are, and those that look like `name`, best first.
-fn alternatives(name: &str, names: &[&str]) -> (Vec<String>, Vec<String>) {
-    // Comparing is quadratic in the length of a name; nobody's typo is longer than this.
-    let asked: String = name.chars().take(128).collect::<String>().to_lowercase();
-    let mut scored: Vec<(f64, &str)> = names
-        .iter()
-        .map(|other| (strsim::jaro_winkler(&asked, &other.to_lowercase()), *other))
-        .filter(|(score, _)| *score >= ALIKE)
-        .collect();
+/// The first names there are, and those that look like `name`, best first. The work is bounded in the number of names
+/// that are compared and in their length: an unknown name must not cost more than a call.
+fn alternatives<'a>(name: &str, names: impl Iterator<Item = &'a str> + Clone) -> (Vec<String>, Vec<String>) {
+    let beginning = |name: &str| name.chars().take(MAX_COMPARED_CHARS).collect::<String>().to_lowercase();
+    let asked = beginning(name);
+    let ends = |name: &str| {
+        let bytes = name.as_bytes();
+        [bytes.first(), bytes.last()].map(|byte| byte.map(u8::to_ascii_lowercase))
+    };
+    let is_near = |other: &&str| {
+        let ([first, last], [asked_first, asked_last]) = (ends(other), ends(name));
+        other.len().abs_diff(name.len()) <= MAX_DIFFERENCE && (first == asked_first || last == asked_last)
+    };
+    let alike = |other: &'a str| (strsim::jaro_winkler(&asked, &beginning(other)), other);
+    let near = names.clone().take(MAX_SCANNED).filter(is_near).take(MAX_COMPARED);
+    let mut scored: Vec<(f64, &str)> = near.map(alike).filter(|(score, _)| *score >= ALIKE).collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     let nearest = scored.into_iter().take(3).map(|(_, name)| name.to_owned()).collect();
-    (names.iter().take(LISTED).map(|&name| name.to_owned()).collect(), nearest)
+    (names.take(LISTED).map(str::to_owned).collect(), nearest)
 }
 
 fn at(server: Option<&String>) -> String {
     server.map(|server| format!(" at server {server:?}")).unwrap_or_default()
+}
+
+fn not_clear(before: Option<&str>) -> String {
+    match before {
+        Some(server) => {
+            format!("was a name of server {server:?} before, and now only another server has one")
+        }
+        None => "is offered by several servers".to_owned(),
+    }
 }
 
 fn reason(changed: &[&str]) -> String {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::protocol::Version;
+use crate::protocol::feature::Kind;
 use crate::protocol::feature::List;
 use crate::upstream::Event;
 use crate::upstream::fake::{self, Answer, Dial, Fake};
@@ -51,7 +52,10 @@ async fn calls_go_to_whoever_owns_the_name() {
 
     let refused = manager.route_tool("shared", &none, None).await.expect_err("two own it");
     let candidates = vec!["a__shared".to_owned(), "b__shared".to_owned()];
-    assert_eq!(refused, Error::Ambiguous { kind: Named::Tool, name: "shared".into(), candidates });
+    assert_eq!(
+        refused,
+        Error::Ambiguous { kind: Named::Tool, name: "shared".into(), candidates, before: None }
+    );
     assert!(matches!(
         manager.call_tool("c", "shared", &none, None).await,
         Err(Error::ServerNotFound { server, .. }) if server == "c"

@@ -14,9 +14,11 @@ pub mod config;
 mod error;
 mod headers;
 pub mod naming;
+mod owners;
 mod recall;
 mod registry;
 mod routing;
+mod server_status;
 mod snapshot;
 mod target;
 mod trust;
@@ -33,21 +35,18 @@ pub use config::Config;
 pub use error::{Error, Named};
 pub use registry::Told;
 pub use routing::Reference;
+pub use server_status::{MovedTool, ServerStatus};
 pub use snapshot::{Revisions, Scope, Server, Snapshot};
 pub use target::{Called, Invocation, Target};
 pub use trust::{Approval, Change, Trust};
 pub use verdict::{NO_MCP, Verdict, Word};
 
-use crate::protocol::feature::Kind;
 use crate::protocol::meta::Sender;
 use crate::protocol::splice::Terms;
 use crate::protocol::{Era, Raw};
 use crate::shutdown::Shutdown;
 use crate::store::Store;
-use crate::telemetry::durations::Durations;
-use crate::upstream::{
-    self, Call, Connector, Means, Outlet, Owner, Received, Status, Update, Upstream, transport,
-};
+use crate::upstream::{self, Call, Connector, Means, Outlet, Owner, Received, Update, Upstream, transport};
 
 use recall::Recall;
 use registry::{Approve, Order, Published, Registry};
@@ -57,27 +56,6 @@ use registry::{Approve, Order, Published, Registry};
 const STARTUP_GRACE: Duration = Duration::from_secs(10);
 /// Updates of servers that may wait for the registry.
 const UPDATES: usize = 256;
-
-/// The state of one server, for operators.
-#[derive(Debug, Clone)]
-pub struct ServerStatus {
-    /// Its configuration.
-    pub config: upstream::Config,
-    /// What is known of it now.
-    pub status: Status,
-    /// How many of its tools are offered.
-    pub tools: usize,
-    /// How many resources it offers.
-    pub resources: usize,
-    /// How many resource templates.
-    pub templates: usize,
-    /// How many prompts.
-    pub prompts: usize,
-    /// Which definitions of its tools are trusted.
-    pub trust: Arc<Trust>,
-    /// How long its calls took.
-    pub durations: Arc<Durations>,
-}
 
 /// One facade over all servers.
 pub struct Manager {
@@ -183,12 +161,14 @@ impl Manager {
 
     /// Every server, in the order of the registry file.
     pub fn list_servers(&self) -> Vec<ServerStatus> {
-        self.snapshot().servers().iter().map(server_status).collect()
+        let snapshot = self.snapshot();
+        snapshot.servers().iter().map(|server| ServerStatus::of(&snapshot, server)).collect()
     }
 
     /// One server.
     pub fn server(&self, name: &str) -> Result<ServerStatus, Error> {
-        self.snapshot().server(name).map(server_status)
+        let snapshot = self.snapshot();
+        snapshot.server(name).map(|server| ServerStatus::of(&snapshot, server))
     }
 
     /// The tools of one server under its own names, or all tools under their exposed names.
@@ -355,8 +335,8 @@ impl Manager {
         self.list_servers()
     }
 
-    /// Trusts definitions of a server that changed, as it shows them now; a tool that was held back for that is
-    /// offered again. To approve what is trusted already changes nothing.
+    /// Trusts definitions of a server that changed, as it shows them now, and gives it the names that another
+    /// server had before; a blocked tool is offered again. To approve what is trusted already changes nothing.
     pub async fn approve(&self, server: &str, approval: Approval<'_>) -> Result<ServerStatus, Error> {
         let name = self.server(server)?.config.name;
         let gone = || failed(&name, None, upstream::Error::Unavailable { state: "shutting down" });
@@ -370,29 +350,13 @@ impl Manager {
 
     /// Closes the breaker of a server now.
     pub fn reset_breaker(&self, server: &str) -> Result<ServerStatus, Error> {
-        self.snapshot().server(server).map(|server| {
-            server.upstream.reset_breaker();
-            server_status(server)
-        })
+        self.snapshot().server(server)?.upstream.reset_breaker();
+        self.server(server)
     }
 }
 
 fn failed(server: &Arc<str>, tool: Option<&str>, source: upstream::Error) -> Error {
     Error::Upstream { server: server.clone(), tool: tool.map(str::to_owned), source }
-}
-
-fn server_status(server: &Server) -> ServerStatus {
-    let count = |kind| server.catalog.listing(kind).entries().len();
-    ServerStatus {
-        config: server.upstream.config().clone(),
-        status: server.upstream.status(),
-        tools: count(Kind::Tools),
-        resources: count(Kind::Resources),
-        templates: count(Kind::Templates),
-        prompts: count(Kind::Prompts),
-        trust: Arc::clone(&server.trust),
-        durations: Arc::clone(&server.durations),
-    }
 }
 
 #[cfg(test)]

@@ -1,28 +1,34 @@
-//! Which name each tool or prompt is offered under, and what every other spelling of it means.
+//! Assigns the name under which each tool or prompt is offered, and resolves every other spelling of it.
 //!
-//! Pure: a function of the servers, what they have and the mode, independent of the order in which
-//! servers connected. Invariants (property-tested): no two share an exposed name; names fit
-//! the limit and the alphabet unless the mode is `verbatim`; the answer for a set of offers never
-//! depends on history, so it survives restarts.
+//! Invariants, also against a server that knows this function (property-tested): no two share an exposed name.
+//! Qualified and shortened names depend on the configuration and their own key alone, so that no other server can
+//! take them. A bare name stays with the server that had it first (`owners`). Names fit the limit and the alphabet
+//! unless the mode is `verbatim`.
 //!
-//! Not here: what a tool or a prompt is, whether its server is up; URIs (`uris`).
+//! Not here: definitions, whether a server is up, URIs (`uris`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use super::config::ToolNames;
+use super::owners::Owners;
+use crate::hex::hex;
+use crate::upstream::config::MAX_SERVER_NAME;
 
 /// Joins server and name in a qualified name.
 pub const SEPARATOR: &str = "__";
-/// Hexadecimal digits of the hash that tells shortened names apart.
+/// Fewest hexadecimal digits of the hash that tells shortened names apart.
 const HASH_DIGITS: usize = 8;
+/// Hexadecimal digits of a whole hash.
+const ALL_DIGITS: usize = 64;
 
 /// A tool, or a prompt, by its server and the name it goes by there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// The server's name.
-    pub server: String,
+    pub server: Arc<str>,
     /// Its name at the server, or the operator's `rename` of it.
     pub name: String,
 }
@@ -34,13 +40,36 @@ impl Key {
     }
 }
 
-/// What a name means.
+/// How names are made.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules<'a> {
+    /// How tools and prompts are named.
+    pub mode: ToolNames,
+    /// The longest exposed name, in bytes.
+    pub max_length: usize,
+    /// Every configured server, also those that offer nothing yet: names that begin with theirs are reserved.
+    /// Empty for the names of one server alone, which stay as they are.
+    pub servers: &'a HashSet<Arc<str>>,
+}
+
+/// A resolved name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
     /// One, by its place in the list given to [`Names::assign`].
     One(usize),
     /// Several; their exposed names.
     Ambiguous(Vec<String>),
+    /// A name that another server had before, by its place in [`Names::moved`].
+    Moved(usize),
+}
+
+/// A bare name that its server does not get, because another one had it before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    /// The key that would have the name, by its place in the list given to [`Names::assign`].
+    pub index: usize,
+    /// The server that had it.
+    pub owner: Arc<str>,
 }
 
 /// The names of a set of tools, or of prompts.
@@ -48,21 +77,21 @@ pub enum Meaning {
 pub struct Names {
     exposed: Vec<String>,
     meanings: HashMap<String, Meaning>,
+    moved: Vec<Moved>,
 }
 
 impl Names {
-    /// Gives every one of `keys` its name. `keys` stand in the order of the registry file, which
-    /// decides who keeps a bare name in `verbatim`; no key stands twice.
-    pub fn assign(keys: &[Key], mode: ToolNames, max_length: usize) -> Self {
-        let exposed = match mode {
-            ToolNames::Verbatim => verbatim(keys),
-            ToolNames::Auto | ToolNames::Prefixed => {
-                let wanted = wanted(keys, mode == ToolNames::Prefixed);
-                fitted(keys, &wanted, max_length)
-            }
-        };
-        let meanings = meanings(keys, &exposed);
-        Self { exposed, meanings }
+    /// Gives each of `keys` its name and notes in `owners` which server has it. The order of `keys` is that of
+    /// the configuration file; in `verbatim` the first server gets a bare name that nobody had before. Every key
+    /// is there once.
+    pub fn assign(keys: &[Key], rules: &Rules<'_>, owners: &mut Owners) -> Self {
+        let bare = bare_names(keys, rules, owners);
+        let wanted: Vec<Wanted> =
+            keys.iter().zip(&bare.keep).map(|(key, keeps)| Wanted::of(key, *keeps, rules)).collect();
+        let exposed = fitted(keys, &wanted, rules, owners);
+        let mut names = Self { meanings: HashMap::new(), exposed, moved: bare.moved };
+        names.meanings = names.spellings(keys, rules, owners);
+        names
     }
 
     /// The name under which the one at `index` is offered.
@@ -70,7 +99,7 @@ impl Names {
         &self.exposed[index]
     }
 
-    /// What `name` means: an exposed name, a qualified one, or a bare one.
+    /// Resolves `name`: an exposed name, a qualified one, or a bare one.
     pub fn meaning(&self, name: &str) -> Option<&Meaning> {
         self.meanings.get(name)
     }
@@ -79,60 +108,163 @@ impl Names {
     pub fn all(&self) -> &[String] {
         &self.exposed
     }
+
+    /// The bare names that are not given to their servers, because another one had them.
+    pub fn moved(&self) -> &[Moved] {
+        &self.moved
+    }
+
+    /// Resolves every spelling. Exposed names win over qualified ones, and those over bare ones.
+    fn spellings(&self, keys: &[Key], rules: &Rules<'_>, owners: &mut Owners) -> HashMap<String, Meaning> {
+        let one = |(index, name): (usize, &String)| (name.clone(), Meaning::One(index));
+        let mut meanings: HashMap<String, Meaning> = self.exposed.iter().enumerate().map(one).collect();
+        for (index, key) in keys.iter().enumerate() {
+            let qualified = key.qualified();
+            if rules.is_own(&qualified, &key.server) {
+                meanings.entry(qualified).or_insert(Meaning::One(index));
+            }
+        }
+        for (place, moved) in self.moved.iter().enumerate() {
+            meanings.entry(keys[moved.index].name.clone()).or_insert(Meaning::Moved(place));
+        }
+        for (name, claimants) in claimants(keys, rules) {
+            let meaning = match claimants.as_slice() {
+                _ if meanings.contains_key(name) => continue,
+                [only] if owners.claim(name, &keys[*only].server) => Meaning::One(*only),
+                [_] => continue,
+                several => Meaning::Ambiguous(several.iter().map(|&i| self.exposed[i].clone()).collect()),
+            };
+            meanings.insert(name.to_owned(), meaning);
+        }
+        meanings
+    }
+}
+
+impl Rules<'_> {
+    /// The configured server whose qualified names `name` reads like; of several the one with the longest name.
+    fn prefix(&self, name: &str) -> Option<&str> {
+        let pairs = name.as_bytes().windows(SEPARATOR.len()).take(MAX_SERVER_NAME + 1).enumerate();
+        let ends = pairs.filter(|(_, pair)| *pair == SEPARATOR.as_bytes()).map(|(end, _)| end);
+        ends.filter_map(|end| self.servers.get(&name[..end])).last().map(AsRef::as_ref)
+    }
+
+    /// Whether `name` reads like a qualified name of `server`.
+    fn is_own(&self, name: &str, server: &str) -> bool {
+        self.prefix(name).is_none_or(|found| found == server) && name.starts_with(server)
+    }
+
+    /// Whether the bare name of `key` reads like a name that belongs to another server whatever that lists.
+    fn is_reserved(&self, key: &Key) -> bool {
+        if self.servers.is_empty() {
+            return false;
+        }
+        let fewest = if self.mode == ToolNames::Verbatim { ALL_DIGITS } else { HASH_DIGITS };
+        self.prefix(&key.name).is_some_and(|found| found != key.server.as_ref())
+            || is_shortened(&key.name, fewest)
+    }
+}
+
+/// Whether `name` ends as shortened names do: `_`, then at least `fewest` hexadecimal digits with a letter among
+/// them. So a date at the end of a name is none.
+fn is_shortened(name: &str, fewest: usize) -> bool {
+    let Some((_, digits)) = name.rsplit_once('_') else { return false };
+    (fewest..=ALL_DIGITS).contains(&digits.len())
+        && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        && digits.bytes().any(|byte| byte.is_ascii_lowercase())
+}
+
+/// The keys of each bare name that can mean them.
+fn claimants<'a>(keys: &'a [Key], rules: &Rules<'_>) -> BTreeMap<&'a str, Vec<usize>> {
+    let mut claimants: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (index, key) in keys.iter().enumerate().filter(|(_, key)| !rules.is_reserved(key)) {
+        claimants.entry(&key.name).or_default().push(index);
+    }
+    claimants
+}
+
+/// Which keys are offered under their bare names.
+struct Bare {
+    keep: Vec<bool>,
+    moved: Vec<Moved>,
+}
+
+fn bare_names(keys: &[Key], rules: &Rules<'_>, owners: &mut Owners) -> Bare {
+    let qualified: HashSet<String> = keys.iter().map(Key::qualified).collect();
+    let is_taken = |name: &str| !rules.servers.is_empty() && qualified.contains(name);
+    let mut bare = Bare { keep: vec![false; keys.len()], moved: Vec::new() };
+    for (name, claimants) in claimants(keys, rules) {
+        let owner = owners.owner(name).cloned();
+        let is_owner = |index: &&usize| owner.as_ref().is_none_or(|owner| *owner == keys[**index].server);
+        let chosen = match claimants.as_slice() {
+            [_, _, ..] if rules.mode != ToolNames::Verbatim => continue,
+            several => several.iter().find(is_owner),
+        };
+        match (chosen, owner, claimants.as_slice()) {
+            (Some(&index), ..) if rules.mode != ToolNames::Prefixed && !is_taken(name) => {
+                bare.keep[index] = owners.claim(name, &keys[index].server);
+            }
+            (None, Some(owner), [index]) => bare.moved.push(Moved { index: *index, owner }),
+            _ => {}
+        }
+    }
+    bare
 }
 
 /// A name that a key would like, and whether it must carry a hash to be its own.
 struct Wanted {
     name: String,
-    shared: bool,
+    is_hashed: bool,
 }
 
-fn wanted(keys: &[Key], prefixed: bool) -> Vec<Wanted> {
-    let bare = count(keys.iter().map(|key| key.name.clone()));
-    let qualified = count(keys.iter().map(Key::qualified));
-    let wants = |key: &Key| {
-        // A bare name that reads like somebody's qualified name would shadow it.
-        if !prefixed && bare[&key.name] == 1 && !qualified.contains_key(&key.name) {
-            return Wanted { name: key.name.clone(), shared: false };
+impl Wanted {
+    fn of(key: &Key, keeps_bare: bool, rules: &Rules<'_>) -> Self {
+        let is_changed = |name: &str| rules.mode != ToolNames::Verbatim && !fits(name, rules.max_length);
+        if keeps_bare {
+            return Self { is_hashed: is_changed(&key.name), name: key.name.clone() };
         }
         let name = key.qualified();
-        Wanted { shared: qualified[&name] > 1, name }
-    };
-    keys.iter().map(wants).collect()
+        Self { is_hashed: is_changed(&name) || !rules.is_own(&name, &key.server), name }
+    }
 }
 
-fn count(names: impl Iterator<Item = String>) -> HashMap<String, usize> {
+fn count<'a>(names: impl Iterator<Item = &'a String>) -> HashMap<&'a str, usize> {
     let mut counts = HashMap::new();
     for name in names {
-        *counts.entry(name).or_default() += 1;
+        *counts.entry(name.as_str()).or_default() += 1;
     }
     counts
 }
 
 /// Makes every wanted name fit; names that had to change carry a hash, longer while it collides.
-fn fitted(keys: &[Key], wanted: &[Wanted], max_length: usize) -> Vec<String> {
-    let is_changed = |want: &Wanted| want.shared || !fits(&want.name, max_length);
+fn fitted(keys: &[Key], wanted: &[Wanted], rules: &Rules<'_>, owners: &mut Owners) -> Vec<String> {
+    let shorteners: Vec<Option<Shortener<'_>>> = wanted
+        .iter()
+        .zip(keys)
+        .map(|(want, key)| want.is_hashed.then(|| Shortener::of(key, &want.name, *rules)))
+        .collect();
     let mut digits: Vec<usize> =
-        wanted.iter().map(|want| if is_changed(want) { HASH_DIGITS } else { 0 }).collect();
+        shorteners.iter().map(|found| found.as_ref().map_or(0, Shortener::fewest_digits)).collect();
     loop {
-        let names: Vec<String> = wanted
-            .iter()
-            .zip(keys)
-            .zip(&digits)
-            .map(|((want, key), &digits)| match digits {
-                0 => want.name.clone(),
-                _ => hashed(&want.name, key, digits, max_length),
-            })
-            .collect();
-        let counts = count(names.iter().cloned());
-        let collides = |index: &usize| digits[*index] > 0 && counts[&names[*index]] > 1;
+        let name = |index: usize| match &shorteners[index] {
+            Some(shortener) => shortener.name(digits[index]),
+            None => wanted[index].name.clone(),
+        };
+        let names: Vec<String> = (0..keys.len()).map(name).collect();
+        let counts = count(names.iter());
+        let collides = |index: &usize| {
+            digits[*index] > 0
+                && (counts[names[*index].as_str()] > 1
+                    || !owners.is_free_for(&names[*index], &keys[*index].server))
+        };
         let again: Vec<usize> = (0..names.len()).filter(collides).collect();
-        let longest = max_length.min(64);
-        if again.is_empty() || again.iter().all(|&index| digits[index] >= longest) {
+        if again.iter().all(|&index| digits[index] >= ALL_DIGITS) {
+            for index in (0..names.len()).filter(|index| digits[*index] > 0) {
+                owners.claim(&names[index], &keys[index].server);
+            }
             return names;
         }
         for index in again {
-            digits[index] = (digits[index] + 1).min(longest);
+            digits[index] = (digits[index] + 1).min(ALL_DIGITS);
         }
     }
 }
@@ -146,61 +278,61 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// The beginning of `name` in the plain alphabet, then `_` and `digits` digits that only this key has.
-fn hashed(name: &str, key: &Key, digits: usize, max_length: usize) -> String {
-    let mut hash = Sha256::new();
-    hash.update(key.server.as_bytes());
-    hash.update([0]);
-    hash.update(key.name.as_bytes());
-    let nibbles = hash.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    let hash: String = nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect();
-    let plain: String =
-        name.chars().map(|c| if c.is_ascii() && is_plain(c as u8) { c } else { '_' }).collect();
-    let room = max_length.saturating_sub(digits + 1);
-    let head = &plain[..plain.len().min(room)];
-    let joint = if room == 0 { "" } else { "_" };
-    format!("{head}{joint}{}", &hash[..digits])
+/// Makes the shortened names of one key.
+struct Shortener<'a> {
+    key: &'a Key,
+    rules: Rules<'a>,
+    /// Beginnings to choose from, in the plain alphabet. The last one never reads like a qualified name.
+    bases: [String; 3],
+    /// The hash of the key in hexadecimal digits.
+    hash: String,
 }
 
-/// Names as they are; the first server in the file keeps a bare name that several want.
-fn verbatim(keys: &[Key]) -> Vec<String> {
-    let mut taken = BTreeMap::new();
-    for (index, key) in keys.iter().enumerate() {
-        taken.entry(key.name.clone()).or_insert(index);
+impl<'a> Shortener<'a> {
+    fn of(key: &'a Key, wanted: &str, rules: Rules<'a>) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(key.server.as_bytes());
+        hash.update([0]);
+        hash.update(key.name.as_bytes());
+        let whole: [u8; 32] = hash.finalize().into();
+        let qualified = plain(&key.qualified());
+        let words: Vec<&str> = qualified.split('_').filter(|word| !word.is_empty()).collect();
+        let bases = [plain(wanted), qualified.clone(), words.join("_")];
+        Self { key, rules, bases, hash: hex(&whole) }
     }
-    let bare = |index: usize| taken.get(&keys[index].name) == Some(&index);
-    let mut names: Vec<String> = keys.iter().map(|key| key.name.clone()).collect();
-    let mut used: std::collections::HashSet<String> = taken.keys().cloned().collect();
-    for index in (0..keys.len()).filter(|&index| !bare(index)) {
-        let mut name = keys[index].qualified();
-        if !used.insert(name.clone()) {
-            name = hashed(&name, &keys[index], 64, usize::MAX);
-            used.insert(name.clone());
+
+    /// How many digits it has unless they collide: enough that one of them is a letter.
+    fn fewest_digits(&self) -> usize {
+        if self.rules.mode == ToolNames::Verbatim {
+            return ALL_DIGITS;
         }
-        names[index] = name;
+        let letter = self.hash.bytes().position(|byte| byte.is_ascii_lowercase());
+        letter.map_or(ALL_DIGITS, |at| HASH_DIGITS.max(at + 1))
     }
-    names
+
+    /// The beginning of its wanted name, then `_` and `digits` digits of its hash. A name that reads like one of
+    /// another server's has another beginning.
+    fn name(&self, digits: usize) -> String {
+        let max = if self.rules.mode == ToolNames::Verbatim { usize::MAX } else { self.rules.max_length };
+        let (digits, room) = (digits.min(max), max.saturating_sub(digits + 1));
+        let joint = if room == 0 { "" } else { "_" };
+        let name = |base: &str| format!("{base}{joint}{}", &self.hash[..digits]);
+        let [first, second, last] = self.bases.each_ref().map(|base| &base[..base.len().min(room)]);
+        let is_free = |name: &String| self.rules.prefix(name).is_none_or(|found| found == &*self.key.server);
+        let found = [first, second].into_iter().map(name).find(is_free);
+        found.unwrap_or_else(|| name(last.trim_end_matches('_')))
+    }
 }
 
-/// Exposed names win over qualified ones, and those over bare ones.
-fn meanings(keys: &[Key], exposed: &[String]) -> HashMap<String, Meaning> {
-    let mut meanings: HashMap<String, Meaning> =
-        exposed.iter().enumerate().map(|(index, name)| (name.clone(), Meaning::One(index))).collect();
-    for spelling in [Key::qualified, |key: &Key| key.name.clone()] {
-        let mut claims: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        for (index, key) in keys.iter().enumerate() {
-            claims.entry(spelling(key)).or_default().push(index);
-        }
-        for (name, claimants) in claims {
-            meanings.entry(name).or_insert_with(|| match claimants.as_slice() {
-                [only] => Meaning::One(*only),
-                several => Meaning::Ambiguous(several.iter().map(|&i| exposed[i].clone()).collect()),
-            });
-        }
-    }
-    meanings
+/// `name` with `_` in the place of each character that is not plain.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii() && is_plain(c as u8) { c } else { '_' }).collect()
 }
 
 #[cfg(test)]
 #[path = "naming_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "naming_attack_tests.rs"]
+mod attack_tests;

@@ -7,11 +7,17 @@ use proptest::prelude::*;
 use super::*;
 
 fn keys(list: &[(&str, &str)]) -> Vec<Key> {
-    list.iter().map(|(s, t)| Key { server: (*s).to_owned(), name: (*t).to_owned() }).collect()
+    list.iter().map(|(s, t)| Key { server: (*s).into(), name: (*t).to_owned() }).collect()
+}
+
+/// The names of `keys`, where the servers among them are all there are.
+fn assign(keys: &[Key], mode: ToolNames, max_length: usize) -> Names {
+    let servers = keys.iter().map(|key| Arc::clone(&key.server)).collect();
+    Names::assign(keys, &Rules { mode, max_length, servers: &servers }, &mut Owners::default())
 }
 
 fn auto(list: &[(&str, &str)]) -> Names {
-    Names::assign(&keys(list), ToolNames::Auto, 64)
+    assign(&keys(list), ToolNames::Auto, 64)
 }
 
 #[test]
@@ -27,7 +33,7 @@ fn bare_while_unique_and_qualified_for_both_on_a_clash() {
 
 #[test]
 fn prefixed_names_every_tool_with_its_server() {
-    let names = Names::assign(&keys(&[("a", "x"), ("b", "y")]), ToolNames::Prefixed, 64);
+    let names = assign(&keys(&[("a", "x"), ("b", "y")]), ToolNames::Prefixed, 64);
     assert_eq!(names.all(), ["a__x", "b__y"]);
     assert_eq!(names.meaning("x"), Some(&Meaning::One(0)), "a unique bare name is still understood");
 }
@@ -35,7 +41,7 @@ fn prefixed_names_every_tool_with_its_server() {
 #[test]
 fn verbatim_keeps_names_and_the_first_server_keeps_a_shared_one() {
     let odd = "a name with spaces ".repeat(8);
-    let names = Names::assign(&keys(&[("a", &odd), ("a", "x"), ("b", "x")]), ToolNames::Verbatim, 64);
+    let names = assign(&keys(&[("a", &odd), ("a", "x"), ("b", "x")]), ToolNames::Verbatim, 64);
     assert_eq!(names.all(), [odd.as_str(), "x", "b__x"]);
     assert_eq!(names.meaning("x"), Some(&Meaning::One(1)));
 }
@@ -48,11 +54,50 @@ fn a_bare_name_never_shadows_a_qualified_one() {
 }
 
 #[test]
-fn two_equal_qualified_names_are_told_apart_by_a_hash() {
+fn of_two_equal_qualified_names_the_one_with_the_longer_server_name_stays() {
     let names = auto(&[("a", "b__c"), ("a__b", "c"), ("z", "c"), ("z", "b__c")]);
-    assert_ne!(names.exposed(0), names.exposed(1));
-    assert!(names.exposed(0).starts_with("a__b__c_") && names.exposed(1).starts_with("a__b__c_"));
-    assert!(matches!(names.meaning("a__b__c"), Some(Meaning::Ambiguous(both)) if both.len() == 2));
+    assert_eq!(names.exposed(1), "a__b__c");
+    assert!(names.exposed(0).starts_with("a_b_c_"), "{}", names.exposed(0));
+    assert_eq!(names.meaning("a__b__c"), Some(&Meaning::One(1)));
+}
+
+#[test]
+fn a_name_that_ends_like_a_shortened_one_is_never_offered_bare() {
+    let good = [("good", "repo/create")];
+    assert_eq!(auto(&good).all(), ["repo_create_c32a3633"]);
+    let hash = crate::hex::hex(&Sha256::digest("good\0repo/create"));
+    for digits in 8..=64 {
+        let squatted = format!("repo_create_{}", &hash[..digits]);
+        let names = auto(&[("good", "repo/create"), ("evil", &squatted), ("evil", "release_20240131")]);
+        assert_eq!(names.exposed(0), "repo_create_c32a3633");
+        assert!(names.exposed(1).starts_with("evil__repo_create_"), "{}", names.exposed(1));
+        assert_eq!(names.exposed(2), "release_20240131", "a date is no hash");
+        let alone = auto(&[("evil", &squatted)]);
+        assert_eq!(alone.meaning(&squatted), None, "it may be the name of a server that is away");
+    }
+}
+
+#[test]
+fn a_name_stays_with_the_server_that_had_it_first() {
+    let servers = ["evil", "good"].map(Arc::from).into();
+    let (mut owners, one) = (Owners::default(), |index| Some(Meaning::One(index)));
+    for mode in [ToolNames::Auto, ToolNames::Verbatim, ToolNames::Prefixed] {
+        let mut names = |list: &[(&str, &str)]| {
+            Names::assign(&keys(list), &Rules { mode, max_length: 64, servers: &servers }, &mut owners)
+        };
+        assert_eq!(names(&[("good", "x")]).meaning("x").cloned(), one(0));
+        let both = names(&[("evil", "x"), ("good", "x")]);
+        assert!(mode == ToolNames::Verbatim || matches!(both.meaning("x"), Some(Meaning::Ambiguous(_))));
+        assert!(mode != ToolNames::Verbatim || both.all() == ["evil__x", "x"], "{:?}", both.all());
+        let moved = names(&[("evil", "x")]);
+        assert_eq!(
+            (moved.all(), moved.meaning("x")),
+            (&["evil__x".to_owned()][..], Some(&Meaning::Moved(0)))
+        );
+        assert_eq!(moved.moved(), [Moved { index: 0, owner: "good".into() }]);
+        assert_eq!(moved.meaning("evil__x").cloned(), one(0), "its qualified name always works");
+        assert_eq!(names(&[("good", "x")]).meaning("x").cloned(), one(0), "the first one takes it up again");
+    }
 }
 
 #[test]
@@ -70,9 +115,10 @@ fn name() -> impl Strategy<Value = String> {
     prop_oneof!["[ab_]{1,6}", "[a-c]{1,2}", "a__b", "[aä ]{1,3}", "x{60,70}"]
 }
 
-fn set() -> impl Strategy<Value = Vec<Key>> {
-    let key = ("[ab_]{1,4}", name()).prop_map(|(server, name)| Key { server, name });
-    prop::collection::vec(key, 0..14).prop_map(|keys| {
+/// At most so many different keys.
+pub(super) fn set(most: usize) -> impl Strategy<Value = Vec<Key>> {
+    let key = ("[ab_]{1,4}", name()).prop_map(|(server, name)| Key { server: server.into(), name });
+    prop::collection::vec(key, 0..=most).prop_map(|keys| {
         let mut seen = HashSet::new();
         keys.into_iter().filter(|key| seen.insert(key.clone())).collect()
     })
@@ -83,9 +129,9 @@ proptest! {
 
     // RULES S21
     #[test]
-    fn injective_bounded_and_understood(keys in set(), prefixed in any::<bool>(), max in 16_usize..65) {
+    fn injective_bounded_and_understood(keys in set(13), prefixed in any::<bool>(), max in 16_usize..65) {
         let mode = if prefixed { ToolNames::Prefixed } else { ToolNames::Auto };
-        let names = Names::assign(&keys, mode, max);
+        let names = assign(&keys, mode, max);
         let distinct: HashSet<&String> = names.all().iter().collect();
         prop_assert_eq!(distinct.len(), keys.len(), "{:?}", names.all());
         for (index, key) in keys.iter().enumerate() {
@@ -108,17 +154,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn the_order_of_arrival_changes_nothing(keys in set(), seed in any::<u64>()) {
-        let before = Names::assign(&keys, ToolNames::Auto, 64);
+    fn the_order_of_arrival_changes_nothing(keys in set(13), seed in any::<u64>()) {
+        let before = assign(&keys, ToolNames::Auto, 64);
         let mut shuffled = keys.clone();
         shuffled.sort_by_key(|key| {
             let mut hash = Sha256::new();
             hash.update(seed.to_le_bytes());
             hash.update(key.qualified());
-            hash.update(&key.server);
+            hash.update(key.server.as_bytes());
             hash.finalize().to_vec()
         });
-        let after = Names::assign(&shuffled, ToolNames::Auto, 64);
+        let after = assign(&shuffled, ToolNames::Auto, 64);
         for (index, key) in keys.iter().enumerate() {
             let place = shuffled.iter().position(|other| other == key).expect("same set");
             prop_assert_eq!(before.exposed(index), after.exposed(place));
@@ -126,8 +172,8 @@ proptest! {
     }
 
     #[test]
-    fn verbatim_is_injective_too(keys in set()) {
-        let names = Names::assign(&keys, ToolNames::Verbatim, 64);
+    fn verbatim_is_injective_too(keys in set(13)) {
+        let names = assign(&keys, ToolNames::Verbatim, 64);
         let distinct: HashSet<&String> = names.all().iter().collect();
         prop_assert_eq!(distinct.len(), keys.len(), "{:?}", names.all());
     }

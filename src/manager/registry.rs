@@ -2,6 +2,8 @@
 //! approved, and publishes the catalog.
 //!
 //! Everybody else reads [`Snapshot`]s through an atomic pointer; nobody but this task writes one.
+//! Invariants: snapshots are built on a blocking thread, because what servers list decides how long that takes,
+//! and no thread that serves clients waits for it; they are built one after another, in the order of the updates.
 //! Not here: connecting, health (each server's own supervisor does that).
 
 use std::sync::Arc;
@@ -92,17 +94,17 @@ impl Registry {
     ) {
         loop {
             tokio::select! {
-                Some(update) = updates.recv() => self.hear(update),
+                Some(update) = updates.recv() => self.hear(update).await,
                 Some(order) = orders.recv() => match order {
-                    Order::Apply(order) => self.apply(order),
-                    Order::Approve(order) => self.approve(order),
+                    Order::Apply(order) => self.apply(order).await,
+                    Order::Approve(order) => self.approve(order).await,
                 },
                 else => return,
             }
         }
     }
 
-    fn hear(&self, update: Update) {
+    async fn hear(&self, update: Update) {
         let told = match &update.change {
             Change::Told(notice) => Some(Some(notice.clone())),
             Change::Missed => Some(None),
@@ -111,22 +113,33 @@ impl Registry {
         if let Some(notice) = told {
             // Nobody listens: nobody asked for it.
             let _ = self.told.send(Told { server: update.server, notice });
-        } else if let Some(next) = self.choose(&update) {
+            return;
+        }
+        let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
+        if let Some(Some(next)) = off_thread(move || choose(&now, &config, &update)).await {
             self.publish(next);
         }
     }
 
-    fn apply(&mut self, order: Apply) {
+    async fn apply(&mut self, order: Apply) {
         self.config = order.config;
-        let next = self.snapshot.load().applied(&self.config, order.upstreams);
-        self.publish(next);
-        let _ = order.done.send(()); // who ordered may have left
+        let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
+        if let Some(next) = off_thread(move || now.applied(&config, order.upstreams)).await {
+            self.publish(next);
+            let _ = order.done.send(()); // the operator may have left
+        }
     }
 
-    fn approve(&self, order: Approve) {
-        let approval = Approval { tool: order.tool.as_deref(), sha256: order.sha256.as_deref() };
-        let next = self.snapshot.load().approved(&self.config, &order.server, approval);
-        let _ = order.done.send(next.map(|next| self.publish(next))); // who ordered may have left
+    async fn approve(&self, order: Approve) {
+        let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
+        let Approve { server, tool, sha256, done } = order;
+        let build = move || {
+            let approval = Approval { tool: tool.as_deref(), sha256: sha256.as_deref() };
+            now.approved(&config, &server, approval)
+        };
+        if let Some(next) = off_thread(build).await {
+            let _ = done.send(next.map(|next| self.publish(next))); // the operator may have left
+        }
     }
 
     fn publish(&self, next: Snapshot) {
@@ -138,23 +151,26 @@ impl Registry {
                 server.trust.tell(name, known.map(AsRef::as_ref));
             }
         }
+        next.log_moved_names(&before);
         self.snapshot.store(Arc::new(next));
         self.count.send_modify(|count| *count += 1);
     }
+}
 
-    /// The snapshot that follows from an update; none when nothing visible changed.
-    fn choose(&self, update: &Update) -> Option<Snapshot> {
-        let now = self.snapshot.load();
-        let server = now.server(&update.server).ok().filter(|server| server.upstream.id() == update.id)?;
-        match &update.change {
-            Change::Offered(offer, announced)
-                if server.offer.as_ref() != Some(offer) || !announced.is_none() =>
-            {
-                Some(now.updated(&self.config, &update.server, Some((offer.clone(), *announced))))
-            }
-            Change::State(State::Connecting) | Change::Told(_) | Change::Missed => None,
-            _ if !server.settled => Some(now.updated(&self.config, &update.server, None)),
-            Change::Offered(..) | Change::State(_) => None,
+/// Runs `build` on a blocking thread; `None` when it panicked: then what was published stays.
+async fn off_thread<T: Send + 'static>(build: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(build).await.ok()
+}
+
+/// The snapshot that follows `now` after an update; none when nothing visible changed.
+fn choose(now: &Snapshot, config: &Config, update: &Update) -> Option<Snapshot> {
+    let server = now.server(&update.server).ok().filter(|server| server.upstream.id() == update.id)?;
+    match &update.change {
+        Change::Offered(offer, announced) if server.offer.as_ref() != Some(offer) || !announced.is_none() => {
+            Some(now.updated(config, &update.server, Some((offer.clone(), *announced))))
         }
+        Change::State(State::Connecting) | Change::Told(_) | Change::Missed => None,
+        _ if !server.settled => Some(now.updated(config, &update.server, None)),
+        Change::Offered(..) | Change::State(_) => None,
     }
 }

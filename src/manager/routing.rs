@@ -15,7 +15,7 @@ use super::error::{Error, Named};
 use super::snapshot::{Scope, Snapshot};
 use super::target::Target;
 use super::{Manager, failed};
-use crate::protocol::Raw;
+use crate::protocol::{Raw, foreign};
 use crate::upstream::{self, State, Status, Subject, Watching};
 
 /// What is completed: an argument of a prompt, or a variable of a template.
@@ -172,7 +172,8 @@ impl Manager {
 }
 
 fn some(places: Places, uri: &str) -> Result<Vec<Place>, Error> {
-    let places = places.into_vec();
+    let ambiguous = |candidates| Error::AmbiguousUri { uri: foreign::uri(uri), candidates };
+    let places = places.into_vec().map_err(ambiguous)?;
     if places.is_empty() { Err(Error::resource_not_found(uri)) } else { Ok(places) }
 }
 

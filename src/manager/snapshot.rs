@@ -3,16 +3,19 @@
 //! Immutable. The registry publishes a new one whenever an offer changes; every call works on the
 //! one it took at its start. Not here: how it comes about (`registry`).
 
-use std::collections::HashMap;
+mod history;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::STARTUP_GRACE;
-use super::catalog::{Catalog, Lookup, Part, Place, Places, Resources, Route, Style};
+use super::catalog::{Catalog, History, LinkBudget, Lookup, Part, Place, Places, Resources, Route, Style};
 use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
+use super::naming::Rules;
 use super::target::Target;
 use super::trust::{Approval, Trust};
 use crate::protocol::Reply;
@@ -75,6 +78,8 @@ pub struct Snapshot {
     servers: Vec<Server>,
     by_name: HashMap<Arc<str>, usize>,
     catalog: Arc<Catalog>,
+    /// Which server has had each name.
+    history: Arc<History>,
     revisions: Revisions,
     started: Instant,
     /// Whether all servers of an earlier configuration were settled once.
@@ -89,6 +94,7 @@ impl Snapshot {
             servers: upstreams.into_iter().map(Server::new).collect(),
             by_name,
             catalog: Arc::default(),
+            history: Arc::default(),
             revisions: Revisions::default(),
             started: Instant::now(),
             was_settled: false,
@@ -172,8 +178,15 @@ impl Snapshot {
             Lookup::Found(route) => Ok(route.clone()),
             Lookup::Held(held) => Err(held.change.refusal(&held.server)),
             Lookup::Ambiguous(candidates) => {
-                Err(Error::Ambiguous { kind, name: name.to_owned(), candidates: candidates.to_vec() })
+                let (name, candidates) = (name.to_owned(), candidates.to_vec());
+                Err(Error::Ambiguous { kind, name, candidates, before: None })
             }
+            Lookup::Moved(moved) => Err(Error::Ambiguous {
+                kind,
+                name: name.to_owned(),
+                candidates: vec![moved.exposed.to_owned()],
+                before: Some(Arc::clone(moved.owner)),
+            }),
             Lookup::Unknown => {
                 let server = match scope {
                     Scope::All => None,
@@ -217,9 +230,15 @@ impl Snapshot {
     }
 
     /// The URI under which a scope reaches what `server` calls `uri`, where that is another one.
-    pub fn exposed_uri(&self, scope: &Scope, server: &str, uri: &str) -> Option<String> {
+    /// The links of one message share `budget`.
+    pub fn exposed_uri(
+        &self,
+        scope: &Scope,
+        (server, uri): (&str, &str),
+        budget: &mut LinkBudget,
+    ) -> Option<String> {
         match scope {
-            Scope::All => self.catalog.resources().exposed(server, uri),
+            Scope::All => self.catalog.resources().exposed(server, uri, budget),
             Scope::Server(_) => None,
         }
     }
@@ -249,6 +268,7 @@ impl Snapshot {
         let tools = there.offer.as_ref().map(|offer| offer.tools.as_slice()).unwrap_or_default();
         let trust = there.trust.approved(approval, &there.upstream.config().name, tools)?;
         let mut next = self.clone();
+        next.release_names(server, approval.tool);
         let server = &mut next.servers[self.by_name[server]];
         server.trust = Arc::new(trust);
         server.read_offer(config, Lists::default());
@@ -266,13 +286,17 @@ impl Snapshot {
             server.read_offer(config, Lists::default());
         }
         (next.catalog, next.revisions) = (Arc::clone(&self.catalog), self.revisions);
+        next.history = Arc::new(self.kept_history(config));
         next.merge(config, Lists::default());
         next
     }
 
     /// Makes the catalog of all; `announced` counts as changed whatever it says.
     fn merge(&mut self, config: &Config, announced: Lists) {
-        let merged = Arc::new(catalog(self.servers.iter(), config, config.tool_names));
+        let servers = config.servers.iter().map(|server| Arc::clone(&server.name)).collect();
+        let style = style(config, config.tool_names, &servers);
+        let merged = catalog(self.servers.iter(), style, Arc::make_mut(&mut self.history));
+        let merged = Arc::new(merged);
         self.revisions.count(announced.and(changed(&merged, &self.catalog)));
         self.catalog = merged;
     }
@@ -338,7 +362,9 @@ impl Server {
         if let Some(offer) = &self.offer {
             self.trust = Arc::new(self.trust.reviewed(&offer.tools, &self.upstream.config().tools));
         }
-        let own = Arc::new(catalog(std::iter::once(&*self), config, ToolNames::Verbatim));
+        let (alone, mut history) = (HashSet::new(), History::default());
+        let style = style(config, ToolNames::Verbatim, &alone);
+        let own = Arc::new(catalog(std::iter::once(&*self), style, &mut history));
         self.revisions.count(announced.and(changed(&own, &self.catalog)));
         self.catalog = own;
     }
@@ -349,13 +375,22 @@ fn changed(now: &Catalog, before: &Catalog) -> Lists {
     List::ALL.into_iter().filter(|list| !now.lists_the_same(before, *list)).collect()
 }
 
-fn catalog<'a>(servers: impl Iterator<Item = &'a Server>, config: &Config, names: ToolNames) -> Catalog {
+/// How a catalog is made in which the names of `servers` are reserved.
+const fn style<'a>(config: &Config, mode: ToolNames, servers: &'a HashSet<Arc<str>>) -> Style<'a> {
+    let rules = Rules { mode, max_length: config.max_tool_name_length, servers };
+    Style { rules, per_page: config.tools_per_page }
+}
+
+fn catalog<'a>(
+    servers: impl Iterator<Item = &'a Server>,
+    style: Style<'_>,
+    history: &mut History,
+) -> Catalog {
     let part = |server: &'a Server| {
         let there = server.upstream.config();
         let (choice, trust) = (&there.tools, &*server.trust);
         Some(Part { server: &there.name, choice, offer: server.offer.as_ref()?, trust })
     };
     let parts: Vec<Part<'_>> = servers.filter_map(part).collect();
-    let (max_name_length, per_page) = (config.max_tool_name_length, config.tools_per_page);
-    Catalog::build(&parts, Style { names, max_name_length, per_page })
+    Catalog::build(&parts, style, history)
 }

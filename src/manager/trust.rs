@@ -257,6 +257,11 @@ impl Trust {
     }
 }
 
+/// The SHA-256 of a definition in its one spelling, in hexadecimal digits.
+pub(super) fn definition_sha256(definition: &Raw) -> String {
+    hex(&whole_hash(definition))
+}
+
 /// Of a definition in its one spelling.
 fn whole_hash(definition: &Raw) -> Hash {
     Sha256::digest(canonical::text(definition)).into()

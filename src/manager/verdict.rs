@@ -65,9 +65,10 @@ impl Error {
             Self::ServerNotFound { .. } | Self::NameNotFound { .. } | Self::ResourceNotFound { .. } => {
                 Verdict::of(Word::NotFound)
             }
-            Self::Ambiguous { .. } | Self::AmbiguousArgument { .. } | Self::OtherDefinition { .. } => {
-                Verdict::of(Word::InvalidParams)
-            }
+            Self::Ambiguous { .. }
+            | Self::AmbiguousUri { .. }
+            | Self::AmbiguousArgument { .. }
+            | Self::OtherDefinition { .. } => Verdict::of(Word::InvalidParams),
             Self::ToolChanged { .. } => Verdict::of(Word::ServiceUnavailable),
             Self::Upstream { source, .. } => of_upstream(source),
         }
@@ -86,6 +87,7 @@ impl Error {
             Self::ServerNotFound { .. }
             | Self::NameNotFound { .. }
             | Self::Ambiguous { .. }
+            | Self::AmbiguousUri { .. }
             | Self::AmbiguousArgument { .. }
             | Self::ToolChanged { .. }
             | Self::OtherDefinition { .. }
@@ -109,6 +111,7 @@ impl Error {
             | Self::NameNotFound { .. }
             | Self::ResourceNotFound { .. }
             | Self::AmbiguousArgument { .. }
+            | Self::AmbiguousUri { .. }
             | Self::Ambiguous { .. } => None,
         }
     }

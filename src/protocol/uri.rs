@@ -8,7 +8,10 @@
 
 mod template;
 
-pub use template::Template;
+pub use template::{Template, Work};
+
+/// The longest URI that is listed, read or matched, in bytes (RFC 9110, 4.1, asks for 8000 at least).
+pub const MAX_URI: usize = 8 * 1024;
 
 /// `uri` with the name of its server behind the scheme: `test://x` of `alpha` is `test://alpha/x`,
 /// `memo:x` is `memo:alpha/x`, and text without a scheme, `x`, is `alpha/x`.

@@ -82,6 +82,17 @@ pub fn tool_changed(server: &str, tool: &str, (changed, definition): (&[&str], &
     );
 }
 
+/// `server` is the only one that lists `name` now, and another server had that name before: the tool or prompt is
+/// offered as `offered_as`. Logged at `warn`, because an operator should look.
+pub fn name_moved(server: &str, name: &str, (previous_owner, offered_as): (&str, &str)) {
+    let (name, offered_as) = (untrusted(name), untrusted(offered_as));
+    tracing::warn!(
+        target: TARGET,
+        server, %name, previous_owner, %offered_as,
+        "a name that another server had before is not given to this one until it is approved"
+    );
+}
+
 impl Deed {
     fn new(who: Who<'_>, action: &'static str, server: Option<&str>, tool: Option<String>) -> Box<Self> {
         Box::new(Self {

@@ -52,10 +52,16 @@ pub enum Limit {
     UnaskedMessages,
     /// Connections that were ended because their server flooded them.
     ServerFloods,
+    /// Bytes of a URI in a request.
+    UriBytes,
+    /// Names, URIs and templates that a server lists: their length and number.
+    ListedItems,
+    /// Work for the links of one answer.
+    LinkWork,
 }
 
 /// All of them, with the word that each has in metrics.
-const ALL: [(Limit, &str); 20] = [
+const ALL: [(Limit, &str); 23] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
@@ -76,6 +82,9 @@ const ALL: [(Limit, &str); 20] = [
     (Limit::Cancellations, "cancellations"),
     (Limit::UnaskedMessages, "unasked_messages"),
     (Limit::ServerFloods, "server_floods"),
+    (Limit::UriBytes, "uri_bytes"),
+    (Limit::ListedItems, "listed_items"),
+    (Limit::LinkWork, "link_work"),
 ];
 
 static MET: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];

@@ -58,6 +58,7 @@ pub(super) async fn subscribe_all(
         return Vec::new();
     }
     let one = |uri: String| async move {
+        wanted::short_uri(&uri, "uri").ok()?;
         let (_, subscription) = gateway.subscription(caller, mailbox, &uri).await.ok()?;
         mailbox.subscribe(uri.clone(), subscription).ok().map(|()| uri)
     };
@@ -93,10 +94,12 @@ impl Gateway {
 
 fn uri_of(params: Option<&Raw>) -> Result<String, ErrorObject> {
     let found = params.and_then(|params| params.get("uri"));
-    found.as_ref().and_then(|uri| uri.read::<String>().ok()).ok_or_else(|| {
+    let uri = found.as_ref().and_then(|uri| uri.read::<String>().ok()).ok_or_else(|| {
         let text = "params.uri must be a string; it says which resource";
         wanted::bad(text, "uri", found.as_ref(), "a string")
-    })
+    })?;
+    wanted::short_uri(&uri, "uri")?;
+    Ok(uri)
 }
 
 fn too_many() -> ErrorObject {

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::manager::config::ToolNames;
 use crate::protocol::Version;
 use crate::protocol::lifecycle::Peer;
 
@@ -58,7 +59,9 @@ pub(super) fn chosen(servers: &[(&str, Has<'_>)], choice: &Tools) -> Catalog {
     let trust = Trust::default();
     let part = |(server, offer)| Part { server, choice, offer, trust: &trust };
     let parts: Vec<Part<'_>> = offers.iter().map(|(server, offer)| part((server, offer))).collect();
-    Catalog::build(&parts, Style { names: ToolNames::Auto, max_name_length: 64, per_page: 2 })
+    let servers = offers.iter().map(|(server, _)| Arc::clone(server)).collect();
+    let rules = Rules { mode: ToolNames::Auto, max_length: 64, servers: &servers };
+    Catalog::build(&parts, Style { rules, per_page: 2 }, &mut History::default())
 }
 
 /// What a list shows, on all its pages.

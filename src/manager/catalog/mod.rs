@@ -7,9 +7,11 @@
 //!
 //! Not here: connections, health, who may see what.
 
+mod clashes;
 #[cfg(test)]
 mod fixture;
 mod listing;
+mod prefixes;
 mod resources;
 mod uris;
 
@@ -17,10 +19,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 pub use listing::{Entry, Form, Listing, Page, Route};
-pub use resources::{Place, Places, Resources};
+pub use resources::{LinkBudget, Place, Places, Resources};
 
-use super::config::ToolNames;
-use super::naming::{Key, Meaning, Names};
+use super::naming::{Key, Meaning, Names, Rules};
+use super::owners::Owners;
 use super::trust::{Change, Trust};
 use crate::protocol::caching::Caching;
 use crate::protocol::feature::{Effect, Item, Kind, List, Tool};
@@ -50,19 +52,41 @@ pub enum Lookup<'a> {
     Held(&'a Held),
     /// Several; their exposed names.
     Ambiguous(&'a [String]),
+    /// One that another server had before.
+    Moved(MovedName<'a>),
     /// Nobody.
     Unknown,
 }
 
+/// A bare name that another server had before the one that would have it now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MovedName<'a> {
+    /// The server that had it.
+    pub owner: &'a Arc<str>,
+    /// The server that would have it, and what that calls the tool or prompt.
+    pub route: (&'a Arc<str>, &'a str),
+    /// The bare name.
+    pub name: &'a str,
+    /// The name that is offered in its place.
+    pub exposed: &'a str,
+}
+
 /// How the lists of a catalog are made.
 #[derive(Debug, Clone, Copy)]
-pub struct Style {
+pub struct Style<'a> {
     /// How tools and prompts are named.
-    pub names: ToolNames,
-    /// The longest exposed name, in bytes.
-    pub max_name_length: usize,
+    pub rules: Rules<'a>,
     /// Items on one page.
     pub per_page: usize,
+}
+
+/// Which server has had each name, for tools and for prompts.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    /// The names of tools.
+    pub tools: Owners,
+    /// The names of prompts.
+    pub prompts: Owners,
 }
 
 /// A tool that has its name and is neither listed nor called.
@@ -85,8 +109,10 @@ enum Slot {
 #[derive(Debug, Default)]
 struct NamedList {
     names: Names,
-    /// In the order of the names. What is held back keeps its name, or another server's tool would get it.
+    /// In the order of the names. A tool that is not called keeps its name, or another server's tool would get it.
     slots: Vec<Slot>,
+    /// The bare name, the server and its own name of each item whose name moved, in the order of `names.moved()`.
+    moved: Vec<(String, Arc<str>, String)>,
     listing: Listing,
 }
 
@@ -101,12 +127,19 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Merges `parts`.
-    pub fn build(parts: &[Part<'_>], style: Style) -> Self {
+    /// Merges `parts` and notes in `history` which server has which name.
+    pub fn build(parts: &[Part<'_>], style: Style<'_>, history: &mut History) -> Self {
         let resources = Resources::build(parts, style.per_page);
-        let tools = tools(parts, style, &resources);
+        let tools = tools(parts, style, &resources, &mut history.tools);
         let mirrors = tools.listing.entries().iter().any(|entry| !entry.route.header_params.is_empty());
-        Self { tools, prompts: prompts(parts, style), resources, mirrors }
+        let prompts = prompts(parts, style, &mut history.prompts);
+        Self { tools, prompts, resources, mirrors }
+    }
+
+    /// The names of tools, or of prompts, that are not given to their servers because another server had them.
+    pub fn moved(&self, kind: Kind) -> impl Iterator<Item = MovedName<'_>> {
+        let list = if kind == Kind::Prompts { &self.prompts } else { &self.tools };
+        (0..list.moved.len()).map(|place| list.moved(place))
     }
 
     /// The list of one kind.
@@ -159,31 +192,63 @@ impl NamedList {
                 Slot::Held(held) => Lookup::Held(held),
             },
             Some(Meaning::Ambiguous(candidates)) => Lookup::Ambiguous(candidates),
+            Some(Meaning::Moved(place)) => Lookup::Moved(self.moved(*place)),
             None => Lookup::Unknown,
+        }
+    }
+
+    fn moved(&self, place: usize) -> MovedName<'_> {
+        let (moved, (name, server, subject)) = (&self.names.moved()[place], &self.moved[place]);
+        MovedName {
+            owner: &moved.owner,
+            route: (server, subject),
+            name,
+            exposed: self.names.exposed(moved.index),
         }
     }
 }
 
-fn tools(parts: &[Part<'_>], style: Style, resources: &Resources) -> NamedList {
+/// The moved names of `names`, with what `subject` says that its server calls each of `keys`.
+fn moved<'a>(
+    names: &Names,
+    keys: &[Key],
+    subject: impl Fn(usize) -> &'a str,
+) -> Vec<(String, Arc<str>, String)> {
+    let one = |index: usize| {
+        let key = &keys[index];
+        (key.name.clone(), Arc::clone(&key.server), subject(index).to_owned())
+    };
+    names.moved().iter().map(|moved| one(moved.index)).collect()
+}
+
+fn tools(parts: &[Part<'_>], style: Style<'_>, resources: &Resources, owners: &mut Owners) -> NamedList {
     let offered: Vec<(Key, &Part<'_>, &Tool)> =
         parts.iter().flat_map(|part| chosen(part).map(move |(key, tool)| (key, part, tool))).collect();
     let keys: Vec<Key> = offered.iter().map(|(key, ..)| key.clone()).collect();
-    let names = Names::assign(&keys, style.names, style.max_name_length);
+    let names = Names::assign(&keys, &style.rules, owners);
+    let moved = moved(&names, &keys, |index| offered[index].2.name.as_str());
+    let mut budget = LinkBudget::default();
     let (mut slots, mut entries) = (Vec::with_capacity(offered.len()), Vec::with_capacity(offered.len()));
     for (index, (_, part, tool)) in offered.iter().enumerate() {
         if let Some(change) = part.trust.held(&tool.name) {
             slots.push(Slot::Held(Held { server: Arc::clone(part.server), change: Arc::clone(change) }));
             continue;
         }
-        let entry = tool_entry(part, tool, names.exposed(index), resources);
+        let entry = tool_entry(part, tool, names.exposed(index), (resources, &mut budget));
         slots.push(Slot::Open(Arc::clone(&entry.route)));
         entries.push(entry);
     }
-    NamedList { listing: Listing::new(entries, style.per_page, caching(parts, Kind::Tools)), names, slots }
+    let listing = Listing::new(entries, style.per_page, caching(parts, Kind::Tools));
+    NamedList { names, slots, moved, listing }
 }
 
-fn tool_entry(part: &Part<'_>, tool: &Tool, exposed: &str, resources: &Resources) -> Entry {
-    let definition = resources.with_references(part.server, tool.definition_as(exposed));
+fn tool_entry(
+    part: &Part<'_>,
+    tool: &Tool,
+    exposed: &str,
+    (resources, budget): (&Resources, &mut LinkBudget),
+) -> Entry {
+    let definition = resources.with_references(part.server, tool.definition_as(exposed), budget);
     // What a server of the older revisions wrote, their clients get as it is.
     let is_newer = part.offer.peer.version.has_any_output();
     let older = if is_newer { output_schema::wrap_definition(&definition) } else { None };
@@ -209,23 +274,25 @@ fn chosen<'a>(part: &Part<'a>) -> impl Iterator<Item = (Key, &'a Tool)> {
         }
         let name = choice.rename.get(&tool.name).unwrap_or(&tool.name).clone();
         // A server that lists a name twice, or a rename onto an existing name: the first one counts.
-        taken.insert(name.clone()).then(|| (Key { server: server.to_string(), name }, tool))
+        taken.insert(name.clone()).then(|| (Key { server: Arc::clone(server), name }, tool))
     })
 }
 
-fn prompts(parts: &[Part<'_>], style: Style) -> NamedList {
+fn prompts(parts: &[Part<'_>], style: Style<'_>, owners: &mut Owners) -> NamedList {
     let offered: Vec<(&Arc<str>, &Item)> =
         parts.iter().flat_map(|part| part.offer.prompts.iter().map(|prompt| (part.server, prompt))).collect();
     let key =
-        |(server, prompt): &(&Arc<str>, &Item)| Key { server: server.to_string(), name: prompt.key.clone() };
+        |(server, prompt): &(&Arc<str>, &Item)| Key { server: Arc::clone(server), name: prompt.key.clone() };
     let keys: Vec<Key> = offered.iter().map(key).collect();
-    let names = Names::assign(&keys, style.names, style.max_name_length);
+    let names = Names::assign(&keys, &style.rules, owners);
+    let moved = moved(&names, &keys, |index| offered[index].1.key.as_str());
     let entry = |(index, (server, prompt)): (usize, &(&Arc<str>, &Item))| {
         read_only(Kind::Prompts, names.exposed(index), server, prompt)
     };
     let entries: Vec<Entry> = offered.iter().enumerate().map(entry).collect();
     let slots = entries.iter().map(|entry| Slot::Open(Arc::clone(&entry.route))).collect();
-    NamedList { listing: Listing::new(entries, style.per_page, caching(parts, Kind::Prompts)), names, slots }
+    let listing = Listing::new(entries, style.per_page, caching(parts, Kind::Prompts));
+    NamedList { names, slots, moved, listing }
 }
 
 /// The entry of something that is only read.

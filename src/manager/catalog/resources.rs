@@ -1,23 +1,29 @@
-//! What there is to read: resources and templates of all servers, and where a URI leads.
+//! Resources and templates of all servers, and the server that a URI leads to.
 //!
-//! A URI that is listed leads to its server, then one that a template makes, then one with its
-//! owner behind the scheme. A URI nobody lists may still exist: servers may have more than they
-//! list; then [`Resources::places`] says who is worth asking.
+//! A URI leads to the server that offers it, then to the server that it names behind its scheme. Else it leads to the
+//! only server that lists it or has a template that makes it. If several servers have it, it is ambiguous, so that
+//! no server can take a URI from another one. A URI that no server has may still exist; then
+//! [`Resources::places`] lists the servers worth asking.
 //!
-//! Not here: asking (`gateway`).
+//! Invariant: a lookup has a budget for each server, and what a server lists can exhaust its own alone.
+//! Not here: asking (`gateway`), which URIs clash (`clashes`).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::clashes::{Claims, Clashes};
 use super::listing::{Entry, Listing};
 use super::uris::{Key, Uris};
 use super::{Part, caching, read_only};
 use crate::protocol::Raw;
 use crate::protocol::feature::{Item, Kind, List};
-use crate::protocol::uri::{Template, scheme, split_owner, with_owner};
+use crate::protocol::uri::{MAX_URI, Work, scheme, split_owner, with_owner};
+use crate::telemetry::limit::Limit;
 
-/// Servers that are asked for a URI nobody lists.
+/// Servers that are asked for a URI that none lists.
 const MAX_ASKED: usize = 8;
+/// Steps of matching for all the links of one message. Links beyond it name their server.
+const MESSAGE_WORK: usize = 2 << 20;
 
 /// A resource as its server knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,6 +41,8 @@ pub enum Places {
     Listed(Place),
     /// Nobody lists it; these are worth asking one after another, best first.
     Guessed(Vec<Place>),
+    /// Several servers have it; the URIs that are not ambiguous.
+    Ambiguous(Vec<String>),
 }
 
 impl Places {
@@ -43,11 +51,12 @@ impl Places {
         matches!(self, Self::Guessed(_))
     }
 
-    /// Who is to be asked, best first.
-    pub fn into_vec(self) -> Vec<Place> {
+    /// The servers to be asked, best first; the error has the URIs that are not ambiguous.
+    pub fn into_vec(self) -> Result<Vec<Place>, Vec<String>> {
         match self {
-            Self::Listed(place) => vec![place],
-            Self::Guessed(places) => places,
+            Self::Listed(place) => Ok(vec![place]),
+            Self::Guessed(places) => Ok(places),
+            Self::Ambiguous(candidates) => Err(candidates),
         }
     }
 }
@@ -59,36 +68,41 @@ pub struct Resources {
     listing: Listing,
     template_uris: Uris,
     templates: Listing,
-    /// The server's own text of each of them.
-    own_templates: Vec<Template>,
-    /// What URIs are held against; of equally good ones the last counts.
-    forms: Vec<Form>,
+    /// Which templates make a URI.
+    claims: Claims,
     /// The servers that have resources at all, in the order of the file.
     servers: Vec<Arc<str>>,
     /// Those of them that list something with a scheme.
     by_scheme: HashMap<String, HashSet<Arc<str>>>,
 }
 
-/// A template that is held against URIs.
+/// The budget for the links of one message.
 #[derive(Debug)]
-struct Form {
-    template: Template,
-    /// The place of its entry.
-    entry: usize,
-    /// Whether what it makes has the owner behind the scheme.
-    is_owned: bool,
+pub struct LinkBudget(Work);
+
+impl Default for LinkBudget {
+    fn default() -> Self {
+        Self(Work::of(MESSAGE_WORK))
+    }
 }
 
 impl Resources {
     pub(super) fn build(parts: &[Part<'_>], per_page: usize) -> Self {
-        let (uris, listing) = merged(parts, Kind::Resources, per_page);
-        let (template_uris, templates) = merged(parts, Kind::Templates, per_page);
         let with_resources = parts.iter().filter(|part| part.offer.peer.offers(List::Resources.capability()));
-        let forms = forms(&templates, &template_uris);
+        let servers: Vec<Arc<str>> = with_resources.map(|part| Arc::clone(part.server)).collect();
+        let (keys, template_keys) = (keys(parts, Kind::Resources), keys(parts, Kind::Templates));
+        let claims = Claims::of(&template_keys);
+        let clashes = if servers.len() > 1 {
+            claims.clashes(&keys, &template_keys, &servers)
+        } else {
+            Clashes::default()
+        };
+        let uris = Uris::assign(&keys, &clashes.uris);
+        let template_uris = Uris::assign(&template_keys, &clashes.templates);
+        let listing = merged(parts, Kind::Resources, &uris, per_page);
+        let templates = merged(parts, Kind::Templates, &template_uris, per_page);
         let by_scheme = by_scheme(listing.entries().iter().chain(templates.entries()));
-        let servers = with_resources.map(|part| Arc::clone(part.server)).collect();
-        let own_templates = templates.entries().iter().map(|e| Template::parse(&e.route.subject)).collect();
-        Self { uris, listing, template_uris, templates, own_templates, forms, servers, by_scheme }
+        Self { uris, listing, template_uris, templates, claims, servers, by_scheme }
     }
 
     pub(super) const fn listing(&self) -> &Listing {
@@ -101,71 +115,117 @@ impl Resources {
 
     /// Where `uri` leads; at most 8 places.
     pub fn places(&self, uri: &str) -> Places {
-        if let Some(place) = self.listed(uri) {
-            return Places::Listed(place);
+        if let Some(index) = self.uris.offered(uri) {
+            return Places::Listed(place(&self.listing.entries()[index]));
         }
-        let owned = split_owner(uri).and_then(|(owner, rest)| {
-            let server = self.servers.iter().find(|server| server.as_ref() == owner)?;
-            Some(Place { server: Arc::clone(server), uri: rest })
-        });
-        if let Some(place) = owned.clone().filter(|place| self.is_listed_by(place)) {
-            return Places::Listed(place);
+        if !self.can_clash() {
+            return self.places_of_one(uri);
         }
+        if let Some((server, rest)) = self.named_in(uri) {
+            return self.places_named(server, uri, rest);
+        }
+        match self.owners(uri, &mut LinkBudget::default()).as_slice() {
+            [] => self.guessed(uri),
+            [only] => Places::Listed(Place { server: Arc::clone(only), uri: uri.to_owned() }),
+            several => Places::Ambiguous(several.iter().map(|server| with_owner(uri, server)).collect()),
+        }
+    }
+
+    /// Where `uri` leads where at most one server has resources: there, also with the name of that server in it.
+    fn places_of_one(&self, uri: &str) -> Places {
+        let Some(server) = self.servers.first() else { return Places::Guessed(Vec::new()) };
+        let has = |uri: &str| self.has(server, uri, &mut LinkBudget::default().0);
+        match split_owner(uri).filter(|(owner, _)| **owner == **server) {
+            Some((_, rest)) if !has(uri) => self.places_named(server, uri, rest),
+            None if !has(uri) => self.guessed(uri),
+            _ => Places::Listed(Place { server: Arc::clone(server), uri: uri.to_owned() }),
+        }
+    }
+
+    /// The places of `uri`, in which `server` stands behind the scheme of `rest`: no other server is asked.
+    fn places_named(&self, server: &Arc<str>, uri: &str, rest: String) -> Places {
+        let place = |uri: String| Place { server: Arc::clone(server), uri };
+        let mut work = LinkBudget::default().0;
+        if self.has(server, &rest, &mut work) {
+            return Places::Listed(place(rest));
+        }
+        if self.has(server, uri, &mut work) {
+            return Places::Listed(place(uri.to_owned()));
+        }
+        Places::Guessed(vec![place(rest), place(uri.to_owned())])
+    }
+
+    /// The servers that are worth asking for `uri`, which none lists.
+    fn guessed(&self, uri: &str) -> Places {
         let same_scheme = scheme(uri).and_then(|scheme| self.by_scheme.get(scheme));
-        let others = self.servers.iter().filter(|server| same_scheme.is_none_or(|all| all.contains(*server)));
-        let others = others.map(|server| Place { server: Arc::clone(server), uri: uri.to_owned() });
-        Places::Guessed(owned.into_iter().chain(others).take(MAX_ASKED).collect())
+        let servers =
+            self.servers.iter().filter(|server| same_scheme.is_none_or(|all| all.contains(*server)));
+        let places = servers.map(|server| Place { server: Arc::clone(server), uri: uri.to_owned() });
+        Places::Guessed(places.take(MAX_ASKED).collect())
     }
 
-    /// The place of a URI that is listed, or made by a template.
-    fn listed(&self, uri: &str) -> Option<Place> {
-        if let Some(index) = self.uris.meant(uri) {
-            let route = &self.listing.entries()[index].route;
-            return Some(Place { server: Arc::clone(&route.server), uri: route.subject.to_string() });
-        }
-        let matching = self.forms.iter().filter(|form| form.template.matches(uri));
-        let form = matching.max_by_key(|form| form.template.specificity())?;
-        let server = &self.templates.entries()[form.entry].route.server;
-        let uri = if form.is_owned { split_owner(uri)?.1 } else { uri.to_owned() };
-        Some(Place { server: Arc::clone(server), uri })
+    /// The server with resources whose name stands behind the scheme of `uri`, and the URI without it.
+    fn named_in(&self, uri: &str) -> Option<(&Arc<str>, String)> {
+        let (owner, rest) = split_owner(uri)?;
+        let server = self.servers.iter().find(|server| server.as_ref() == owner)?;
+        Some((server, rest))
     }
 
-    /// Whether a server lists its own URI, or has a template that makes it.
-    fn is_listed_by(&self, place: &Place) -> bool {
-        let makes = |(entry, template): (&Entry, &Template)| {
-            entry.route.server == place.server && template.matches(&place.uri)
-        };
-        self.uris.of_owner(&place.server, &place.uri).is_some()
-            || self.templates.entries().iter().zip(&self.own_templates).any(makes)
+    /// The servers that list `uri` or have a template that makes it, in the order of the file.
+    fn owners(&self, uri: &str, budget: &mut LinkBudget) -> Vec<&Arc<str>> {
+        let listed = self.uris.bare(uri).iter().map(|&index| &self.listing.entries()[index].route.server);
+        let mut owners: Vec<&Arc<str>> = listed.collect();
+        self.claims.add_makers(uri, &mut owners, &mut budget.0);
+        let place = |owner: &&Arc<str>| self.servers.iter().position(|server| server == *owner);
+        owners.sort_by_key(place);
+        owners
+    }
+
+    /// Whether `server` lists `uri` or has a template that makes it.
+    fn has(&self, server: &str, uri: &str, work: &mut Work) -> bool {
+        self.uris.of_owner(server, uri).is_some() || self.claims.makes(server, uri, work)
     }
 
     /// Where the template `text` lives, for completing it, or the resource whose URI it is.
     pub fn template(&self, text: &str) -> Places {
-        let place = |index: usize| {
-            let route = &self.templates.entries()[index].route;
-            Place { server: Arc::clone(&route.server), uri: route.subject.to_string() }
-        };
         let by_owner = || {
             let (owner, rest) = split_owner(text)?;
             self.template_uris.of_owner(owner, &rest)
         };
-        match self.template_uris.meant(text).or_else(by_owner) {
-            Some(index) => Places::Listed(place(index)),
-            None => self.places(text),
+        let listed = |index: usize| Places::Listed(place(&self.templates.entries()[index]));
+        if let Some(index) = self.template_uris.offered(text).or_else(by_owner) {
+            return listed(index);
+        }
+        match self.template_uris.bare(text) {
+            [] => self.places(text),
+            [only] => listed(*only),
+            several => {
+                let exposed = several.iter().map(|&index| self.template_uris.exposed(index).to_owned());
+                Places::Ambiguous(exposed.collect())
+            }
         }
     }
 
     /// The URI under which clients reach what `server` calls `uri`, where that is another one.
-    pub fn exposed(&self, server: &str, uri: &str) -> Option<String> {
-        if !self.can_clash() {
+    pub fn exposed(&self, server: &str, uri: &str, budget: &mut LinkBudget) -> Option<String> {
+        if !self.can_clash() || uri.len() > MAX_URI {
             return None;
         }
         if let Some(index) = self.uris.of_owner(server, uri) {
             let exposed = self.uris.exposed(index);
             return (exposed != uri).then(|| exposed.to_owned());
         }
-        let leads_elsewhere = self.listed(uri).is_some_and(|place| place.server.as_ref() != server);
-        leads_elsewhere.then(|| with_owner(uri, server))
+        let leads_back = match self.named_in(uri) {
+            Some((named, rest)) if named.as_ref() == server => {
+                !self.has(server, &rest, &mut budget.0) && self.has(server, uri, &mut budget.0)
+            }
+            Some(_) => false,
+            None => self.owners(uri, budget).iter().all(|owner| owner.as_ref() == server),
+        };
+        if budget.0.is_spent() {
+            return Limit::LinkWork.met(Some(with_owner(uri, server)));
+        }
+        (!leads_back).then(|| with_owner(uri, server))
     }
 
     /// Whether two servers have resources, so that their URIs can be the same.
@@ -175,37 +235,45 @@ impl Resources {
 
     /// A definition of `server` whose references to resources lead clients to that server's (MCP
     /// Apps: `_meta.ui.resourceUri`, and `_meta["ui/resourceUri"]` of its first drafts).
-    pub(super) fn with_references(&self, server: &str, definition: Raw) -> Raw {
+    pub(super) fn with_references(&self, server: &str, definition: Raw, budget: &mut LinkBudget) -> Raw {
         if !self.can_clash() {
             return definition;
         }
         let Some(meta) = definition.get("_meta") else { return definition };
-        let followed = self.followed(server, &meta, "ui/resourceUri");
+        let followed = self.followed(server, &meta, "ui/resourceUri", budget);
         let followed = match followed.get("ui") {
-            Some(ui) => followed.with("ui", &self.followed(server, &ui, "resourceUri")),
+            Some(ui) => followed.with("ui", &self.followed(server, &ui, "resourceUri", budget)),
             None => followed,
         };
         if followed == meta { definition } else { definition.with("_meta", &followed) }
     }
 
     /// `object` with the reference in `member` led to `server`'s resource.
-    fn followed(&self, server: &str, object: &Raw, member: &str) -> Raw {
-        let exposed = object.get_as(member).and_then(|uri: String| self.exposed(server, &uri));
+    fn followed(&self, server: &str, object: &Raw, member: &str, budget: &mut LinkBudget) -> Raw {
+        let exposed = object.get_as(member).and_then(|uri: String| self.exposed(server, &uri, budget));
         exposed.map_or_else(|| object.clone(), |uri| object.with(member, &Raw::of(&uri)))
     }
 }
 
-/// One list of all parts, under URIs that no two share.
-fn merged(parts: &[Part<'_>], kind: Kind, per_page: usize) -> (Uris, Listing) {
-    let offered: Vec<(&Arc<str>, &Item)> =
-        parts.iter().flat_map(|part| items(part, kind).iter().map(|item| (part.server, item))).collect();
-    let key = |(server, item): &(&Arc<str>, &Item)| Key { server: Arc::clone(server), uri: item.key.clone() };
-    let uris = Uris::assign(&offered.iter().map(key).collect::<Vec<_>>());
-    let entry = |(index, (server, item)): (usize, &(&Arc<str>, &Item))| {
+/// The resource or template of `entry`, as its server knows it.
+fn place(entry: &Entry) -> Place {
+    Place { server: Arc::clone(&entry.route.server), uri: entry.route.subject.to_string() }
+}
+
+/// Lists the keys of all parts.
+fn keys(parts: &[Part<'_>], kind: Kind) -> Vec<Key> {
+    let key = |part: &Part<'_>, item: &Item| Key { server: Arc::clone(part.server), uri: item.key.clone() };
+    parts.iter().flat_map(|part| items(part, kind).iter().map(move |item| key(part, item))).collect()
+}
+
+/// One list of all parts, under `uris`, in which each has its place.
+fn merged(parts: &[Part<'_>], kind: Kind, uris: &Uris, per_page: usize) -> Listing {
+    let offered = parts.iter().flat_map(|part| items(part, kind).iter().map(|item| (part.server, item)));
+    let entry = |(index, (server, item)): (usize, (&Arc<str>, &Item))| {
         read_only(kind, uris.exposed(index), server, item)
     };
-    let entries = offered.iter().enumerate().map(entry).collect();
-    (uris, Listing::new(entries, per_page, caching(parts, kind)))
+    let entries = offered.enumerate().map(entry).collect();
+    Listing::new(entries, per_page, caching(parts, kind))
 }
 
 fn items<'a>(part: &Part<'a>, kind: Kind) -> &'a [Item] {
@@ -213,18 +281,6 @@ fn items<'a>(part: &Part<'a>, kind: Kind) -> &'a [Item] {
         Kind::Templates => &part.offer.templates,
         _ => &part.offer.resources,
     }
-}
-
-/// What URIs are held against: the server's own text of each template, less those by which another
-/// server is meant, and then the offered text of those that are offered with their owner.
-fn forms(templates: &Listing, uris: &Uris) -> Vec<Form> {
-    let form = |text: &str, entry, is_owned| Form { template: Template::parse(text), entry, is_owned };
-    let all = || templates.entries().iter().enumerate().rev();
-    let bare = all().filter(|(index, entry)| uris.meant(&entry.route.subject) == Some(*index));
-    let owned = all().filter(|(_, entry)| *entry.exposed != *entry.route.subject);
-    bare.map(|(index, entry)| form(&entry.route.subject, index, false))
-        .chain(owned.map(|(index, entry)| form(&entry.exposed, index, true)))
-        .collect()
 }
 
 /// Which servers list something with a scheme, in the order of the file.
@@ -241,3 +297,7 @@ fn by_scheme<'a>(entries: impl Iterator<Item = &'a Entry>) -> HashMap<String, Ha
 #[cfg(test)]
 #[path = "resources_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "takeover_tests.rs"]
+mod takeover_tests;

@@ -13,11 +13,11 @@ fn three() -> Catalog {
     catalog(&[("alpha", alpha), ("beta", beta), ("gamma", Has::default())])
 }
 
-fn led(catalog: &Catalog, uri: &str) -> (bool, Vec<(String, String)>) {
+pub(super) fn led(catalog: &Catalog, uri: &str) -> (bool, Vec<(String, String)>) {
     let places = catalog.resources().places(uri);
     let is_listed = !places.are_guessed();
     let told = |place: Place| (place.server.to_string(), place.uri);
-    (is_listed, places.into_vec().into_iter().map(told).collect())
+    (is_listed, places.into_vec().unwrap_or_default().into_iter().map(told).collect())
 }
 
 #[track_caller]
@@ -30,31 +30,72 @@ fn leads(uri: &str, is_listed: bool, expected: &[(&str, &str)]) {
 fn what_is_listed_leads_to_its_server() {
     leads("memo:a", true, &[("alpha", "memo:a")]);
     leads("test://beta/x", true, &[("beta", "test://x")]);
-    leads("test://x", true, &[("alpha", "test://x")]);
     leads("memo:alpha/a", true, &[("alpha", "memo:a")]);
 }
 
+fn ambiguous(catalog: &Catalog, uri: &str, expected: &[&str]) {
+    let Places::Ambiguous(candidates) = catalog.resources().places(uri) else { panic!("{uri}") };
+    assert_eq!(candidates, expected);
+}
+
 #[test]
-fn then_the_template_that_says_most() {
+fn a_uri_that_several_servers_have_is_ambiguous() {
+    ambiguous(&three(), "test://x", &["test://alpha/x", "test://beta/x"]);
+    ambiguous(&three(), "test://t/5", &["test://alpha/t/5", "test://beta/t/5"]);
+}
+
+#[test]
+fn a_template_leads_to_its_server() {
     assert_eq!(
         shown(&three(), Kind::Templates),
         ["test://alpha/t/{id}", "test://beta/t/{id}", "file:///{+path}"]
     );
     leads("test://beta/t/5", true, &[("beta", "test://t/5")]);
-    leads("test://t/5", true, &[("alpha", "test://t/5")]);
     leads("file:///etc/x", true, &[("beta", "file:///etc/x")]);
-    let catalog = catalog(&[
-        ("wide", Has { templates: &["t://{+all}"], ..Has::default() }),
-        ("narrow", Has { templates: &["t://n/{id}"], ..Has::default() }),
-    ]);
-    assert_eq!(led(&catalog, "t://n/1").1[0].0, "narrow");
-    assert_eq!(led(&catalog, "t://wide/1").1, [("wide".to_owned(), "t://wide/1".to_owned())], "its own");
 }
 
 #[test]
-fn then_the_owner_behind_the_scheme_and_then_whoever_may_have_it() {
+fn templates_that_overlap_clash_and_only_shared_uris_are_ambiguous() {
+    let catalog = catalog(&[
+        ("wide", Has { templates: &["t://{+all}", "{+anything}"], ..Has::default() }),
+        ("narrow", Has { templates: &["t://n/{id}"], ..Has::default() }),
+        ("other", Has { templates: &["u://n/{id}"], ..Has::default() }),
+    ]);
+    let offered = ["t://wide/{+all}", "wide/{+anything}", "t://narrow/n/{id}", "u://n/{id}"];
+    assert_eq!(shown(&catalog, Kind::Templates), offered);
+    ambiguous(&catalog, "t://n/1", &["t://wide/n/1", "t://narrow/n/1"]);
+    assert_eq!(led(&catalog, "t://m/1").1, [("wide".to_owned(), "t://m/1".to_owned())]);
+    assert_eq!(led(&catalog, "t://narrow/n/1").1, [("narrow".to_owned(), "t://n/1".to_owned())]);
+    assert_eq!(led(&catalog, "u://n/1").1, [("other".to_owned(), "u://n/1".to_owned())]);
+}
+
+#[test]
+fn a_listed_uri_that_another_servers_template_makes_clashes() {
+    for evil in [
+        Has { resources: &["db://users"], ..Has::default() },
+        Has { templates: &["db://user{x}"], ..Has::default() },
+    ] {
+        let good = Has { templates: &["db://{table}", "db://{table}/{row}"], ..Has::default() };
+        let catalog = catalog(&[("evil", evil), ("good", good)]);
+        assert!(shown(&catalog, Kind::Templates).contains(&"db://good/{table}".to_owned()));
+        ambiguous(&catalog, "db://users", &["db://evil/users", "db://good/users"]);
+        assert_eq!(led(&catalog, "db://good/users").1, [("good".to_owned(), "db://users".to_owned())]);
+        assert_eq!(led(&catalog, "db://evil/users").1, [("evil".to_owned(), "db://users".to_owned())]);
+        assert_eq!(led(&catalog, "db://orders").1, [("good".to_owned(), "db://orders".to_owned())]);
+    }
+}
+
+#[test]
+fn the_server_behind_the_scheme_is_the_only_one_that_is_asked() {
     leads("file://beta//etc/x", true, &[("beta", "file:///etc/x")]);
-    leads("memo:gamma/z", false, &[("gamma", "memo:z"), ("alpha", "memo:gamma/z")]);
+    leads("memo:gamma/z", false, &[("gamma", "memo:z"), ("gamma", "memo:gamma/z")]);
+    let catalog =
+        catalog(&[("alpha", Has { resources: &["t://beta/x"], ..Has::default() }), ("beta", Has::default())]);
+    assert_eq!(shown(&catalog, Kind::Resources), ["t://alpha/beta/x"]);
+}
+
+#[test]
+fn a_uri_that_no_server_has_is_asked_for_where_it_may_be() {
     leads("memo:z", false, &[("alpha", "memo:z")]);
     leads("new://z", false, &[("alpha", "new://z"), ("beta", "new://z"), ("gamma", "new://z")]);
     let many: Vec<String> = (0..20).map(|number| format!("s{number}")).collect();
@@ -68,11 +109,13 @@ fn what_is_completed_is_found_by_its_template() {
     let catalog = three();
     let place = |text: &str| match catalog.resources().template(text) {
         Places::Listed(place) => (place.server.to_string(), place.uri),
-        Places::Guessed(places) => panic!("{text} is guessed: {places:?}"),
+        others => panic!("{text}: {others:?}"),
     };
     let pair = |server: &str, uri: &str| (server.to_owned(), uri.to_owned());
     assert_eq!(place("test://beta/t/{id}"), pair("beta", "test://t/{id}"));
-    assert_eq!(place("test://t/{id}"), pair("alpha", "test://t/{id}"));
+    assert!(
+        matches!(catalog.resources().template("test://t/{id}"), Places::Ambiguous(both) if both.len() == 2)
+    );
     assert_eq!(place("file://beta//{+path}"), pair("beta", "file:///{+path}"));
     assert_eq!(place("memo:a"), pair("alpha", "memo:a"), "a resource can be completed too");
 }
@@ -80,15 +123,21 @@ fn what_is_completed_is_found_by_its_template() {
 #[test]
 fn what_a_server_calls_its_own_is_offered_where_it_leads_back_to_it() {
     let catalog = three();
-    let exposed = |server: &str, uri: &str| catalog.resources().exposed(server, uri);
+    let exposed =
+        |server: &str, uri: &str| catalog.resources().exposed(server, uri, &mut LinkBudget::default());
     assert_eq!(exposed("alpha", "test://x").as_deref(), Some("test://alpha/x"));
     assert_eq!(exposed("beta", "test://t/5").as_deref(), Some("test://beta/t/5"), "alpha's would be read");
-    assert_eq!(exposed("alpha", "test://t/5"), None, "it leads back as it is");
+    assert_eq!(exposed("beta", "file:///x"), None, "it leads back as it is");
+    assert_eq!(
+        exposed("beta", "test://alpha/9").as_deref(),
+        Some("test://beta/alpha/9"),
+        "alpha would be asked"
+    );
     assert_eq!(exposed("alpha", "memo:a"), None);
     assert_eq!(exposed("gamma", "new://z"), None, "nobody else has it");
 }
 
-fn part() -> impl Strategy<Value = (Vec<String>, Vec<String>)> {
+pub(super) fn part() -> impl Strategy<Value = (Vec<String>, Vec<String>)> {
     let set = |texts: &'static str, most| {
         prop::collection::btree_set(texts, 0..most).prop_map(|set| set.into_iter().collect::<Vec<String>>())
     };
@@ -112,11 +161,11 @@ proptest! {
             let (is_listed, places) = led(&catalog, &entry.exposed);
             prop_assert!(is_listed);
             prop_assert_eq!(&places, &[(entry.route.server.to_string(), entry.route.subject.to_string())]);
-            let shown = catalog.resources().exposed(&entry.route.server, &entry.route.subject);
+            let shown = catalog.resources().exposed(&entry.route.server, &entry.route.subject, &mut LinkBudget::default());
             prop_assert_eq!(shown.unwrap_or_else(|| entry.route.subject.to_string()), entry.exposed.clone());
         }
         for entry in catalog.listing(Kind::Templates).entries() {
-            let completed = catalog.resources().template(&entry.exposed).into_vec();
+            let completed = catalog.resources().template(&entry.exposed).into_vec().expect("one");
             prop_assert_eq!(completed.len(), 1);
             prop_assert_eq!((&*completed[0].server, &*completed[0].uri), (&*entry.route.server, &*entry.route.subject));
         }

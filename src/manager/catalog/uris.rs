@@ -1,13 +1,11 @@
-//! Which URI each resource is offered under, and what every other spelling of it means. The same
-//! for templates of URIs.
+//! Assigns the URI under which each resource is offered, and each template of URIs.
 //!
-//! A URI is bare while one server alone has it. On a clash each of its owners offers it with the
-//! owner's name behind the scheme ([`with_owner`]), and the bare form still means that of the first
-//! server in the file. A bare URI that reads like such an offered form gives way, and is offered with
-//! its own owner's name too.
+//! A URI stays bare while its server alone can have it. If it clashes, each of its servers offers it with the
+//! server's name behind the scheme ([`with_owner`]). A bare URI that reads like such a form has its own server's
+//! name too.
 //!
-//! Pure. Invariants (property-tested): no two share an exposed URI; which URI that is depends on the
-//! set of all alone, not on order or history; every exposed URI means what it stands for.
+//! Pure. Invariants (property-tested): no two share an exposed URI; the exposed URIs depend on the set of all
+//! alone, not on order or history. Not here: where a URI leads (`resources`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,26 +32,28 @@ impl Key {
 #[derive(Debug, Default)]
 pub(super) struct Uris {
     exposed: Vec<String>,
-    /// Who is meant: by exposed form, then by bare form.
-    meant: HashMap<String, usize>,
-    /// Who it is, by owned form.
+    /// The place of each exposed form.
+    by_exposed: HashMap<String, usize>,
+    /// The places of those with the same bare form.
+    by_bare: HashMap<String, Vec<usize>>,
+    /// The place of each owned form.
     by_owner: HashMap<String, usize>,
 }
 
 impl Uris {
-    /// Gives every one of `keys` its exposed form. They stand in the order of the registry file,
-    /// which decides who is meant by a bare form that several have; no key stands twice.
-    pub(super) fn assign(keys: &[Key]) -> Self {
-        let clashing = clashing(keys);
+    /// Gives each of `keys` its exposed form; those that are `clashing` for a reason of their own do not stay
+    /// bare. Every key is there once.
+    pub(super) fn assign(keys: &[Key], clashing: &[bool]) -> Self {
+        let mut by_bare: HashMap<String, Vec<usize>> = HashMap::new();
+        for (index, key) in keys.iter().enumerate() {
+            by_bare.entry(key.uri.clone()).or_default().push(index);
+        }
+        let clashing = all_clashing(keys, &by_bare, clashing);
         let form = |(key, clashes): (&Key, &bool)| if *clashes { key.owned() } else { key.uri.clone() };
         let exposed: Vec<String> = keys.iter().zip(&clashing).map(form).collect();
-        let mut meant: HashMap<String, usize> =
-            exposed.iter().enumerate().map(|(index, uri)| (uri.clone(), index)).collect();
-        for (index, key) in keys.iter().enumerate() {
-            meant.entry(key.uri.clone()).or_insert(index);
-        }
+        let by_exposed = exposed.iter().enumerate().map(|(index, uri)| (uri.clone(), index)).collect();
         let by_owner = keys.iter().enumerate().map(|(index, key)| (key.owned(), index)).collect();
-        Self { exposed, meant, by_owner }
+        Self { exposed, by_exposed, by_bare, by_owner }
     }
 
     /// The form under which the one at `index` is offered.
@@ -61,9 +61,14 @@ impl Uris {
         &self.exposed[index]
     }
 
-    /// Who is meant by `uri`: an exposed form, or the bare form of a clash.
-    pub(super) fn meant(&self, uri: &str) -> Option<usize> {
-        self.meant.get(uri).copied()
+    /// The place of the one that is offered under `uri`.
+    pub(super) fn offered(&self, uri: &str) -> Option<usize> {
+        self.by_exposed.get(uri).copied()
+    }
+
+    /// The places of all that their servers call `uri`.
+    pub(super) fn bare(&self, uri: &str) -> &[usize] {
+        self.by_bare.get(uri).map_or(&[], Vec::as_slice)
     }
 
     /// The place of a server's own URI.
@@ -72,18 +77,15 @@ impl Uris {
     }
 }
 
-/// Who cannot have its bare form: it shares that with another, or somebody's owned form, which
-/// must be offered because *its* bare form is taken, reads the same.
-fn clashing(keys: &[Key]) -> Vec<bool> {
-    let mut by_uri: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (index, key) in keys.iter().enumerate() {
-        by_uri.entry(&key.uri).or_default().push(index);
-    }
+/// Adds to `clashing` the keys that share their bare form with another one, and those whose bare form reads like
+/// the owned form of a key that clashes.
+fn all_clashing(keys: &[Key], by_bare: &HashMap<String, Vec<usize>>, clashing: &[bool]) -> Vec<bool> {
+    let shared = by_bare.values().filter(|all| all.len() > 1).flatten().copied();
+    let mut found: Vec<usize> = (0..clashing.len()).filter(|index| clashing[*index]).chain(shared).collect();
     let mut clashing = vec![false; keys.len()];
-    let mut found: Vec<usize> = by_uri.values().filter(|all| all.len() > 1).flatten().copied().collect();
     while let Some(index) = found.pop() {
         clashing[index] = true;
-        let shadowed = by_uri.get(keys[index].owned().as_str()).into_iter().flatten();
+        let shadowed = by_bare.get(&keys[index].owned()).into_iter().flatten();
         found.extend(shadowed.filter(|other| !clashing[**other]));
     }
     clashing

@@ -1,20 +1,50 @@
-//! [`Template`]: tells whether a URI may have been made from a URI template (RFC 6570, levels 1 to 4).
+//! [`Template`]: decides whether a URI may have been made from a URI template (RFC 6570, levels 1 to 4).
 //!
-//! It only routes: which values the variables have, and whether they are good, the server finds out.
-//! So in doubt it matches: values may be empty (a variable may be undefined), characters that should
-//! have been escaped are taken as they are, and what stands behind `?` is not compared with names,
-//! because servers ignore parameters they do not know.
+//! It only routes: the server checks the values of the variables. In doubt it matches: values may be empty,
+//! characters that need escaping are accepted as they are, and names behind `?` are not compared.
 //!
-//! Cost: one pass over the URI for each part of the template, whatever both contain. There is no
-//! backtracking; the set of positions that can be reached goes from part to part. A template or a
-//! URI beyond the caps below is compared as plain text.
+//! Invariants: no backtracking. The reachable positions pass from part to part as a few intervals, so that the cost
+//! is at most one pass over the URI for each part. Every step is taken from a [`Work`] budget. A template or a URI
+//! beyond the limits below is compared as plain text.
 
-/// The longest template that is read as one, in bytes.
+use super::{MAX_URI, scheme};
+
+/// The longest template, in bytes.
 const MAX_TEMPLATE: usize = 2 * 1024;
-/// The longest URI that is held against a template, in bytes.
-const MAX_URI: usize = 16 * 1024;
-/// Into how many literals and variables a template may fall.
-const MAX_PARTS: usize = 64;
+/// Literals and variables of one template at most.
+const MAX_PARTS: usize = 32;
+/// Bytes of a literal that are compared in one step.
+const STEP: usize = 32;
+
+/// How many steps of matching are left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work(usize);
+
+impl Work {
+    /// A budget of `steps`.
+    pub const fn of(steps: usize) -> Self {
+        Self(steps)
+    }
+
+    /// Whether the budget was not enough: then "no match" may be wrong.
+    pub const fn is_spent(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Takes from it the steps that another budget spent between `before` and `after`.
+    pub const fn spend_as(&mut self, before: Self, after: Self) {
+        self.0 = self.0.saturating_sub(before.0.saturating_sub(after.0));
+    }
+
+    /// Takes `steps` from it; `None` when there are not that many.
+    const fn spend(&mut self, steps: usize) -> Option<()> {
+        self.0 = self.0.saturating_sub(steps);
+        if self.0 == 0 { None } else { Some(()) }
+    }
+}
+
+/// Positions in a URI: sorted, from the first to the second of each pair, no two of which touch.
+type Positions = Vec<(usize, usize)>;
 
 /// A URI template, read once and held against many URIs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +91,7 @@ impl Template {
     /// Reads `text`. What is not a template, or too long for one, matches only itself.
     pub fn parse(text: &str) -> Self {
         let parts = if text.len() <= MAX_TEMPLATE { parts(text) } else { None };
+        let parts = parts.filter(|parts| parts.len() <= MAX_PARTS);
         Self { text: text.to_owned(), parts }
     }
 
@@ -69,70 +100,131 @@ impl Template {
         &self.text
     }
 
-    /// Whether `uri` may have been made from this template.
-    pub fn matches(&self, uri: &str) -> bool {
+    /// Says why `text` is beyond the limits of a template that a server lists.
+    pub fn excess(text: &str) -> Option<String> {
+        if text.len() > MAX_TEMPLATE {
+            return Some(format!("has {} bytes, at most {MAX_TEMPLATE} are accepted", text.len()));
+        }
+        let count = parts(text).map_or(0, |parts| parts.len());
+        (count > MAX_PARTS).then(|| format!("has {count} parts, at most {MAX_PARTS} are accepted"))
+    }
+
+    /// Whether `uri` may have been made from this template. Without enough `work` it does not match.
+    pub fn matches(&self, uri: &str, work: &mut Work) -> bool {
         let Some(parts) = self.parts.as_ref().filter(|_| uri.len() <= MAX_URI) else {
             return uri == self.text;
         };
-        let mut reached = vec![false; uri.len() + 1];
-        reached[0] = true;
-        for part in parts {
-            reached = part.step(uri.as_bytes(), &reached);
-            if !reached.contains(&true) {
-                return false;
-            }
-        }
-        reached[uri.len()]
+        let is_possible = match parts.last() {
+            Some(Part::Literal(end)) => uri.ends_with(end.as_str()),
+            _ => true,
+        };
+        is_possible && reaches_the_end(parts, uri.as_bytes(), work).unwrap_or(false)
     }
 
-    /// How many bytes of it stand in every URI made from it. Of several templates that match, the
-    /// one with most is meant.
-    pub fn specificity(&self) -> usize {
-        let literal = |part: &Part| if let Part::Literal(text) = part { text.len() } else { 0 };
-        self.parts.as_ref().map_or(self.text.len(), |parts| parts.iter().map(literal).sum())
+    /// The text that every URI made from it begins with.
+    pub fn prefix(&self) -> &str {
+        match self.parts.as_deref() {
+            None => &self.text,
+            Some([Part::Literal(text), ..]) => text,
+            Some(_) => "",
+        }
     }
+
+    /// Whether every URI made from it has the same scheme.
+    pub fn has_scheme(&self) -> bool {
+        scheme(self.prefix()).is_some()
+    }
+}
+
+fn reaches_the_end(parts: &[Part], uri: &[u8], work: &mut Work) -> Option<bool> {
+    let mut reached: Positions = vec![(0, 0)];
+    for part in parts {
+        work.spend(1)?;
+        reached = part.step(uri, &reached, work)?;
+        if reached.is_empty() {
+            return Some(false);
+        }
+    }
+    Some(reached.last().is_some_and(|(_, end)| *end == uri.len()))
 }
 
 impl Part {
     /// The positions reached behind this part, from those reached before it.
-    fn step(&self, uri: &[u8], reached: &[bool]) -> Vec<bool> {
+    fn step(&self, uri: &[u8], reached: &[(usize, usize)], work: &mut Work) -> Option<Positions> {
         match self {
-            Self::Literal(text) => after_literal(uri, reached, text.as_bytes()),
-            Self::Run(class, limit) => after_run(uri, reached, *class, *limit),
+            Self::Literal(text) => after_literal(uri, reached, text.as_bytes(), work),
+            Self::Run(class, limit) => after_run(uri, reached, (*class, *limit), work),
             Self::Led(lead, class, limit) => {
-                let begun = after_literal(uri, reached, &[*lead]);
-                let run = after_run(uri, &begun, *class, *limit);
-                run.iter().zip(reached).map(|(run, skipped)| *run || *skipped).collect()
+                let begun = after_literal(uri, reached, &[*lead], work)?;
+                let mut both = after_run(uri, &begun, (*class, *limit), work)?;
+                both.extend_from_slice(reached);
+                both.sort_unstable();
+                Some(both.into_iter().fold(Positions::new(), add))
             }
         }
     }
 }
 
-fn after_literal(uri: &[u8], reached: &[bool], text: &[u8]) -> Vec<bool> {
-    let mut after = vec![false; reached.len()];
-    for (at, _) in reached.iter().enumerate().filter(|(_, is_reached)| **is_reached) {
-        if uri[at..].starts_with(text) {
-            after[at + text.len()] = true;
-        }
+/// `positions` with those of `more`, which begin no earlier than the last of them.
+fn add(mut positions: Positions, more: (usize, usize)) -> Positions {
+    match positions.last_mut() {
+        Some(last) if more.0 <= last.1 + 1 => last.1 = last.1.max(more.1),
+        _ => positions.push(more),
     }
-    after
+    positions
 }
 
-fn after_run(uri: &[u8], reached: &[bool], class: Class, limit: Option<usize>) -> Vec<bool> {
-    let mut after = vec![false; reached.len()];
-    // Of all places where the run can have begun the last one leaves the most room.
-    let mut length: Option<usize> = None;
-    for (at, is_reached) in reached.iter().enumerate() {
-        if *is_reached {
-            length = Some(0);
+fn after_literal(uri: &[u8], reached: &[(usize, usize)], text: &[u8], work: &mut Work) -> Option<Positions> {
+    let mut after = Positions::new();
+    let Some(last) = uri.len().checked_sub(text.len()) else { return Some(after) };
+    for (from, to) in reached {
+        for at in *from..=last.min(*to) {
+            work.spend(1 + text.len() / STEP)?;
+            if uri[at..].starts_with(text) {
+                after = add(after, (at + text.len(), at + text.len()));
+            }
         }
-        after[at] = length.is_some_and(|length| limit.is_none_or(|limit| length <= limit));
-        length = match uri.get(at) {
-            Some(byte) if class.has(*byte) => length.map(|length| length + usize::from(begins_char(uri, at))),
-            _ => None,
-        };
     }
-    after
+    Some(after)
+}
+
+fn after_run(
+    uri: &[u8],
+    reached: &[(usize, usize)],
+    (class, limit): (Class, Option<usize>),
+    work: &mut Work,
+) -> Option<Positions> {
+    let mut after = Positions::new();
+    for (from, to) in reached {
+        // Without a limit an interval that lies in the last one reaches no further than that.
+        let is_covered = limit.is_none() && after.last().is_some_and(|(_, end)| end >= to);
+        if !is_covered {
+            let end = run_end(uri, *to, (class, limit), work)?;
+            after = add(after, (*from, end));
+        }
+    }
+    Some(after)
+}
+
+/// The last position that a run of `class` from `start` reaches.
+fn run_end(
+    uri: &[u8],
+    start: usize,
+    (class, limit): (Class, Option<usize>),
+    work: &mut Work,
+) -> Option<usize> {
+    let (mut at, mut length) = (start, 0);
+    while uri.get(at).is_some_and(|byte| class.has(*byte)) {
+        work.spend(1)?;
+        if let Some(limit) = limit {
+            length += usize::from(begins_char(uri, at));
+            if length > limit {
+                break;
+            }
+        }
+        at += 1;
+    }
+    Some(at)
 }
 
 /// Whether a character begins at `at`: not inside UTF-8, plain or percent-encoded, nor inside `%XX`.
@@ -165,7 +257,7 @@ fn parts(text: &str) -> Option<Vec<Part>> {
     if !rest.is_empty() {
         parts.push(Part::Literal(rest.to_owned()));
     }
-    (parts.len() <= MAX_PARTS).then_some(parts)
+    Some(parts)
 }
 
 /// The parts of what stands between two braces.

@@ -9,6 +9,10 @@ use std::time::Duration;
 
 use crate::settings::{self, one_line};
 
+/// Names of a server that are compared for a hint, at most, and how long each may be.
+const MAX_COMPARED: usize = 1_000;
+const MAX_COMPARED_BYTES: usize = 128;
+
 /// Which tools are offered, and under which names.
 #[derive(Debug, Clone, Default)]
 pub struct Tools {
@@ -107,7 +111,8 @@ fn means(written: &str, name: &str) -> bool {
 
 /// The one of `offered` that may have been meant.
 fn nearest(name: &str, offered: &[&str]) -> String {
-    let nearest = settings::nearest(name, offered.iter().copied());
+    let few = offered.iter().copied().filter(|tool| tool.len() <= MAX_COMPARED_BYTES).take(MAX_COMPARED);
+    let nearest = settings::nearest(name, few);
     nearest.map_or_else(String::new, |tool| format!("; the nearest is `{}`", one_line(tool)))
 }
 

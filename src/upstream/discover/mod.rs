@@ -24,13 +24,19 @@ use crate::protocol::caching::Caching;
 use crate::protocol::feature::{Item, Kind, List, Tool};
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::message::MAX_DEPTH;
+use crate::protocol::uri::{MAX_URI, Template};
 use crate::protocol::{ErrorObject, Raw};
+use crate::telemetry::limit::Limit;
 use pages::Listed;
 use problems::{Problems, quoted};
 
 /// How long a list beside the tools may take. A server whose prompts never come has tools all the
 /// same.
 const SIDE_LIST_LIMIT: Duration = Duration::from_secs(10);
+/// The longest name of a tool or prompt, in bytes. MCP advises 128 characters at most.
+const MAX_NAME: usize = 1_024;
+/// Resource templates of one server: a URI is compared with each that begins like it.
+const MAX_TEMPLATES: usize = 1_000;
 
 /// Lists from this size on, in bytes, are not read on a worker.
 const LARGE: usize = 256 * 1024;
@@ -112,7 +118,7 @@ impl Discovery {
         let declared: Vec<List> =
             List::ALL.into_iter().filter(|list| peer.offers(list.capability())).collect();
         let mirrored = self.mirrors_parameters && peer.version.is_modern();
-        let (mut offer, mut problems) = (Offer::empty(peer.clone()), Problems::default());
+        let (mut lists, mut problems): (Vec<(Kind, Listed)>, _) = (Vec::new(), Problems::default());
         for kind in Kind::ALL.into_iter().filter(|kind| declared.contains(&kind.list())) {
             let listed = if declared == [List::Tools] {
                 match pages::read(connection, kind, &mut problems).await? {
@@ -122,14 +128,11 @@ impl Discovery {
             } else {
                 one_of_several(connection, kind, &mut problems).await?
             };
-            (offer, problems) = off_worker(listed.bytes, move || {
-                offer.take(kind, listed, mirrored, &mut problems);
-                (offer, problems)
-            })
-            .await;
+            lists.push((kind, listed));
         }
-        offer.problems = problems.into_texts();
-        Ok(Ok(offer))
+        let offer = Offer::empty(peer.clone());
+        let bytes = lists.iter().map(|(_, listed)| listed.bytes).sum();
+        Ok(Ok(off_worker(bytes, move || offer.with(lists, mirrored, problems)).await))
     }
 }
 
@@ -177,6 +180,15 @@ async fn one_of_several(
 }
 
 impl Offer {
+    /// Adds the usable items of `lists`.
+    fn with(mut self, lists: Vec<(Kind, Listed)>, mirrored: bool, mut problems: Problems) -> Self {
+        for (kind, listed) in lists {
+            self.take(kind, listed, mirrored, &mut problems);
+        }
+        self.problems = problems.into_texts();
+        self
+    }
+
     /// Takes what is usable of a list.
     fn take(&mut self, kind: Kind, listed: Listed, mirrored: bool, problems: &mut Problems) {
         self.caching[kind as usize] = listed.caching;
@@ -206,7 +218,7 @@ fn usable_tools(definitions: Vec<Raw>, mirrored: bool, problems: &mut Problems) 
             return None;
         }
         let name = tool.as_ref().map(|tool| tool.name.as_str());
-        if sieve.is_new(name) { tool } else { None }
+        if sieve.is_new(name) && sieve.fits(name) { tool } else { None }
     };
     definitions.into_iter().filter_map(read).collect()
 }
@@ -216,9 +228,15 @@ fn usable(kind: Kind, definitions: Vec<Raw>, problems: &mut Problems) -> Vec<Ite
     let read = |definition: Raw| {
         let item = sieve.is_shallow(&definition).then(|| Item::from_definition(kind, definition))?;
         let key = item.as_ref().map(|item| item.key.as_str());
-        if sieve.is_new(key) { item } else { None }
+        if sieve.is_new(key) && sieve.fits(key) { item } else { None }
     };
-    definitions.into_iter().filter_map(read).collect()
+    let mut items: Vec<Item> = definitions.into_iter().filter_map(read).collect();
+    if kind == Kind::Templates && items.len() > MAX_TEMPLATES {
+        let more = Limit::ListedItems.met(items.len() - MAX_TEMPLATES);
+        problems.add(format!("{more} resource templates beyond the first {MAX_TEMPLATES} were left out"));
+        items.truncate(MAX_TEMPLATES);
+    }
+    items
 }
 
 /// Holds back what cannot be offered, and says so.
@@ -240,6 +258,26 @@ impl<'a> Sieve<'a> {
             self.problems.add(format!("a {one} whose definition is nested {depth} levels deep was left out"));
         }
         depth <= MAX_DEPTH
+    }
+
+    /// Whether the key is within the limits of its kind.
+    fn fits(&mut self, key: Option<&str>) -> bool {
+        let key = key.unwrap_or_default();
+        let beyond = |most: usize| {
+            let length = key.len();
+            (length > most).then(|| format!("has {length} bytes, at most {most} are accepted"))
+        };
+        let excess = match self.kind {
+            Kind::Tools | Kind::Prompts => beyond(MAX_NAME),
+            Kind::Resources => beyond(MAX_URI),
+            Kind::Templates => Template::excess(key),
+        };
+        if let Some(excess) = &excess {
+            let (one, member) = (self.kind.singular(), self.kind.key());
+            Limit::ListedItems.met(());
+            self.problems.add(format!("the {one} {} was left out: its {member} {excess}", quoted(key)));
+        }
+        excess.is_none()
     }
 
     /// Whether there is a key, and it is the first of its spelling.

@@ -1,0 +1,98 @@
+//! Remembers which server each offered name belongs to, so that a name never moves to another server unnoticed.
+//!
+//! Invariants: a name keeps its first owner until that server leaves the configuration or an operator gives the
+//! name away; what is remembered of a server is bounded, and a server at that bound gets no further names.
+//! Names are kept as hashes, so their length does not count.
+//!
+//! Not here: how names are made (`naming`), and anything across restarts: the memory ends with the process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+/// Names remembered of one server at most: twice as many as one list may have.
+const MAX_NAMES: usize = 20_000;
+
+/// The first half of a SHA-256.
+type Hash = [u8; 16];
+
+/// Which server owns each name.
+#[derive(Debug, Clone, Default)]
+pub struct Owners {
+    by_name: HashMap<Hash, Arc<str>>,
+    counts: HashMap<Arc<str>, usize>,
+}
+
+impl Owners {
+    /// The server that owns `name`.
+    pub fn owner(&self, name: &str) -> Option<&Arc<str>> {
+        self.by_name.get(&hash(name))
+    }
+
+    /// Whether `server` owns `name`, or nobody does.
+    pub fn is_free_for(&self, name: &str, server: &str) -> bool {
+        self.owner(name).is_none_or(|owner| owner.as_ref() == server)
+    }
+
+    /// Makes `server` the owner of `name` unless another server is; returns whether it is the owner now.
+    pub fn claim(&mut self, name: &str, server: &Arc<str>) -> bool {
+        let hash = hash(name);
+        if let Some(owner) = self.by_name.get(&hash) {
+            return owner == server;
+        }
+        let count = self.counts.entry(Arc::clone(server)).or_default();
+        if *count >= MAX_NAMES {
+            return false;
+        }
+        *count += 1;
+        self.by_name.insert(hash, Arc::clone(server));
+        true
+    }
+
+    /// Forgets the owner of `name`: an operator decided that another server may have it.
+    pub fn release(&mut self, name: &str) {
+        if let Some(owner) = self.by_name.remove(&hash(name))
+            && let Some(count) = self.counts.get_mut(&owner)
+        {
+            *count -= 1;
+        }
+    }
+
+    /// Forgets the names of servers that `is_there` does not know.
+    pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.by_name.retain(|_, owner| is_there(owner));
+        self.counts.retain(|owner, _| is_there(owner));
+    }
+}
+
+fn hash(name: &str) -> Hash {
+    let whole: [u8; 32] = Sha256::digest(name).into();
+    std::array::from_fn(|at| whole[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_with_its_first_owner_until_it_is_released() {
+        let (good, evil): (Arc<str>, Arc<str>) = ("good".into(), "evil".into());
+        let mut owners = Owners::default();
+        assert!(owners.claim("x", &good) && owners.claim("x", &good) && !owners.claim("x", &evil));
+        assert!(owners.is_free_for("x", "good") && !owners.is_free_for("x", "evil"));
+        owners.release("x");
+        assert!(owners.claim("x", &evil));
+        owners.retain(|server| server == "good");
+        assert!(owners.claim("x", &good));
+    }
+
+    #[test]
+    fn a_server_at_its_bound_gets_no_further_names_and_others_do() {
+        let (good, evil): (Arc<str>, Arc<str>) = ("good".into(), "evil".into());
+        let mut owners = Owners::default();
+        assert!((0..MAX_NAMES).all(|number| owners.claim(&number.to_string(), &evil)));
+        assert!(!owners.claim("more", &evil) && owners.claim("more", &good) && owners.claim("0", &evil));
+        assert_eq!(owners.by_name.len(), MAX_NAMES + 1);
+    }
+}
