@@ -5,6 +5,7 @@
 
 mod edge;
 mod fairness;
+mod lists;
 mod logging;
 mod memory;
 mod names;

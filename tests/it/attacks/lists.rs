@@ -1,0 +1,234 @@
+//! Lists and requests that cost far more work than bytes: templates, references, names, URIs and keys.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::line::Line;
+use crate::support::scripted::{Act, Scripted, Server, Tool};
+use crate::support::{Gateway, Registry, Running, eventually};
+
+/// A URI that takes as long as possible to be found not to match [`hostile_templates`].
+fn hostile_uri(number: usize) -> String {
+    format!("db://{number}{}!", "a".repeat(7_900))
+}
+
+fn hostile_templates(count: usize) -> Value {
+    let template = |number: usize| format!("db://{}{{+x}}{number}", "{+x}a".repeat(14));
+    json!((0..count).map(|number| json!({"uriTemplate": template(number), "name": "t"})).collect::<Vec<_>>())
+}
+
+/// How much CPU time a process has used.
+fn cpu_time(gateway: &Running) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", gateway.id())).expect("it runs");
+    let (_, fields) = stat.rsplit_once(") ").expect("a name");
+    let ticks: u64 =
+        fields.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("ticks")).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+/// The median of three runs of `measured`.
+async fn median(mut measured: impl AsyncFnMut() -> Duration) -> Duration {
+    let mut all = [measured().await, measured().await, measured().await];
+    all.sort_unstable();
+    all[1]
+}
+
+fn ratio(one: Duration, other: Duration) -> f64 {
+    one.as_secs_f64() / other.as_secs_f64().max(0.001)
+}
+
+/// A tool that answers with so many links.
+fn linking(name: &str, count: usize) -> Tool {
+    let link = |number| json!({"type": "resource_link", "name": "l", "uri": hostile_uri(number)});
+    let content: Vec<Value> = (0..count).map(link).collect();
+    Tool::named(name).does(Act::Result(json!({"content": content, "resultType": "complete"}).to_string()))
+}
+
+#[tokio::test]
+async fn links_in_an_answer_have_one_budget_whatever_the_templates_are() {
+    let good = Scripted::modern()
+        .offers("resources", "[]")
+        .offers("resourceTemplates", &hostile_templates(1_000).to_string())
+        .start();
+    let evil = Scripted::modern()
+        .offers("resources", "[]")
+        .tool(linking("few", 5))
+        .tool(linking("many", 50))
+        .start();
+    let registry = Registry::new().http("good", &good.url()).http("evil", &evil.url());
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["few", "many"]).await;
+    eventually("the templates are offered", async || {
+        let all = gateway.mcp().modern("resources/templates/list", json!({})).await.result();
+        (all["resourceTemplates"].as_array()?.len() == 1_000).then_some(())
+    })
+    .await;
+    let cost = async |tool: &str| {
+        let before = cpu_time(&gateway);
+        let answer = gateway.mcp().call(tool, json!({})).await.result();
+        assert!(answer["content"].as_array().expect("links").iter().all(|link| link["uri"].is_string()));
+        cpu_time(&gateway) - before
+    };
+    let few = median(async || cost("few").await).await;
+    let many = median(async || cost("many").await).await;
+    eprintln!("CPU time of 5 links {few:?}, of 50 links {many:?}: ratio {:.1}", ratio(many, few));
+    assert!(ratio(many, few) < 5.0 && many < Duration::from_secs(2), "{few:?} {many:?}");
+}
+
+#[tokio::test]
+async fn probes_do_not_wait_while_a_catalog_is_built() {
+    let uris: Vec<Value> =
+        (0..1_500).map(|number| json!({"uri": hostile_uri(number), "name": "r"})).collect();
+    let evil = Scripted::modern()
+        .offers("resources", &json!(uris).to_string())
+        .offers("resourceTemplates", &hostile_templates(1_000).to_string())
+        .tool(Tool::named("first"))
+        .start();
+    let good = Scripted::modern()
+        .offers("resources", "[]")
+        .offers("resourceTemplates", &hostile_templates(1_000).to_string())
+        .tool(Tool::named("ping"))
+        .start();
+    let registry = Registry::new().http("good", &good.url()).http("evil", &evil.url());
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["first", "ping"]).await;
+
+    let tool = |number: usize| {
+        let meta = json!({"ui": {"resourceUri": hostile_uri(number)}});
+        let name = format!("t{number}");
+        Tool::defined(
+            &name,
+            &json!({"name": name, "inputSchema": {"type": "object"}, "_meta": meta}).to_string(),
+        )
+    };
+    let begun = Instant::now();
+    evil.change_tools((0..1_500).map(tool).chain([Tool::named("last")]).collect());
+    let (mut slowest, mut probe) = (Duration::ZERO, Line::to(&gateway.address));
+    let built = async {
+        eventually("the tools are offered", async || {
+            let one = gateway.get("/servers").await.json()["servers"][1].clone();
+            (one["tool_count"] == 1_501 || one["tools"] == 1_501).then_some(())
+        })
+        .await;
+    };
+    let probes = async {
+        loop {
+            let asked = Instant::now();
+            assert_eq!(probe.send("GET", "/health/live", &[], b"").await.status, 200);
+            slowest = slowest.max(asked.elapsed());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::select! {
+        () = built => {}
+        () = probes => {}
+    }
+    let took = begun.elapsed();
+    eprintln!("read and built in {took:?}; the slowest probe meanwhile took {slowest:?}");
+    assert!(slowest < Duration::from_millis(500) && took < Duration::from_secs(15), "{slowest:?} {took:?}");
+}
+
+#[tokio::test]
+async fn an_unknown_name_costs_the_same_among_a_hundred_and_ten_thousand_tools() {
+    let many = |count: usize| {
+        let name = |number: usize| format!("tool_{}_{number:05}", "x".repeat(80));
+        let tools = (0..count).map(|number| Tool::named(&name(number)));
+        tools.fold(Scripted::modern(), Scripted::tool).start()
+    };
+    let (few, all) = (many(100), many(10_000));
+    let registry = Registry::new().http("few", &few.url()).http("all", &all.url());
+    let gateway = Gateway::of(&registry).start().await;
+    eventually("all tools are read", async || {
+        let servers = gateway.get("/servers").await.json()["servers"].clone();
+        (servers[1].to_string().contains("10000")).then_some(())
+    })
+    .await;
+    let cost = async |server: &str| {
+        let (client, begun) = (gateway.mcp_of(server), Instant::now());
+        for number in 0..10 {
+            let name = format!("tool_{}_y{number:05}", "x".repeat(80));
+            let refused = client.call(&name, json!({})).await.json();
+            assert_eq!(refused["error"]["data"]["code"], "tool_not_found");
+        }
+        begun.elapsed()
+    };
+    let few = median(async || cost("few").await).await;
+    let all = median(async || cost("all").await).await;
+    eprintln!(
+        "ten unknown names among 100 tools {few:?}, among 10,000 {all:?}: ratio {:.1}",
+        ratio(all, few)
+    );
+    assert!(ratio(all, few) < 4.0, "{few:?} {all:?}");
+}
+
+/// A gateway over one server with hostile templates, and its address.
+async fn reading() -> (Server, Running) {
+    let server = Scripted::legacy()
+        .offers("resources", "[]")
+        .offers("resourceTemplates", &hostile_templates(100).to_string())
+        .tool(Tool::named("ping"))
+        .start();
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
+    gateway.offers(&["ping"]).await;
+    (server, gateway)
+}
+
+#[tokio::test]
+async fn a_long_uri_is_refused_and_costs_what_its_bytes_cost() {
+    let (server, gateway) = reading().await;
+    let session = gateway.mcp().legacy().await;
+    let uri = format!("db://{}!", "a".repeat(16 << 10));
+    for (method, params, field) in [
+        ("resources/read", json!({"uri": uri}), "params.uri"),
+        ("resources/subscribe", json!({"uri": uri}), "params.uri"),
+        ("completion/complete", json!({"ref": {"type": "ref/resource", "uri": uri}}), "params.ref.uri"),
+    ] {
+        let refused = session.request(method, params).await.json()["error"].clone();
+        assert!(refused["message"].to_string().contains("16390 bytes; a URI has at most 8192"), "{refused}");
+        assert!(refused["data"].to_string().contains(field), "{refused}");
+    }
+    let cost = async |method: &str, params: Value| {
+        let begun = Instant::now();
+        for _ in 0..20 {
+            session.request(method, params.clone()).await;
+        }
+        begun.elapsed()
+    };
+    let plain = median(async || cost("ping", json!({"_meta": {"x": uri}})).await).await;
+    let long = median(async || cost("resources/read", json!({"uri": uri})).await).await;
+    eprintln!("20 pings of that size {plain:?}, 20 reads {long:?}: ratio {:.1}", ratio(long, plain));
+    assert!(ratio(long, plain) < 4.0, "{plain:?} {long:?}");
+    assert_eq!(server.seen_calling("resources/read").len(), 0);
+}
+
+#[tokio::test]
+async fn keys_with_escapes_cost_no_more_than_plain_ones() {
+    let (_server, gateway) = reading().await;
+    let session = gateway.mcp().legacy().await;
+    let keys = |start: &str| {
+        let members = (0..150_000).map(|number| format!(r#","{start}{number:09}":0"#));
+        members.collect::<String>()
+    };
+    let cost = async |params: String| {
+        let begun = Instant::now();
+        session.request_text("tools/call", &params).await;
+        begun.elapsed()
+    };
+    let (escaped, plain) = (keys(r"\u006eame"), keys("0006eename"));
+    let usual = format!(r#"{{"name":"none","arguments":{{"a":0{plain}}}}}"#);
+    let usual = median(async || cost(usual.clone()).await).await;
+    for params in [
+        format!(r#"{{"name":"none","arguments":{{"a":0{escaped}}}}}"#),
+        format!(r#"{{"name":"none"{escaped}}}"#),
+        format!(r#"{{"name":"none","_meta":{{"a":0{escaped}}}}}"#),
+    ] {
+        let (place, took) = (&params[..30], median(async || cost(params.clone()).await).await);
+        let length = params.len();
+        eprintln!(
+            "{length} bytes, {place}…: {took:?}, plain keys {usual:?}: ratio {:.1}",
+            ratio(took, usual)
+        );
+        assert!(ratio(took, usual) < 4.0, "{place}: {took:?} {usual:?}");
+    }
+}
