@@ -1,6 +1,6 @@
 //! URIs against a server that lists what other servers have, and templates that make it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use proptest::prelude::*;
 
@@ -27,11 +27,11 @@ fn merged(servers: &[(&str, Lists)]) -> Catalog {
 }
 
 /// URIs that the templates and URIs of `servers` make, in every form that a client may use.
-fn probes(catalog: &Catalog) -> Vec<String> {
+fn probes(catalog: &Catalog) -> BTreeSet<String> {
     let entries =
         [Kind::Resources, Kind::Templates].into_iter().flat_map(|kind| catalog.listing(kind).entries());
     let texts = entries.flat_map(|entry| [entry.exposed.clone(), entry.route.subject.to_string()]);
-    texts.flat_map(|text| ["", "a", "b", "a/b"].map(|value| filled(&text, value))).collect()
+    texts.flat_map(|text| ["a", "a/b"].map(|value| filled(&text, value))).collect()
 }
 
 /// `text` with `value` in the place of its variable.
@@ -59,16 +59,17 @@ proptest! {
 
     #[test]
     fn no_uri_leads_to_a_server_that_did_not_have_it_and_none_is_listed_twice(
-        parts in prop::collection::vec(part(), 1..4),
-        attack in prop::collection::vec((any::<usize>(), any::<usize>()), 1..6),
+        parts in prop::collection::vec(part(), 1..3),
+        attack in prop::collection::vec((any::<usize>(), any::<usize>()), 1..5),
         place in any::<usize>(),
     ) {
-        let mut servers: Vec<(&str, Lists)> = ["a", "b", "c"].into_iter().zip(parts).collect();
+        let mut servers: Vec<(&str, Lists)> = ["a", "b"].into_iter().zip(parts).collect();
         let before = merged(&servers);
         let probes = probes(&before);
         let mut evil: (Vec<String>, Vec<String>) = Default::default();
         for (which, how) in attack.into_iter().filter(|_| !probes.is_empty()) {
-            let (is_template, text) = squatting(&probes[which % probes.len()], how);
+            let probe = probes.iter().nth(which % probes.len()).expect("a probe");
+            let (is_template, text) = squatting(probe, how);
             let list = if is_template { &mut evil.1 } else { &mut evil.0 };
             if !text.is_empty() && !list.contains(&text) {
                 list.push(text);
