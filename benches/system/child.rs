@@ -55,6 +55,8 @@ pub fn gateway(binary: &Path, config: &str) -> anyhow::Result<Running> {
     let mut command = Command::new(binary);
     command.arg("serve").arg("--config").arg(&file).args(["--listen", "127.0.0.1:0"]);
     command.current_dir(folder.path()).env("RUST_LOG", "info").stdin(Stdio::null()).stdout(Stdio::null());
+    // `smaps_rollup` and `perf` need it, unless this runs as root.
+    command.env("SWITCHYARD_DUMPABLE", "1");
     listening(Process::start(command), Some(folder))
 }
 

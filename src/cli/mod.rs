@@ -9,6 +9,7 @@
 pub mod check;
 pub mod import;
 pub mod key;
+mod process_access;
 mod reach;
 mod run;
 pub mod token;
@@ -31,7 +32,12 @@ const EXIT_USAGE: u8 = 2;
 
 /// Many MCP servers behind one REST call and one MCP endpoint.
 #[derive(Debug, Parser)]
-#[command(name = "switchyard", version, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "switchyard",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_help = process_access::HELP
+)]
 pub struct Arguments {
     /// What to do; without it, `serve`.
     #[command(subcommand)]
@@ -187,6 +193,12 @@ impl Arguments {
 
 /// Parses the arguments of this process, does what they say, and gives the exit code.
 pub fn run() -> ExitCode {
+    // Before clap reads variables, and before the configuration file is expanded.
+    if let Err(reason) = process_access::restrict() {
+        // Without standard error, the exit code alone reports it.
+        let _ = writeln!(io::stderr().lock(), "{reason}");
+        return EXIT_USAGE.into();
+    }
     let matches = <Arguments as CommandFactory>::command().get_matches();
     match Arguments::read(&matches).unwrap_or_else(|error| error.exit()).command() {
         Command::Check(check) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::stream::{self, BoxStream, StreamExt, select};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{EXIT_USAGE, Serve, Stdio};
+use super::{EXIT_USAGE, Serve, Stdio, process_access};
 use crate::app::{self, Load, Renewal};
 use crate::config::Config;
 use crate::downstream::config::Transport;
@@ -73,6 +73,7 @@ where
     if let Err(error) = telemetry::init(config.server.log_format) {
         return refuse(&error);
     }
+    process_access::warn_if_allowed();
     // This thread is worker 0, which is all there is for one client.
     worker::ours();
     let runtime = match worker::runtime() {
