@@ -14,7 +14,7 @@ fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
     let patience = Patience { check: CONNECT_LIMIT, call: CONNECT_LIMIT };
     let limits = Limits { connections, connect: CONNECT_LIMIT, is_private: false, patience };
     let (events, _) = Events::channel();
-    (Pool::new(server.connector(), events, (limits, Secrets::default()), shutdown.clone()), shutdown)
+    (Pool::new(server.connector(), events, (limits, Secrets::new(&[])), shutdown.clone()), shutdown)
 }
 
 async fn seat(pool: &Arc<Pool>) -> Result<Seat, Error> {

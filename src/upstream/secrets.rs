@@ -1,12 +1,13 @@
-//! What one server was given in confidence, blanked wherever its words are shown: servers quote what
-//! they refuse ("Incorrect API key provided: …").
+//! The secrets of one server, replaced by `***` wherever its words are shown. Servers quote what they refuse
+//! ("Incorrect API key provided: …").
 //!
-//! Invariant: no text from a server, or about one, reaches a log, a status or an error of ours before it
-//! went through here. Most texts were escaped and cut on their way, so a secret is also found as it looks
-//! then, and its beginning where a text was cut.
+//! Invariant: no text from a server, or about one, reaches a log, a status or an error of Switchyard without
+//! passing through here. Such texts were escaped, encoded or cut before, so every usual form of a secret is found.
 //!
-//! Not here: what a server answers to a call, which is its caller's as it is; the services behind
-//! built-in servers, whose client knows what it sent (`builtin/rest`).
+//! Not here: what a server answers to a call, which reaches its caller unchanged.
+
+mod forms;
+mod search;
 
 use std::sync::Arc;
 
@@ -20,21 +21,13 @@ use super::config::{Config, Http, Transport};
 use super::discover::Offer;
 use super::error::Error;
 use super::token_file::TokenFile;
+use search::Search;
 
-/// A secret shorter than this, in bytes, stands in too many innocent words.
-const SHORTEST: usize = 6;
-/// What stands where a secret stood.
-const BLANK: &str = "***";
-/// What stands where a text was cut.
-const CUT: char = '…';
-/// Places at which a text was cut that are looked at, from its end.
-const CUTS: usize = 8;
-
-/// The secrets of one server, the longest first, because one may stand in another.
-#[derive(Debug, Clone, Default)]
+/// The secrets of one server.
+#[derive(Debug, Clone)]
 pub(super) struct Secrets {
-    known: Arc<[SecretString]>,
-    /// Holds one more, another one from time to time.
+    known: Arc<Search>,
+    /// A file with one more secret, which changes from time to time.
     token: Option<TokenFile>,
 }
 
@@ -55,16 +48,22 @@ impl Secrets {
             }
             Transport::Builtin(_) => {}
         }
-        let known: Self = given.iter().map(ExposeSecret::expose_secret).flat_map(shapes).collect();
-        Self { token, ..known }
+        Self { token, ..Self::new(&given) }
+    }
+
+    /// These secrets.
+    pub(super) fn new(secrets: &[SecretString]) -> Self {
+        let known = Search::of(secrets.iter().map(ExposeSecret::expose_secret));
+        Self { known: Arc::new(known), token: None }
     }
 
     /// `text` without any of them.
     pub(super) fn blank(&self, text: &str) -> String {
-        let own = self.token.iter().flat_map(TokenFile::secrets);
-        let own: Self = own.flat_map(|token| shapes(token.expose_secret())).collect();
-        let secrets = own.known.iter().chain(&*self.known).map(ExposeSecret::expose_secret);
-        secrets.fold(text.to_owned(), |text, secret| without_stumps(text.replace(secret, BLANK), secret))
+        let text = self.known.blank(text);
+        match &self.token {
+            Some(token) => Self::new(&token.secrets()).known.blank(&text),
+            None => text,
+        }
     }
 
     /// `error` without any of them.
@@ -82,25 +81,22 @@ impl Secrets {
     }
 }
 
-impl FromIterator<SecretString> for Secrets {
-    fn from_iter<I: IntoIterator<Item = SecretString>>(secrets: I) -> Self {
-        let long = secrets.into_iter().filter(|secret| secret.expose_secret().len() >= SHORTEST);
-        let mut long: Vec<SecretString> = long.collect();
-        long.sort_by(|one, other| {
-            let (one, other) = (one.expose_secret(), other.expose_secret());
-            other.len().cmp(&one.len()).then_with(|| one.cmp(other))
-        });
-        long.dedup_by(|one, other| one.expose_secret() == other.expose_secret());
-        Self { known: long.into(), token: None }
-    }
-}
-
 /// What is sent to a URL with each request: headers, also without their scheme, and what the URL holds.
 fn in_requests(http: &Http) -> Vec<SecretString> {
     let values = http.headers.iter().map(|(_, value)| value.clone());
     let bare = http.headers.iter().filter_map(|(_, value)| value.expose_secret().split_once(' '));
-    let bare = bare.map(|(_scheme, credential)| credential.into());
+    let bare = bare.flat_map(|(scheme, credential)| {
+        let decoded = if scheme.eq_ignore_ascii_case("basic") { in_basic(credential) } else { Vec::new() };
+        decoded.into_iter().chain([credential.into()])
+    });
     values.chain(bare).chain(in_url(&http.url)).collect()
+}
+
+/// User and password of the credentials of `Basic` (RFC 7617).
+fn in_basic(credentials: &str) -> Vec<SecretString> {
+    let decoded = STANDARD.decode(credentials.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let pair = decoded.as_deref().and_then(|text| text.split_once(':'));
+    pair.map(|(user, password)| vec![user.into(), password.into()]).unwrap_or_default()
 }
 
 /// What is secret in a variable that a child is given as it is: all of it, as we cannot know what it means; of
@@ -126,36 +122,6 @@ fn in_url(url: &Url) -> Vec<SecretString> {
     found.extend(url.query().into_iter().flat_map(|query| query.split('&')).map(value));
     found.extend(url.query_pairs().map(|(_, value)| value.into_owned().into()));
     found
-}
-
-/// How `secret` may look in a text: whole or, where it has several, a line of it; as it is, or escaped for
-/// a log as `char` and `str` do it.
-fn shapes(secret: &str) -> Vec<SecretString> {
-    let lines = secret.lines().map(str::trim).chain([secret.trim()]);
-    let escaped = |text: &str| -> [SecretString; 3] {
-        let quoted = format!("{text:?}");
-        let quoted = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or_default();
-        let escaped: String = text.chars().flat_map(char::escape_debug).collect();
-        [text.into(), escaped.into(), quoted.into()]
-    };
-    lines.flat_map(escaped).collect()
-}
-
-/// `text` without the beginnings of `secret` that were left where it was cut.
-fn without_stumps(mut text: String, secret: &str) -> String {
-    let cuts: Vec<usize> = text.rmatch_indices(CUT).take(CUTS).map(|(at, _)| at).collect();
-    for at in cuts {
-        if let Some(length) = stump(&text[..at], secret) {
-            text.replace_range(at - length..at, BLANK);
-        }
-    }
-    text
-}
-
-/// The length of the beginning of `secret` that `text` ends with, where that is long enough to matter.
-fn stump(text: &str, secret: &str) -> Option<usize> {
-    let beginnings = (SHORTEST..secret.len()).rev().filter_map(|end| secret.get(..end));
-    beginnings.filter(|beginning| text.ends_with(beginning)).map(str::len).next()
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub(in crate::upstream::pool) fn pool_with(
     let patience = Patience { check: second, call: second };
     let limits = Limits { connections, connect: Duration::from_secs(30), is_private, patience };
     let (events, _) = Events::channel();
-    (Pool::new(server.connector(), events, (limits, Secrets::default()), shutdown.clone()), shutdown)
+    (Pool::new(server.connector(), events, (limits, Secrets::new(&[])), shutdown.clone()), shutdown)
 }
 
 /// A call of somebody new who speaks `era` and can do `capabilities`.

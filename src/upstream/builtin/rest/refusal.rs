@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::{trace, whole};
 use crate::secret::{ExposeSecret, SecretString};
 use crate::upstream::error::Error;
+use crate::upstream::secrets::Secrets;
 use crate::upstream::transport::retry_after;
 
 /// Bytes of such an answer that are read.
@@ -73,7 +74,9 @@ fn invalid(problems: &[Value]) -> String {
 
 fn without(text: String, secrets: &[SecretString]) -> String {
     let shown = secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty());
-    shown.fold(text, |text, secret| text.replace(secret, "…"))
+    let text = shown.fold(text, |text, secret| text.replace(secret, "…"));
+    // In any other form, such as Base64.
+    Secrets::new(secrets).blank(&text)
 }
 
 /// `text` as one short line without control characters. Quotes stay: it is shown to people.
