@@ -24,7 +24,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 // RULES R19
 #[test]
 fn a_child_ends_when_its_gateway_is_killed() {
-    let script = r#""$0" __become $$ sleep 1000 & echo $!; read -r never"#;
+    let script = r#""$0" __become $$ - sleep 1000 & echo $!; read -r never"#;
     let mut gateway = Command::new("sh");
     gateway.args(["-c", script, PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut gateway = gateway.spawn().expect("sh starts");
@@ -43,8 +43,8 @@ fn a_child_ends_when_its_gateway_is_killed() {
 fn a_child_without_its_parent_or_its_program_says_so() {
     let own = std::process::id().to_string();
     for (arguments, reason) in [
-        (vec!["__become", "1", "true"], "the parent is gone"),
-        (vec!["__become", &own, "/no/such/program"], "cannot start /no/such/program"),
+        (vec!["__become", "1", "-", "true"], "the parent is gone"),
+        (vec!["__become", &own, "-", "/no/such/program"], "cannot start /no/such/program"),
         (vec!["__become"], "internal use"),
     ] {
         let output = Command::new(PROGRAM).args(arguments).output().expect("it starts");
@@ -52,6 +52,7 @@ fn a_child_without_its_parent_or_its_program_says_so() {
         assert!(output.status.code() == Some(126) && said.contains(reason), "{said}");
         assert!(output.stdout.is_empty(), "standard output belongs to MCP");
     }
-    let became = Command::new(PROGRAM).args(["__become", &own, "sh", "-c", "echo $1", "x", "yes"]).output();
+    let became =
+        Command::new(PROGRAM).args(["__become", &own, "-", "sh", "-c", "echo $1", "x", "yes"]).output();
     assert_eq!(became.expect("it starts").stdout, b"yes\n");
 }

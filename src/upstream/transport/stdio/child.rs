@@ -5,9 +5,9 @@
 //!    └────────────────── exited by itself ──────────────┴─────────────────────┴──────────────────┴──> reaped
 //! ```
 //!
-//! Invariants: signals go to the group, so what the child started ends with it; whatever is left of
-//! the group when the child is gone is killed; all children are forked by one thread that lives as
-//! long as the program, because the parent-death signal follows the thread.
+//! Invariants: signals go to the process group, so what the child started ends with it. The rest of the
+//! process group and of the control group is killed when the child is gone. All children are forked by one
+//! thread that lives as long as the program, because the parent-death signal follows the thread.
 
 use std::io;
 use std::process::{ExitStatus, Stdio as Pipe};
@@ -21,6 +21,7 @@ use tokio::net::unix::pipe;
 use tokio::process::{ChildStderr, Command};
 use tokio::sync::oneshot;
 
+use super::cgroup::Group;
 use super::{environment, parent_death};
 use crate::upstream::config::Stdio;
 use crate::worker;
@@ -41,24 +42,29 @@ pub(super) struct Child {
 }
 
 /// A process without its pipes.
-pub(super) struct Process(Box<dyn ChildWrapper>);
+pub(super) struct Process {
+    child: Box<dyn ChildWrapper>,
+    /// Holds all that it started, if the system delegates control groups.
+    group: Option<Group>,
+}
 
 /// Starts the child that `config` describes, or says why it cannot be started.
 pub(super) async fn start(config: &Stdio) -> Result<Child, String> {
-    let mut process = spawn(command(config)?).await.map_err(|error| error.to_string())?;
-    let pipes = (process.stdin().take(), process.stdout().take(), process.stderr().take());
+    let mut process = spawn(config.clone()).await?;
+    let child = &mut process.child;
+    let pipes = (child.stdin().take(), child.stdout().take(), child.stderr().take());
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else { return Err("it has no pipes".into()) };
     let stdin = stdin.into_owned_fd().and_then(pipe::Sender::from_owned_fd);
     let stdin = stdin.map_err(|error| format!("its input cannot be used: {error}"))?;
     let stdout = stdout.into_owned_fd().and_then(pipe::Receiver::from_owned_fd);
     let stdout = stdout.map_err(|error| format!("its output cannot be used: {error}"))?;
-    Ok(Child { process: Process(process), stdin, stdout, stderr })
+    Ok(Child { process, stdin, stdout, stderr })
 }
 
-fn command(config: &Stdio) -> Result<CommandWrap, String> {
+fn command(config: &Stdio, group: Option<&Group>) -> Result<CommandWrap, String> {
     let environment = environment::of(config, std::env::vars_os());
     let program = environment::program(config, &environment)?;
-    let (program, arguments) = parent_death::through(&program, &config.args);
+    let (program, arguments) = parent_death::through(&program, &config.args, group.map(Group::path));
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(environment);
     command.stdin(Pipe::piped()).stdout(Pipe::piped()).stderr(Pipe::piped());
@@ -75,17 +81,23 @@ fn command(config: &Stdio) -> Result<CommandWrap, String> {
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Forks in the spawning thread.
-async fn spawn(mut command: CommandWrap) -> io::Result<Box<dyn ChildWrapper>> {
+async fn spawn(config: Stdio) -> Result<Process, String> {
     let runtime = tokio::runtime::Handle::current();
     let (sender, receiver) = oneshot::channel();
     let job: Job = Box::new(move || {
         let _entered = runtime.enter();
-        // Nobody waits for it any more: it is killed at once, as the last resort of `command`.
-        let _ = sender.send(command.spawn());
+        // If the receiver is gone, the process is dropped and so killed at once.
+        let _ = sender.send(fork(&config));
     });
-    let gone = || io::Error::other("the thread that starts processes is gone");
-    spawning_thread()?.send(job).map_err(|_| gone())?;
+    let gone = || "the thread that starts processes is gone".to_owned();
+    spawning_thread().map_err(|error| error.to_string())?.send(job).map_err(|_| gone())?;
     receiver.await.unwrap_or_else(|_| Err(gone()))
+}
+
+fn fork(config: &Stdio) -> Result<Process, String> {
+    let group = if parent_death::is_entered() { Group::new() } else { None };
+    let child = command(config, group.as_ref())?.spawn().map_err(|error| error.to_string())?;
+    Ok(Process { child, group })
 }
 
 /// The queue of the spawning thread. Its length is bounded by the connections that are being made.
@@ -108,32 +120,39 @@ fn spawning_thread() -> io::Result<&'static std_mpsc::Sender<Job>> {
 impl Process {
     /// Waits until the process has ended; may be dropped and called again.
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
-        self.0.wait().await
+        self.child.wait().await
     }
 
     /// Ends the process, whose input must be closed already, and all its group. Returns when it is
     /// reaped.
     pub(super) async fn end(&mut self) {
-        if tokio::time::timeout(PATIENCE, self.0.wait()).await.is_err() {
+        if tokio::time::timeout(PATIENCE, self.child.wait()).await.is_err() {
             self.signal(Signal::TERM);
-            if tokio::time::timeout(PATIENCE, self.0.wait()).await.is_err() {
+            if tokio::time::timeout(PATIENCE, self.child.wait()).await.is_err() {
                 self.signal(Signal::KILL);
-                if let Err(error) = self.0.wait().await {
+                if let Err(error) = self.child.wait().await {
                     tracing::error!(%error, "cannot wait for a child process");
                 }
             }
         }
         self.end_group();
+        if let Some(group) = self.group.take() {
+            // A panic in there would be logged, and the group removed by the next gateway.
+            let _ = tokio::task::spawn_blocking(move || group.remove()).await;
+        }
     }
 
     /// Kills what the process left behind.
     pub(super) fn end_group(&self) {
         self.signal(Signal::KILL);
+        if let Some(group) = &self.group {
+            group.kill();
+        }
     }
 
     fn signal(&self, signal: Signal) {
         // It fails when nobody is left, which is the aim.
-        let _ = self.0.signal(signal.as_raw());
+        let _ = self.child.signal(signal.as_raw());
     }
 }
 

@@ -12,6 +12,7 @@
 //! child's group is gone when the connection is; a request that was given up before it was written
 //! is never written. Not here: when a child that died is started again (the pool decides).
 
+mod cgroup;
 mod child;
 mod environment;
 mod keeper;

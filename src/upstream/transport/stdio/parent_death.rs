@@ -7,7 +7,8 @@
 //! Linux, children are started directly and learn of our death by the end of their input.
 //!
 //! The signal follows the *thread* that forked: see the spawning thread in `child`.
-//! Not covered: grandchildren, which see the end of their input.
+//! The child also enters its control group here, if it has one (`cgroup`).
+//! Not covered: grandchildren without a control group, which see the end of their input.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// First argument of our program when it is started to become another one.
 const MARKER: &str = "__become";
+/// Stands for the path of a control group where there is none.
+const NO_GROUP: &str = "-";
 /// Our own program, also when its file was replaced meanwhile.
 const OURSELVES: &str = "/proc/self/exe";
 
@@ -33,13 +36,24 @@ pub fn enter() {
     ENTERED.store(cfg!(target_os = "linux"), Ordering::Relaxed);
 }
 
-/// The program to start and its arguments, so that `program` runs with `arguments` and ends with us.
-pub(super) fn through(program: &Path, arguments: &[String]) -> (PathBuf, Vec<OsString>) {
+/// Whether children are started through this program.
+pub(super) fn is_entered() -> bool {
+    ENTERED.load(Ordering::Relaxed)
+}
+
+/// The program to start and its arguments, so that `program` runs with `arguments` in `group` and ends with this
+/// process.
+pub(super) fn through(
+    program: &Path,
+    arguments: &[String],
+    group: Option<&Path>,
+) -> (PathBuf, Vec<OsString>) {
     let direct = arguments.iter().map(OsString::from);
-    if !ENTERED.load(Ordering::Relaxed) {
+    if !is_entered() {
         return (program.to_owned(), direct.collect());
     }
-    let shim = [MARKER.into(), std::process::id().to_string().into(), program.into()];
+    let (parent, group) = (std::process::id().to_string(), group.map_or(NO_GROUP.into(), OsString::from));
+    let shim = [MARKER.into(), parent.into(), group, program.into()];
     (OURSELVES.into(), shim.into_iter().chain(direct).collect())
 }
 
@@ -49,7 +63,7 @@ fn become_child(mut arguments: impl Iterator<Item = OsString>) -> String {
     use std::os::unix::process::CommandExt;
 
     let parent = arguments.next().and_then(|id| id.to_str()?.parse::<i32>().ok());
-    let (Some(parent), Some(program)) = (parent, arguments.next()) else {
+    let (Some(parent), Some(group), Some(program)) = (parent, arguments.next(), arguments.next()) else {
         return format!("{MARKER} is for internal use");
     };
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
@@ -59,6 +73,12 @@ fn become_child(mut arguments: impl Iterator<Item = OsString>) -> String {
     // The parent may have died before the line above.
     if rustix::process::getppid().map(|id| id.as_raw_nonzero().get()) != Some(parent) {
         return "the parent is gone".into();
+    }
+    if group != NO_GROUP
+        && let Err(error) = super::cgroup::enter(Path::new(&group))
+    {
+        // Its process group and its parent-death signal remain.
+        eprintln!("switchyard: cannot enter the control group {}: {error}", group.display());
     }
     let error = std::process::Command::new(&program).args(arguments).exec();
     format!("cannot start {}: {error}", program.display())
