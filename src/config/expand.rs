@@ -10,6 +10,7 @@
 use std::env::VarError;
 
 use secrecy::SecretString;
+use secrecy::zeroize::Zeroizing;
 
 use crate::settings::{Node, Problem, Problems, Shown, Text, Value, member_path};
 
@@ -122,7 +123,7 @@ impl Expander<'_> {
         let home = || (self.environment)("HOME").ok();
         let lookup = |name: &str| {
             let has_default = found.next().is_some_and(|reference| reference.default.is_some());
-            let value = (self.environment)(name).map_err(|_| Refused::Unset)?;
+            let value = (self.environment)(name).map(Zeroizing::new).map_err(|_| Refused::Unset)?;
             self.left = self.left.checked_sub(value.len()).ok_or(Refused::TooLong)?;
             if !value.is_empty() {
                 inserted.push(SecretString::from(value.as_str()));

@@ -15,6 +15,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use secrecy::zeroize::Zeroizing;
+
 pub use error::{Error, Report};
 pub use expand::Lookup;
 
@@ -55,7 +57,7 @@ impl Config {
     /// tests. Relative paths in the file are relative to its folder.
     pub fn load(path: &Path, environment: &Lookup<'_>) -> Result<Self, Error> {
         let bytes = read(path).map_err(|reason| Error::Unreadable { file: path.to_owned(), reason })?;
-        Self::parse(path, &bytes, environment)
+        Self::parse(path, &Zeroizing::new(bytes), environment)
     }
 
     /// The same for the content of the file.

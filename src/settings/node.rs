@@ -5,6 +5,7 @@
 use std::fmt;
 
 use secrecy::SecretString;
+use secrecy::zeroize::Zeroizing;
 
 /// A place in the document; lines and columns (in characters) begin at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,16 +67,16 @@ pub enum Value {
     Unusable,
 }
 
-/// A text as written and as meant.
+/// A text as written and as meant. It is wiped when it is dropped, because any text may be a secret.
 #[derive(Clone)]
 pub struct Text {
-    written: String,
+    written: Zeroizing<String>,
     expanded: Option<Expanded>,
 }
 
 #[derive(Clone)]
 struct Expanded {
-    value: String,
+    value: Zeroizing<String>,
     shown: String,
     inserted: Vec<SecretString>,
 }
@@ -94,14 +95,15 @@ pub struct Entry {
 impl Text {
     /// A text without references.
     pub fn literal(written: impl Into<String>) -> Self {
-        Self { written: written.into(), expanded: None }
+        Self { written: Zeroizing::new(written.into()), expanded: None }
     }
 
     /// A text with references, and what they expand to. `shown` may be seen by operators: it has the
     /// defaults that are in effect, and a variable of the environment as its reference.
     pub fn expanded(written: impl Into<String>, value: impl Into<String>, shown: impl Into<String>) -> Self {
-        let expanded = Expanded { value: value.into(), shown: shown.into(), inserted: Vec::new() };
-        Self { written: written.into(), expanded: Some(expanded) }
+        let value = Zeroizing::new(value.into());
+        let expanded = Expanded { value, shown: shown.into(), inserted: Vec::new() };
+        Self { written: Zeroizing::new(written.into()), expanded: Some(expanded) }
     }
 
     /// The same, with the values of variables that stand in it now.

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use http::HeaderValue;
+use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
@@ -140,7 +141,7 @@ impl fmt::Debug for TokenFile {
 }
 
 fn read(path: &Path) -> Result<Held, String> {
-    let mut text = String::new();
+    let mut text = Zeroizing::new(String::new());
     // One that is none may block whoever opens it.
     if path.metadata().is_ok_and(|file| !file.is_file()) {
         return Err("it is not a file".to_owned());
@@ -154,7 +155,7 @@ fn read(path: &Path) -> Result<Held, String> {
     if token.expose_secret().is_empty() {
         return Err("it is empty".to_owned());
     }
-    let header = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())).ok();
+    let header = HeaderValue::from_str(&Zeroizing::new(format!("Bearer {}", token.expose_secret()))).ok();
     let header = header.filter(|_| token.expose_secret().is_ascii());
     let mut header = header.ok_or("it is not one line of ASCII characters")?;
     header.set_sensitive(true);
