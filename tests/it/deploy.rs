@@ -136,9 +136,15 @@ fn the_image_is_built_by_the_pinned_compiler_and_names_what_the_program_reads() 
     let channel = file("rust-toolchain.toml");
     let channel = channel.lines().find_map(|line| line.strip_prefix("channel = ")).expect("a channel");
     assert_eq!(values(&image, "ARG RUST_VERSION"), [channel.trim_matches('"')]);
-    for line in image.lines().filter_map(|line| line.strip_prefix("FROM ")) {
-        let name = line.split(' ').next().expect("a name");
-        assert!(!name.contains('/'), "{name} names a registry or an owner");
+    let bases: Vec<&str> = image.lines().filter_map(|line| line.strip_prefix("FROM ${")).collect();
+    assert_eq!(bases.len(), image.matches("\nFROM ").count(), "each can be pinned by an argument");
+    for base in bases {
+        let name = base.split('}').next().expect("a name");
+        let [image] = values(&image, &format!("ARG {name}"))[..] else { panic!("one default of {name}") };
+        assert!(
+            !image.contains('/') && !image.contains('@'),
+            "{image} names a registry, an owner or a digest"
+        );
     }
     let help = Gateway::with_config("").output(&["serve", "--help"]);
     let help = String::from_utf8(help.stdout).expect("text");
@@ -208,6 +214,46 @@ fn the_unit_starts_reloads_and_ends_the_program_as_it_is() {
     }
     let sections: Vec<&str> = unit.lines().filter(|line| line.starts_with('[')).collect();
     assert_eq!(json!(sections), json!(["[Unit]", "[Service]", "[Install]"]));
+}
+
+/// Bytes of `512m`, `512Mi` or `2G`.
+fn bytes(text: &str) -> u64 {
+    let (number, unit) = text.split_at(text.find(|char: char| !char.is_ascii_digit()).expect("a unit"));
+    let shift = match unit {
+        "m" | "Mi" => 20,
+        "G" | "Gi" => 30,
+        unit => panic!("{unit}"),
+    };
+    number.parse::<u64>().expect("a number") << shift
+}
+
+#[test]
+fn memory_and_processes_are_limited_in_every_deployment() {
+    let (unit, deployment) = (file("deploy/switchyard.service"), of_kind("Deployment"));
+    let [compose] = &yaml(&file("deploy/compose.yaml"))[..] else { panic!("one document") };
+    let service = &compose["services"]["switchyard"];
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let memory = [
+        values(&unit, "MemoryMax")[0],
+        service["mem_limit"].as_str().expect("a size"),
+        container["resources"]["limits"]["memory"].as_str().expect("a size"),
+    ];
+    // A quarter is the memory budget, and 64 MiB more are what the program needs without any load.
+    assert!(memory.iter().all(|limit| bytes(limit) / 4 >= 128 << 20), "{memory:?}");
+    let tasks: u64 = values(&unit, "TasksMax")[0].parse().expect("a number");
+    assert_eq!(service["pids_limit"].as_u64(), Some(tasks));
+    // One runtime may have 512 threads for blocking work, and 50 child processes as many again.
+    assert!(tasks >= 2 * 512, "{tasks}");
+    // An OOM kill of one child must not stop the unit.
+    assert_eq!(values(&unit, "OOMPolicy"), ["continue"]);
+}
+
+#[test]
+fn the_unit_delegates_its_control_group_and_leaves_it_writable() {
+    let unit = file("deploy/switchyard.service");
+    assert_eq!(values(&unit, "Delegate"), ["yes"]);
+    assert_eq!(values(&unit, "KillMode"), ["mixed"]);
+    assert!(values(&unit, "ProtectControlGroups").is_empty());
 }
 
 #[test]
