@@ -7,7 +7,8 @@
 //! `--refuse METHOD` answers it by an error that repeats the variable `KEY`, which it also writes to standard error,
 //! `--asks` makes it the server of `support/asker.rs`,
 //! `--flood LINE` writes that line to standard output again and again from the first call on, `--flood-errors LINE`
-//! to standard error. `--noise N` writes N lines to standard error. The tool `exit` ends the process, `hang` never answers, `read`
+//! to standard error. `--pause MS` waits between the record of a call and its answer. `--noise N` writes N lines
+//! to standard error. The tool `exit` ends the process, `hang` never answers, `read`
 //! is said to only read. `--stays` goes on after the end of its input.
 
 #![allow(unreachable_pub)] // a program exports nothing
@@ -18,6 +19,8 @@ mod asker;
 use std::fs::OpenOptions;
 use std::io::{BufRead, Write};
 use std::process::{Command, Stdio, exit};
+use std::thread::sleep;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -141,6 +144,9 @@ impl Peer {
             eprintln!("bad key {key}");
             let error = json!({"code": -32001, "message": format!("Incorrect API key provided: {key}.")});
             return Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
+        }
+        if let Some(pause) = self.option("--pause").filter(|_| method == "tools/call") {
+            sleep(Duration::from_millis(pause.parse().expect("a number")));
         }
         let reply = match self.reply(method, request.params.as_ref())? {
             Ok(result) => format!(r#""result":{result}"#),

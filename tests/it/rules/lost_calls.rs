@@ -14,7 +14,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::processes::{is_alive, started};
+use super::processes::{is_alive, kill, started};
 use crate::support::gateway::Running;
 use crate::support::line::Line;
 use crate::support::served::Served;
@@ -150,16 +150,16 @@ fn recorded(record: &Path, runs: &mut Runs) {
     }
 }
 
-/// RULES R2: the same with 50 children, each of which exits once. One that keeps exiting is started again ever more
-/// slowly (R20), so it can not be one child.
+/// RULES R2: 10,000 calls while 50 children are killed, each of them once. The pauses before
+/// the restarts of one child grow (R20), so one child cannot do.
 #[tokio::test]
-async fn what_a_child_acknowledged_before_it_exited_ran_once_and_it_is_back_soon() {
+async fn what_a_child_acknowledged_before_it_was_killed_ran_once_and_it_is_back_soon() {
     let folder = tempfile::tempdir().expect("a folder");
     let record = |child: usize| folder.path().join(format!("record-{child}"));
     let registry = (0..ENDS).fold(Registry::new(), |registry, child| {
         let record = record(child);
         let record = record.to_str().expect("UTF-8");
-        let arguments = ["--era", "modern", "--tools", "read,write,exit", "--record", record];
+        let arguments = ["--era", "modern", "--tools", "read,write", "--pause", "10", "--record", record];
         registry.child(&format!("s{child}"), &arguments).with("retry_delay: 0.1")
     });
     let gateway = Gateway::of(&registry).start().await;
@@ -171,25 +171,33 @@ async fn what_a_child_acknowledged_before_it_exited_ran_once_and_it_is_back_soon
     .await;
     let (done, mut is_done) = watch::channel(0);
     let ends = async {
-        let mut longest = Duration::ZERO;
+        let mut absences = Vec::new();
         for child in 0..ENDS {
             is_done.wait_for(|done| *done >= (child + 1) * CALLS / (ENDS + 1)).await.expect("there is load");
-            let name = format!("s{child}");
-            assert_ne!(gateway.call(&name, "exit", json!({})).await.status, 200);
+            let (name, record) = (format!("s{child}"), record(child));
+            kill(started(&record)[0]);
             let began = Instant::now();
-            let again = async || (gateway.call(&name, "read", json!({})).await.status == 200).then_some(());
-            eventually("it is back", again).await;
-            longest = longest.max(began.elapsed());
+            eventually("it is back", async || {
+                let is_answered = gateway.call(&name, "read", json!({})).await.status == 200;
+                (is_answered && started(&record).len() == 2).then_some(())
+            })
+            .await;
+            absences.push(began.elapsed());
         }
-        longest
+        absences.sort_unstable();
+        absences
     };
-    let (outcomes, longest) =
+    let (outcomes, absences) =
         tokio::join!(load(&gateway, |number| format!("s{}", number % ENDS), &done), ends);
-    // A second, and what a busy machine adds to the start of a process.
-    assert!(longest < Duration::from_secs(15), "a child was away for {longest:?}");
+    let [usual, long, longest] = [ENDS / 2, ENDS - 2, ENDS - 1].map(|at| absences[at]);
+    eprintln!("a killed child is back after {usual:?} (median), {longest:?} at most");
+    // One of them may meet a machine that is busy with something else.
+    assert!(long <= Duration::from_secs(1) && longest <= Duration::from_secs(5), "{absences:?}");
     let mut runs = Runs::new();
     (0..ENDS).for_each(|child| recorded(&record(child), &mut runs));
-    outcomes.judge(&runs);
+    let cut = outcomes.judge(&runs);
+    eprintln!("{cut} calls ran whose answer was lost, of {CALLS}");
+    assert!(cut > 0, "no child was killed between a deed and its answer");
     let spawned: BTreeSet<u32> = (0..ENDS).flat_map(|child| started(&record(child))).collect();
     assert_eq!(spawned.len(), 2 * ENDS, "each was started twice");
     assert!(gateway.stop().await.success());

@@ -11,6 +11,6 @@ mod lost_calls;
 mod overload;
 mod payloads;
 mod policies;
-mod processes;
+pub mod processes;
 mod smuggled;
 mod urls;

@@ -12,6 +12,7 @@ use super::answer::Answer;
 use super::client::{Client, LEGACY, MODERN, client_info};
 use super::process::Process;
 use super::registry::Registry;
+use super::user::User;
 use super::{PATIENCE, eventually};
 
 /// The program with a configuration, not started yet.
@@ -21,6 +22,7 @@ pub struct Gateway {
     environment: Vec<(String, String)>,
     path: Vec<PathBuf>,
     listen: &'static str,
+    pub(super) user: User,
 }
 
 impl Gateway {
@@ -28,7 +30,13 @@ impl Gateway {
     pub fn with_config(yaml: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("mcp_servers.yaml"), yaml).expect("it can be written");
-        Self { folder, environment: Vec::new(), path: Vec::new(), listen: "127.0.0.1:0" }
+        Self {
+            folder,
+            environment: Vec::new(),
+            path: Vec::new(),
+            listen: "127.0.0.1:0",
+            user: User::default(),
+        }
     }
 
     /// With `registry` as its registry file.
@@ -46,6 +54,11 @@ impl Gateway {
     pub fn path(mut self, folder: &Path) -> Self {
         self.path.push(folder.to_owned());
         self
+    }
+
+    /// With `/proc/PID/fd` readable for a test that does not run as root.
+    pub fn dumpable(self) -> Self {
+        self.env("SWITCHYARD_DUMPABLE", "1")
     }
 
     /// Listening elsewhere than on loopback.
@@ -111,7 +124,7 @@ impl Gateway {
     fn program(&self) -> Command {
         let inherited = std::env::var_os("PATH").unwrap_or_default();
         let folders = self.path.iter().cloned().chain(std::env::split_paths(&inherited));
-        let mut child = Command::new(env!("CARGO_BIN_EXE_switchyard"));
+        let mut child = self.user.command();
         child
             .env_clear()
             .env("PATH", std::env::join_paths(folders).expect("no colon in a folder"))
@@ -246,6 +259,12 @@ impl Running {
     pub async fn stop(mut self) -> ExitStatus {
         self.process.ask_to_end();
         tokio::task::spawn_blocking(move || self.process.wait()).await.expect("it is waited for")
+    }
+
+    /// Kills it (SIGKILL) and keeps its folder.
+    pub fn kill(self) -> Gateway {
+        self.process.kill();
+        self.gateway
     }
 }
 

@@ -14,6 +14,7 @@
 //! - [`r2r`] R2R, from recordings;
 //! - [`rag`] a RAG bridge;
 //! - [`served`] what these two are served by, which can be killed and come back;
+//! - [`user`] the program as a user without privileges, and in a control group;
 //! - [`peers`] programs of other makers, where `scripts/peers` installed them.
 
 pub mod answer;
@@ -36,6 +37,7 @@ pub mod rmcp_peer;
 pub mod scripted;
 pub mod served;
 pub mod sse;
+pub mod user;
 
 use std::future::Future;
 use std::net::SocketAddr;
