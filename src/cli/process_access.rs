@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 /// The variable that allows debuggers, profilers and core dumps.
 const SWITCH: &str = "SWITCHYARD_DUMPABLE";
 
-/// What `--help` says about variables that have no option.
+/// The part of `--help` about variables that have no option.
 pub(super) const HELP: &str = "\
 Environment:
   SWITCHYARD_LOG         Log filter, such as `switchyard=debug` [default: warn,switchyard=info]

@@ -167,7 +167,7 @@ async fn two_hundred_reloads_under_load_fail_no_call() {
         let timeout = format!("timeout: {}", 30 + turn % 2);
         Registry::new().http("steady", &steady.url()).http("changing", &changing.url()).with(&timeout)
     };
-    let gateway = Gateway::of(&registry(0)).start().await;
+    let gateway = Gateway::of(&registry(0)).dumpable().start().await;
     gateway.offers(&["a", "b", "slow"]).await;
     let before = gateway.descriptors();
     let (over, made) = (AtomicBool::new(false), AtomicUsize::new(0));

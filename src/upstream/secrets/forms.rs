@@ -73,7 +73,7 @@ fn percent(text: &str) -> Vec<String> {
     encoded.chain([form, all]).flat_map(|text| [lower(&text), text]).collect()
 }
 
-/// The same with small letters in `%2F`.
+/// Writes the digits of `%2F` in lower case.
 fn lower(text: &str) -> String {
     let mut digits = 0;
     let lowered = text.chars().map(|char| match char {
@@ -108,7 +108,7 @@ fn aligned(bytes: &[u8], offset: usize, encode: &dyn Fn(&[u8]) -> String) -> Str
     let mut shifted = vec![0; offset];
     shifted.extend(bytes);
     let text = encode(&shifted);
-    // Of a character that holds bits of a neighbor nothing is known.
+    // A character that also holds bits of a neighbor is not known.
     let end = text.len() - usize::from(!shifted.len().is_multiple_of(3));
     let begin = [0, 2, 3][offset];
     text.get(begin..end).unwrap_or_default().to_owned()

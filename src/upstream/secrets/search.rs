@@ -10,7 +10,7 @@ use super::forms;
 
 /// A form shorter than this, in bytes, appears in too many innocent words.
 pub(super) const SHORTEST: usize = 6;
-/// What replaces a secret.
+/// The replacement of a secret.
 pub(super) const BLANK: &str = "***";
 /// The end of a text that was cut.
 const CUT: char = '…';

@@ -89,7 +89,7 @@ async fn sessions_and_streams_stop_at_their_limit_and_leave_nothing_behind() {
     let server = Scripted::modern().tool(Tool::named("a")).start();
     let limits = format!("server: {{max_sessions: {ROOM}, max_connections: 20000}}");
     let registry = Registry::new().http("one", &server.url()).setting(&limits);
-    let gateway = Gateway::of(&registry).start().await;
+    let gateway = Gateway::of(&registry).dumpable().start().await;
     gateway.offers(&["a"]).await;
     let before = gateway.descriptors();
     let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}"#;

@@ -107,7 +107,7 @@ impl Drop for Delegated {
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
         let entries = fs::read_dir(&self.0).into_iter().flatten().filter_map(Result::ok);
         entries.for_each(|entry| _ = fs::remove_dir(entry.path()));
-        // What was killed needs a moment to end.
+        // Killed processes need a moment to end.
         let _ = (0..100).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             fs::remove_dir(&self.0).is_ok()
