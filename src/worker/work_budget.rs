@@ -1,7 +1,7 @@
 //! Yields for loops that read what others send, so that no peer keeps a worker to itself.
 //!
-//! A worker runs one task at a time, and a task that always finds something to read never ends its turn: the
-//! budget of the runtime counts reads, each of which may bring hundreds of kilobytes. Such a loop charges each
+//! A worker runs one task at a time, and a task that always finds something to read never ends its turn. The
+//! budget of the runtime counts reads, and one read may bring hundreds of kilobytes. A loop therefore charges each
 //! item that it handled, and yields when it has worked for [`TURN`] since it began or last yielded.
 //!
 //! Invariants: a loop that handles little never reads the clock; one that waited in between yields at most once
@@ -21,7 +21,7 @@ const CHECK_EVERY: usize = 4 * 1024;
 /// Bytes that an item counts for beside its own.
 const ITEM: usize = 128;
 
-/// What one loop may still do before it yields.
+/// The work of one loop since it last yielded.
 #[derive(Debug, Default)]
 pub struct WorkBudget {
     /// Bytes since the clock was read.
@@ -58,7 +58,7 @@ impl WorkBudget {
         if !self.may_be_spent() || !self.ends_at(Instant::now()) {
             return Poll::Ready(());
         }
-        // The runtime wakes it after it has looked for events. A wake here could be held back (`bell`).
+        // The runtime wakes it after it has looked for events. The waker itself may be silenced here (`bell`).
         pin!(yield_now()).poll(context)
     }
 

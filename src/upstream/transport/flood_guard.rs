@@ -4,9 +4,9 @@
 //! within the burst ──► read on      at the rate ──► pauses between reads      junk for too long ──► closed
 //! ```
 //!
-//! Invariants: what belongs to a call is never counted, however much it is; a notice for the whole server (a changed
-//! list, an updated resource, a ping) is slowed down but never ends a connection; while a reader pauses, the server
-//! waits for room in its pipe or socket and costs nothing. All streams of a connection share one guard.
+//! Invariants: what belongs to a call is never counted. A notice for the whole server (a changed list, an updated
+//! resource, a ping) is slowed down and never ends a connection. While a reader pauses, the server waits for room in
+//! its pipe or socket and costs nothing. All streams of a connection share one guard.
 //!
 //! Not here: sharing a worker among readers (`worker::WorkBudget`); when the next connection is made (`stamina`).
 
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Why a connection was ended.
 pub(super) const FLOODED: &str = "the server sent too many messages that belong to no call";
 
-/// What one message of a server is good for.
+/// How a message of a server counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Worth {
     /// It belongs to a call, or to one of several that cannot be told apart.
@@ -61,7 +61,7 @@ struct Buckets {
 
 /// A token bucket, in bytes.
 struct Bucket {
-    /// What may be sent at once; below zero the reader pauses.
+    /// Bytes that may be sent at once; below zero the reader pauses.
     left: f64,
     since: Instant,
     /// Taken since it was full.

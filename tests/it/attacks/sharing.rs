@@ -1,4 +1,4 @@
-//! What clients share at one server, and lists that are expensive to read: one of them must not take it all.
+//! Connections that clients share, and lists that are expensive to read: one client or server must not take it all.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,7 @@
 //! What happens to one call or one server, and what the others notice of it.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -29,94 +30,86 @@ fn call(tool: &str) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
 }
 
-/// Calls of one round at each gateway.
-const CALLS: usize = 200;
+/// Calls of one client in one round; there are two at each gateway.
+const CALLS: usize = 100;
 /// How long the server that does not hang takes for a call.
-const SERVICE: Duration = Duration::from_millis(10);
+const SERVICE: Duration = Duration::from_millis(20);
 
-/// A gateway before a server that hangs and one that does not, and all its clients.
-struct Beside {
-    hung: Arc<Server>,
-    gateway: Running,
-    line: Line,
+/// A gateway before a server that hangs and one that does not, with one worker.
+async fn gateway_of(hung: &Server, well: &Server) -> Running {
+    let registry = Registry::new().setting("server: {workers: 1}").http("well", &well.url());
+    let registry = registry.http("hung", &hung.url()).with("timeout: 120");
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["hang", "a"]).await;
+    gateway
 }
 
-impl Beside {
-    async fn start(well: &Server) -> Self {
-        let hung = Arc::new(Scripted::modern().tool(Tool::named("hang").does(Act::Hang)).start());
-        let registry = Registry::new().setting("server: {workers: 1}");
-        let registry = registry.http("hung", &hung.url()).http("well", &well.url());
-        let gateway = Gateway::of(&registry).start().await;
-        gateway.offers(&["hang", "a"]).await;
-        let line = Line::to(&gateway.address);
-        Self { hung, gateway, line }
-    }
-
-    /// How long one call of the server that does not hang takes.
-    async fn time(&mut self) -> Duration {
-        let began = Instant::now();
-        let headers = [&MODERN[..], &[("mcp-name", "a")]].concat();
-        let told = self.line.post("/mcp", &headers, call("a").as_bytes()).await;
-        assert!(told.status == 200 && told.body.contains("\"result\""), "{told:?}");
-        began.elapsed()
-    }
+/// How long one call of the server that does not hang takes.
+async fn time(line: &mut Line) -> Duration {
+    let began = Instant::now();
+    let headers = [&MODERN[..], &[("mcp-name", "a")]].concat();
+    let told = line.post("/mcp", &headers, call("a").as_bytes()).await;
+    assert!(told.status == 200 && told.body.contains("\"result\""), "{told:?}");
+    began.elapsed()
 }
 
-/// Makes 320 calls of the server that hangs: all its places and all of its queue.
-async fn hang(address: &str) {
-    let body = call("hang");
+/// Keeps 320 calls of the server that hangs open: all its places and all of its queue.
+async fn hang(address: &str) -> Vec<Infallible> {
     let calls = (0..320).map(async |_| {
-        let headers = [&MODERN[..], &[("mcp-name", "hang")]].concat();
-        Line::to(address).post("/mcp", &headers, body.as_bytes()).await
+        let (mut line, headers) = (Line::to(address), [&MODERN[..], &[("mcp-name", "hang")]].concat());
+        loop {
+            // After 15 s the answer begins as an event stream, which this client does not read.
+            line.post("/mcp", &headers, call("hang").as_bytes()).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     });
-    join_all(calls).await;
+    join_all(calls).await
 }
 
-/// One round: a call at each of two gateways in turns. How many times as long as at `quiet` they take at `loaded`, in
-/// the median and at the 99th percentile.
-async fn round(loaded: &mut Beside, quiet: &mut Beside) -> (f64, f64) {
-    let (mut with, mut without) = (Vec::new(), Vec::new());
-    for _ in 0..CALLS {
-        with.push(loaded.time().await);
-        without.push(quiet.time().await);
-    }
+/// One round: clients that call two gateways in turns. How many times as long as at `quiet` their calls take at
+/// `loaded`, in the median and at the 99th percentile.
+async fn round(loaded: &Running, quiet: &Running) -> (f64, f64) {
+    let client = async || {
+        let (mut loaded, mut quiet) = (Line::to(&loaded.address), Line::to(&quiet.address));
+        let mut times = Vec::new();
+        for _ in 0..CALLS {
+            times.push((time(&mut loaded).await, time(&mut quiet).await));
+        }
+        times
+    };
+    let (one, other) = tokio::join!(client(), client());
+    let (mut with, mut without): (Vec<_>, Vec<_>) = one.into_iter().chain(other).unzip();
     with.sort_unstable();
     without.sort_unstable();
     let ratio = |at: usize| with[at].as_secs_f64() / without[at].as_secs_f64();
-    (ratio(CALLS / 2), ratio(CALLS - 1 - CALLS / 100))
+    (ratio(with.len() / 2), ratio(with.len() * 99 / 100 - 1))
 }
 
-/// RULES R13: a server that hangs, with all places of its calls and all of its queue taken, costs the calls of another
-/// one on the same worker at most a fifth. A second gateway at which nothing hangs is measured in the same moments.
+/// RULES R13: a server that hangs, with all its places and all of its queue taken, costs the calls of another one on the
+/// same worker at most a fifth. A second gateway, at which nothing hangs, is measured in the same moments; the figure is
+/// the median of five rounds, which ends when three agree.
 #[tokio::test]
 async fn a_server_that_hangs_slows_nobody_else() {
     let well = Scripted::modern().tool(Tool::named("a").does(Act::Slow(SERVICE))).start();
-    let (mut loaded, mut quiet) = (Beside::start(&well).await, Beside::start(&well).await);
-    round(&mut loaded, &mut quiet).await; // all is loaded and connected
-    let (address, hung) = (loaded.gateway.address.clone(), Arc::clone(&loaded.hung));
+    let hung = Scripted::modern().tool(Tool::named("hang").does(Act::Hang)).start();
+    let (loaded, quiet) = (gateway_of(&hung, &well).await, gateway_of(&hung, &well).await);
+    round(&loaded, &quiet).await; // all is loaded and connected
     let measured = async {
         eventually("its places are taken", async || (hung.runs("hang") == 64).then_some(())).await;
-        let mut rounds = Vec::new();
-        for _ in 0..3 {
-            rounds.push(round(&mut loaded, &mut quiet).await);
+        let (mut rounds, mut good) = (Vec::new(), 0);
+        while good < 3 && rounds.len() - good < 3 {
+            let (middle, slowest) = round(&loaded, &quiet).await;
+            rounds.push((middle, slowest));
+            good += usize::from(middle <= 1.1 && slowest <= 1.2);
         }
-        rounds
+        (rounds, good)
     };
-    let rounds = tokio::select! {
-        () = hang(&address) => panic!("they hang"),
-        rounds = measured => rounds,
+    let (rounds, good) = tokio::select! {
+        never = hang(&loaded.address) => panic!("{never:?}"),
+        measured = measured => measured,
     };
-    let median = |mut ratios: Vec<f64>| {
-        ratios.sort_by(f64::total_cmp);
-        ratios[1]
-    };
-    let (middle, slowest) =
-        (rounds.iter().map(|one| one.0).collect(), rounds.iter().map(|one| one.1).collect());
-    let (middle, slowest) = (median(middle), median(slowest));
-    eprintln!(
-        "R13: calls beside a server that hangs: median {middle:.2}, p99 {slowest:.2} times, of {rounds:.2?}"
-    );
-    assert!(middle <= 1.2 && slowest <= 1.2, "median {middle:.2}, p99 {slowest:.2} times as long");
+    eprintln!("R13: (median, p99) of calls beside a server that hangs, as a multiple: {rounds:.2?}");
+    assert_eq!(good, 3, "(median, p99) as a multiple in each round: {rounds:.2?}");
 }
 
 /// RULES R25: 1,000 calls panic, over REST and MCP, beside as many that do not: each panic is the answer of its call, and
