@@ -10,6 +10,7 @@ pub mod secret;
 pub mod settings;
 
 pub mod auth;
+pub mod memory;
 pub mod shutdown;
 pub mod store;
 pub mod telemetry;

@@ -19,7 +19,7 @@ const FLOORS: &[(usize, &[&str])] = &[
     (4, &["gateway"]),
     (3, &["manager"]),
     (2, &["upstream"]),
-    (1, &["wire", "auth", "store", "telemetry", "shutdown", "worker"]),
+    (1, &["wire", "auth", "memory", "store", "telemetry", "shutdown", "worker"]),
     (0, &["hex", "protocol", "secret", "settings"]),
 ];
 

@@ -1,0 +1,81 @@
+//! The admission rule and the lifetime of charges.
+
+use super::*;
+
+const MIB: usize = 1024 * 1024;
+
+fn principal(id: &str) -> Account {
+    Account::Principal(id.into())
+}
+
+/// Charges of 1 MiB each, until the budget refuses one.
+fn fill(budget: &'static Budget, id: &str) -> Vec<Charge> {
+    std::iter::from_fn(|| {
+        let mut charge = budget.open(principal(id), Kind::Request);
+        charge.resize(MIB).ok().map(|()| charge)
+    })
+    .collect()
+}
+
+#[test]
+fn a_principal_that_is_alone_gets_three_quarters_and_a_newcomer_finds_room() {
+    let budget = Budget::of_size(256 * MIB);
+    let first = fill(budget, "a");
+    assert_eq!(first.len(), 192);
+    let second = fill(budget, "b");
+    assert_eq!(second.len(), 48, "three quarters of what is left");
+    assert_eq!(budget.usage(), Usage { limit: 256 * MIB, used: 240 * MIB });
+    let refusals: Vec<_> = budget.refusals().collect();
+    assert_eq!(refusals, [("requests", 2), ("answers", 0), ("notices", 0)]);
+    drop(first);
+    assert_eq!(fill(budget, "b").len(), 144, "the rest of its three quarters");
+}
+
+#[test]
+fn a_charge_lasts_as_long_as_the_last_slice_of_its_bytes() {
+    let budget = Budget::of_size(MIB);
+    let charge = budget.open(principal("a"), Kind::Answer);
+    let held = charge.hold(Bytes::from(vec![b'x'; 10_000])).expect("there is room");
+    let slice = held.slice(5..10);
+    drop(held);
+    assert_eq!((budget.usage().used, &slice[..]), (10_000, &b"xxxxx"[..]));
+    drop(slice);
+    assert_eq!(budget.usage().used, 0);
+    assert!(budget.lock().accounts.is_empty(), "an account without a charge costs nothing");
+}
+
+#[test]
+fn a_refused_charge_stays_what_it_was_and_is_released_once() {
+    let budget = Budget::of_size(100 * SMALL);
+    let mut charge = budget.open(Account::Nobody, Kind::Notice);
+    assert_eq!(charge.resize(10 * SMALL), Ok(()));
+    assert_eq!(charge.resize(90 * SMALL), Err(Exhausted { wanted: 80 * SMALL }));
+    assert_eq!(budget.usage().used, 10 * SMALL);
+    assert_eq!((charge.resize(SMALL), budget.usage().used), (Ok(()), SMALL));
+    drop(charge);
+    assert_eq!(budget.usage().used, 0);
+}
+
+#[test]
+fn a_growing_message_is_charged_in_few_steps_and_never_less_than_it_has() {
+    let budget = Budget::of_size(100 * MIB);
+    let mut charge = budget.open(Account::Nobody, Kind::Answer);
+    assert_eq!((charge.cover(SMALL - 1), charge.bytes), (Ok(()), 0));
+    let mut steps = 0;
+    for bytes in (SMALL..=8 * MIB).step_by(SMALL) {
+        let before = charge.bytes;
+        charge.cover(bytes).expect("there is room");
+        assert!(charge.bytes >= bytes);
+        steps += usize::from(charge.bytes != before);
+    }
+    assert!(steps < 40, "{steps}");
+}
+
+#[test]
+fn the_sum_never_exceeds_the_limit_whatever_many_accounts_do() {
+    let budget = Budget::of_size(64 * MIB);
+    let held: Vec<_> = (0..100).flat_map(|number| fill(budget, &number.to_string())).collect();
+    assert!(held.len() <= 64, "{}", held.len());
+    budget.set_limit(MIB);
+    assert!(fill(budget, "late").is_empty(), "a smaller limit refuses, and does not underflow");
+}
