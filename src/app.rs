@@ -35,6 +35,7 @@ use crate::downstream::streamable_http::Endpoint;
 use crate::downstream::{self, sse, stdio};
 use crate::gateway::Gateway;
 use crate::manager::Manager;
+use crate::memory;
 use crate::shutdown::Shutdown;
 use crate::telemetry::metrics::Clients;
 use crate::worker::Crew;
@@ -166,6 +167,7 @@ pub async fn serve(
     let socket = TcpListener::bind(address).await.map_err(listen)?;
     let bound = socket.local_addr().map_err(listen)?;
     let (ends, servers) = (Ends::new(), Shutdown::new());
+    memory::budget().set_limit(config.server.memory_budget);
     let edge = &ends.edge;
     // Before any server is started: keys that cannot be read stop the start.
     let guard = Guard::new(&config.server)?;
@@ -183,7 +185,7 @@ pub async fn serve(
     if config.server.transport == Transport::Both {
         serve_pipe(&manager, edge, config.server.max_body_bytes);
     }
-    tracing::info!(address = %bound, "listening");
+    tracing::info!(address = %bound, memory_budget_bytes = config.server.memory_budget, "listening");
     let limits = config.server.limits;
     listener::allow_open_files(&limits);
     let crew = Crew::start(config.server.workers).map_err(Error::Workers)?;
@@ -248,6 +250,7 @@ fn serve_pipe(manager: &Arc<Manager>, edge: &Shutdown, max_line: usize) {
 /// Serves one MCP client on standard input and output, until its input ends or `stop` resolves;
 /// what it asked is answered before.
 pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    memory::budget().set_limit(config.server.memory_budget);
     let (edge, servers) = (Shutdown::new(), Shutdown::new());
     let manager = Manager::initialize(config.manager, &servers)?;
     let drain_timeout = config.server.limits.drain_timeout;

@@ -4,6 +4,7 @@
 //! `mod`), everything between us and the server (`manager`).
 
 use std::error::Error;
+use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
@@ -17,11 +18,14 @@ use super::body::{self, CallRequest};
 use super::error::finished;
 use super::openapi::CallProblems;
 use super::problem::{Code, Problem};
-use super::{Api, authorised, json, view, who};
+use super::{Api, authorised, json_bytes, view, who};
 use crate::auth::{Action, Principal};
 use crate::manager::{self, Called, Manager, Scope};
+use crate::memory::{Account, Charge, Exhausted, Kind, SMALL};
+use crate::protocol::Raw;
 use crate::telemetry::RequestId;
 use crate::telemetry::audit::{self, Deed};
+use crate::upstream;
 
 /// Run a tool
 ///
@@ -105,7 +109,18 @@ async fn answer(
     let called = manager.call_for(principal.id(), &scope, &tool, &arguments, timeout).await;
     let called = noted(deed, called)?;
     let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
-    Ok(json(&Answer::of(&called, &tool, id)?))
+    let size = called.reply.as_ref().unwrap_or_else(|error| error.raw()).bytes().len();
+    let mut charge = Charge::open(Account::Principal(Arc::clone(principal.id())), Kind::Answer);
+    // The text of a tool stands in it twice, as it is and as `data`.
+    charge.cover(2 * size).map_err(exhausted)?;
+    let printed = Raw::of(&Answer::of(&called, &tool, id)?).bytes().clone();
+    let printed = if printed.len() < SMALL { printed } else { charge.hold(printed).map_err(exhausted)? };
+    Ok(json_bytes(printed))
+}
+
+fn exhausted(_: Exhausted) -> Problem {
+    let detail = upstream::Error::MemoryExhausted.to_string();
+    Problem::new(Code::MemoryExhausted, detail)
 }
 
 /// What came of a call, of which `deed` tells.

@@ -48,8 +48,9 @@ pub(super) enum Code {
     TooManyConnections,
     /// Too many keys are being checked for the first time. Refused at the door.
     AuthenticationBusy,
-    /// The bodies that are being read take all there is for them. Refused at the door.
-    TooManyBodies,
+    /// The memory budget has no room for the request, or none for the answer of a call that was made; `retryable`
+    /// tells which.
+    MemoryExhausted,
     /// The body ended too early.
     BodyIncomplete,
     /// The body did not come in time. Refused at the door.
@@ -114,7 +115,7 @@ impl Code {
             | Self::ServerUnavailable
             | Self::TooManyConnections
             | Self::AuthenticationBusy
-            | Self::TooManyBodies => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::MemoryExhausted => StatusCode::SERVICE_UNAVAILABLE,
             Self::InvalidConfiguration => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
@@ -140,7 +141,7 @@ impl Code {
             Self::OriginNotAllowed => "This origin may not ask here",
             Self::TooManyConnections => "All connections are taken",
             Self::AuthenticationBusy => "Too many keys are being checked",
-            Self::TooManyBodies => "Too many bodies are being read",
+            Self::MemoryExhausted => "The memory budget is exhausted",
             Self::BodyIncomplete => "The body is not complete",
             Self::BodyTimeout => "The body did not arrive in time",
             Self::BodyTooLarge => "The body is too large",
@@ -181,7 +182,7 @@ impl Code {
             | Self::AuthFailed => Word::AuthenticationError,
             Self::NotFound | Self::ServerNotFound | Self::ToolNotFound => Word::NotFound,
             Self::BodyTimeout | Self::TimedOut => Word::Timeout,
-            Self::Overloaded | Self::RateLimited | Self::AuthenticationBusy | Self::TooManyBodies => {
+            Self::Overloaded | Self::RateLimited | Self::AuthenticationBusy | Self::MemoryExhausted => {
                 Word::RateLimited
             }
             Self::TooManyConnections => Word::ConnectionLimitExceeded,
@@ -209,7 +210,7 @@ impl Code {
                 | Self::BackendError
                 | Self::TooManyConnections
                 | Self::AuthenticationBusy
-                | Self::TooManyBodies
+                | Self::MemoryExhausted
         )
     }
 

@@ -102,6 +102,7 @@ const fn of_upstream(error: &upstream::Error) -> (Code, Option<Duration>) {
         E::Connect { .. } | E::NotSent { .. } => (Code::ConnectionFailed, None),
         E::Lost { .. } | E::Cut { .. } => (Code::OutcomeUnknown, None),
         E::TimedOut { .. } => (Code::TimedOut, None),
+        E::MemoryExhausted => (Code::MemoryExhausted, None),
         E::Status { status: 401 | 403, .. } | E::AuthFailed { .. } => (Code::AuthFailed, None),
         E::Status { status: 429, retry_after } => (Code::RateLimited, *retry_after),
         E::Status { status: 500.., retry_after } => (Code::ServerError, *retry_after),

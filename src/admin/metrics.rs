@@ -10,7 +10,10 @@ use super::Api;
 use super::openapi::ReadProblems;
 use super::problem::{Code, Problem};
 use crate::manager::ServerStatus;
-use crate::telemetry::metrics::{self, Cache, Calls, Changed, Load, MEDIA_TYPE, OneOf, Server, Sockets};
+use crate::memory::budget;
+use crate::telemetry::metrics::{
+    self, Cache, Calls, Changed, Load, MEDIA_TYPE, Memory, OneOf, Server, Sockets,
+};
 use crate::upstream::{self, breaker};
 
 /// Metrics
@@ -37,9 +40,14 @@ pub(super) async fn metrics(State(Api { manager, options }): State<Api>) -> Resu
         .map(|(area, counts)| Cache { area, hits: counts.hits, misses: counts.misses, faults: counts.faults })
         .collect();
     let clients = options.door.map(|door| door());
-    let text = metrics::text(&servers, clients, &caches, store.is_there())
+    let text = metrics::text(&servers, (clients, &in_memory()), &caches, store.is_there())
         .map_err(|_| Problem::new(Code::InternalError, "the metrics could not be printed"))?;
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
+}
+
+fn in_memory() -> Memory {
+    let (usage, refusals) = (budget().usage(), budget().refusals().collect());
+    Memory { limit: usage.limit, used: usage.used, refusals }
 }
 
 /// What servers and their breakers can be.

@@ -34,6 +34,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::Serialize;
 
 use crate::auth::{Action, Principal, Role};
@@ -168,7 +169,11 @@ async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
 
 /// An answer with status 200.
 fn json<T: Serialize>(answer: &T) -> Response {
-    let body = Raw::of(answer).bytes().clone();
+    json_bytes(Raw::of(answer).bytes().clone())
+}
+
+/// A JSON text as an answer.
+fn json_bytes(body: Bytes) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
 }
 

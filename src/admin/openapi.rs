@@ -119,7 +119,7 @@ const DOOR: &[Code] = &[
     Code::BodyTimeout,
     Code::TooManyConnections,
     Code::AuthenticationBusy,
-    Code::TooManyBodies,
+    Code::MemoryExhausted,
     Code::BodyTooLarge,
     Code::InternalError,
 ];

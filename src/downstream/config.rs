@@ -15,9 +15,11 @@ use super::authority::{Authority, Hosts, Origin, Origins};
 use super::listener::Limits;
 use super::protected_resource::parse_public_url;
 use crate::auth;
+use crate::memory;
 use crate::settings::{Fields, Setting};
 use crate::telemetry::Format;
 
+const MIB: usize = 1024 * 1024;
 /// What `public_url` looks like.
 const PUBLIC_URL: &str = "a URL without query, such as https://gateway.example.org";
 
@@ -62,6 +64,8 @@ pub struct Config {
     pub max_sessions: usize,
     /// When a legacy session nobody uses is forgotten.
     pub session_idle_timeout: Duration,
+    /// Bytes that requests, answers and notices in flight may take together.
+    pub memory_budget: usize,
     /// How log lines look.
     pub log_format: Format,
 }
@@ -82,6 +86,7 @@ impl Default for Config {
             max_connections: 16_384,
             max_sessions: 10_000,
             session_idle_timeout: Duration::from_mins(30),
+            memory_budget: memory::system::default_limit(),
             log_format: Format::default(),
         }
     }
@@ -141,6 +146,7 @@ impl Config {
             session_idle_timeout: fields
                 .seconds("session_idle_timeout", 1.0..=86_400.0)
                 .unwrap_or(default.session_idle_timeout),
+            memory_budget: read_memory_budget(&mut fields).unwrap_or(default.memory_budget),
             log_format: read_log_format(&mut fields),
         };
         fields.finish();
@@ -225,6 +231,30 @@ fn read_limits(fields: &mut Fields<'_>, clients: Option<usize>, default: Limits)
         write_timeout: fields.seconds("write_timeout", 0.1..=600.0).unwrap_or(default.write_timeout),
         drain_timeout: fields.seconds("drain_timeout", 0.0..=600.0).unwrap_or(default.drain_timeout),
     }
+}
+
+fn read_memory_budget(fields: &mut Fields<'_>) -> Option<usize> {
+    let setting = fields.take("memory_budget")?;
+    let budget = setting.parsed("a number of bytes with a unit, such as 256 MiB or 1 GiB", parse_bytes)?;
+    if budget < memory::LEAST {
+        let least = memory::LEAST / MIB;
+        setting.problem(format!("the memory budget must be at least {least} MiB"), None);
+    }
+    Some(budget)
+}
+
+/// A number of bytes: `268435456`, `256 MiB`, `1GiB`.
+fn parse_bytes(text: &str) -> Option<usize> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let unit = match unit.trim() {
+        "" | "B" => 1,
+        "KiB" => 1024,
+        "MiB" => MIB,
+        "GiB" => 1024 * MIB,
+        _ => return None,
+    };
+    number.parse::<usize>().ok()?.checked_mul(unit)
 }
 
 fn read_log_format(fields: &mut Fields<'_>) -> Format {

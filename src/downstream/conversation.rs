@@ -23,6 +23,9 @@ use crate::gateway::{Caller, Gateway};
 use crate::protocol::{Message, Notification, Raw, Request, RequestId, Response, meta, method};
 use crate::shutdown::Shutdown;
 
+/// Gives a message the form that it has on a channel.
+pub type Frame = fn(Bytes) -> Bytes;
+
 /// One conversation.
 pub struct Conversation {
     gateway: Gateway,
@@ -33,6 +36,8 @@ pub struct Conversation {
     requests: Shutdown,
     /// Whether modern requests are served too.
     is_dual: bool,
+    /// The form of a message on the channel.
+    frame: Frame,
     /// The legacy client, once it said `initialize`.
     legacy: RwLock<Option<Arc<Caller>>>,
     /// Whether the legacy client is told of changes; once is enough.
@@ -47,7 +52,7 @@ impl Conversation {
         session: Arc<Session>,
         outgoing: mpsc::Sender<Bytes>,
         requests: Shutdown,
-        is_dual: bool,
+        (is_dual, frame): (bool, Frame),
     ) -> Arc<Self> {
         Arc::new(Self {
             gateway,
@@ -55,6 +60,7 @@ impl Conversation {
             outgoing,
             requests,
             is_dual,
+            frame,
             legacy: RwLock::new(None),
             announcing: AtomicBool::new(false),
         })
@@ -83,7 +89,7 @@ impl Conversation {
     pub async fn refuse(&self, id: Option<RequestId>, refusal: &Refusal) {
         let response = Response { id, reply: Err(refusal.object()) };
         // A closed channel means that the client is gone.
-        let _ = self.outgoing.send(response.encode()).await;
+        let _ = self.outgoing.send((self.frame)(response.encode())).await;
     }
 
     fn request(self: &Arc<Self>, request: Request, named: Named) -> Result<(), Refusal> {
@@ -93,12 +99,13 @@ impl Conversation {
         let listens = caller.version.is_modern() && request.method == method::SUBSCRIPTIONS_LISTEN;
         let request = (request, named);
         let mut exchange = Exchange::detached(&self.gateway, caller, request, running, &self.requests);
-        let outgoing = self.outgoing.clone();
+        let (outgoing, frame, printer) = (self.outgoing.clone(), self.frame, exchange.printer());
         self.requests.spawn(async move {
             while let Some(message) = exchange.next().await {
                 let end = torn_down(&message).filter(|_| listens);
                 for message in [Some(message), end].into_iter().flatten() {
-                    if outgoing.send(message.encode()).await.is_err() {
+                    let Some(text) = printer.print(&message, frame) else { continue };
+                    if outgoing.send(text).await.is_err() {
                         cancel.cancel(); // the client is gone
                         return;
                     }
@@ -135,7 +142,7 @@ impl Conversation {
             if let Some(feed) = caller.and_then(|caller| self.gateway.feed(&caller))
                 && !self.announcing.swap(true, Ordering::Relaxed)
             {
-                self.requests.spawn_until_end(announce(feed, self.outgoing.clone()));
+                self.requests.spawn_until_end(announce(feed, self.outgoing.clone(), self.frame));
             }
         }
         self.session.note(notice);
@@ -156,13 +163,13 @@ fn torn_down(message: &Message) -> Option<Message> {
 }
 
 /// Tells a legacy client what it asked to be told, for as long as somebody reads.
-async fn announce(mut feed: Feed, outgoing: mpsc::Sender<Bytes>) {
+async fn announce(mut feed: Feed, outgoing: mpsc::Sender<Bytes>, frame: Frame) {
     loop {
         let notice = tokio::select! {
             notice = feed.next() => notice,
             () = outgoing.closed() => return,
         };
-        if outgoing.send(notice.encode()).await.is_err() {
+        if outgoing.send(frame(notice.encode())).await.is_err() {
             return;
         }
     }

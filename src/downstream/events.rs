@@ -20,6 +20,7 @@ use super::bodies::Parts;
 use super::error::status_of;
 use super::exchange::{Exchange, Step};
 use super::passing::{Passing, around};
+use super::printed::Printer;
 use super::replay::{Log, Reader, retry};
 use super::sessions::{Held, Session};
 use crate::gateway::Gateway;
@@ -84,7 +85,10 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
                 whole(&response, StatusCode::OK)
             }
         }
-        Some(Some(Step::Message(first))) => stream_of(exchange, event(&first), tasks),
+        Some(Some(Step::Message(first))) => {
+            let first = event(&exchange.printer(), &first);
+            stream_of(exchange, first, tasks)
+        }
         Some(Some(Step::Flow(flow))) => passed(exchange.id(), flow),
         // Cancelled before anything was said: a stream that ends, because JSON would need a body.
         Some(Some(Step::Pause(_)) | None) => event_stream(Body::empty()),
@@ -176,12 +180,13 @@ pub(super) fn resumed(
 fn stream_of(mut exchange: Exchange, first: Bytes, tasks: &Shutdown) -> Response {
     // A body is asked for more only while its reader reads; the call has deadlines to keep.
     exchange.keep_going(tasks);
-    let rest = stream::unfold(exchange, |mut exchange| async move {
+    let printer = exchange.printer();
+    let rest = stream::unfold((exchange, printer), |(mut exchange, printer)| async move {
         let chunk = match tokio::time::timeout(KEEP_ALIVE_EVERY, exchange.next()).await {
-            Ok(message) => event(&message?),
+            Ok(message) => event(&printer, &message?),
             Err(_) => KEEP_ALIVE,
         };
-        Some((Ok::<_, Infallible>(chunk), exchange))
+        Some((Ok::<_, Infallible>(chunk), (exchange, printer)))
     });
     let all = stream::StreamExt::chain(stream::once(async { Ok(first) }), rest);
     event_stream(Body::from_stream(all))
@@ -239,8 +244,9 @@ impl Notices {
     }
 }
 
-fn event(message: &Message) -> Bytes {
-    Event::of(message.encode()).encode()
+fn event(printer: &Printer, message: &Message) -> Bytes {
+    let frame = |data| Event::of(data).encode();
+    printer.print(message, frame).unwrap_or(KEEP_ALIVE)
 }
 
 /// The response to the request `id` whose result is still arriving, unless all of it is there.

@@ -23,10 +23,12 @@ use tracing::{Instrument, Span};
 
 use super::audited::Audited;
 use super::places::Place;
+use super::printed::Printer;
 use super::questions::{Asked, End, Questions};
 use super::sessions::Running;
 use crate::gateway::error::{internal, taken_back};
 use crate::gateway::{self, Caller, Gateway, era};
+use crate::memory::Account;
 use crate::protocol::{Closed, Era, ErrorObject, Message, Raw, Request, RequestId, Response, meta};
 use crate::shutdown::Shutdown;
 use crate::telemetry::{self, untrusted};
@@ -86,7 +88,7 @@ enum Answer {
 impl Exchange {
     /// Answers `request`, which came in the HTTP request `named`, for as long as the exchange is kept.
     pub fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request, named: Named) -> Self {
-        let (outlet, inlet) = Outlet::new(NOTICES);
+        let (outlet, inlet) = Outlet::paid_by(NOTICES, Account::of(Some(caller.principal.id())));
         let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
         let (answering, asker, telling) = (gateway.clone(), caller.clone(), outlet.clone());
         let answer = async move { Some(answer(&answering, &asker, (&request, named), &telling).await) };
@@ -213,6 +215,11 @@ impl Exchange {
     /// The same, for whoever can pass a response on while it arrives.
     pub async fn first(&mut self) -> Option<Step> {
         self.advance(true).await
+    }
+
+    /// Prints messages for its client.
+    pub(super) fn printer(&self) -> Printer {
+        Printer::new(self.caller.principal.id(), self.caller.version.era())
     }
 
     /// Which request it is.

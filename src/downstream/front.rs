@@ -180,7 +180,6 @@ impl Parts {
     fn refused(&self, refusal: Refusal, line: &Line, id: RequestId) -> Response {
         match refusal {
             Refusal::TooLarge { .. } => Limit::Body.met(()),
-            Refusal::BodiesFull => Limit::BodiesInSum.met(()),
             Refusal::Denied(Denied::Busy) => Limit::KeyChecks.met(()),
             Refusal::Panicked => panics::caught(id, None),
             _ => {}

@@ -24,9 +24,10 @@ use http_body_util::BodyExt;
 use super::Config;
 use super::authority::{Authority, Hosts, Origin, Origins};
 use super::protected_resource::{self, Metadata};
-use super::reading::{self, Reservoir};
+use super::reading;
 use super::refusal::Refusal;
 use crate::auth::{self, Authenticator, Denied, Principal, Reason};
+use crate::memory::{Account, Charge, Kind};
 use crate::worker::WorkBudget;
 
 /// The paths that need no credential, for GET and HEAD: somebody who watches over the process, and a description
@@ -55,7 +56,6 @@ pub struct Guard {
     authenticator: Arc<Authenticator>,
     metadata: Metadata,
     max_body_bytes: usize,
-    bodies: Reservoir,
     /// The first `Host` that was allowed: most clients write the same.
     usual_host: OnceLock<HeaderValue>,
 }
@@ -70,7 +70,6 @@ impl Guard {
             metadata: Metadata::new(config.public_url.clone(), Arc::clone(&authenticator)),
             authenticator,
             max_body_bytes: config.max_body_bytes,
-            bodies: Reservoir::for_bodies_of(config.max_body_bytes),
             usual_host: OnceLock::new(),
         })
     }
@@ -155,13 +154,18 @@ impl Guard {
             Err(Refusal::Denied(Denied::Unchecked)) => Box::pin(self.check_key(head)).await?,
             judged => judged?,
         };
-        let (mut reading, mut waited) = (pin!(reading::read(body, self.max_body_bytes, &self.bodies)), false);
-        let body = poll_fn(|cx| {
-            let body = reading.as_mut().poll(cx);
-            waited |= body.is_pending();
-            body
-        });
-        let body = body.await?;
+        let mut waited = false;
+        let body = {
+            let payer = principal.as_ref().map(Principal::id);
+            let open = || Charge::open(Account::of(payer), Kind::Request);
+            let mut reading = pin!(reading::read(body, self.max_body_bytes, open));
+            let body = poll_fn(|cx| {
+                let body = reading.as_mut().poll(cx);
+                waited |= body.is_pending();
+                body
+            });
+            body.await?
+        };
         // Looking takes a lock, so who sent all at once is spared it.
         if waited && principal.as_ref().is_some_and(Principal::is_taken_back) {
             return Err(Refusal::Denied(Denied::Credential(Reason::TakenBack)));

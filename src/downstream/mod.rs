@@ -16,6 +16,7 @@ pub mod headers;
 pub mod listener;
 mod passing;
 pub mod places;
+mod printed;
 mod protected_resource;
 pub mod questions;
 mod reading;

@@ -1,14 +1,12 @@
-//! Bodies of requests while they arrive: each within its size, and all of them in sum.
+//! Bodies of requests: each within its size, and all of them within the memory budget.
 //!
-//! Invariants: a body that came in one piece is neither copied nor counted; of any other one what has come is
-//! counted from its first piece to its end, whatever the end is; what would be more than all may take is
-//! refused, and what it had counted is free at once.
+//! Invariants: what has come of a body is charged to its principal while it arrives, and the whole body for as
+//! long as anything holds a part of it; what was refused is released at once. A small body that comes in one
+//! piece is neither copied nor charged.
 //!
-//! Not here: the time that a body has (`bodies`), what it takes once it is whole: then it belongs to a call,
-//! whose number is limited.
+//! Not here: the time that a body has (`bodies`), the admission rule ([`crate::memory`]).
 
 use std::error::Error as StdError;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -16,66 +14,30 @@ use http_body_util::BodyExt;
 use super::bodies::BodyTimedOut;
 use super::guard::Incoming;
 use super::refusal::Refusal;
+use crate::memory::{Charge, Exhausted, SMALL};
 use crate::worker::WorkBudget;
 
-/// What all bodies may take while they arrive, in bytes.
-const IN_SUM: usize = 128 * 1024 * 1024;
-/// Of larger ones there is room for so many in any case.
-const AT_LEAST: usize = 4;
-
-/// Room for the bodies that arrive at one door.
-#[derive(Debug)]
-pub(super) struct Reservoir {
-    most: usize,
-    taken: AtomicUsize,
-}
-
-impl Reservoir {
-    /// Room where a body has at most `limit` bytes.
-    pub(super) fn for_bodies_of(limit: usize) -> Self {
-        Self { most: IN_SUM.max(limit.saturating_mul(AT_LEAST)), taken: AtomicUsize::new(0) }
+impl From<Exhausted> for Refusal {
+    fn from(_: Exhausted) -> Self {
+        Self::MemoryExhausted
     }
 }
 
-/// What one body takes.
-struct Share<'a> {
-    reservoir: &'a Reservoir,
-    bytes: usize,
-}
-
-impl Share<'_> {
-    /// Takes what is missing to `bytes`.
-    fn grow_to(&mut self, bytes: usize) -> Result<(), Refusal> {
-        let more = bytes.saturating_sub(self.bytes);
-        let before = self.reservoir.taken.fetch_add(more, Ordering::Relaxed);
-        self.bytes += more;
-        // What was too much is given back with the rest.
-        if before.saturating_add(more) > self.reservoir.most { Err(Refusal::BodiesFull) } else { Ok(()) }
-    }
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        self.reservoir.taken.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// The whole body, of at most `limit` bytes.
+/// Reads the whole body, of at most `limit` bytes. `open` gives the charge of its sender.
 pub(super) async fn read<B: Incoming>(
     body: &mut B,
     limit: usize,
-    reservoir: &Reservoir,
+    open: impl FnOnce() -> Charge,
 ) -> Result<Bytes, Refusal> {
     let Some(first) = piece(body).await? else { return Ok(Bytes::new()) };
     if first.len() > limit {
         return Err(Refusal::TooLarge { limit });
     }
     if body.is_end_stream() {
-        return Ok(first);
+        return Ok(if first.len() < SMALL { first } else { open().hold(first)? });
     }
-    let (mut whole, mut share) = (first, Share { reservoir, bytes: 0 });
-    share.grow_to(whole.len())?;
-    let mut work = WorkBudget::new();
+    let (mut whole, mut charge, mut work) = (first, open(), WorkBudget::new());
+    charge.cover(whole.len())?;
     while let Some(data) = piece(body).await? {
         work.charge(data.len());
         work.yield_if_spent().await;
@@ -83,10 +45,10 @@ pub(super) async fn read<B: Incoming>(
         if size > limit {
             return Err(Refusal::TooLarge { limit });
         }
-        share.grow_to(size)?;
+        charge.cover(size)?;
         whole = if whole.is_empty() { data } else { joined(whole, &data) };
     }
-    Ok(whole)
+    Ok(if whole.len() < SMALL { whole } else { charge.hold(whole)? })
 }
 
 /// The next piece; none at the end.
@@ -125,8 +87,10 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::memory::{Account, Budget, Kind};
 
-    const LIMIT: usize = 100;
+    const KIB: usize = 1024;
+    const LIMIT: usize = 100 * KIB;
 
     /// A body that a test writes.
     struct Pipe(mpsc::UnboundedReceiver<usize>);
@@ -139,7 +103,8 @@ mod tests {
             mut self: Pin<&mut Self>,
             cx: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            self.0.poll_recv(cx).map(|size| size.map(|size| Ok(Frame::data(Bytes::from(vec![b'x'; size])))))
+            let frame = |size| Ok(Frame::data(Bytes::from(vec![b'x'; size])));
+            self.0.poll_recv(cx).map(|size| size.map(frame))
         }
     }
 
@@ -148,59 +113,74 @@ mod tests {
         (pen, Pipe(pipe))
     }
 
-    fn reservoir(most: usize) -> Reservoir {
-        Reservoir { most, taken: AtomicUsize::new(0) }
-    }
-
-    fn taken(reservoir: &Reservoir) -> usize {
-        reservoir.taken.load(Ordering::Relaxed)
+    fn open(budget: &'static Budget, id: &str) -> impl FnOnce() -> Charge {
+        let account = Account::Principal(id.into());
+        move || budget.open(account, Kind::Request)
     }
 
     #[tokio::test]
-    async fn bodies_that_are_on_their_way_share_what_there_is() {
-        let room = reservoir(150);
-        let ((pen, mut one), (other_pen, mut two)) = (pipe(), pipe());
-        let (mut first, mut second) =
-            (pin!(read(&mut one, LIMIT, &room)), pin!(read(&mut two, LIMIT, &room)));
-        pen.send(60).expect("read");
-        pen.send(30).expect("read");
-        other_pen.send(60).expect("read");
-        assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
-        assert_eq!(taken(&room), 150);
-        other_pen.send(1).expect("read");
-        assert_eq!(second.await, Err(Refusal::BodiesFull));
-        assert_eq!(taken(&room), 90, "what was refused takes nothing");
-        pen.send(10).expect("read");
-        drop(pen);
-        assert_eq!(first.await.map(|body| body.len()), Ok(100), "and the other one goes on");
-        assert_eq!(taken(&room), 0);
-    }
-
-    #[tokio::test]
-    async fn whoever_leaves_or_sends_too_much_gives_back_what_it_took() {
-        let room = reservoir(1_000);
+    async fn a_body_is_charged_while_it_arrives_and_as_long_as_a_part_of_it_lives() {
+        let budget = Budget::of_size(1_000 * KIB);
         let (pen, mut body) = pipe();
-        pen.send(60).expect("read");
-        {
-            let mut reading = pin!(read(&mut body, LIMIT, &room));
+        let part = {
+            let mut reading = pin!(read(&mut body, LIMIT, open(budget, "a")));
+            pen.send(60 * KIB).expect("read");
             assert!(poll!(&mut reading).is_pending());
-            assert_eq!(taken(&room), 60);
-        }
-        assert_eq!(taken(&room), 0);
-        pen.send(60).expect("read");
-        pen.send(60).expect("read");
-        assert_eq!(read(&mut body, LIMIT, &room).await, Err(Refusal::TooLarge { limit: LIMIT }));
-        assert_eq!(taken(&room), 0);
+            assert!(budget.usage().used >= 60 * KIB);
+            pen.send(10 * KIB).expect("read");
+            drop(pen);
+            let whole = reading.await.expect("there is room");
+            assert_eq!((whole.len(), budget.usage().used), (70 * KIB, 70 * KIB));
+            whole.slice(..10)
+        };
+        assert_eq!(budget.usage().used, 70 * KIB, "a slice keeps all of it");
+        drop(part);
+        assert_eq!(budget.usage().used, 0);
     }
 
     #[tokio::test]
-    async fn what_came_in_one_piece_is_not_counted() {
-        let (full, data) = (reservoir(0), Bytes::from_static(b"hello"));
-        let read_here =
-            read(&mut Full::new(data.clone()), LIMIT, &full).await.expect("there is no limit for it");
-        assert_eq!(read_here.as_ptr(), data.as_ptr(), "nor copied");
-        assert_eq!(read(&mut Full::new(Bytes::new()), LIMIT, &full).await, Ok(Bytes::new()));
-        let most = |limit| Reservoir::for_bodies_of(limit).most;
-        assert_eq!((most(4 << 20), most(1 << 30)), (128 << 20, 4 << 30));
+    async fn a_body_that_does_not_fit_is_refused_and_released_and_another_principal_goes_on() {
+        let budget = Budget::of_size(100 * KIB);
+        let ((pen, mut one), (other_pen, mut two)) = (pipe(), pipe());
+        let mut other = pin!(read(&mut two, LIMIT, open(budget, "b")));
+        other_pen.send(10 * KIB).expect("read");
+        assert!(poll!(&mut other).is_pending());
+        let before = budget.usage().used;
+        pen.send(50 * KIB).expect("read");
+        pen.send(40 * KIB).expect("read");
+        assert_eq!(read(&mut one, LIMIT, open(budget, "a")).await, Err(Refusal::MemoryExhausted));
+        assert_eq!(budget.usage().used, before);
+        drop(other_pen);
+        assert_eq!(other.await.map(|body| body.len()), Ok(10 * KIB));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_given_up_or_too_large_is_released() {
+        let budget = Budget::of_size(1_000 * KIB);
+        let (pen, mut body) = pipe();
+        pen.send(60 * KIB).expect("read");
+        {
+            let mut reading = pin!(read(&mut body, LIMIT, open(budget, "a")));
+            assert!(poll!(&mut reading).is_pending());
+            assert!(budget.usage().used > 0);
+        }
+        assert_eq!(budget.usage().used, 0);
+        pen.send(60 * KIB).expect("read");
+        pen.send(60 * KIB).expect("read");
+        let read = read(&mut body, LIMIT, open(budget, "a")).await;
+        assert_eq!((read, budget.usage().used), (Err(Refusal::TooLarge { limit: LIMIT }), 0));
+    }
+
+    #[tokio::test]
+    async fn a_small_body_in_one_piece_is_neither_copied_nor_charged() {
+        let full = Budget::of_size(0);
+        let data = Bytes::from_static(b"hello");
+        let whole =
+            read(&mut Full::new(data.clone()), LIMIT, open(full, "a")).await.expect("it needs no room");
+        assert_eq!(whole.as_ptr(), data.as_ptr());
+        assert_eq!(read(&mut Full::new(Bytes::new()), LIMIT, open(full, "a")).await, Ok(Bytes::new()));
+        let large = Bytes::from(vec![b'x'; SMALL]);
+        let refused = read(&mut Full::new(large), LIMIT, open(full, "a")).await;
+        assert_eq!(refused, Err(Refusal::MemoryExhausted));
     }
 }

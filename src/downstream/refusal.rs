@@ -65,9 +65,11 @@ pub enum Refusal {
     /// The body ended before it was complete.
     #[error("the body is not complete")]
     BodyCut,
-    /// No room for what is being read.
-    #[error("too many large bodies are being read at a time; send it again in a moment")]
-    BodiesFull,
+    /// The memory budget has no room for the body.
+    #[error(
+        "the memory budget of the gateway has no room for this body; send it again in a moment, or ask its operator to raise `memory_budget`"
+    )]
+    MemoryExhausted,
     /// No principal.
     #[error("{}", text_of(*.0))]
     Denied(Denied),
@@ -143,7 +145,7 @@ impl Refusal {
             Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => {
                 StatusCode::UNAUTHORIZED
             }
-            Self::Denied(Denied::Busy) | Self::Full { .. } | Self::BodiesFull => {
+            Self::Denied(Denied::Busy) | Self::Full { .. } | Self::MemoryExhausted => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
@@ -159,7 +161,7 @@ impl Refusal {
             Self::TooLarge { .. } => "body_too_large",
             Self::BodyTimedOut => "body_timeout",
             Self::BodyCut => "body_incomplete",
-            Self::BodiesFull => "too_many_bodies",
+            Self::MemoryExhausted => "memory_exhausted",
             Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => "unauthorized",
             Self::Denied(Denied::Busy) => "authentication_busy",
             Self::Denied(Denied::NoRole) => "forbidden",
@@ -172,7 +174,7 @@ impl Refusal {
     const fn word(self) -> Word {
         match self {
             Self::HostCount | Self::TooLarge { .. } | Self::BodyCut => Word::InvalidParams,
-            Self::Denied(Denied::Busy) | Self::BodiesFull => Word::RateLimited,
+            Self::Denied(Denied::Busy) | Self::MemoryExhausted => Word::RateLimited,
             Self::Host | Self::Origin | Self::Denied(_) => Word::AuthenticationError,
             Self::BodyTimedOut => Word::Timeout,
             Self::Full { .. } => Word::ConnectionLimitExceeded,
@@ -183,7 +185,7 @@ impl Refusal {
     /// Seconds until it is worth trying again, where that is known.
     const fn retry_after(self) -> Option<u64> {
         match self {
-            Self::Denied(Denied::Busy) | Self::BodiesFull => Some(BUSY_RETRY_IN),
+            Self::Denied(Denied::Busy) | Self::MemoryExhausted => Some(BUSY_RETRY_IN),
             Self::Full { .. } => Some(FULL_RETRY_IN),
             _ => None,
         }
@@ -214,7 +216,7 @@ impl Refusal {
             Self::TooLarge { .. } => "The body is too large",
             Self::BodyTimedOut => "The body did not arrive in time",
             Self::BodyCut => "The body is not complete",
-            Self::BodiesFull => "Too many bodies are being read",
+            Self::MemoryExhausted => "The memory budget is exhausted",
             Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => {
                 "A credential is needed"
             }
@@ -265,7 +267,7 @@ impl Refusal {
             detail: &self.to_string(),
             retryable: matches!(
                 self,
-                Self::BodyTimedOut | Self::Denied(Denied::Busy) | Self::Full { .. } | Self::BodiesFull
+                Self::BodyTimedOut | Self::Denied(Denied::Busy) | Self::Full { .. } | Self::MemoryExhausted
             ),
             request_id: id,
             more: self.more(id),

@@ -26,8 +26,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::printed::Printer;
 use super::questions::Questions;
-use crate::protocol::{Message, RequestId};
+use crate::memory::Charge;
+use crate::protocol::{Era, Message, RequestId};
 use crate::wire::sse::Event;
 use crate::worker::WorkBudget;
 
@@ -60,6 +62,7 @@ pub struct Replay {
     tag: String,
     questions: Arc<Questions>,
     kept: Kept,
+    printer: Printer,
     table: Mutex<Table>,
 }
 
@@ -79,10 +82,11 @@ struct Ended {
 }
 
 impl Replay {
-    /// No streams yet; `questions` are the session's, `kept` is everybody's.
-    pub fn new(questions: Arc<Questions>, kept: Kept) -> Self {
+    /// No streams yet; `questions` are the session's, `kept` is everybody's, and `principal` pays.
+    pub fn new(questions: Arc<Questions>, kept: Kept, principal: &Arc<str>) -> Self {
         let tag = Uuid::new_v4().simple().to_string();
-        Self { tag, questions, kept, table: Mutex::default() }
+        let printer = Printer::new(principal, Era::Legacy);
+        Self { tag, questions, kept, printer, table: Mutex::default() }
     }
 
     /// A new stream.
@@ -93,7 +97,8 @@ impl Replay {
             number: table.last,
             name: format!("{}-{}", self.tag, table.last),
             questions: Arc::clone(&self.questions),
-            state: Mutex::default(),
+            state: Mutex::new(State::of(self.printer.charge())),
+            printer: self.printer.clone(),
             changed: Notify::new(),
         });
         if !table.is_closed {
@@ -182,11 +187,12 @@ pub struct Log {
     number: u64,
     name: String,
     questions: Arc<Questions>,
+    printer: Printer,
     state: Mutex<State>,
     changed: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     /// By number, ascending.
     events: VecDeque<Numbered>,
@@ -199,6 +205,22 @@ struct State {
     /// The reader that is to come back later, and what it is told.
     pause: Option<(u64, Bytes)>,
     is_ended: bool,
+    /// For the small notices, which are not charged one by one.
+    charge: Charge,
+}
+
+impl State {
+    const fn of(charge: Charge) -> Self {
+        Self {
+            events: VecDeque::new(),
+            next: 0,
+            notice_bytes: 0,
+            reader: 0,
+            pause: None,
+            is_ended: false,
+            charge,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -226,13 +248,21 @@ impl Log {
             Message::Request(request) => request.id.as_u64().map_or(Kind::Notice, Kind::Question),
             Message::Response(_) => Kind::Answer,
         };
-        self.add(Event::of(message.encode()), kind);
+        let mut state = self.lock();
+        let id = self.next_id(&state);
+        let frame = |data| Event { id: Some(id.clone()), ..Event::of(data) }.encode();
+        if let Some(text) = self.printer.print(message, frame) {
+            self.add(&mut state, text, kind);
+        }
     }
 
     /// Adds an event without a message, from which on the stream can be resumed, and says how soon
     /// (2025-11-25).
     pub fn prime(&self, retry: Duration) {
-        self.add(Event { retry: Some(retry), ..Event::default() }, Kind::Notice);
+        let mut state = self.lock();
+        let id = Some(self.next_id(&state));
+        let text = Event { id, retry: Some(retry), ..Event::default() }.encode();
+        self.add(&mut state, text, Kind::Notice);
     }
 
     /// Ends the connection of who reads now, who is to come back after `pause` (2025-11-25).
@@ -271,24 +301,28 @@ impl Log {
         Reader { log: Arc::clone(self), mine: state.reader, next, work: WorkBudget::new() }
     }
 
-    fn add(&self, event: Event, kind: Kind) {
-        let mut state = self.lock();
+    fn next_id(&self, state: &State) -> Bytes {
+        format!("{}-{}", self.name, state.next).into()
+    }
+
+    /// Adds the event that is next.
+    fn add(&self, state: &mut State, text: Bytes, kind: Kind) {
         let number = state.next;
         state.next += 1;
-        let id = Some(Bytes::from(format!("{}-{number}", self.name)));
-        let text = Event { id, ..event }.encode();
         if kind == Kind::Notice {
             state.notice_bytes += text.len();
         }
         state.events.push_back(Numbered { number, text, kind });
-        self.make_room(&mut state);
-        drop(state);
+        self.make_room(state);
         self.changed.notify_waiters();
     }
 
     /// Drops the oldest of what may be lost until the rest is within the caps. The newest stays.
     fn make_room(&self, state: &mut State) {
-        while state.events.len() > MAX_EVENTS || state.notice_bytes > MAX_BYTES {
+        while state.events.len() > MAX_EVENTS
+            || state.notice_bytes > MAX_BYTES
+            || state.charge.cover(state.notice_bytes).is_err()
+        {
             let older = state.events.len() - 1;
             let Some(at) = state.events.iter().take(older).position(|event| self.may_go(event)) else {
                 return;

@@ -6,7 +6,7 @@ use super::*;
 use crate::protocol::{Notification, Raw, Request, Response};
 
 fn replay() -> Replay {
-    Replay::new(Arc::default(), Kept::default())
+    Replay::new(Arc::default(), Kept::default(), &"a".into())
 }
 
 fn notice(text: &str) -> Message {
@@ -68,7 +68,7 @@ async fn ids_of_other_sessions_and_ids_that_were_never_given_are_unknown() {
     let (id, _) = read(&log.reader_from_start().next().await.expect("an event"));
     let mut found = 0;
     for _ in 0..1_000 {
-        let foreign = Replay::new(Arc::default(), kept.clone());
+        let foreign = Replay::new(Arc::default(), kept.clone(), &"a".into());
         foreign.open().push(&notice("theirs"));
         found += usize::from(foreign.resume(&id).is_some());
     }
@@ -154,7 +154,7 @@ async fn a_question_stays_as_long_as_it_is_open() {
 #[tokio::test(start_paused = true)]
 async fn an_ended_stream_is_kept_for_a_while_and_within_bounds() {
     let kept = Kept::default();
-    let replay = Replay::new(Arc::default(), kept.clone());
+    let replay = Replay::new(Arc::default(), kept.clone(), &"a".into());
     let ended = |size: usize| {
         let log = replay.open();
         log.push(&notice("x"));
@@ -175,7 +175,7 @@ async fn an_ended_stream_is_kept_for_a_while_and_within_bounds() {
     assert_eq!(replay.lock().logs.len(), MAX_ENDED);
     let huge = ended(MAX_KEPT_BYTES - 1_000);
     assert!(replay.resume(&huge).is_some() && replay.lock().logs.len() < MAX_ENDED);
-    let other = Replay::new(Arc::default(), kept.clone());
+    let other = Replay::new(Arc::default(), kept.clone(), &"a".into());
     let log = other.open();
     log.push(&notice("x"));
     log.push(&answer(&"x".repeat(2_000)));

@@ -66,10 +66,11 @@ impl Session {
     fn new(caller: Caller, kept: Kept, is_channel: bool) -> Self {
         let questions = Arc::<Questions>::default();
         let (holder, last_used) = (caller.principal.clone(), Instant::now());
+        let replay = Replay::new(Arc::clone(&questions), kept, holder.id());
         let state = State { holder, last_used, open: 0, running: HashMap::new(), place: None };
         Self {
             caller: Arc::new(caller),
-            replay: Replay::new(Arc::clone(&questions), kept),
+            replay,
             questions,
             own_stream: OnceLock::new(),
             is_channel,

@@ -101,8 +101,13 @@ impl Endpoint {
     fn channel(&self, session: &Arc<Session>) -> Channel {
         let (outgoing, waiting) = mpsc::channel(OUTGOING);
         let (parts, requests) = (&self.0, Shutdown::new());
-        let conversation =
-            Conversation::new(parts.gateway.clone(), Arc::clone(session), outgoing, requests.clone(), false);
+        let conversation = Conversation::new(
+            parts.gateway.clone(),
+            Arc::clone(session),
+            outgoing,
+            requests.clone(),
+            (false, message_event),
+        );
         let mut conversations = parts.conversations.write().unwrap_or_else(PoisonError::into_inner);
         conversations.insert(session.id().to_owned(), conversation);
         drop(conversations);
@@ -181,7 +186,7 @@ impl Channel {
         tokio::select! {
             // What was said before the end arrives before it.
             biased;
-            Some(message) = self.waiting.recv() => Some(message_event(message)),
+            Some(event) = self.waiting.recv() => Some(event),
             () = self.held.session().ended() => None,
             () = drained(&self.endpoint.0.tasks, &self.requests) => None,
             () = tokio::time::sleep(events::KEEP_ALIVE_EVERY) => Some(KEEP_ALIVE),

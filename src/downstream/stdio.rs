@@ -43,7 +43,7 @@ where
     writer.spawn(write(output, written));
     let gateway = Gateway::new(manager, requests.clone());
     let session = Session::alone(Caller::legacy(Principal::anonymous(), Scope::All, None));
-    let conversation = Conversation::new(gateway, session, outgoing, requests.clone(), true);
+    let conversation = Conversation::new(gateway, session, outgoing, requests.clone(), (true, lines::encode));
     tokio::select! {
         () = read(&conversation, input, max_line) => {}
         () = tasks.requested() => {}
@@ -58,9 +58,9 @@ where
 
 async fn write<W: AsyncWrite + Unpin>(mut output: W, mut messages: mpsc::Receiver<Bytes>) {
     while let Some(message) = messages.recv().await {
-        let mut result = output.write_all(&lines::encode(message)).await;
+        let mut result = output.write_all(&message).await;
         while let Ok(next) = messages.try_recv() {
-            result = result.and(output.write_all(&lines::encode(next)).await);
+            result = result.and(output.write_all(&next).await);
         }
         if result.and(output.flush().await).is_err() {
             return; // the client is gone; whoever still answers finds the channel closed

@@ -26,6 +26,7 @@ use super::era::questions;
 use super::error::Wrong;
 use super::{Gateway, era, error, tasks, wanted};
 use crate::manager::{Called, Error, Invocation, Target};
+use crate::memory::Account;
 use crate::protocol::Abilities;
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::upstream::{Inlet, Outlet, Question, Said};
@@ -264,7 +265,7 @@ impl Work {
 
 impl OpenCall {
     fn begin(gateway: &Gateway, target: Target, invocation: Invocation) -> Self {
-        let (outlet, inlet) = Outlet::new(NOTICES);
+        let (outlet, inlet) = Outlet::paid_by(NOTICES, Account::of(invocation.principal.as_ref()));
         let follows = tasks::has_extension(&invocation.sender.capabilities);
         let hands = (gateway.manager.clone(), gateway.shutdown.clone());
         let call = tasks::call_as_task(hands, (target, invocation), follows, outlet);

@@ -72,13 +72,14 @@ impl Caller {
             info: member("clientInfo").unwrap_or_else(lifecycle::own_info),
             log_level: None,
         };
+        let mailbox = Mailbox::of(principal.id());
         Self {
             principal,
             version,
             sender,
             scope,
             names_no_level: false,
-            mailbox: Some(Arc::default()),
+            mailbox: Some(Arc::new(mailbox)),
             owner: Owner::new(),
             home: Home::session(),
         }

@@ -255,6 +255,7 @@ const fn of_upstream(error: &upstream::Error) -> (Option<Number>, &'static str) 
         E::Connect { .. } | E::NotSent { .. } => (Some(Number::Connection), "connection_failed"),
         E::Lost { .. } | E::Cut { .. } => (Some(Number::Connection), "outcome_unknown"),
         E::TimedOut { .. } => (Some(Number::TimedOut), "timed_out"),
+        E::MemoryExhausted => (Some(Number::RateLimit), "memory_exhausted"),
         E::Status { status: 401 | 403, .. } | E::AuthFailed { .. } => {
             (Some(Number::Authentication), "auth_failed")
         }
@@ -274,6 +275,13 @@ pub fn limited(code: &'static str, text: &str, retry_after: Duration, limit: Opt
     let facts = Facts { limit, ..Facts::of(code, word, text) };
     let facts = facts.judged(Verdict::passing(word, Some(retry_after)));
     refused(Number::RateLimit.code(Era::Legacy), text, &facts)
+}
+
+/// The memory budget has no room for the answer of a call that was made.
+pub fn memory_exhausted(era: Era) -> ErrorObject {
+    let source = upstream::Error::MemoryExhausted;
+    let text = source.to_string();
+    refusal(Number::RateLimit.code(era), "memory_exhausted", Word::RateLimited, &text)
 }
 
 /// An error of ours with a number of the protocol, its stable `code` and its word.

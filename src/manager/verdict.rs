@@ -144,6 +144,9 @@ fn guidance_of(server: &str, error: &upstream::Error) -> Cow<'static, str> {
         }
         E::Status { status, .. } | E::Backend { status, .. } => guidance_of_status(*status),
         E::Malformed { .. } => NO_MCP,
+        E::MemoryExhausted => {
+            "the tool may have run: find out before calling it again; ask for less at a time, or raise `memory_budget` of the gateway"
+        }
         E::TooLarge { .. } => "ask for less at a time, or raise the server's limit for one message",
     })
 }
@@ -189,6 +192,8 @@ const fn of_upstream(error: &upstream::Error) -> Verdict {
         E::Status { status, retry_after } | E::Backend { status, retry_after, .. } => {
             of_status(*status, *retry_after)
         }
+        // The call was made, so making it again is for the caller to decide.
+        E::MemoryExhausted => Verdict::of(Word::RateLimited),
         E::AuthFailed { .. } => Verdict::of(Word::AuthenticationError),
         E::Malformed { .. } | E::TooLarge { .. } | E::Unavailable { .. } => {
             Verdict::of(Word::ServiceUnavailable)

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use serde::Serialize;
 
 use super::raw::Raw;
@@ -80,6 +81,11 @@ impl ErrorObject {
     #[must_use]
     pub fn from_us(self, origin: Origin) -> Self {
         Self { origin, ..self }
+    }
+
+    /// The same error with its bytes in the keeping of `keep`, which must not change them.
+    pub fn kept<E>(self, keep: impl FnOnce(Bytes) -> Result<Bytes, E>) -> Result<Self, E> {
+        Ok(Self { raw: self.raw.kept(keep)?, ..self })
     }
 
     /// Whose it is.

@@ -85,6 +85,11 @@ impl Raw {
         Self::unsurveyed(Bytes::copy_from_slice(&self.bytes))
     }
 
+    /// The same value with its bytes in the keeping of `keep`, which must not change them.
+    pub fn kept<E>(self, keep: impl FnOnce(Bytes) -> Result<Bytes, E>) -> Result<Self, E> {
+        Ok(Self { bytes: keep(self.bytes)?, places: self.places })
+    }
+
     /// The bytes, exactly as received.
     pub const fn bytes(&self) -> &Bytes {
         &self.bytes

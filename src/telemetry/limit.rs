@@ -24,8 +24,6 @@ pub enum Limit {
     Body,
     /// Time for which a client leaves an answer unread.
     UnreadAnswers,
-    /// Bytes of bodies that are being read.
-    BodiesInSum,
     /// Places at a server that one principal may have while others are there.
     ServerShare,
     /// Keys that are checked the slow way.
@@ -61,14 +59,13 @@ pub enum Limit {
 }
 
 /// All of them, with the word that each has in metrics.
-const ALL: [(Limit, &str); 23] = [
+const ALL: [(Limit, &str); 22] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
     (Limit::SessionRequests, "session_requests"),
     (Limit::Body, "max_body_bytes"),
     (Limit::UnreadAnswers, "unread_answers"),
-    (Limit::BodiesInSum, "body_bytes_in_sum"),
     (Limit::ServerShare, "server_share"),
     (Limit::KeyChecks, "key_checks"),
     (Limit::ParkedCalls, "parked_calls"),

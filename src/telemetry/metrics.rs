@@ -130,10 +130,21 @@ pub struct Clients {
     pub kept_bytes: usize,
 }
 
+/// The memory budget at a moment.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    /// Bytes that may be in use.
+    pub limit: usize,
+    /// Bytes in use.
+    pub used: usize,
+    /// How often there was no room, by what for.
+    pub refusals: Vec<(&'static str, u64)>,
+}
+
 /// Everything at a moment, in text.
 pub fn text(
     servers: &[Server<'_>],
-    clients: Option<Clients>,
+    (clients, memory): (Option<Clients>, &Memory),
     caches: &[Cache<'_>],
     cache_is_there: bool,
 ) -> Result<String, fmt::Error> {
@@ -141,6 +152,7 @@ pub fn text(
     let build = [(vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1)];
     gauge(&mut registry, "build_info", "The version of the gateway that runs; always 1", build);
     of_clients(&mut registry, clients);
+    of_memory(&mut registry, memory);
     of_servers(&mut registry, servers);
     of_caches(&mut registry, caches, cache_is_there);
     let mut text = String::new();
@@ -164,6 +176,16 @@ fn of_clients(registry: &mut Registry, clients: Option<Clients>) {
     let panicked: Counter = Counter::default();
     panicked.inc_by(panics());
     registry.register("panics", help, panicked);
+}
+
+fn of_memory(registry: &mut Registry, memory: &Memory) {
+    let help = "Bytes that messages in flight may take together";
+    alone(registry, "memory_budget_bytes", help, count(memory.limit));
+    let help = "Bytes that messages in flight take of the memory budget";
+    alone(registry, "memory_used_bytes", help, count(memory.used));
+    let refusals = memory.refusals.iter().map(|(kind, times)| (vec![("kind", (*kind).to_owned())], *times));
+    let help = "How often the memory budget had no room; requests and answers were refused, notices dropped";
+    counter(registry, "memory_refusals", help, refusals);
 }
 
 fn of_servers(registry: &mut Registry, servers: &[Server<'_>]) {

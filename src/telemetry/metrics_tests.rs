@@ -26,8 +26,9 @@ fn the_text_is_what_prometheus_reads() {
     };
     let cache = Cache { area: "r2r", hits: 1, misses: 2, faults: 3 };
     let clients = Clients { clients: 11, sessions: 12, kept_bytes: 13 };
+    let memory = Memory { limit: 14, used: 15, refusals: vec![("answers", 16)] };
     Limit::Sessions.met(());
-    let text = text(&[server], Some(clients), &[cache], false).expect("it is printed");
+    let text = text(&[server], (Some(clients), &memory), &[cache], false).expect("it is printed");
     for line in [
         "# HELP switchyard_server_calls Calls of clients.",
         "# TYPE switchyard_server_calls counter",
@@ -66,6 +67,9 @@ fn the_text_is_what_prometheus_reads() {
         "switchyard_sessions 12",
         "switchyard_replay_bytes 13",
         "switchyard_limit_hits_total{limit=\"max_sessions\"} 1",
+        "switchyard_memory_budget_bytes 14",
+        "switchyard_memory_used_bytes 15",
+        "switchyard_memory_refusals_total{kind=\"answers\"} 16",
         "switchyard_panics_total 0",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

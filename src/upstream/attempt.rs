@@ -26,6 +26,7 @@ use super::flow::{Flow, Received};
 use super::retry::Kind;
 use super::silence::Silence;
 use super::trial::Trial;
+use crate::memory::{self, Account, Kind as Use, SMALL};
 use crate::protocol::{LogLevel, Version};
 use crate::worker::now;
 
@@ -71,6 +72,11 @@ pub(super) trait Work: Sync {
     /// Where it is asked questions, which stop its clock.
     fn outlet(&self) -> &Outlet {
         const { &Outlet::none() }
+    }
+
+    /// Charges what came of it to whoever gets it, for as long as anything of it lives.
+    fn charged(&self, output: Self::Output) -> Result<Self::Output, Error> {
+        Ok(output)
     }
 
     /// What goes on arriving when the work is done.
@@ -124,6 +130,20 @@ impl Work for Request<'_> {
 
     fn outlet(&self) -> &Outlet {
         self.outlet
+    }
+
+    fn charged(&self, output: Received) -> Result<Received, Error> {
+        let account = || Account::of(self.call.principal.as_ref());
+        let hold = |bytes| memory::hold(bytes, account, Use::Answer);
+        Ok(match output {
+            Received::Whole(Ok(result)) if result.bytes().len() >= SMALL => {
+                Received::Whole(Ok(result.kept(hold)?))
+            }
+            Received::Whole(Err(error)) if error.raw().bytes().len() >= SMALL => {
+                Received::Whole(Err(error.kept(hold)?))
+            }
+            small_or_flowing => small_or_flowing,
+        })
     }
 
     fn flow(received: &mut Received) -> Option<&mut Flow> {
@@ -347,7 +367,7 @@ impl Upstream {
                             seat.want_log(level).await;
                         }
                         let (on, connection) = (if is_probe { W::probing } else { W::on }, seat.connection());
-                        on(work, connection).await
+                        work.charged(on(work, connection).await?)
                     });
                     frame.limit(work.outlet(), done).await
                 };

@@ -25,6 +25,7 @@ use super::error::Error;
 use super::flow::Received;
 use super::home::Home;
 use super::silence::Silence;
+use crate::memory::Payer;
 use crate::protocol::feature::{Effect, List};
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::lifecycle::Peer;
@@ -186,6 +187,13 @@ impl Call {
             principal: None,
             terms: None,
         }
+    }
+}
+
+impl Call {
+    /// Who pays for its bytes; `server` where it has no principal.
+    pub(super) const fn payer<'a>(&'a self, server: &'a Arc<str>) -> Payer<'a> {
+        Payer { principal: self.principal.as_ref(), server }
     }
 }
 

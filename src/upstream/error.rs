@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::memory::Exhausted;
+
 /// A failure between us and one server. Texts are for people; they hold no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -94,6 +96,11 @@ pub enum Error {
         /// The cap in bytes.
         limit: usize,
     },
+    /// The memory budget has no room for the answer; it was discarded.
+    #[error(
+        "the server answered, and the memory budget of the gateway has no room for the answer, so it was discarded; the call may have taken effect"
+    )]
+    MemoryExhausted,
     /// The operator disconnected or disabled this server, or we are shutting down, or the client that a
     /// connection was to be made for is gone.
     #[error("the server is {state}")]
@@ -114,6 +121,12 @@ pub enum Delivery {
     Unknown,
     /// It was sent and answered, at least in part.
     Answered,
+}
+
+impl From<Exhausted> for Error {
+    fn from(_: Exhausted) -> Self {
+        Self::MemoryExhausted
+    }
 }
 
 impl Error {
@@ -143,7 +156,8 @@ impl Error {
             | Self::Status { .. }
             | Self::Backend { .. }
             | Self::Malformed { .. }
-            | Self::TooLarge { .. } => Delivery::Answered,
+            | Self::TooLarge { .. }
+            | Self::MemoryExhausted => Delivery::Answered,
         }
     }
 
@@ -166,6 +180,7 @@ impl Error {
             | Self::TimedOut { .. }
             | Self::Status { .. }
             | Self::TooLarge { .. }
+            | Self::MemoryExhausted
             | Self::Unavailable { .. } => self,
         }
     }
@@ -188,6 +203,7 @@ impl Error {
             | Self::Leased { .. }
             | Self::AuthFailed { .. }
             | Self::TooLarge { .. }
+            | Self::MemoryExhausted
             | Self::Unavailable { .. } => false,
         }
     }

@@ -27,6 +27,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::course::Course;
 use super::error::Error;
+use crate::memory::{Account, Charge, Kind};
 use crate::protocol::splice::{self, Splice};
 use crate::protocol::{Raw, Reply};
 use crate::telemetry::{RequestId, untrusted};
@@ -83,6 +84,8 @@ pub struct Flow {
     course: Option<Course>,
     named: Option<RequestId>,
     work: WorkBudget,
+    /// Who pays for it when it is collected.
+    account: Account,
 }
 
 impl Flow {
@@ -109,7 +112,13 @@ impl Flow {
             course: None,
             named: None,
             work: WorkBudget::new(),
+            account: Account::Nobody,
         }
+    }
+
+    /// The same, for which `account` pays when it is collected.
+    pub(super) fn paid_by(self, account: Account) -> Self {
+        Self { account, ..self }
     }
 
     /// Cuts it when `closing` is cancelled.
@@ -186,10 +195,14 @@ impl Flow {
 
     async fn collected(&mut self) -> Result<Raw, Error> {
         let mut whole = BytesMut::new();
+        let mut charge = Charge::open(self.account.clone(), Kind::Answer);
         while let Some(part) = poll_fn(|cx| self.poll_part(cx)).await {
-            whole.extend_from_slice(&part?);
+            let part = part?;
+            charge.cover(whole.len() + part.len())?;
+            whole.extend_from_slice(&part);
         }
-        Raw::parse(&whole.freeze()).map_err(|error| Error::Malformed { reason: error.to_string() })
+        Raw::parse(&charge.hold(whole.freeze())?)
+            .map_err(|error| Error::Malformed { reason: error.to_string() })
     }
 
     /// Whether its reader has used up its time.

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{Notify, oneshot};
@@ -22,12 +23,15 @@ use tokio::time::{Instant, timeout};
 
 use line::{Reader, Speaker, Unsaid};
 
+use crate::memory::{self, Account, Charge, Kind, SMALL};
 use crate::protocol::{Method, Notification, Raw, Reply};
 use crate::telemetry::limit::Limit;
 use crate::worker::until;
 
 /// Bytes of notifications that may wait for one slow reader.
 const MAX_WAITING_BYTES: usize = 1024 * 1024;
+/// Notifications of at least so many bytes are not copied out of the buffer that they came in.
+const LARGE: usize = 64 * 1024;
 /// Questions of one call that may be open at a time.
 const MAX_QUESTIONS: usize = 16;
 /// How long one question may stay open. Longer than anybody should think about it, and the most a
@@ -110,6 +114,8 @@ struct Open {
     dropped: AtomicU64,
     asked: AtomicBool,
     pauses: Pauses,
+    /// Who pays for what waits.
+    account: Account,
 }
 
 /// The end of an [`Outlet`] that is read.
@@ -131,24 +137,50 @@ impl Inlet {
     }
 }
 
+impl Open {
+    /// A notification in the form in which it waits: detached from the buffer that it came in while it is small,
+    /// else charged, as is every one that finds others waiting. None when the memory budget has no room.
+    fn kept(&self, notification: Notification, waiting: usize) -> Option<Said> {
+        let Notification { method, params } = notification;
+        let is_charged = waiting >= SMALL;
+        let keep = |bytes: Bytes| {
+            let own = if bytes.len() < LARGE { Bytes::copy_from_slice(&bytes) } else { bytes };
+            if is_charged { Charge::open(self.account.clone(), Kind::Notice).hold(own) } else { Ok(own) }
+        };
+        let params = params.map(|params| params.kept(keep)).transpose().ok()?;
+        Some(Said::Notice(Notification { method, params }))
+    }
+}
+
+/// What a notification counts for while it waits.
+fn size_of(notice: &Notification) -> usize {
+    notice.method.len() + notice.params.as_ref().map_or(0, |params| params.bytes().len())
+}
+
 fn size(said: &Said) -> usize {
     match said {
-        Said::Notice(notice) => notice.params.as_ref().map_or(0, |params| params.bytes().len()),
+        Said::Notice(notice) => size_of(notice),
         // Their number is small and their size is that of one message.
         Said::Question(_) | Said::Pause(_) => 0,
     }
 }
 
 impl Outlet {
-    /// An outlet and the end to read it from; at most `capacity` things wait, and at most 1 MiB of
-    /// notifications.
+    /// An outlet that nobody in particular pays for; see [`Outlet::paid_by`].
     pub fn new(capacity: usize) -> (Self, Inlet) {
+        Self::paid_by(capacity, Account::Nobody)
+    }
+
+    /// An outlet and the end to read it from; at most `capacity` things wait, and at most 1 MiB of
+    /// notifications, which `account` pays for.
+    pub fn paid_by(capacity: usize, account: Account) -> (Self, Inlet) {
         let (line, reader) = line::line(capacity);
         let open = Open {
             line,
             dropped: AtomicU64::new(0),
             asked: AtomicBool::new(false),
             pauses: Pauses::default(),
+            account,
         };
         (Self(Some(Arc::new(open))), Inlet(reader))
     }
@@ -161,12 +193,12 @@ impl Outlet {
     /// Hands a notification to the reader, or counts it as dropped.
     pub fn offer(&self, notification: Notification) {
         let Some(open) = &self.0 else { return };
-        let said = Said::Notice(notification);
-        let size = size(&said);
+        let size = size_of(&notification);
         let waiting = open.line.bytes().fetch_add(size, Ordering::Relaxed) + size;
         // One that is larger than the cap by itself passes when nothing else waits.
         let fits = waiting <= MAX_WAITING_BYTES || waiting == size;
-        if !fits || open.line.try_say(said).is_err() {
+        let said = if fits { open.kept(notification, waiting) } else { None };
+        if said.is_none_or(|said| open.line.try_say(said).is_err()) {
             open.line.bytes().fetch_sub(size, Ordering::Relaxed);
             Limit::CallNotices.met(open.dropped.fetch_add(1, Ordering::Relaxed));
         }
@@ -176,8 +208,8 @@ impl Outlet {
     /// have news, not for what a server says.
     pub async fn deliver(&self, notification: Notification) {
         let Some(open) = &self.0 else { return };
+        let size = size_of(&notification);
         let said = Said::Notice(notification);
-        let size = size(&said);
         // Before the reader can take it off again.
         open.line.bytes().fetch_add(size, Ordering::Relaxed);
         if !open.line.say(said).await {
@@ -201,6 +233,11 @@ impl Outlet {
     /// If nobody reads or too much is asked already, the answer is none at once.
     pub fn ask_for(&self, server: Option<Arc<str>>, method: Method, params: Option<Raw>) -> Answer {
         let Some(open) = self.0.clone() else { return Box::pin(std::future::ready(None)) };
+        // Without room for it the question is refused.
+        let keep = |bytes| memory::hold(bytes, || open.account.clone(), Kind::Notice);
+        let Ok(params) = params.map(|params| params.kept(keep)).transpose() else {
+            return Box::pin(std::future::ready(None));
+        };
         let Some(pause) = Pause::begin(&open) else { return Box::pin(std::future::ready(None)) };
         let (reply, answer) = oneshot::channel();
         let unsent = match open.line.try_say(Said::Question(Question { method, params, server, reply })) {

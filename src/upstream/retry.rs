@@ -85,6 +85,8 @@ const fn after(error: &Error, kind: Kind) -> Next {
         (Error::Cut { .. }, Repeatable | Unsafe) => Next::Answer,
         (Error::Status { status, retry_after }, kind) => after_status(*status, *retry_after, kind),
         (Error::Backend { status, retry_after, .. }, kind) => after_backend(*status, *retry_after, kind),
+        // It ran, and there was no room for the answer; asking again would need the same room.
+        (Error::MemoryExhausted, Read | Repeatable | Unsafe) => Next::Answer,
         // It answered; the same question gets the same answer.
         (Error::Malformed { .. } | Error::TooLarge { .. }, Read | Repeatable | Unsafe) => Next::Answer,
     }

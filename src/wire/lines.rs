@@ -88,6 +88,13 @@ impl Lines {
         (!line.trim_ascii().is_empty()).then(|| Line::Whole(line.freeze()))
     }
 
+    /// Throws away the line that has begun in `buffer`, which holds no line end, and the rest of it as it comes.
+    pub fn give_up(&mut self, buffer: &mut BytesMut) {
+        self.skipping.get_or_insert_default().push(buffer);
+        *buffer = BytesMut::new();
+        self.searched = 0;
+    }
+
     /// Notes that the buffer holds no line end, and drops it when it is too long already.
     fn wait(&mut self, buffer: &mut BytesMut) {
         // A `\r` at the end may be half of a line end: it is neither counted nor dropped yet.

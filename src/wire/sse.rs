@@ -180,6 +180,12 @@ impl Decoder {
         self.last_id.as_ref()
     }
 
+    /// Bytes of the event that is being read.
+    pub fn held(&self) -> usize {
+        let begun = if let At::Begin(begun) = &self.at { begun.len() } else { 0 };
+        self.text.len() + self.event.name.len() + begun
+    }
+
     /// The pause before a reconnection that the stream last asked for.
     pub const fn retry(&self) -> Option<Duration> {
         self.retry

@@ -6,36 +6,44 @@
 //! changes of one list are one.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
 use super::board::Subscription;
 use crate::manager::Revisions;
+use crate::memory::{Account, Charge, Kind};
 use crate::protocol::feature::{List, Lists};
 use crate::protocol::{LogLevel, Notification};
 use crate::telemetry::limit::Limit;
 
 /// Notices that may wait; after that the oldest goes.
 const MAX_WAITING: usize = 512;
+/// Bytes of notices that may wait; after that the oldest goes.
+const MAX_WAITING_BYTES: usize = 256 * 1024;
+/// What a notice costs beside its text.
+const EACH: usize = 256;
 /// Resources that one listener may be subscribed to at a time.
 pub(super) const MAX_SUBSCRIPTIONS: usize = 256;
 /// Pages and tasks of one listener that are waited for at a time; after that the oldest goes.
 const MAX_EXPECTED: usize = 64;
 
 /// What a listener asked for and what waits for it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Mailbox {
     state: Mutex<State>,
     /// Changes when something was put in.
     arrivals: watch::Sender<()>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     lists: Lists,
     told: Revisions,
     waiting: VecDeque<Waiting>,
+    /// Bytes of what waits, charged to the listener.
+    bytes: usize,
+    charge: Charge,
     log_level: Option<LogLevel>,
     /// By the URI it subscribed with.
     subscriptions: HashMap<String, Subscription>,
@@ -51,7 +59,48 @@ struct Waiting {
     notice: Notification,
 }
 
+impl Waiting {
+    fn size(&self) -> usize {
+        let params = self.notice.params.as_ref().map_or(0, |params| params.bytes().len());
+        EACH + params + self.about.as_ref().map_or(0, String::len)
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Option<Waiting> {
+        let oldest = self.waiting.pop_front()?;
+        self.count();
+        Some(oldest)
+    }
+
+    /// Charges what waits now; what finds no room goes, the newest first.
+    fn count(&mut self) {
+        self.bytes = self.waiting.iter().map(Waiting::size).sum();
+        while self.charge.resize(self.bytes).is_err() {
+            let Some(newest) = self.waiting.pop_back() else { return };
+            self.bytes -= newest.size();
+            Limit::SessionNotices.met(());
+        }
+    }
+}
+
 impl Mailbox {
+    /// An empty one, for a listener of `principal`.
+    pub fn of(principal: &Arc<str>) -> Self {
+        let state = State {
+            lists: Lists::default(),
+            told: Revisions::default(),
+            waiting: VecDeque::new(),
+            bytes: 0,
+            charge: Charge::open(Account::Principal(Arc::clone(principal)), Kind::Notice),
+            log_level: None,
+            subscriptions: HashMap::new(),
+            expected: VecDeque::new(),
+            is_closed: false,
+        };
+        Self { state: Mutex::new(state), arrivals: watch::Sender::default() }
+    }
+
     /// Tells of changes of `lists` from now on, where `known` is what the listener knows.
     pub fn listen_to(&self, lists: Lists, known: Revisions) {
         let mut state = self.state();
@@ -64,12 +113,14 @@ impl Mailbox {
         let same = about.is_some().then(|| state.waiting.iter().position(|other| other.about == about));
         if let Some(at) = same.flatten() {
             state.waiting[at].notice = notice;
+            state.count();
             return;
         }
-        if state.waiting.len() >= MAX_WAITING {
-            Limit::SessionNotices.met(state.waiting.pop_front());
-        }
         state.waiting.push_back(Waiting { about, notice });
+        state.count();
+        while state.waiting.len() > MAX_WAITING || state.bytes > MAX_WAITING_BYTES {
+            Limit::SessionNotices.met(state.take());
+        }
         drop(state);
         self.arrivals.send_replace(());
     }
@@ -146,7 +197,7 @@ impl Mailbox {
 
     /// What waits longest.
     pub(super) fn take(&self) -> Option<Notification> {
-        self.state().waiting.pop_front().map(|waiting| waiting.notice)
+        self.state().take().map(|waiting| waiting.notice)
     }
 
     /// One of the lists it listens to that is not as it knows it; from now on it knows.
@@ -173,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_is_about_the_same_is_told_once_with_the_newest() {
-        let mailbox = Mailbox::default();
+        let mailbox = Mailbox::of(&"a".into());
         mailbox.put(notice("1"), Some("a".into()));
         mailbox.put(notice("2"), Some("b".into()));
         mailbox.put(notice("3"), Some("a".into()));
@@ -186,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_listener_that_never_reads_costs_a_bounded_amount() {
-        let mailbox = Mailbox::default();
+        let mailbox = Mailbox::of(&"a".into());
         for number in 0..2 * MAX_WAITING {
             mailbox.put(notice(&number.to_string()), None);
         }

@@ -64,7 +64,7 @@ pub async fn listen(
     }
     let manager = gateway.manager();
     let lists = honoured(manager, &caller.scope, filter);
-    let mailbox = Arc::new(Mailbox::default());
+    let mailbox = Arc::new(Mailbox::of(caller.principal.id()));
     mailbox.listen_to(lists, manager.snapshot().revisions(&caller.scope));
     let mut feed = Feed::new(manager, &caller.scope, &mailbox);
     let uris = resources::subscribe_all(gateway, caller, &mailbox, uris).await;

@@ -6,6 +6,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::Performed;
 use super::ids::Ids;
 use crate::manager::{Invocation, Manager, Target};
+use crate::memory::Account;
 use crate::protocol::{Notification, Raw};
 use crate::upstream::{Outlet, Question, Said};
 
@@ -19,7 +20,7 @@ pub(super) async fn perform(
     outlet: &Outlet,
     ids: Ids<'_>,
 ) -> Performed {
-    let (own, mut inlet) = Outlet::new(NOTICES);
+    let (own, mut inlet) = Outlet::paid_by(NOTICES, Account::of(invocation.principal.as_ref()));
     let call = manager.perform(target, invocation, &own);
     tokio::pin!(call);
     let mut questions = FuturesUnordered::new();

@@ -10,6 +10,7 @@ use http_body::Body as _;
 
 use super::flood_guard::{FloodGuard, Worth};
 use super::http::Body;
+use crate::memory::{Account, Charge, Kind, Payer, SMALL};
 use crate::upstream::error::Error;
 use crate::wire::sse::{Decoder, Item};
 use crate::worker::WorkBudget;
@@ -24,11 +25,15 @@ pub(super) struct EventStream {
     /// Received and not decoded yet.
     input: Bytes,
     work: WorkBudget,
+    /// For the event that is being read.
+    charge: Charge,
 }
 
 impl EventStream {
-    pub(super) fn of(body: Body, limit: usize) -> Self {
-        Self { body, decoder: Decoder::new(limit), input: Bytes::new(), work: WorkBudget::new() }
+    /// `account` pays for an event while it is read.
+    pub(super) fn of(body: Body, limit: usize, account: Account) -> Self {
+        let (decoder, charge) = (Decoder::new(limit), Charge::open(account, Kind::Answer));
+        Self { body, decoder, input: Bytes::new(), work: WorkBudget::new(), charge }
     }
 
     /// The next event; `None` at the end of the stream, an error when it was cut or ended by `floods`, which
@@ -48,6 +53,10 @@ impl EventStream {
             }
             if !self.input.is_empty() {
                 continue;
+            }
+            match self.decoder.held() {
+                held if held < SMALL => self.charge.clear(),
+                held => self.charge.cover(held)?,
             }
             match chunk(&mut self.body).await? {
                 Some(chunk) => self.input = chunk,
@@ -98,25 +107,31 @@ impl EventStream {
     }
 
     /// The whole body, when it is no event stream after all.
-    pub(super) async fn into_body(mut self, limit: usize) -> Result<Bytes, Error> {
+    pub(super) async fn into_body(mut self, limit: usize, payer: Payer<'_>) -> Result<Bytes, Error> {
         let begun = std::mem::take(&mut self.input);
-        collect(self.body, begun, limit).await
+        collect(self.body, begun, limit, payer).await
     }
 }
 
 /// The whole body of an answer.
-pub(super) async fn body(body: Body, limit: usize) -> Result<Bytes, Error> {
-    collect(body, Bytes::new(), limit).await
+pub(super) async fn body(body: Body, limit: usize, payer: Payer<'_>) -> Result<Bytes, Error> {
+    collect(body, Bytes::new(), limit, payer).await
 }
 
-/// A body of which `begun` has come; one that arrives in one piece is not copied.
-pub(super) async fn collect(mut body: Body, begun: Bytes, limit: usize) -> Result<Bytes, Error> {
+/// A body of which `begun` has come; one that arrives in one piece is not copied. It is charged while it arrives;
+/// whoever keeps it charges it then.
+pub(super) async fn collect(
+    mut body: Body,
+    begun: Bytes,
+    limit: usize,
+    payer: Payer<'_>,
+) -> Result<Bytes, Error> {
     let announced =
         body.size_hint().exact().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
     if announced > limit || begun.len() > limit {
         return Err(Error::TooLarge { limit });
     }
-    let mut first = begun;
+    let (mut first, mut charge) = (begun, None);
     let mut whole = BytesMut::new();
     let mut work = WorkBudget::new();
     while let Some(chunk) = chunk(&mut body).await? {
@@ -131,8 +146,12 @@ pub(super) async fn collect(mut body: Body, begun: Bytes, limit: usize) -> Resul
             }
             whole.extend_from_slice(&chunk);
         }
-        if first.len().max(whole.len()) > limit {
+        let size = first.len().max(whole.len());
+        if size > limit {
             return Err(Error::TooLarge { limit });
+        }
+        if size >= SMALL && !body.is_end_stream() {
+            charge.get_or_insert_with(|| Charge::open(payer.account(), Kind::Answer)).cover(size)?;
         }
     }
     Ok(if whole.is_empty() { first } else { whole.freeze() })

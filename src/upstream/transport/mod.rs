@@ -23,11 +23,13 @@ mod streamable_http;
 mod testing;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
 
 pub(super) use self::http::{certified, reason, retry_after};
+use crate::memory::{self, Account, Kind};
 use crate::protocol::{Era, Notification, Raw, message, meta, method};
 use crate::upstream::config::{Config, Transport};
 use crate::upstream::connection::{Call, Connector};
@@ -35,19 +37,28 @@ use crate::upstream::error::Error;
 use crate::upstream::{Means, builtin};
 use crate::wire::lines;
 
+/// When the memory budget may have room for a request again.
+const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
+
 /// A call as a request of one server, in JSON: our id, `_meta` as its era wants it.
-fn compose(call: &Call, id: u64, era: Era) -> Bytes {
-    print(call, id, (era, is_described(call, era)), 0).into()
+fn compose(call: &Call, id: u64, era: Era) -> Result<Bytes, Error> {
+    charged(call, print(call, id, (era, is_described(call, era)), 0).into())
 }
 
 /// The same in the modern era for who knows whether the call describes itself.
-fn compose_modern(call: &Call, id: u64, is_described: bool) -> Bytes {
-    print(call, id, (Era::Modern, is_described), 0).into()
+fn compose_modern(call: &Call, id: u64, is_described: bool) -> Result<Bytes, Error> {
+    charged(call, print(call, id, (Era::Modern, is_described), 0).into())
 }
 
 /// The same as a line.
-fn compose_line(call: &Call, id: u64, era: Era) -> Bytes {
-    lines::of(print(call, id, (era, is_described(call, era)), 1))
+fn compose_line(call: &Call, id: u64, era: Era) -> Result<Bytes, Error> {
+    charged(call, lines::of(print(call, id, (era, is_described(call, era)), 1)))
+}
+
+/// A printed request, charged until it was sent. Requests of our own are small.
+fn charged(call: &Call, request: Bytes) -> Result<Bytes, Error> {
+    memory::hold(request, || Account::of(call.principal.as_ref()), Kind::Request)
+        .map_err(|_| Error::Overloaded { retry_in: ROOM_RETRY_IN })
 }
 
 /// Whether nothing has to be written into the call that describes it.

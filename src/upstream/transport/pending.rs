@@ -216,7 +216,12 @@ impl Pending {
 
     /// Ends the request whose answer was too long to be kept, if its ends still tell which.
     pub(super) fn answer_too_long(&self, clip: &Clip, limit: usize) -> bool {
-        let found = id_in(clip).and_then(|id| self.settle(id, Err(Error::TooLarge { limit })));
+        self.answer_lost(clip, Error::TooLarge { limit })
+    }
+
+    /// Ends the request whose answer was thrown away for `reason`, if its ends still tell which.
+    pub(super) fn answer_lost(&self, clip: &Clip, reason: Error) -> bool {
+        let found = id_in(clip).and_then(|id| self.settle(id, Err(reason)));
         found.is_some_and(Answered::deliver)
     }
 

@@ -22,6 +22,7 @@ use super::pending::{Pending, Purpose};
 use super::questions::Questions;
 use super::streamable_http::is_message;
 use super::{cancelled, compose, inbound};
+use crate::memory::{Account, Payer};
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Era, Message, Notification, Raw, Reply, method};
 use crate::shutdown::Shutdown;
@@ -96,7 +97,8 @@ pub(super) async fn open(
     if !is_media_type(response.headers(), "text/event-stream") {
         return Err(handshake::refused("the server answers no event stream"));
     }
-    let mut stream = EventStream::of(response.into_body(), client.limit);
+    let account = Account::Server(Arc::clone(&client.server));
+    let mut stream = EventStream::of(response.into_body(), client.limit, account);
     let silent = |_| handshake::refused("the server's event stream does not begin with an endpoint");
     let endpoint = tokio::time::timeout(PROBE_LIMIT, endpoint(name, &client.url, &mut stream))
         .await
@@ -174,13 +176,13 @@ impl Link {
         outlet: &Outlet,
         purpose: Purpose,
         once: bool,
-        compose: impl FnOnce(u64) -> Bytes,
+        compose: impl FnOnce(u64) -> Result<Bytes, Error>,
     ) -> Result<Reply, Error> {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
         }
         let mut ticket = self.pending.open(outlet, purpose)?;
-        let body = compose(ticket.id());
+        let body = compose(ticket.id())?;
         self.pending.begin_writing(ticket.id());
         let error = tokio::select! {
             biased; // what was answered is never made again
@@ -215,8 +217,12 @@ impl Link {
             return Err(status_error(status, response.headers()));
         }
         // It says nothing, but the connection can be used again when it was read.
-        let _ = body::body(response.into_body(), self.client.limit).await;
+        let _ = body::body(response.into_body(), self.client.limit, self.payer()).await;
         Ok(())
+    }
+
+    fn payer(&self) -> Payer<'_> {
+        Payer { principal: None, server: &self.client.server }
     }
 
     async fn initialize(&self, capabilities: Raw) -> Result<Reply, Error> {

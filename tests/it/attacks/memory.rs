@@ -1,1 +1,168 @@
 //! Memory in sum: bodies, answers, notices and waiting calls against one budget.
+//!
+//! Each attack held far more than 320 MiB before there was a budget. Figures are of the process, in MiB.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::net::TcpStream;
+
+use super::bulk::{self, LARGE, MIB, MOST, UPDATES, calls, gateway, modern, peak, settled, unread};
+use crate::support::Running;
+use crate::support::client::Session;
+
+/// What the process may hold above its warm state 60 s after an attack, in MiB.
+const LEFT: u64 = 32;
+
+/// A running attack: sockets that nobody reads, and sessions.
+#[derive(Default)]
+struct Attack {
+    sockets: Vec<TcpStream>,
+    sessions: Vec<Session>,
+}
+
+impl Attack {
+    /// Modern clients; `tool` answers as JSON or as an event stream.
+    async fn modern(&mut self, gateway: &Running, tool: &str, count: usize) {
+        let (headers, body) = modern(tool, 0);
+        for _ in 0..count {
+            self.sockets.push(unread(gateway, "/mcp", &headers, &body).await);
+        }
+    }
+
+    /// Legacy clients, whose answers are recorded.
+    async fn legacy(&mut self, gateway: &Running, count: usize) {
+        let session = gateway.mcp().legacy().await;
+        let id = session.client.header("mcp-session-id").expect("a session").to_owned();
+        let stream_first = "accept: text/event-stream, application/json\r\n";
+        let headers =
+            format!("{stream_first}mcp-session-id: {id}\r\nmcp-protocol-version: {}\r\n", session.version);
+        for number in 0..count {
+            let body = json!({"jsonrpc": "2.0", "id": 1000 + number, "method": "tools/call",
+                "params": {"name": "events", "arguments": {}}});
+            self.sockets.push(unread(gateway, "/mcp", &headers, body.to_string().as_bytes()).await);
+        }
+        self.sessions.push(session);
+    }
+
+    async fn rest(&mut self, gateway: &Running, count: usize) {
+        let body = br#"{"server":"bulk","tool":"json","arguments":{}}"#;
+        for _ in 0..count {
+            self.sockets.push(unread(gateway, "/api/v1/mcp/call", "", body).await);
+        }
+    }
+
+    /// Calls of 4 MiB that are never answered.
+    async fn hung(&mut self, gateway: &Running, count: usize) {
+        let (headers, body) = modern("hang", 4 * MIB - 1024);
+        for _ in 0..count {
+            self.sockets.push(unread(gateway, "/mcp", &headers, &body).await);
+        }
+    }
+
+    /// Bodies of 4 MiB of which the last bytes never come.
+    async fn slow(&mut self, gateway: &Running, count: usize) {
+        use tokio::io::AsyncWriteExt;
+        let length = 4 * MIB - 1024;
+        for _ in 0..count {
+            let mut socket = TcpStream::connect(&gateway.address).await.expect("it listens");
+            let head = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
+            let _ = socket.write_all(head.as_bytes()).await; // it may be refused
+            let _ = socket.write_all(&vec![b' '; 3 * MIB]).await;
+            self.sockets.push(socket);
+        }
+    }
+
+    /// A session that subscribes to what is updated again and again, and does not read its stream.
+    async fn idle_session(&mut self, gateway: &Running) {
+        let session = gateway.mcp().legacy().await;
+        let answer = session.request("resources/subscribe", json!({"uri": "a://all/"})).await;
+        eprintln!("subscribed: {}", answer.status);
+        self.sessions.push(session);
+    }
+}
+
+/// Runs `attack` beside small calls, and asserts what it may cost.
+async fn withstood(name: &str, gateway: &Running, attack: impl AsyncFnOnce(&mut Attack)) {
+    let warm = gateway.resident_memory() >> 20;
+    let (before, _) = calls(gateway).await;
+    let mut held = Attack::default();
+    attack(&mut held).await;
+    // Until what was asked for has come as far as it will.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (beside, failed) = calls(gateway).await;
+    let peak = peak(gateway);
+    drop(held);
+    let (left, after) = settled(gateway, warm + LEFT).await;
+    eprintln!(
+        "{name}: {warm} MiB warm, {peak} MiB at most (limit {MOST}), {left} MiB left after {after:?}; \
+         p99 {before:?} before and {beside:?} beside, {failed} failed"
+    );
+    assert!(peak <= MOST, "{peak} MiB");
+    assert_eq!(failed, 0);
+    let usual = before.max(Duration::from_millis(20));
+    assert!(beside <= 3 * usual, "{beside:?} where {before:?} is usual");
+    assert!(left <= warm + LEFT, "{left} MiB left, {warm} MiB warm");
+}
+
+#[tokio::test]
+async fn unread_answers_stay_within_the_budget() {
+    let server = bulk::server();
+    let gateway = gateway(&server).await;
+    assert!(60 * LARGE > MOST as usize * MIB);
+    withstood("unread answers", &gateway, async |attack| {
+        attack.modern(&gateway, "json", 60).await;
+        attack.modern(&gateway, "events", 60).await;
+        attack.legacy(&gateway, 60).await;
+        attack.rest(&gateway, 60).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn large_calls_at_a_hung_server_stay_within_the_budget() {
+    let server = bulk::server();
+    let gateway = gateway(&server).await;
+    withstood("hung calls", &gateway, async |attack| {
+        attack.hung(&gateway, 160).await;
+        attack.slow(&gateway, 60).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn notices_for_an_idle_session_keep_only_what_the_protocol_needs() {
+    let server = bulk::server();
+    let gateway = gateway(&server).await;
+    let warm = gateway.resident_memory() >> 20;
+    let mut attack = Attack::default();
+    attack.idle_session(&gateway).await;
+    let begun = Instant::now();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let (left, peak) = (gateway.resident_memory() >> 20, peak(&gateway));
+    eprintln!(
+        "{UPDATES} notices of 1 MiB: {warm} MiB warm, {peak} MiB at most, {left} MiB after {:?}",
+        begun.elapsed()
+    );
+    assert!(left <= warm + LEFT, "{left} MiB");
+    // They did arrive: the session is told when it reads.
+    let mut stream = attack.sessions[0].client.listen().await;
+    let told = stream.next().await.expect("a notice");
+    assert_eq!(told["method"], "notifications/resources/updated", "{told}");
+    assert!(told["params"].get("padding").is_none(), "only what the protocol needs");
+}
+
+#[tokio::test]
+async fn all_of_it_at_once_stays_within_the_budget() {
+    let server = bulk::server();
+    let gateway = gateway(&server).await;
+    withstood("mixture", &gateway, async |attack| {
+        attack.idle_session(&gateway).await;
+        attack.hung(&gateway, 40).await;
+        attack.modern(&gateway, "events", 30).await;
+        attack.slow(&gateway, 30).await;
+        attack.legacy(&gateway, 30).await;
+        attack.rest(&gateway, 30).await;
+    })
+    .await;
+}

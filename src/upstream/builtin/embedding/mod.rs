@@ -155,6 +155,7 @@ const fn is_retryable(failure: &Failure) -> bool {
         Failure::AuthFailed { .. }
         | Failure::Malformed { .. }
         | Failure::TooLarge { .. }
+        | Failure::MemoryExhausted
         | Failure::Unavailable { .. } => false,
     }
 }

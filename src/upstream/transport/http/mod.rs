@@ -21,6 +21,7 @@ mod idle;
 mod link;
 
 use std::future::pending;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -86,6 +87,8 @@ pub(super) struct Client {
     token: Option<TokenFile>,
     /// Bytes of one message.
     pub(super) limit: usize,
+    /// Who pays for what the server sends outside of any call: the server itself, named by its URL.
+    pub(super) server: Arc<str>,
 }
 
 /// What requests of one kind have in common, made once: the method, where in the server they go, and
@@ -124,6 +127,7 @@ impl Client {
             headers: headers(http)?,
             token: http.token.clone(),
             limit: limits.message_bytes,
+            server: http.url.as_str().into(),
         })
     }
 

@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::memory::Payer;
 use crate::upstream::transport::body;
 use crate::upstream::transport::testing::MESSAGE_BYTES;
 use crate::upstream::transport::testing::server::{Seen, Step, TestServer, chunk, end, full, json, stream};
@@ -36,7 +37,8 @@ async fn post(client: &Client, once: bool) -> Result<Response, Error> {
 /// Posts, and reads the whole answer.
 async fn ask(client: &Client, once: bool) -> Result<Bytes, Error> {
     let answer = post(client, once).await?;
-    body::body(answer.into_body(), client.limit).await
+    let payer = Payer { principal: None, server: &client.server };
+    body::body(answer.into_body(), client.limit, payer).await
 }
 
 /// Lets everything happen that only waits for its turn, news from the sockets included.

@@ -125,7 +125,7 @@ impl Link {
         &self,
         outlet: &Outlet,
         purpose: Purpose,
-        compose: impl FnOnce(u64) -> Bytes,
+        compose: impl FnOnce(u64) -> Result<Bytes, Error>,
     ) -> Result<Reply, Error> {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
@@ -173,11 +173,11 @@ impl Channel {
         &self,
         outlet: &Outlet,
         purpose: Purpose,
-        compose: impl FnOnce(u64) -> Bytes,
+        compose: impl FnOnce(u64) -> Result<Bytes, Error>,
     ) -> Result<Reply, Error> {
         let mut ticket = self.pending.open(outlet, purpose)?;
         self.runtimes.note_here();
-        let line = compose(ticket.id());
+        let line = compose(ticket.id())?;
         // When nothing can be written any more, the ticket is about to learn why.
         self.send(Outgoing::Request { id: ticket.id(), line }, ticket.is_alone()).await;
         ticket.answer().await

@@ -19,14 +19,17 @@ use tokio::runtime::Handle;
 use tokio_util::codec::Decoder;
 
 use super::link::Signals;
+use crate::memory::{Account, Charge, Kind};
 use crate::protocol::Message;
 use crate::shutdown::Shutdown;
 use crate::upstream::closing::Closing;
 use crate::upstream::connection::Events;
+use crate::upstream::error::Error;
 use crate::upstream::transport::flood_guard::{FloodGuard, Worth};
 use crate::upstream::transport::inbound;
 use crate::upstream::transport::pending::{Answered, Pending};
 use crate::upstream::transport::questions::Questions;
+use crate::wire::Clip;
 use crate::wire::lines::{Line, Lines};
 use crate::worker::{self, Runtimes, WorkBudget};
 
@@ -34,6 +37,8 @@ use crate::worker::{self, Runtimes, WorkBudget};
 const READ_BYTES: usize = 32 * 1024;
 /// The least room for a read, so that the end of the buffer costs no small ones.
 const LEAST_ROOM: usize = 4 * 1024;
+/// Lines of more bytes are charged while they are read, and share no buffer with the lines behind them.
+const LONG: usize = 2 * READ_BYTES;
 /// So many answers in a row for one other worker make the reader move there.
 const MOVES_AFTER: usize = 64;
 
@@ -54,6 +59,10 @@ pub(super) struct Reader {
     skipped: u64,
     work: WorkBudget,
     floods: FloodGuard,
+    /// For a long line while it is read.
+    charge: Charge,
+    /// Whether the line that is thrown away found no room in the memory budget.
+    is_exhausted: bool,
 }
 
 /// Whom it reads for, and where they are.
@@ -88,6 +97,7 @@ impl Reader {
         broken: &Closing,
     ) -> Self {
         let floods = FloodGuard::new(&server, broken);
+        let charge = Charge::open(Account::Server(Arc::clone(&server)), Kind::Answer);
         Self {
             server,
             lines: Lines::new(limit),
@@ -101,6 +111,8 @@ impl Reader {
             skipped: 0,
             work: WorkBudget::new(),
             floods,
+            charge,
+            is_exhausted: false,
         }
     }
 
@@ -130,6 +142,7 @@ impl Reader {
     async fn read(&mut self, pipe: &mut pipe::Receiver) -> Option<Handle> {
         loop {
             self.take_lines().await?;
+            self.charge_rest();
             self.deliver();
             if let Some(there) = self.moves() {
                 return Some(there);
@@ -152,7 +165,12 @@ impl Reader {
         // It never fails: the error is the codec's, for those that read by themselves.
         while let Ok(Some(line)) = self.lines.decode(&mut self.buffer) {
             let length = line.length();
+            let is_long = matches!(&line, Line::Whole(line) if line.len() > LONG);
             let worth = self.take(line);
+            if is_long {
+                // Or each short line behind it would keep the room of the long one.
+                self.buffer = BytesMut::from(&self.buffer[..]);
+            }
             self.work.charge(length);
             if worth != Worth::Wanted || self.work.may_be_spent() {
                 // An answer that was read does not wait for the lines after it.
@@ -173,12 +191,7 @@ impl Reader {
         let message = match line {
             Line::Whole(line) => Message::from_server(&line),
             Line::TooLong(clip) => {
-                let answered = self.desk.pending.answer_too_long(&clip, self.limit);
-                let bytes = clip.length();
-                if answered || self.is_logged() {
-                    tracing::warn!(server = %self.server, bytes, answered, "a message beyond the cap was skipped");
-                }
-                return if answered { Worth::Wanted } else { Worth::Junk };
+                return self.take_clip(&clip);
             }
         };
         match message {
@@ -203,6 +216,32 @@ impl Reader {
                 Worth::Junk
             }
         }
+    }
+
+    /// Charges the line that has begun to the server; without room for it, it is thrown away.
+    fn charge_rest(&mut self) {
+        let held = self.buffer.len();
+        if held <= LONG {
+            self.charge.clear();
+        } else if self.charge.cover(held).is_err() {
+            self.is_exhausted = true;
+            self.charge.clear();
+            self.lines.give_up(&mut self.buffer);
+        }
+    }
+
+    /// A line that was thrown away, because it was beyond the cap or there was no room for it.
+    fn take_clip(&mut self, clip: &Clip) -> Worth {
+        let (pending, bytes) = (&self.desk.pending, clip.length());
+        let (answered, reason) = if std::mem::take(&mut self.is_exhausted) {
+            (pending.answer_lost(clip, Error::MemoryExhausted), "the memory budget had no room for it")
+        } else {
+            (pending.answer_too_long(clip, self.limit), "it is beyond the cap")
+        };
+        if answered || self.is_logged() {
+            tracing::warn!(server = %self.server, bytes, answered, reason, "a message was skipped");
+        }
+        if answered { Worth::Wanted } else { Worth::Junk }
     }
 
     /// Hands out the answers of this turn.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::peek::{Peeked, peek};
+use crate::memory::Payer;
 use crate::protocol::splice::{Splice, Terms};
 use crate::protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
 use crate::shutdown::Shutdown;
@@ -143,6 +144,8 @@ pub(super) struct Reader<'a> {
     pub(super) floods: &'a FloodGuard,
     /// Where the tail of a stream is read.
     pub(super) shutdown: &'a Shutdown,
+    /// Who pays for what is read.
+    pub(super) payer: Payer<'a>,
 }
 
 impl Reader<'_> {
@@ -157,20 +160,20 @@ impl Reader<'_> {
             return Box::pin(self.read_stream(status, bare, body)).await;
         }
         if let Some(terms) = self.terms.filter(|_| status == StatusCode::OK) {
-            return match peek(body, Splice::new(self.id, terms), self.limit).await? {
+            return match peek(body, Splice::new(self.id, terms), self.limit, self.payer).await? {
                 Peeked::Flows(flow) => Ok(Outcome::Flowing(flow)),
                 Peeked::Whole(body) => Ok(self.judge(status, bare, &body)?),
             };
         }
-        let body = body::body(body, self.limit).await;
+        let body = body::body(body, self.limit, self.payer).await;
         Ok(self.judge(status, bare, &body?)?)
     }
 
     /// The same for a body that is labelled as an event stream.
     async fn read_stream(&self, status: StatusCode, bare: Error, body: Body) -> Result<Outcome, Broken> {
-        let mut stream = EventStream::of(body, self.limit);
+        let mut stream = EventStream::of(body, self.limit, self.payer.account());
         if stream.is_bare_json().await? {
-            let body = stream.into_body(self.limit).await;
+            let body = stream.into_body(self.limit, self.payer).await;
             return Ok(self.judge(status, bare, &body?)?);
         }
         match self.read_events(stream).await {

@@ -17,6 +17,7 @@ use super::Server;
 use super::answer::{Broken, Hear, Outcome, Reader, Refusal, Resume};
 use super::listening;
 use super::modern::offer;
+use crate::memory::Account;
 use crate::protocol::error::code;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Era, ErrorObject, Message, Notification, Raw, Reply, headers, method};
@@ -145,7 +146,7 @@ async fn initialize(
 ) -> Result<(Peer, HeaderMap), Failure> {
     let params = handshake::initialize_params(capabilities);
     let call = Call::of_gateway(method::INITIALIZE, Some(params));
-    let request = compose(&call, FIRST_ID, Era::Legacy);
+    let request = compose(&call, FIRST_ID, Era::Legacy)?;
     let client = &server.client;
     let post = client.post(&client.path, &HeaderMap::new());
     let response = client.send(post, request, false).await?;
@@ -156,8 +157,8 @@ async fn initialize(
     }
     let (hear, floods) =
         (listening::BeforeSession { events }, FloodGuard::new(&server.name, &Closing::default()));
-    let (limit, shutdown) = (client.limit, &server.shutdown);
-    let reader = Reader { id: FIRST_ID, limit, terms: None, hear: &hear, floods: &floods, shutdown };
+    let (limit, shutdown, payer) = (client.limit, &server.shutdown, call.payer(&client.server));
+    let reader = Reader { id: FIRST_ID, limit, terms: None, hear: &hear, floods: &floods, shutdown, payer };
     let outcome = reader.read(response).await.map_err(|broken| broken.error)?;
     let status = if let Outcome::Refusal(refusal) = &outcome { Some(refusal.status.as_u16()) } else { None };
     let peer = outcome.into_reply().and_then(handshake::initialized);
@@ -212,12 +213,13 @@ impl State {
 
     async fn send(&self, call: &Call, id: u64, outlet: &Outlet) -> Result<Received, Error> {
         let client = &self.server.client;
-        let body = compose(call, id, Era::Legacy);
+        let body = compose(call, id, Era::Legacy)?;
         let once = !call.effect.is_repeatable();
         let response = client.send(self.post.clone(), body, once).await?;
         let hear = OfCall { id, wants_progress: call.wants_progress, outlet, state: self };
         let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
-        let reader = Reader { id, limit, terms, hear: &hear, floods: &self.floods, shutdown };
+        let payer = call.payer(&client.server);
+        let reader = Reader { id, limit, terms, hear: &hear, floods: &self.floods, shutdown, payer };
         match reader.read(response).await {
             Ok(outcome) => self.judge(outcome),
             Err(broken) => {
@@ -267,7 +269,8 @@ impl State {
         let response = client.send(head, Bytes::new(), false).await?;
         let status = response.status();
         Ok(if status.is_success() && is_media_type(response.headers(), "text/event-stream") {
-            Opened::Stream(Box::new(EventStream::of(response.into_body(), client.limit)))
+            let account = Account::Server(Arc::clone(&client.server));
+            Opened::Stream(Box::new(EventStream::of(response.into_body(), client.limit, account)))
         } else {
             Opened::Refused(status.as_u16())
         })

@@ -91,7 +91,7 @@ impl Wire {
     async fn send(&self, call: &Call, outlet: &Outlet) -> Result<Outcome, Error> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let claimed = meta::claimed_version(call.params.as_ref());
-        let (head, body) = (self.head(call, claimed), compose_modern(call, id, claimed.is_some()));
+        let (head, body) = (self.head(call, claimed), compose_modern(call, id, claimed.is_some())?);
         let client = &self.server.client;
         let once = !call.effect.is_repeatable();
         let response = client.send(head, body, once).await?;
@@ -99,7 +99,8 @@ impl Wire {
         let listens = call.method == method::SUBSCRIPTIONS_LISTEN;
         let of_call = OfCall { token, outlet, events: &self.events, listens };
         let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
-        let reader = Reader { id, limit, terms, hear: &of_call, floods: &self.floods, shutdown };
+        let payer = call.payer(&client.server);
+        let reader = Reader { id, limit, terms, hear: &of_call, floods: &self.floods, shutdown, payer };
         reader.read(response).await.map_err(|broken| broken.error)
     }
 

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use http_body::Body as _;
 
+use crate::memory::Payer;
 use crate::protocol::splice::Splice;
 use crate::upstream::error::Error;
 use crate::upstream::flow::Flow;
@@ -27,10 +28,15 @@ pub(super) enum Peeked {
 }
 
 /// Looks at the answer that comes out of `body`, of at most `limit` bytes.
-pub(super) async fn peek(mut body: Body, mut splice: Splice, limit: usize) -> Result<Peeked, Error> {
+pub(super) async fn peek(
+    mut body: Body,
+    mut splice: Splice,
+    limit: usize,
+    payer: Payer<'_>,
+) -> Result<Peeked, Error> {
     let announced = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
     if announced.is_some_and(|length| length < LARGE || length > limit) {
-        return collect(body, Bytes::new(), limit).await.map(Peeked::Whole);
+        return collect(body, Bytes::new(), limit, payer).await.map(Peeked::Whole);
     }
     let wanted = if announced.is_some() { 1 } else { LARGE };
     let (mut pieces, mut size) = (Vec::new(), 0);
@@ -42,9 +48,10 @@ pub(super) async fn peek(mut body: Body, mut splice: Splice, limit: usize) -> Re
     let parts: Result<VecDeque<Bytes>, _> = pieces.iter().map(|piece| splice.take(piece)).collect();
     match (parts, limit.checked_sub(size)) {
         (Ok(parts), Some(left)) if splice.has_begun() => {
-            Ok(Peeked::Flows(Box::new(Flow::new(Box::new(body), splice, parts, (left, limit)))))
+            let flow = Flow::new(Box::new(body), splice, parts, (left, limit));
+            Ok(Peeked::Flows(Box::new(flow.paid_by(payer.account()))))
         }
-        _ => collect(body, joined(pieces), limit).await.map(Peeked::Whole),
+        _ => collect(body, joined(pieces), limit, payer).await.map(Peeked::Whole),
     }
 }
 

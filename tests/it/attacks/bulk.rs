@@ -1,0 +1,198 @@
+//! What the attacks on memory are made of: a server with large answers, and clients that do not read them.
+//!
+//! Not here: what is asserted.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use axum::routing::post;
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::support::line::Line;
+use crate::support::served::Served;
+use crate::support::{Gateway, Registry, Running};
+
+pub const MIB: usize = 1 << 20;
+/// The budget that the gateway is given.
+pub const BUDGET: u64 = 256;
+/// What the process may hold with it, in MiB.
+pub const MOST: u64 = 320;
+/// The size of a large answer.
+pub const LARGE: usize = 8 * MIB;
+
+/// A gateway with a budget of 256 MiB before a server with large answers.
+pub async fn gateway(server: &Served) -> Running {
+    let mut registry = Registry::new().http("bulk", &format!("{}/mcp", server.url()));
+    // For a figure of a version without the setting.
+    if std::env::var_os("WITHOUT_BUDGET").is_none() {
+        registry = registry.setting(&format!("server: {{memory_budget: {BUDGET} MiB}}"));
+    }
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["small", "json", "events", "hang"]).await;
+    for _ in 0..3 {
+        small(&gateway).await.expect("it answers");
+    }
+    gateway
+}
+
+/// The server: `json` and `events` answer with 8 MiB, `small` with little, `hang` never.
+pub fn server() -> Served {
+    Served::start(Router::new().route("/mcp", post(answer)))
+}
+
+async fn answer(body: Bytes) -> Response {
+    // Large requests are for `hang`, and parsing them would be most of the test.
+    if body.len() > MIB {
+        std::future::pending::<()>().await;
+    }
+    let request: Value = serde_json::from_slice(&body).expect("a message");
+    let id = &request["id"];
+    match request["method"].as_str().unwrap_or_default() {
+        "server/discover" => result(
+            id,
+            json!({"supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {}, "resources": {"subscribe": true, "listChanged": true}}}),
+        ),
+        "tools/list" => {
+            let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
+            let tools = ["small", "json", "events", "hang"].map(tool);
+            result(id, json!({ "tools": tools }))
+        }
+        "resources/list" => result(id, json!({"resources": [{"uri": "a://all/", "name": "all"}]})),
+        "resources/templates/list" => result(id, json!({"resourceTemplates": []})),
+        "subscriptions/listen" => updates(id, request["params"]["notifications"].clone()),
+        "tools/call" => match request["params"]["name"].as_str().unwrap_or_default() {
+            "json" => large(id, ""),
+            "events" => large(id, "data: "),
+            "hang" => std::future::pending().await,
+            _ => result(id, json!({"content": [{"type": "text", "text": "done"}]})),
+        },
+        _ => result(id, json!({})),
+    }
+}
+
+fn result(id: &Value, mut result: Value) -> Response {
+    for (name, value) in
+        [("resultType", json!("complete")), ("ttlMs", json!(0)), ("cacheScope", json!("public"))]
+    {
+        result[name] = value;
+    }
+    let text = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+    typed("application/json", Body::from(text))
+}
+
+fn typed(kind: &str, body: Body) -> Response {
+    Response::builder().header("content-type", kind).body(body).expect("an answer")
+}
+
+/// An answer of 8 MiB, as an event where a line begins with `field`.
+fn large(id: &Value, field: &str) -> Response {
+    let head = format!(
+        r#"{field}{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","content":[{{"type":"text","text":""#
+    );
+    let piece = Bytes::from(vec![b'x'; 256 * 1024]);
+    let pieces = std::iter::repeat_n(piece, LARGE / (256 * 1024));
+    let all = [Bytes::from(head)].into_iter().chain(pieces).chain([Bytes::from_static(b"\"}]}}\n\n")]);
+    let body = Body::from_stream(stream::iter(all.map(Ok::<_, std::io::Error>)));
+    typed(if field.is_empty() { "application/json" } else { "text/event-stream" }, body)
+}
+
+/// Notices that are sent to whoever listens, each of 1 MiB and about another part of one resource.
+pub const UPDATES: usize = 300;
+
+fn updates(id: &Value, honoured: Value) -> Response {
+    let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
+    let is_asked = honoured["resourceSubscriptions"].is_array();
+    let event = |message: Value| Bytes::from(format!("data: {message}\n\n"));
+    let first = event(json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+        "params": {"_meta": meta, "notifications": honoured}}));
+    let padding = "x".repeat(MIB);
+    let update = move |number: usize| {
+        event(json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"_meta": meta,
+            "uri": format!("a://all/{number}"), "padding": padding}}))
+    };
+    let count = if is_asked { UPDATES } else { 0 };
+    let rest = stream::once(tokio::time::sleep(Duration::from_millis(500)))
+        .flat_map(move |()| stream::iter((0..count).collect::<Vec<_>>()).map(update.clone()));
+    let all = stream::iter([first]).chain(rest).chain(stream::pending());
+    typed("text/event-stream", Body::from_stream(all.map(Ok::<_, std::io::Error>)))
+}
+
+/// Takes both forms of an answer.
+pub const BOTH: &str = "accept: application/json, text/event-stream\r\n";
+
+/// Sends a request and never reads its answer.
+pub async fn unread(gateway: &Running, path: &str, headers: &str, body: &[u8]) -> TcpStream {
+    let address: SocketAddr = gateway.address.parse().expect("an address");
+    let socket = TcpSocket::new_v4().expect("a socket");
+    // The kernel is not to hold what the gateway should.
+    socket.set_recv_buffer_size(4 * 1024).expect("a size");
+    let mut stream = socket.connect(address).await.expect("it listens");
+    let length = body.len();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n{headers}\r\n"
+    );
+    let _ = stream.write_all(head.as_bytes()).await; // it may be refused
+    let _ = stream.write_all(body).await;
+    stream
+}
+
+/// A modern call of `tool` as body, and the headers that go with it.
+pub fn modern(tool: &str, padding: usize) -> (String, Vec<u8>) {
+    let headers =
+        format!("{BOTH}mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}\r\n");
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","arguments":{{"x":"{}"}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{}},"io.modelcontextprotocol/clientInfo":{{"name":"a","version":"1"}}}}}}}}"#,
+        "x".repeat(padding)
+    );
+    (headers, body.into_bytes())
+}
+
+/// A small call; how long it took.
+pub async fn small(gateway: &Running) -> Result<Duration, String> {
+    let begun = Instant::now();
+    let body = br#"{"server":"bulk","tool":"small","arguments":{}}"#;
+    let told = Line::to(&gateway.address).post("/api/v1/mcp/call", &[], body).await;
+    if told.status == 200 { Ok(begun.elapsed()) } else { Err(format!("{told:?}")) }
+}
+
+/// The 99th percentile of 100 small calls, and how many failed.
+pub async fn calls(gateway: &Running) -> (Duration, usize) {
+    let (mut times, mut failed) = (Vec::new(), 0);
+    for _ in 0..100 {
+        match small(gateway).await {
+            Ok(time) => times.push(time),
+            Err(told) => {
+                eprintln!("failed: {told}");
+                failed += 1;
+            }
+        }
+    }
+    times.sort();
+    (times.get(times.len() * 99 / 100).copied().unwrap_or_default(), failed)
+}
+
+/// MiB that the process holds at most so far.
+pub fn peak(gateway: &Running) -> u64 {
+    gateway.peak_memory() >> 20
+}
+
+/// MiB that the process holds once that is no more than `most`, or after 60 s.
+pub async fn settled(gateway: &Running, most: u64) -> (u64, Duration) {
+    let begun = Instant::now();
+    loop {
+        let now = gateway.resident_memory() >> 20;
+        if now <= most || begun.elapsed() > Duration::from_secs(60) {
+            return (now, begun.elapsed());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
