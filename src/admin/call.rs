@@ -101,7 +101,7 @@ async fn answer(
     id: RequestId,
 ) -> Result<Response, Problem> {
     let CallRequest { server, tool, arguments, timeout } = body::read(headers, body)?;
-    let mut deed = audit::call(who(principal, Some(id)), || tool.clone());
+    let mut deed = audit::call(who(principal, Some(id)), || tool.clone())?;
     if let (Some(deed), Some(server)) = (&mut deed, &server) {
         deed.at(server);
     }

@@ -51,6 +51,8 @@ pub(super) enum Code {
     /// The memory budget has no room for the request, or none for the answer of a call that was made; `retryable`
     /// tells which.
     MemoryExhausted,
+    /// The audit log cannot be written at present, and nothing was done.
+    AuditFull,
     /// The body ended too early.
     BodyIncomplete,
     /// The body did not come in time. Refused at the door.
@@ -115,7 +117,8 @@ impl Code {
             | Self::ServerUnavailable
             | Self::TooManyConnections
             | Self::AuthenticationBusy
-            | Self::MemoryExhausted => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::MemoryExhausted
+            | Self::AuditFull => StatusCode::SERVICE_UNAVAILABLE,
             Self::InvalidConfiguration => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
@@ -142,6 +145,7 @@ impl Code {
             Self::TooManyConnections => "All connections are taken",
             Self::AuthenticationBusy => "Too many keys are being checked",
             Self::MemoryExhausted => "The memory budget is exhausted",
+            Self::AuditFull => "The audit log cannot be written",
             Self::BodyIncomplete => "The body is not complete",
             Self::BodyTimeout => "The body did not arrive in time",
             Self::BodyTooLarge => "The body is too large",
@@ -182,9 +186,11 @@ impl Code {
             | Self::AuthFailed => Word::AuthenticationError,
             Self::NotFound | Self::ServerNotFound | Self::ToolNotFound => Word::NotFound,
             Self::BodyTimeout | Self::TimedOut => Word::Timeout,
-            Self::Overloaded | Self::RateLimited | Self::AuthenticationBusy | Self::MemoryExhausted => {
-                Word::RateLimited
-            }
+            Self::Overloaded
+            | Self::RateLimited
+            | Self::AuthenticationBusy
+            | Self::MemoryExhausted
+            | Self::AuditFull => Word::RateLimited,
             Self::TooManyConnections => Word::ConnectionLimitExceeded,
             Self::ConnectionFailed
             | Self::OutcomeUnknown
@@ -211,6 +217,7 @@ impl Code {
                 | Self::TooManyConnections
                 | Self::AuthenticationBusy
                 | Self::MemoryExhausted
+                | Self::AuditFull
         )
     }
 

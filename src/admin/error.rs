@@ -19,6 +19,8 @@ use futures_util::FutureExt;
 
 use super::problem::{Code, ErrorType, FieldError, PROBLEM_JSON, Problem, clipped};
 use crate::manager;
+use crate::telemetry::audit::{self, Full};
+use crate::telemetry::pace::FAILURES;
 use crate::telemetry::{RequestId, panics, untrusted, untrusted_if_any};
 use crate::upstream;
 
@@ -93,6 +95,14 @@ impl From<manager::Error> for Problem {
     }
 }
 
+impl From<Full> for Problem {
+    fn from(full: Full) -> Self {
+        let retry_in = Some(audit::RETRY_IN);
+        Self::new(Code::AuditFull, full.to_string())
+            .with(|document| (document.retry_after_seconds, document.retryable) = (retry_in, Some(true)))
+    }
+}
+
 /// What the failure of one server is called, and when it is worth trying again.
 const fn of_upstream(error: &upstream::Error) -> (Code, Option<Duration>) {
     use upstream::Error as E;
@@ -150,7 +160,10 @@ fn print(problem: &Problem, id: RequestId, response: &mut Response) {
     let (code, detail) = (problem.code(), untrusted(problem.detail()));
     let [server, tool] = problem.about().map(untrusted_if_any);
     if response.status().is_server_error() {
-        tracing::warn!(request_id = %id, server, tool, %code, %detail, "request failed");
+        if let Some(suppressed) = FAILURES.admit() {
+            let suppressed = (suppressed > 0).then_some(suppressed);
+            tracing::warn!(request_id = %id, server, tool, %code, %detail, suppressed, "request failed");
+        }
     } else {
         tracing::debug!(request_id = %id, server, tool, %code, %detail, "request refused");
     }

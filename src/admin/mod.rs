@@ -121,7 +121,10 @@ async fn authorise(
         Ok(principal) if action.is_operation() => {
             // The only thing that a path names is a server.
             let server = named.as_ref().ok().and_then(|named| named.iter().next());
-            audit::operation(who(principal, id), action.as_str(), server.map(|(_, name)| name))
+            match audit::operation(who(principal, id), action.as_str(), server.map(|(_, name)| name)) {
+                Ok(deed) => deed,
+                Err(full) => return Problem::from(full).into_response(),
+            }
         }
         Ok(_) => None,
         Err(problem) => return problem.into_response(),
@@ -150,7 +153,7 @@ fn authorised(
     match principal {
         Some(principal) if principal.may(action) => Ok(principal),
         Some(principal) => {
-            audit::refused(who(principal, id), action.as_str());
+            audit::refused(who(principal, id), action.as_str())?;
             let detail = format!("the role {} may not do this", principal.role());
             let suggestion = format!("use a credential with the role {}", Role::needed_for(action));
             Err(Problem::new(Code::Forbidden, detail).suggesting(suggestion))

@@ -120,6 +120,7 @@ const DOOR: &[Code] = &[
     Code::TooManyConnections,
     Code::AuthenticationBusy,
     Code::MemoryExhausted,
+    Code::AuditFull,
     Code::BodyTooLarge,
     Code::InternalError,
 ];

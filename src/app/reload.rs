@@ -97,7 +97,13 @@ fn read(load: &Load, server: downstream::Config) -> Result<(Config, Keys), Strin
 /// Reloads whenever that is wanted.
 pub(super) async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload) {
     while wanted.next().await.is_some() {
-        let deed = audit::operation(SIGNAL, Action::Reload.as_str(), None);
+        let deed = match audit::operation(SIGNAL, Action::Reload.as_str(), None) {
+            Ok(deed) => deed,
+            Err(full) => {
+                tracing::error!(reason = %full, "the configuration was not reloaded, the running one stays");
+                continue;
+            }
+        };
         let reloaded = reload().await; // the log tells more
         if let Some(deed) = deed {
             match reloaded {

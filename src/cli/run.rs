@@ -70,10 +70,15 @@ fn run<F>(config: Config, program: impl FnOnce(Config, Signals) -> F) -> ExitCod
 where
     F: Future<Output = Result<(), app::Error>>,
 {
-    if let Err(error) = telemetry::init(config.server.log_format) {
-        return refuse(&error);
-    }
+    let log = match telemetry::init(config.server.log_format) {
+        Ok(log) => log,
+        Err(error) => return refuse(&error),
+    };
     process_access::warn_if_allowed();
+    let fail = |error: &dyn std::fmt::Display| {
+        log.print(error);
+        ExitCode::FAILURE
+    };
     // This thread is worker 0, which is all there is for one client.
     worker::ours();
     let runtime = match worker::runtime() {
@@ -83,7 +88,8 @@ where
     let ended = runtime.block_on(async {
         match Signals::listen() {
             Ok(signals) => {
-                program(config, signals).await.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
+                let ended = program(config, signals).await;
+                ended.map_or_else(|error| failed(&log, &error), |()| ExitCode::SUCCESS)
             }
             Err(error) => fail(&error),
         }
@@ -94,10 +100,11 @@ where
 }
 
 /// What `check` would have found is told with its exit code.
-fn failed(error: &app::Error) -> ExitCode {
+fn failed(log: &telemetry::Log, error: &app::Error) -> ExitCode {
+    log.print(error);
     match error {
-        app::Error::Keys(_) => refuse(error),
-        app::Error::Server(_) | app::Error::Workers(_) | app::Error::Listen { .. } => fail(error),
+        app::Error::Keys(_) => ExitCode::from(EXIT_USAGE),
+        app::Error::Server(_) | app::Error::Workers(_) | app::Error::Listen { .. } => ExitCode::FAILURE,
     }
 }
 
@@ -124,16 +131,7 @@ impl Signals {
 
 /// The configuration or the arguments are wrong: nothing was started.
 fn refuse(error: &dyn std::fmt::Display) -> ExitCode {
-    say(error);
-    ExitCode::from(EXIT_USAGE)
-}
-
-fn fail(error: &dyn std::fmt::Display) -> ExitCode {
-    say(error);
-    ExitCode::FAILURE
-}
-
-fn say(error: &dyn std::fmt::Display) {
     // Where standard error is closed there is nobody to tell.
     let _ = writeln!(io::stderr().lock(), "{error}");
+    ExitCode::from(EXIT_USAGE)
 }

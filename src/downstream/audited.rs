@@ -9,10 +9,12 @@
 use serde::Deserialize;
 
 use crate::auth::Action;
+use crate::gateway::error::audit_full;
 use crate::gateway::{Caller, Gateway};
 use crate::manager::Named;
 use crate::protocol::{ErrorObject, Origin, Raw, Request, method};
-use crate::telemetry::audit::{self, Deed, Who};
+use crate::telemetry::audit::{self, Deed, Full, Who};
+use crate::telemetry::pace::FAILURES;
 use crate::telemetry::{RequestId, untrusted, untrusted_if_any};
 use crate::upstream::Received;
 
@@ -32,9 +34,9 @@ impl<'a> Audited<'a> {
         caller: &'a Caller,
         request: &'a Request,
         id: Option<RequestId>,
-    ) -> Self {
+    ) -> Result<Self, Full> {
         let is_call = request.method == method::TOOLS_CALL && caller.principal.may(Action::Call);
-        let deed = if is_call { audit::call(who(caller, id), || tool(request)) } else { None };
+        let deed = if is_call { audit::call(who(caller, id), || tool(request))? } else { None };
         let deed = deed.map(|mut deed| {
             let route = gateway.manager().snapshot().route(&caller.scope, Named::Tool, &tool(request));
             if let Ok(route) = route {
@@ -42,10 +44,11 @@ impl<'a> Audited<'a> {
             }
             deed
         });
-        Self { caller, request, id, deed }
+        Ok(Self { caller, request, id, deed })
     }
 
-    /// It came to `received`, of which the rest may still be arriving.
+    /// Ends it with `received`, of which the rest may still be arriving. A refusal by role becomes another one if its
+    /// audit line cannot be written.
     pub(super) fn end(self, received: &mut Received) {
         match (self.deed, &*received) {
             (Some(deed), Received::Whole(reply)) => deed.answered(reply),
@@ -59,8 +62,11 @@ impl<'a> Audited<'a> {
             Received::Flowing(flow) => flow.answers(self.id),
         }
         // Nothing of theirs reaches a server, so it was us who refused it.
-        if !self.caller.principal.may(Action::Call) && is_forbidden(received) {
-            audit::refused(who(self.caller, self.id), &self.request.method);
+        if !self.caller.principal.may(Action::Call)
+            && is_forbidden(received)
+            && let Err(full) = audit::refused(who(self.caller, self.id), &self.request.method)
+        {
+            *received = Received::Whole(Err(audit_full(full, self.caller.version.era())));
         }
     }
 }
@@ -76,22 +82,27 @@ struct Said {
 /// The line of a request that came to `error`, if that is not an answer.
 fn failed(method: &str, id: Option<RequestId>, error: &ErrorObject) {
     macro_rules! tell {
-        ($level:expr, $message:literal) => {
+        ($level:expr, $suppressed:expr, $message:literal) => {
             if tracing::enabled!($level) {
+                let suppressed: Option<u64> = $suppressed;
                 let said = error.data().as_ref().and_then(|data: &Raw| data.read::<Said>().ok());
                 let Said { code, server, tool } = said.unwrap_or_default();
                 let id = id.map(tracing::field::display);
                 let [server, tool] = [&server, &tool].map(|name| untrusted_if_any(name.as_deref()));
                 let (method, detail) = (untrusted(method), error.message());
                 let detail = untrusted(&detail);
-                tracing::event!($level, request_id = id, %method, server, tool, code, %detail, $message);
+                tracing::event!($level, request_id = id, %method, server, tool, code, %detail, suppressed, $message);
             }
         };
     }
     match error.origin() {
         Origin::Answer => {}
-        Origin::Failure => tell!(tracing::Level::WARN, "request failed"),
-        Origin::Refusal => tell!(tracing::Level::DEBUG, "request refused"),
+        Origin::Failure => {
+            if let Some(suppressed) = FAILURES.admit() {
+                tell!(tracing::Level::WARN, (suppressed > 0).then_some(suppressed), "request failed");
+            }
+        }
+        Origin::Refusal => tell!(tracing::Level::DEBUG, None, "request refused"),
     }
 }
 

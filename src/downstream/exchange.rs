@@ -26,7 +26,7 @@ use super::places::Place;
 use super::printed::Printer;
 use super::questions::{Asked, End, Questions};
 use super::sessions::Running;
-use crate::gateway::error::{internal, taken_back};
+use crate::gateway::error::{audit_full, internal, taken_back};
 use crate::gateway::{self, Caller, Gateway, era};
 use crate::memory::Account;
 use crate::protocol::{Closed, Era, ErrorObject, Message, Raw, Request, RequestId, Response, meta};
@@ -358,7 +358,10 @@ async fn answer(
 ) -> Received {
     let span = span(caller, request, named);
     let work = async {
-        let audited = Audited::begin(gateway, caller, request, named);
+        let audited = match Audited::begin(gateway, caller, request, named) {
+            Ok(audited) => audited,
+            Err(full) => return Received::Whole(Err(audit_full(full, caller.version.era()))),
+        };
         let mut received = gateway.receive(caller, request, outlet).await;
         audited.end(&mut received);
         received

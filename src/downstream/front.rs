@@ -41,7 +41,7 @@ use super::streamable_http::{Asked, Endpoint};
 use crate::auth::{Denied, Principal, Reason};
 use crate::manager::Scope;
 use crate::telemetry::limit::Limit;
-use crate::telemetry::{RequestId, panics, untrusted};
+use crate::telemetry::{RequestId, pace, panics, untrusted};
 use crate::worker::{now, until};
 
 /// How long a request is answered before anybody looks whether its credential is still one: looking takes
@@ -185,12 +185,7 @@ impl Parts {
             _ => {}
         }
         let path = line.uri.path();
-        let (shown_method, shown_path) = (untrusted(line.method.as_str()), untrusted(path));
-        let reason: &dyn std::fmt::Display = match &refusal {
-            Refusal::Denied(denied) => denied,
-            refusal => refusal,
-        };
-        tracing::info!(request_id = %id, method = %shown_method, path = %shown_path, code = refusal.code(), %reason, "refused");
+        log_refused(&refusal, line, id);
         let mut answer = refusal.response(Face::of(path), id);
         if answer.headers().contains_key(WWW_AUTHENTICATE)
             && let Some(url) = self.guard.metadata().url(path, line.host().as_ref())
@@ -199,6 +194,18 @@ impl Parts {
         }
         answer
     }
+}
+
+/// Logs a refused request, unless there were too many with this code: anybody can cause the line.
+fn log_refused(refusal: &Refusal, line: &Line, id: RequestId) {
+    let Some(suppressed) = pace::refusal(refusal.code()) else { return };
+    let (method, path) = (untrusted(line.method.as_str()), untrusted(line.uri.path()));
+    let reason: &dyn std::fmt::Display = match refusal {
+        Refusal::Denied(denied) => denied,
+        refusal => refusal,
+    };
+    let suppressed = (suppressed > 0).then_some(suppressed);
+    tracing::info!(request_id = %id, %method, %path, code = refusal.code(), %reason, suppressed, "refused");
 }
 
 /// What is kept of a request for the case that it is refused.

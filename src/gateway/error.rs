@@ -17,6 +17,7 @@ use crate::manager::{Error, NO_MCP, Named, Verdict, Word};
 use crate::protocol::error::code;
 use crate::protocol::{Era, ErrorObject, Origin, Raw, foreign};
 use crate::telemetry::RequestId;
+use crate::telemetry::audit::{Full, RETRY_IN};
 use crate::upstream;
 
 /// A failure of ours that JSON-RPC has no code for. Up to 2025-11-25 codes of the range for
@@ -282,6 +283,14 @@ pub fn memory_exhausted(era: Era) -> ErrorObject {
     let source = upstream::Error::MemoryExhausted;
     let text = source.to_string();
     refusal(Number::RateLimit.code(era), "memory_exhausted", Word::RateLimited, &text)
+}
+
+/// The refusal of an action whose audit line could not be written.
+pub fn audit_full(full: Full, era: Era) -> ErrorObject {
+    let text = full.to_string();
+    let facts = Facts::of(Full::CODE, Word::RateLimited, &text);
+    let facts = facts.judged(Verdict::passing(Word::RateLimited, Some(RETRY_IN)));
+    refused(Number::RateLimit.code(era), &text, &facts)
 }
 
 /// An error of ours with a number of the protocol, its stable `code` and its word.

@@ -6,6 +6,7 @@
 //! and no thread that serves clients waits for it; they are built one after another, in the order of the updates.
 //! Not here: connecting, health (each server's own supervisor does that).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -75,6 +76,8 @@ pub(super) struct Registry {
     snapshot: Arc<ArcSwap<Snapshot>>,
     count: watch::Sender<u64>,
     told: broadcast::Sender<Told>,
+    /// Servers whose changed tools are still to be logged, because the audit log was full.
+    untold: HashSet<Arc<str>>,
 }
 
 impl Registry {
@@ -82,7 +85,13 @@ impl Registry {
         let snapshot = Arc::new(ArcSwap::from_pointee(first));
         let (sender, count) = watch::channel(0);
         let told = broadcast::Sender::new(NOTICES);
-        let registry = Self { config, snapshot: snapshot.clone(), count: sender, told: told.clone() };
+        let registry = Self {
+            config,
+            snapshot: snapshot.clone(),
+            count: sender,
+            told: told.clone(),
+            untold: HashSet::new(),
+        };
         (registry, Published { snapshot, count, told })
     }
 
@@ -104,7 +113,7 @@ impl Registry {
         }
     }
 
-    async fn hear(&self, update: Update) {
+    async fn hear(&mut self, update: Update) {
         let told = match &update.change {
             Change::Told(notice) => Some(Some(notice.clone())),
             Change::Missed => Some(None),
@@ -130,7 +139,7 @@ impl Registry {
         }
     }
 
-    async fn approve(&self, order: Approve) {
+    async fn approve(&mut self, order: Approve) {
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         let Approve { server, tool, sha256, done } = order;
         let build = move || {
@@ -142,13 +151,17 @@ impl Registry {
         }
     }
 
-    fn publish(&self, next: Snapshot) {
+    fn publish(&mut self, next: Snapshot) {
         let before = self.snapshot.load();
         for server in next.servers() {
             let name = &server.upstream.config().name;
             let known = before.server(name).ok().map(|before| &before.trust);
-            if known.is_none_or(|known| !Arc::ptr_eq(known, &server.trust)) {
-                server.trust.tell(name, known.map(AsRef::as_ref));
+            let is_untold = self.untold.remove(name);
+            if is_untold || known.is_none_or(|known| !Arc::ptr_eq(known, &server.trust)) {
+                let known = known.filter(|_| !is_untold);
+                if server.trust.tell(name, known.map(AsRef::as_ref)).is_err() {
+                    self.untold.insert(Arc::clone(name));
+                }
             }
         }
         next.log_moved_names(&before);

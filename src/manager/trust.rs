@@ -239,8 +239,8 @@ impl Trust {
         self.known.retain(|name, _| there.contains(name));
     }
 
-    /// Tells operators what changed since `before`.
-    pub(super) fn tell(&self, server: &str, before: Option<&Self>) {
+    /// Logs for operators what changed since `before`. If the audit log is full, this fails and is to be repeated.
+    pub(super) fn tell(&self, server: &str, before: Option<&Self>) -> Result<(), audit::Full> {
         let was_told = |change: &Change| {
             let told = before.and_then(|before| before.changes.get(&change.tool));
             told.is_some_and(|told| told.now == change.now) && before.is_some_and(|b| b.holds == self.holds)
@@ -248,12 +248,13 @@ impl Trust {
         let outcome = if self.holds { "held_back" } else { "passed" };
         let mut news = self.changes().filter(|change| !was_told(change));
         for change in news.by_ref().take(TOLD) {
-            audit::tool_changed(server, &change.tool, (&change.changed, &change.sha256()), outcome);
+            audit::tool_changed(server, &change.tool, (&change.changed, &change.sha256()), outcome)?;
         }
         let more = news.count();
         if more > 0 {
             tracing::warn!(server, more, outcome, "more definitions of tools changed than are told here");
         }
+        Ok(())
     }
 }
 

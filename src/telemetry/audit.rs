@@ -1,17 +1,19 @@
-//! Who did what, and what came of it: the lines of the log by which an operator can be asked, or asks.
+//! Audit lines: who did what, and the outcome.
 //!
-//! They have a target of their own, [`TARGET`], so a filter can choose them. What operators do and what a
-//! role does not allow is told at `info`; a tool that its server changed at `warn`; calls of tools at `debug`, which is off unless asked for, and then
-//! they cost one comparison. Invariants: one line for each deed, at its end and with the time that it took, also when
-//! whoever did it left before; never arguments, results, or texts of errors.
+//! They have a target of their own, [`TARGET`], so that a filter can choose them. Operations and refusals by role are
+//! at `info`, tools that their server changed at `warn`. Calls are at `debug`, which is off by default and then
+//! costs one comparison. Invariants: one line for each action, at its end and with its duration, also if the client left before;
+//! never arguments, results, or texts of errors. A line is never dropped: without room for it ([`Full`]) the action is
+//! refused before it runs.
 //!
-//! Not here: credentials that are no good, whose holder nobody knows (`downstream::front`).
+//! It does not log bad credentials, which belong to no principal (`downstream::front`).
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::log_queue::{QUEUE, Share, Slot};
 use super::{RequestId, untrusted, untrusted_if_any};
 use crate::protocol::Reply;
 
@@ -25,6 +27,21 @@ const LONGEST_WORD: usize = 40;
 const CALL: &str = "call";
 /// What came of one that did, and went well.
 pub const DONE: &str = "done";
+
+/// When it is worth trying again after [`Full`].
+pub const RETRY_IN: Duration = Duration::from_secs(1);
+
+/// The action was not done, because its audit line could not be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the audit log cannot be written at present, so this was not done; try again in a moment, or tell the operator"
+)]
+pub struct Full;
+
+impl Full {
+    /// The stable code.
+    pub const CODE: &str = "audit_full";
+}
 
 /// Who does something, and in which request.
 #[derive(Debug, Clone, Copy)]
@@ -49,37 +66,62 @@ pub struct Deed {
     tool: Option<String>,
     outcome: Cow<'static, str>,
     begun: Instant,
+    _slot: Slot,
 }
 
-/// `who` operates the gateway: `action`, upon `server` if it is about one. None: nobody reads it.
-pub fn operation(who: Who<'_>, action: &'static str, server: Option<&str>) -> Option<Box<Deed>> {
-    let is_heard = tracing::enabled!(target: TARGET, tracing::Level::INFO);
-    is_heard.then(|| Deed::new(who, action, server, None))
+/// Begins an operation: `who` does `action`, to `server` if it is about one. None if the filter drops its line.
+pub fn operation(
+    who: Who<'_>,
+    action: &'static str,
+    server: Option<&str>,
+) -> Result<Option<Box<Deed>>, Full> {
+    if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
+        return Ok(None);
+    }
+    Ok(Some(Deed::new(who, action, server, None, reserve(Share::All)?)))
 }
 
-/// `who` calls a tool, whose name is looked for where somebody reads it. None: nobody does.
-pub fn call(who: Who<'_>, tool: impl FnOnce() -> String) -> Option<Box<Deed>> {
-    let is_heard = tracing::enabled!(target: TARGET, tracing::Level::DEBUG);
-    is_heard.then(|| Deed::new(who, CALL, None, Some(tool())))
+/// Begins the call of a tool. None, without asking for its name, if the filter drops its line.
+pub fn call(who: Who<'_>, tool: impl FnOnce() -> String) -> Result<Option<Box<Deed>>, Full> {
+    if !tracing::enabled!(target: TARGET, tracing::Level::DEBUG) {
+        return Ok(None);
+    }
+    Ok(Some(Deed::new(who, CALL, None, Some(tool()), reserve(Share::ThreeQuarters)?)))
 }
 
-/// `who` is not allowed `action`, which is what was asked for, such as a method or a path.
-pub fn refused(who: Who<'_>, action: &str) {
+fn reserve(share: Share) -> Result<Slot, Full> {
+    QUEUE.reserve(share).ok_or(Full)
+}
+
+/// Logs that the role of `who` does not allow `action`, such as a method or a path.
+pub fn refused(who: Who<'_>, action: &str) -> Result<(), Full> {
+    if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
+        return Ok(());
+    }
+    let _slot = reserve(Share::Half)?;
     let Who { principal, role, request } = who;
     let request_id = request.map(tracing::field::display);
     let (principal, action) = (untrusted(principal), untrusted(action));
     tracing::info!(target: TARGET, %principal, role, %action, outcome = "forbidden", request_id, "refused");
+    Ok(())
 }
 
-/// A server shows `tool` with a definition that is not the trusted one: what of it changed, and its hash. Told at
-/// `warn`, because nobody of ours did it and somebody should look.
-pub fn tool_changed(server: &str, tool: &str, (changed, definition): (&[&str], &str), outcome: &str) {
+/// Logs that a server shows `tool` with a definition that is not the trusted one: what of it changed, and its hash. At
+/// `warn`, because no operator did it and one should look.
+pub fn tool_changed(
+    server: &str,
+    tool: &str,
+    (changed, definition): (&[&str], &str),
+    outcome: &str,
+) -> Result<(), Full> {
+    let _slot = reserve(Share::Half)?;
     let (tool, changed) = (untrusted(tool), changed.join(", "));
     tracing::warn!(
         target: TARGET,
         server, %tool, changed, definition, outcome,
         "a tool's definition is not the one that was approved"
     );
+    Ok(())
 }
 
 /// `server` is the only one that lists `name` now, and another server had that name before: the tool or prompt is
@@ -94,7 +136,13 @@ pub fn name_moved(server: &str, name: &str, (previous_owner, offered_as): (&str,
 }
 
 impl Deed {
-    fn new(who: Who<'_>, action: &'static str, server: Option<&str>, tool: Option<String>) -> Box<Self> {
+    fn new(
+        who: Who<'_>,
+        action: &'static str,
+        server: Option<&str>,
+        tool: Option<String>,
+        slot: Slot,
+    ) -> Box<Self> {
         Box::new(Self {
             principal: who.principal.to_owned(),
             role: who.role,
@@ -104,6 +152,7 @@ impl Deed {
             tool,
             outcome: UNFINISHED.into(),
             begun: Instant::now(),
+            _slot: slot,
         })
     }
 
@@ -143,7 +192,7 @@ fn millis(elapsed: Duration) -> f64 {
 
 impl Drop for Deed {
     fn drop(&mut self) {
-        let Self { principal, role, request, action, server, tool, outcome, begun } = &*self;
+        let Self { principal, role, request, action, server, tool, outcome, begun, _slot } = &*self;
         let duration_ms = millis(begun.elapsed());
         let request_id = request.map(tracing::field::display);
         let (principal, outcome) = (untrusted(principal), untrusted(outcome));

@@ -37,7 +37,7 @@ async fn a_line_says_how_long_the_deed_took() {
     let writer = sink.clone();
     let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).json().flatten_event(true);
     let listening = tracing::subscriber::set_default(lines.finish());
-    let deed = operation(WHO, "reload", None).expect("it is heard");
+    let deed = operation(WHO, "reload", None).expect("room").expect("it is heard");
     tokio::time::advance(Duration::from_nanos(1_234_567_891)).await;
     deed.ended(DONE);
     drop(listening);
@@ -51,10 +51,10 @@ fn what_operators_do_and_may_not_do_is_told_by_default() {
     let request = RequestId::new();
     let written = lines(super::super::DEFAULT_FILTER, || {
         let deed = operation(Who { request: Some(request), ..WHO }, "reconnect", Some("issues"));
-        deed.expect("it is heard").ended(DONE);
+        deed.expect("room").expect("it is heard").ended(DONE);
         drop(operation(WHO, "reload", None));
-        refused(Who { principal: "jwt:a\nb", role: "reader", request: None }, "tools/call");
-        assert!(call(WHO, || "echo".into()).is_none(), "calls are not heard");
+        refused(Who { principal: "jwt:a\nb", role: "reader", request: None }, "tools/call").expect("room");
+        assert!(call(WHO, || "echo".into()).expect("room").is_none(), "calls are not heard");
     });
     let id = request.to_string();
     let line = |more: Value| {
@@ -79,7 +79,7 @@ fn what_operators_do_and_may_not_do_is_told_by_default() {
 #[test]
 fn calls_are_told_where_that_is_asked_for() {
     let written = lines("warn,switchyard=info,switchyard::audit=debug", || {
-        let mut deed = call(WHO, || "echo".into()).expect("it is heard");
+        let mut deed = call(WHO, || "echo".into()).expect("room").expect("it is heard");
         deed.at("files");
         deed.ended(DONE);
     });
@@ -102,7 +102,7 @@ fn what_came_of_a_call_is_told_in_a_word_that_no_server_chooses() {
         (Err(ErrorObject::new(-32602, "no")), "-32602"),
     ] {
         let written = lines("switchyard::audit=debug", || {
-            call(WHO, || "echo".into()).expect("it is heard").answered(&reply);
+            call(WHO, || "echo".into()).expect("room").expect("it is heard").answered(&reply);
         });
         assert_eq!(written[0]["outcome"], outcome, "{reply:?}");
     }

@@ -56,10 +56,16 @@ pub enum Limit {
     ListedItems,
     /// Work for the links of one answer.
     LinkWork,
+    /// Log lines that wait to be written.
+    LogLines,
+    /// Log lines of one cause in a time.
+    LogPace,
+    /// Audit lines that wait to be written, or belong to an action that runs.
+    AuditLines,
 }
 
 /// All of them, with the word that each has in metrics.
-const ALL: [(Limit, &str); 22] = [
+const ALL: [(Limit, &str); 25] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
@@ -82,6 +88,9 @@ const ALL: [(Limit, &str); 22] = [
     (Limit::UriBytes, "uri_bytes"),
     (Limit::ListedItems, "listed_items"),
     (Limit::LinkWork, "link_work"),
+    (Limit::LogLines, "log_lines"),
+    (Limit::LogPace, "log_pace"),
+    (Limit::AuditLines, "audit_lines"),
 ];
 
 static MET: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];

@@ -1,13 +1,15 @@
-//! Logs: one line per fact on stderr, and the two types every line about a client needs; and the metrics.
+//! Logs on standard error, the types that every log line about a client needs, and the metrics.
 //!
-//! Invariants: nothing is written to stdout, which belongs to MCP over stdio; in JSON every line is
-//! exactly one object, panics included; what a client or a server wrote stands in a log only as
-//! [`untrusted`].
+//! Invariants: nothing is written to standard output, which belongs to MCP over stdio. In JSON every line is exactly
+//! one object, panics included. Text of clients and servers is logged as [`untrusted`] only. Logging never waits for
+//! the reader of standard error (`log_queue`).
 //!
-//! Not here: what is worth a line; the parts decide that themselves.
+//! It does not decide what is worth a line; the parts do.
 
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::time::Duration;
 
 use tracing::field::{DisplayValue, display};
 use tracing_subscriber::EnvFilter;
@@ -16,12 +18,15 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 pub mod audit;
 pub mod durations;
 pub mod limit;
+mod log_queue;
 pub mod metrics;
+pub mod pace;
 pub mod panics;
 mod request_id;
 #[cfg(test)]
 pub(crate) mod sink;
 
+use log_queue::{Kind, QUEUE};
 pub use request_id::RequestId;
 
 /// What is logged when neither variable says otherwise: our own facts, the warnings of libraries.
@@ -30,6 +35,8 @@ const DEFAULT_FILTER: &str = "warn,switchyard=info";
 const FILTER_VARIABLES: [&str; 2] = ["SWITCHYARD_LOG", "RUST_LOG"];
 /// The longest piece of foreign text in one field, in characters.
 const MAX_UNTRUSTED_CHARS: usize = 256;
+/// Time at exit for the lines that are not written yet.
+const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,23 +64,47 @@ pub enum Error {
     /// It was set up before.
     #[error(transparent)]
     Twice(#[from] TryInitError),
+    /// Standard error cannot be written to from a thread of its own.
+    #[error("cannot start the thread that writes the log: {0}")]
+    Thread(#[from] io::Error),
 }
 
-/// Sends the log to stderr from now on; once per program.
-pub fn init(format: Format) -> Result<(), Error> {
+/// The log of the program. When it is dropped, lines that wait are written, within a limit.
+#[derive(Debug)]
+#[must_use = "lines that wait are written when it is dropped"]
+pub struct Log(());
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        QUEUE.flush(FLUSH_LIMIT);
+    }
+}
+
+impl Log {
+    /// Writes `text` as a line of its own, whatever the filter says.
+    pub fn print(&self, text: &dyn fmt::Display) {
+        QUEUE.put(Kind::Log, format!("{text}\n").as_bytes());
+    }
+}
+
+/// Sends the log to standard error from now on; once per program.
+pub fn init(format: Format) -> Result<Log, Error> {
     let pretty = match format {
-        Format::Auto => std::io::stderr().is_terminal(),
+        Format::Auto => io::stderr().is_terminal(),
         Format::Json => false,
         Format::Pretty => true,
     };
-    let lines = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter()?);
+    let lines = tracing_subscriber::fmt().with_writer(log_queue::Lines).with_env_filter(filter()?);
+    // A descriptor of its own: nothing else waits for a lock that a blocked write holds.
+    let out = std::fs::File::from(io::stderr().as_fd().try_clone_to_owned()?);
     if pretty {
         lines.with_target(false).finish().try_init()?;
     } else {
         lines.json().flatten_event(true).with_span_list(false).finish().try_init()?;
     }
+    QUEUE.start(out)?;
     std::panic::set_hook(Box::new(panics::hook));
-    Ok(())
+    Ok(Log(()))
 }
 
 fn filter() -> Result<EnvFilter, Error> {

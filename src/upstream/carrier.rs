@@ -27,7 +27,10 @@ use super::secrets::Secrets;
 use super::watches::{Outcome, Refusal, Subject, Watches};
 use crate::protocol::foreign::shown;
 use crate::protocol::{Raw, method};
+use crate::telemetry::pace::Pace;
 
+/// Paces the log lines about subscriptions that could not be renewed.
+static RENEWALS: Pace = Pace::new();
 /// Requests to subscribe that are under way at a time.
 const AT_A_TIME: usize = 8;
 
@@ -132,9 +135,12 @@ impl Carrier {
     /// Tells what came of asking for a subject; whether there is nothing more to do about it.
     pub(super) fn conclude(&self, subject: &Subject, agreed: bool, outcome: Outcome) -> bool {
         if agreed {
-            if !matches!(outcome, Ok(Ok(_))) {
-                // Those who asked for it are waiting for notices, not for an answer.
-                tracing::warn!(?subject, outcome = %self.told(&outcome), "a subscription could not be renewed");
+            // Those who asked for it are waiting for notices, not for an answer.
+            if !matches!(outcome, Ok(Ok(_)))
+                && let Some(suppressed) = RENEWALS.admit()
+            {
+                let outcome = self.told(&outcome);
+                tracing::warn!(?subject, %outcome, suppressed, "a subscription could not be renewed");
             }
             return true;
         }

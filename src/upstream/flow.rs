@@ -30,6 +30,7 @@ use super::error::Error;
 use crate::memory::{Account, Charge, Kind};
 use crate::protocol::splice::{self, Splice};
 use crate::protocol::{Raw, Reply};
+use crate::telemetry::pace::FAILURES;
 use crate::telemetry::{RequestId, untrusted};
 use crate::worker::WorkBudget;
 
@@ -277,7 +278,10 @@ fn told(course: &Course, named: Option<RequestId>, error: &Error) {
     let (request_id, error) = (named.map(tracing::field::display), error.to_string());
     let (server, detail) = (course.server(), untrusted(&error));
     let server = server.as_deref();
-    tracing::warn!(request_id, server, %detail, "an answer was cut while it was passed on");
+    if let Some(suppressed) = FAILURES.admit() {
+        let suppressed = (suppressed > 0).then_some(suppressed);
+        tracing::warn!(request_id, server, %detail, suppressed, "an answer was cut while it was passed on");
+    }
 }
 
 fn malformed(error: splice::Error) -> Error {

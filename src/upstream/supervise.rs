@@ -27,6 +27,7 @@ use super::phase::Phase;
 use super::pool::Occupancy;
 use super::refresh::Refresh;
 use super::status::State;
+use crate::telemetry::pace::Pace;
 
 /// Change notices that come this close together are one.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -82,6 +83,8 @@ pub(super) struct Supervisor {
     /// Time from one discovery to the next for change notices.
     gap: Duration,
     failed_checks: u32,
+    /// Paces the log lines about its offer.
+    pace: Pace,
 }
 
 impl Supervisor {
@@ -110,6 +113,7 @@ impl Supervisor {
             discovered_at: None,
             gap: LEAST_GAP,
             failed_checks: 0,
+            pace: Pace::new(),
         }
     }
 
@@ -208,7 +212,11 @@ impl Supervisor {
             self.phase = Phase::Up { since: now };
         }
         for problem in &offer.problems {
-            tracing::warn!(server = %self.upstream.config.name, problem, "something is wrong with its offer");
+            // The server decides how often its lists are read.
+            if let Some(suppressed) = self.pace.admit() {
+                let server = &self.upstream.config.name;
+                tracing::warn!(%server, problem, suppressed, "something is wrong with its offer");
+            }
         }
         self.failed_checks = 0;
         self.discovered_at = Some(now);

@@ -15,6 +15,7 @@ use super::followed;
 use super::mailbox::Mailbox;
 use crate::manager::Told;
 use crate::protocol::{Notification, Raw, meta, method, uri};
+use crate::telemetry::pace::Pace;
 use crate::upstream::Watching;
 
 /// Parts of a URI that may have been subscribed to instead of the whole.
@@ -87,15 +88,19 @@ impl Board {
 
     /// Hands over what servers say, until they are gone.
     pub(crate) async fn run(self: Arc<Self>, mut told: broadcast::Receiver<Told>) {
+        let pace = Pace::new();
         loop {
             match told.recv().await {
                 Ok(Told { server, notice: Some(notice) }) => self.deliver(&server, &notice),
                 Ok(Told { server, notice: None }) => self.missed(Some(&server)),
                 Err(RecvError::Lagged(count)) => {
-                    tracing::warn!(
-                        count,
-                        "notices of servers came too fast; what they are about counts as changed"
-                    );
+                    if let Some(suppressed) = pace.admit() {
+                        tracing::warn!(
+                            count,
+                            suppressed,
+                            "notices of servers came too fast; what they are about counts as changed"
+                        );
+                    }
                     self.missed(None);
                 }
                 Err(RecvError::Closed) => return,

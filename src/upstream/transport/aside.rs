@@ -10,9 +10,9 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use super::http::{Client, Head};
-use super::pace::SharedPace;
 use crate::shutdown::Shutdown;
 use crate::telemetry::limit::Limit;
+use crate::telemetry::pace::Pace;
 use crate::upstream::closing::Closing;
 use crate::upstream::error::Error;
 
@@ -34,7 +34,7 @@ pub(super) struct Aside {
     head: Head,
     shutdown: Shutdown,
     permits: Arc<Semaphore>,
-    pace: SharedPace,
+    pace: Arc<Pace>,
 }
 
 impl Aside {
@@ -45,7 +45,7 @@ impl Aside {
             head: head.clone(),
             shutdown: shutdown.clone(),
             permits: Arc::new(Semaphore::new(AT_A_TIME)),
-            pace: SharedPace::new(),
+            pace: Arc::default(),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! [`connector`] is all the floors above need. What the transports have in common stands beside
 //! them: the table of open requests (`pending`), finding the era (`handshake`), what a server says by
-//! itself (`inbound`) and asks (`questions`), how a connection ends (`ending`), and what floods it (`flood_guard`), how much of it is logged (`pace`); and for those over
+//! itself (`inbound`) and asks (`questions`), how a connection ends (`ending`), what floods it (`flood_guard`); and for those over
 //! HTTP sending (`http`), reading (`body`) and messages nobody waits for (`aside`).
 
 mod aside;
@@ -13,7 +13,6 @@ mod flood_guard;
 mod handshake;
 mod http;
 mod inbound;
-mod pace;
 mod pending;
 mod questions;
 mod sse;

@@ -20,7 +20,6 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::flood_guard::Worth;
-use super::pace::SharedPace;
 use super::pending::{Asked, Whose};
 use crate::protocol::abilities::Abilities;
 use crate::protocol::error::code;
@@ -28,6 +27,7 @@ use crate::protocol::foreign::shown;
 use crate::protocol::{ErrorObject, Message, Notification, Raw, Reply, Request, RequestId, Response, method};
 use crate::shutdown::Shutdown;
 use crate::telemetry::limit::Limit;
+use crate::telemetry::pace::Pace;
 use crate::upstream::connection::{Answer, Hold, Outlet, Owner};
 
 /// Questions that may be open on one connection.
@@ -50,7 +50,7 @@ struct Inner {
     open: Mutex<Table>,
     post: Post,
     tasks: Shutdown,
-    pace: SharedPace,
+    pace: Pace,
 }
 
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl Questions {
             open: Mutex::default(),
             post: Box::new(post),
             tasks: tasks.clone(),
-            pace: SharedPace::new(),
+            pace: Pace::new(),
         }))
     }
 

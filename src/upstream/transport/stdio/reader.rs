@@ -22,6 +22,7 @@ use super::link::Signals;
 use crate::memory::{Account, Charge, Kind};
 use crate::protocol::Message;
 use crate::shutdown::Shutdown;
+use crate::telemetry::pace::Pace;
 use crate::upstream::closing::Closing;
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
@@ -63,6 +64,8 @@ pub(super) struct Reader {
     charge: Charge,
     /// Whether the line that is thrown away found no room in the memory budget.
     is_exhausted: bool,
+    /// Paces the log lines about messages beyond the cap.
+    pace: Pace,
 }
 
 /// Whom it reads for, and where they are.
@@ -113,6 +116,7 @@ impl Reader {
             floods,
             charge,
             is_exhausted: false,
+            pace: Pace::new(),
         }
     }
 
@@ -238,8 +242,8 @@ impl Reader {
         } else {
             (pending.answer_too_long(clip, self.limit), "it is beyond the cap")
         };
-        if answered || self.is_logged() {
-            tracing::warn!(server = %self.server, bytes, answered, reason, "a message was skipped");
+        if let Some(suppressed) = self.pace.admit() {
+            tracing::warn!(server = %self.server, bytes, answered, reason, suppressed, "a message was skipped");
         }
         if answered { Worth::Wanted } else { Worth::Junk }
     }

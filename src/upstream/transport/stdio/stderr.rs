@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::codec::FramedRead;
 
 use crate::protocol::foreign::shown;
+use crate::telemetry::pace::Pace;
 use crate::upstream::secrets::Secrets;
-use crate::upstream::transport::pace::Pace;
 use crate::wire::lines::{Line, Lines};
 use crate::worker::WorkBudget;
 
@@ -43,14 +43,14 @@ impl LastWords {
 /// Reads until the end of the stream.
 pub(super) async fn drain(stream: ChildStderr, server: Arc<str>, secrets: Secrets, last: LastWords) {
     let mut lines = FramedRead::new(stream, Lines::new(LINE_LIMIT));
-    let (mut pace, mut work) = (Pace::new(Instant::now()), WorkBudget::new());
+    let (pace, mut work) = (Pace::new(), WorkBudget::new());
     let (mut second, mut read) = (Instant::now(), 0);
     while let Some(Ok(line)) = lines.next().await {
         work.charge(line.length());
         work.yield_if_spent().await;
         read += line.length() + LINE_COST;
         last.set(line.clone());
-        if let Some(suppressed) = pace.admit(Instant::now()) {
+        if let Some(suppressed) = pace.admit() {
             let line = text(&line, &secrets);
             tracing::info!(%server, suppressed, %line, "stderr of the server");
         }

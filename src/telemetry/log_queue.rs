@@ -1,0 +1,309 @@
+//! The queue between the program and standard error: parts put lines into it, one thread writes them.
+//!
+//! Invariants: putting a line never waits for the reader of standard error. Log lines that wait are bounded in number
+//! and in bytes; those beyond are dropped and counted. Audit lines are never dropped: they have a bound of their own,
+//! and an action that needs one reserves a [`Slot`] before it runs. Lines are written whole, in the order in which
+//! they came. Lines that wait are lost if the process is killed.
+//!
+//! It does not format lines and does not decide what is worth one.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::limit::Limit;
+use super::{audit, pace};
+
+/// How much may wait: log lines.
+const LOG: Usage = Usage { lines: 8_192, bytes: 4 << 20 };
+/// How much may wait: audit lines.
+const AUDIT: Usage = Usage { lines: 4_096, bytes: 4 << 20 };
+/// Pause after a failed write before the next attempt.
+const RETRY: Duration = Duration::from_millis(20);
+/// Interval of the summaries of suppressed lines.
+const SUMMARY: Duration = Duration::from_secs(1);
+
+/// The queue of this process.
+pub(super) static QUEUE: LogQueue = LogQueue::new();
+
+/// What a line is, which decides whether it may be dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Log,
+    Audit,
+}
+
+/// How much of the room for audit lines an action may fill, so that frequent ones cannot shut out rare ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    /// Refusals by role, which any authenticated client can cause.
+    Half,
+    /// Calls.
+    ThreeQuarters,
+    /// Operations.
+    All,
+}
+
+#[derive(Debug)]
+struct Line {
+    kind: Kind,
+    bytes: Box<[u8]>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Usage {
+    lines: usize,
+    bytes: usize,
+}
+
+impl Usage {
+    const NONE: Self = Self { lines: 0, bytes: 0 };
+
+    const fn with(self, bytes: usize) -> Self {
+        Self { lines: self.lines + 1, bytes: self.bytes + bytes }
+    }
+
+    const fn without(self, bytes: usize) -> Self {
+        Self { lines: self.lines - 1, bytes: self.bytes - bytes }
+    }
+
+    const fn exceeds(self, most: Self) -> bool {
+        self.lines > most.lines || self.bytes > most.bytes
+    }
+
+    const fn quarters(self, count: usize) -> Self {
+        Self { lines: self.lines / 4 * count, bytes: self.bytes / 4 * count }
+    }
+}
+
+impl Share {
+    const fn limit(self) -> Usage {
+        match self {
+            Self::Half => AUDIT.quarters(2),
+            Self::ThreeQuarters => AUDIT.quarters(3),
+            Self::All => AUDIT,
+        }
+    }
+}
+
+/// Lines on their way to standard error.
+#[derive(Debug)]
+pub(super) struct LogQueue {
+    state: Mutex<State>,
+    /// There is a line to write.
+    filled: Condvar,
+    /// No line is left.
+    emptied: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    has_writer: bool,
+    lines: VecDeque<Line>,
+    /// What waits, the line that is being written included.
+    log: Usage,
+    audit: Usage,
+    /// Audit lines that are still to be put.
+    reserved: usize,
+    /// Log lines dropped since the log last said how many.
+    dropped: u64,
+}
+
+/// Room for one audit line, held until that line was put into the queue.
+#[derive(Debug)]
+pub(super) struct Slot(Option<&'static LogQueue>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(queue) = self.0 {
+            queue.lock().reserved -= 1;
+        }
+    }
+}
+
+impl LogQueue {
+    pub(super) const fn new() -> Self {
+        let state = State {
+            has_writer: false,
+            lines: VecDeque::new(),
+            log: Usage::NONE,
+            audit: Usage::NONE,
+            reserved: 0,
+            dropped: 0,
+        };
+        Self { state: Mutex::new(state), filled: Condvar::new(), emptied: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the thread that writes to `out`.
+    pub(super) fn start(&'static self, out: impl Write + Send + 'static) -> io::Result<()> {
+        self.lock().has_writer = true;
+        std::thread::Builder::new().name("log".to_owned()).spawn(move || self.write_to(out)).map(drop)
+    }
+
+    /// Appends a line, or drops it if it is a log line and there is no room.
+    pub(super) fn put(&self, kind: Kind, line: &[u8]) {
+        let mut state = self.lock();
+        let usage = state.usage(kind).with(line.len());
+        if kind == Kind::Log && usage.exceeds(LOG) {
+            state.dropped += 1;
+            drop(state);
+            return Limit::LogLines.met(());
+        }
+        *state.usage(kind) = usage;
+        state.lines.push_back(Line { kind, bytes: line.into() });
+        let is_first = state.lines.len() == 1;
+        drop(state);
+        if is_first {
+            self.filled.notify_one();
+        }
+    }
+
+    /// Reserves room for one audit line; none if what waits already fills `share` of it.
+    pub(super) fn reserve(&'static self, share: Share) -> Option<Slot> {
+        let mut state = self.lock();
+        if !state.has_writer {
+            return Some(Slot(None));
+        }
+        let waiting = Usage { lines: state.audit.lines + state.reserved, bytes: state.audit.bytes };
+        if waiting.with(0).exceeds(share.limit()) {
+            drop(state);
+            return Limit::AuditLines.met(None);
+        }
+        state.reserved += 1;
+        Some(Slot(Some(self)))
+    }
+
+    /// Waits until every line is written, at most for `limit`.
+    pub(super) fn flush(&self, limit: Duration) {
+        let state = self.lock();
+        let is_filled = |state: &mut State| state.has_writer && state.log.lines + state.audit.lines > 0;
+        // Beyond the limit nobody reads, and the program ends without them.
+        let _ = self.emptied.wait_timeout_while(state, limit, is_filled);
+    }
+
+    fn write_to(&self, mut out: impl Write) {
+        let mut summary_at = None;
+        loop {
+            match self.next(summary_at) {
+                Some(line) => {
+                    let is_written = write_whole(&mut out, &line);
+                    self.finish(&line, is_written);
+                    summary_at.get_or_insert_with(|| Instant::now() + SUMMARY);
+                }
+                None => {
+                    pace::summarize();
+                    summary_at = None;
+                }
+            }
+        }
+    }
+
+    /// The oldest line, once there is one; none at `until`.
+    fn next(&self, until: Option<Instant>) -> Option<Line> {
+        let mut state = self.lock();
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return None;
+            }
+            if let Some(line) = state.lines.pop_front() {
+                return Some(line);
+            }
+            state = match left {
+                Some(left) => self.filled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.filled.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    fn finish(&self, line: &Line, is_written: bool) {
+        let mut state = self.lock();
+        let usage = state.usage(line.kind);
+        *usage = usage.without(line.bytes.len());
+        if state.log.lines + state.audit.lines == 0 {
+            self.emptied.notify_all();
+        }
+        let mut to_tell = 0;
+        if !is_written {
+            state.dropped += 1;
+        } else if !state.log.exceeds(LOG.quarters(2)) {
+            to_tell = std::mem::take(&mut state.dropped);
+        }
+        drop(state);
+        if !is_written {
+            Limit::LogLines.met(());
+        }
+        if to_tell > 0 {
+            tracing::warn!(
+                dropped = to_tell,
+                "log lines were dropped because standard error was not read fast enough; audit lines are complete"
+            );
+        }
+    }
+}
+
+impl State {
+    const fn usage(&mut self, kind: Kind) -> &mut Usage {
+        match kind {
+            Kind::Log => &mut self.log,
+            Kind::Audit => &mut self.audit,
+        }
+    }
+}
+
+/// Writes a line to its end. A log line that cannot be begun is given up, which false says; any other is tried again
+/// until it succeeds.
+fn write_whole(out: &mut impl Write, line: &Line) -> bool {
+    let mut rest = &*line.bytes;
+    while !rest.is_empty() {
+        match out.write(rest) {
+            Ok(written) if written > 0 => rest = &rest[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(RETRY),
+            _ if line.kind == Kind::Audit || rest.len() < line.bytes.len() => std::thread::sleep(RETRY),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Puts each line that `tracing` formats into the queue.
+pub(super) struct Lines;
+
+/// One line; `tracing` writes each with one call.
+pub(super) struct LineWriter(Kind);
+
+impl Write for LineWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        QUEUE.put(self.0, line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = LineWriter;
+
+    fn make_writer(&'a self) -> LineWriter {
+        LineWriter(Kind::Log)
+    }
+
+    fn make_writer_for(&'a self, about: &tracing::Metadata<'_>) -> LineWriter {
+        LineWriter(if about.target() == audit::TARGET { Kind::Audit } else { Kind::Log })
+    }
+}
+
+#[cfg(test)]
+#[path = "log_queue_tests.rs"]
+mod tests;

@@ -1,0 +1,70 @@
+//! What waits for a writer that stands still, and what is written when it goes on.
+
+use super::super::sink::Sink;
+use super::*;
+
+/// Fails as long as it is told to.
+struct Broken(Sink, std::sync::Arc<Mutex<Option<io::ErrorKind>>>);
+
+impl Write for Broken {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match *self.1.lock().expect("not poisoned") {
+            Some(kind) => Err(kind.into()),
+            // A piece at a time.
+            None => self.0.write(&bytes[..bytes.len().min(3)]),
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn queue() -> &'static LogQueue {
+    let queue = Box::leak(Box::new(LogQueue::new()));
+    queue.lock().has_writer = true;
+    queue
+}
+
+#[test]
+fn log_lines_are_bounded_in_number_and_in_bytes() {
+    for (line, most) in [(vec![b'x'; 10], LOG.lines), (vec![b'x'; 1 << 16], LOG.bytes >> 16)] {
+        let queue = queue();
+        (0..most + 5).for_each(|_| queue.put(Kind::Log, &line));
+        let state = queue.lock();
+        assert_eq!((state.lines.len(), state.dropped), (most, 5), "{} bytes a line", line.len());
+    }
+}
+
+#[test]
+fn audit_slots_are_bounded_by_share_and_come_back() {
+    let queue = queue();
+    let take = |share| std::iter::from_fn(|| queue.reserve(share)).collect::<Vec<_>>();
+    let half = take(Share::Half);
+    let more = take(Share::ThreeQuarters);
+    let rest = take(Share::All);
+    assert_eq!((half.len(), more.len(), rest.len()), (2_048, 1_024, 1_024));
+    drop(rest);
+    assert!(queue.reserve(Share::ThreeQuarters).is_none(), "kept for operations");
+    assert!(queue.reserve(Share::All).is_some());
+    queue.put(Kind::Audit, &vec![b'x'; AUDIT.bytes + 1]);
+    assert!(queue.reserve(Share::All).is_none(), "bytes count too");
+}
+
+#[test]
+fn audit_lines_outlast_a_broken_output_and_log_lines_do_not() {
+    let (sink, queue) = (Sink::default(), queue());
+    let fault = std::sync::Arc::new(Mutex::new(Some(io::ErrorKind::BrokenPipe)));
+    queue.start(Broken(sink.clone(), fault.clone())).expect("a thread");
+    queue.put(Kind::Log, b"lost\n");
+    queue.put(Kind::Audit, b"who did it\n");
+    queue.put(Kind::Log, b"after it\n");
+    queue.flush(Duration::from_millis(50));
+    assert_eq!((sink.text().as_str(), queue.lock().dropped), ("", 1));
+    *fault.lock().expect("not poisoned") = Some(io::ErrorKind::WouldBlock);
+    std::thread::sleep(RETRY);
+    *fault.lock().expect("not poisoned") = None;
+    queue.flush(Duration::from_secs(20));
+    assert_eq!(sink.text(), "who did it\nafter it\n");
+    let state = queue.lock();
+    assert_eq!((state.audit.lines, state.dropped), (0, 0), "it was told");
+}
