@@ -1,7 +1,6 @@
 //! Tests of `POST /call` through the router, against servers in memory.
 
 use axum::http::{Method, Request};
-use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::fixture::{Answer as Fake, Dial, Gateway, raw, request, server, server_with_tools};
@@ -231,44 +230,4 @@ async fn who_may_not_call_learns_nothing_of_the_body() {
             assert_eq!(answered.header("www-authenticate"), if role.is_none() { "Bearer" } else { "" });
         }
     }
-}
-
-/// Texts that are often almost a call.
-fn bodies() -> impl Strategy<Value = String> {
-    let value = prop_oneof![
-        Just("null".to_owned()),
-        Just("\"echo\"".to_owned()),
-        Just("\"docs\"".to_owned()),
-        Just("{\"a\":1e999}".to_owned()),
-        any::<f64>().prop_map(|number| format!("{number:?}")),
-        "\\PC{0,12}",
-        "\"\\PC{0,12}\"",
-    ];
-    let key = prop_oneof![
-        Just("tool".to_owned()),
-        Just("server".to_owned()),
-        Just("arguments".to_owned()),
-        Just("timeout".to_owned()),
-        "[a-z\\\\u0]{0,8}",
-    ];
-    let member = (key, value).prop_map(|(key, value)| format!("\"{key}\":{value}"));
-    let object = prop::collection::vec(member, 0..6).prop_map(|members| format!("{{{}}}", members.join(",")));
-    prop_oneof![4 => object, 1 => "\\PC{0,60}"]
-}
-
-// RULES G5
-#[test]
-fn no_body_is_our_fault() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let runtime = runtime.expect("a runtime");
-    let gateway = runtime.block_on(answering(Fake::result(&json!({"content": []}))));
-    proptest!(ProptestConfig::with_cases(512), |(body in bodies(), bytes in prop::option::of(any::<Vec<u8>>()))| {
-        let mut request = request(Method::POST, "/api/v1/mcp/call", Some(Role::Superuser), &body);
-        request.headers_mut().insert("content-type", "application/json".parse().expect("a value"));
-        if let Some(bytes) = bytes {
-            *request.body_mut() = Body::from(bytes);
-        }
-        let answered = runtime.block_on(gateway.ask(request));
-        prop_assert!(matches!(answered.status.as_u16(), 200 | 400 | 404), "{} {:?}", answered.status, body);
-    });
 }

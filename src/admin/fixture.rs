@@ -81,6 +81,19 @@ impl Gateway {
         answered
     }
 
+    /// Method and path of every operation in the document.
+    pub(super) fn operations(&self) -> Vec<(Method, String)> {
+        let paths = self.document["paths"].as_object().expect("paths");
+        let of = |(path, item): (&String, &Value)| {
+            let methods: Vec<String> = item.as_object().expect("an item").keys().cloned().collect();
+            let path = path.clone();
+            methods.into_iter().filter_map(move |method| {
+                Some((method.to_uppercase().parse().ok()?, path.clone())).filter(|_| method != "parameters")
+            })
+        };
+        paths.iter().flat_map(of).collect()
+    }
+
     fn operation(&self, method: &str, path: &str) -> Option<&Value> {
         let paths = self.document["paths"].as_object().expect("paths");
         let fits = |template: &str| {
