@@ -6,7 +6,7 @@
 //! Invariant: [`restrict`] runs before any argument, variable or file with a secret is read. If it fails, the
 //! program does not start. A child is not affected, because `execve` resets the attribute.
 //!
-//! Not here: root and processes with `CAP_SYS_PTRACE`, which may read every process.
+//! Not here: root and processes with `CAP_SYS_PTRACE`, which may read every process; systems other than Linux.
 
 use std::ffi::OsStr;
 
@@ -51,7 +51,7 @@ fn close() -> std::io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Other systems have no `/proc/PID/environ` that the same user can read without further rights.
+/// Other systems have no attribute that `rustix` offers.
 #[cfg(not(target_os = "linux"))]
 fn close() -> std::io::Result<()> {
     Ok(())

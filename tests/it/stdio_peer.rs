@@ -131,6 +131,7 @@ impl Peer {
         }
     }
 
+    #[allow(clippy::disallowed_methods)] // a program without a runtime
     fn answer(&self, request: &Envelope<'_>) -> Option<String> {
         let (id, method) = (request.id?.get(), request.method.as_deref()?);
         if self.option("--exit-on") == Some(method) {

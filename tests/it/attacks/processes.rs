@@ -180,10 +180,10 @@ fn forms(secret: &str) -> Vec<String> {
     use base64::Engine;
     use base64::engine::general_purpose::{STANDARD, URL_SAFE, URL_SAFE_NO_PAD};
     let pair = |user: &str| format!("{user}:{secret}");
-    let percent: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let percent: String = secret.bytes().map(percent_encoding::percent_encode_byte).collect();
     let reserved =
         percent_encoding::utf8_percent_encode(secret, percent_encoding::NON_ALPHANUMERIC).to_string();
-    let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = percent.replace('%', "").to_lowercase();
     let mut forms: Vec<String> =
         ["", "u", "us", "use"].iter().map(|user| format!("Basic {}", STANDARD.encode(pair(user)))).collect();
     forms.extend([STANDARD.encode(secret), URL_SAFE.encode(pair("a")), URL_SAFE_NO_PAD.encode(secret)]);

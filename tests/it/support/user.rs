@@ -103,13 +103,14 @@ impl Delegated {
 }
 
 impl Drop for Delegated {
+    #[allow(clippy::disallowed_methods)] // at the end of a test
     fn drop(&mut self) {
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
-        let entries = fs::read_dir(&self.0).into_iter().flatten().filter_map(Result::ok);
-        entries.for_each(|entry| _ = fs::remove_dir(entry.path()));
         // Killed processes need a moment to end.
         let _ = (0..100).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
+            let entries = fs::read_dir(&self.0).into_iter().flatten().filter_map(Result::ok);
+            entries.for_each(|entry| _ = fs::remove_dir(entry.path()));
             fs::remove_dir(&self.0).is_ok()
         });
     }

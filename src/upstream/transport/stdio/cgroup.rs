@@ -70,6 +70,7 @@ impl Group {
     }
 
     /// Kills every process in it and removes it. May block.
+    #[allow(clippy::disallowed_methods)] // only called on threads for blocking work
     pub(super) fn remove(self) {
         self.kill();
         let removed = (0..REMOVALS).any(|attempt| {
@@ -100,12 +101,11 @@ pub(super) fn enter(path: &Path) -> io::Result<()> {
 /// The control group of this process, if groups can be made in it, without what killed gateways left there.
 fn prepare() -> Option<PathBuf> {
     let delegated = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| delegated(&text));
-    match &delegated {
-        Some(path) => {
-            tracing::debug!(path = %path.display(), "each child process gets a control group");
-            clean(path);
-        }
-        None => tracing::debug!("no control group is delegated: child processes have process groups alone"),
+    if let Some(path) = &delegated {
+        tracing::debug!(path = %path.display(), "each child process gets a control group");
+        clean(path);
+    } else {
+        tracing::debug!("no control group is delegated: child processes have process groups alone");
     }
     delegated
 }
