@@ -159,7 +159,7 @@ async fn what_a_child_acknowledged_before_it_was_killed_ran_once_and_it_is_back_
     let registry = (0..ENDS).fold(Registry::new(), |registry, child| {
         let record = record(child);
         let record = record.to_str().expect("UTF-8");
-        let arguments = ["--era", "modern", "--tools", "read,write", "--pause", "10", "--record", record];
+        let arguments = ["--era", "modern", "--tools", "read,write", "--pause", "20", "--record", record];
         registry.child(&format!("s{child}"), &arguments).with("retry_delay: 0.1")
     });
     let gateway = Gateway::of(&registry).start().await;
