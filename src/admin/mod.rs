@@ -20,6 +20,7 @@ mod health;
 mod metrics;
 mod openapi;
 mod operations;
+mod pages;
 mod problem;
 mod reload;
 mod servers;
@@ -103,7 +104,7 @@ impl Api {
 /// it into one that has its own, call [`Router::reset_fallback`] first; one that has its own `/` nests it.
 pub fn router(manager: Arc<Manager>, options: Options) -> Router {
     operations::served()
-        .merge(openapi::pages())
+        .merge(pages::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn(error::finish))

@@ -1,34 +1,18 @@
-//! The `OpenAPI` document and the page to browse it.
+//! The `OpenAPI` document.
 //!
-//! Invariants: the page loads nothing from anywhere else and works without the internet; the
-//! document is printed once, when it is first asked for. Not here: the operations, which stand beside
-//! their functions.
+//! Invariant: the problems of each operation come from one list of codes, which the code itself answers with.
+//! Not here: the operations, which are described beside their functions; how the document is served (`pages`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
 
-use axum::Router;
-use axum::extract::Path;
-use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION};
-use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use bytes::Bytes;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     self, ContentBuilder, HeaderBuilder, ObjectBuilder, OpenApi as Document, Ref, RefOr, ResponseBuilder,
     Type,
 };
 use utoipa::{IntoResponses, OpenApi};
-use utoipa_swagger_ui::{Config, Url};
 
 use super::problem::{Code, Document as Problem, PROBLEM_JSON};
-use super::{not_found, operations};
-
-/// Scripts and styles of our own only; Swagger UI writes styles into its page.
-const PAGE_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
-                           base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 #[derive(OpenApi)]
 #[openapi(
@@ -63,49 +47,10 @@ pub(super) fn base() -> Document {
     document
 }
 
-/// The whole document.
-static TEXT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(printed(&operations::described())));
-
-/// `/openapi.json` and `/docs`.
-pub(super) fn pages<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    // Relative, so that the page also works where the router is nested in another one; and no badge
-    // of a validator on the internet.
-    let config = Arc::new(Config::new([Url::from("../openapi.json")]).validator_url("none"));
-    let file = move |path: Option<Path<String>>, uri: Uri| page(config.clone(), path, uri);
-    Router::new()
-        .route("/openapi.json", get(|| async { with_type("application/json", TEXT.clone()) }))
-        .route("/docs", get(|| async { (StatusCode::PERMANENT_REDIRECT, [(LOCATION, "docs/")]) }))
-        .route("/docs/", get(file.clone()))
-        .route("/docs/{*file}", get(file))
-}
-
 /// The document as it is served and committed.
 pub(super) fn printed(document: &Document) -> String {
     let text = document.to_pretty_json().expect("own types print as JSON");
     text + "\n"
-}
-
-fn with_type(media_type: &'static str, body: Bytes) -> Response {
-    ([(CONTENT_TYPE, media_type)], body).into_response()
-}
-
-/// One file of Swagger UI, which is part of the program.
-async fn page(config: Arc<Config<'static>>, path: Option<Path<String>>, uri: Uri) -> Response {
-    let path = path.map(|Path(path)| path).unwrap_or_default();
-    let Ok(Some(file)) = utoipa_swagger_ui::serve(&path, config) else {
-        return not_found(uri).await.into_response();
-    };
-    let mut response = file.bytes.into_owned().into_response();
-    let headers = response.headers_mut();
-    if let Ok(media_type) = file.content_type.parse() {
-        headers.insert(CONTENT_TYPE, media_type);
-    }
-    if file.gzpipped {
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
-    response
 }
 
 /// Refusals that do not depend on the route: at the door, by the role, by a bug.
