@@ -53,6 +53,10 @@ pub(super) enum Code {
     MemoryExhausted,
     /// The audit log cannot be written at present, and nothing was done.
     AuditFull,
+    /// The heads of requests take all the room there is for them. Refused before authentication.
+    TooManyHeads,
+    /// A transfer coding other than `chunked`. Refused before authentication.
+    TransferCodingNotSupported,
     /// The body ended too early.
     BodyIncomplete,
     /// The body did not come in time. Refused at the door.
@@ -118,7 +122,9 @@ impl Code {
             | Self::TooManyConnections
             | Self::AuthenticationBusy
             | Self::MemoryExhausted
-            | Self::AuditFull => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::AuditFull
+            | Self::TooManyHeads => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TransferCodingNotSupported => StatusCode::NOT_IMPLEMENTED,
             Self::InvalidConfiguration => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
@@ -146,6 +152,8 @@ impl Code {
             Self::AuthenticationBusy => "Too many keys are being checked",
             Self::MemoryExhausted => "The memory budget is exhausted",
             Self::AuditFull => "The audit log cannot be written",
+            Self::TooManyHeads => "Too many large heads are being read",
+            Self::TransferCodingNotSupported => "The transfer coding is not supported",
             Self::BodyIncomplete => "The body is not complete",
             Self::BodyTimeout => "The body did not arrive in time",
             Self::BodyTooLarge => "The body is too large",
@@ -178,7 +186,8 @@ impl Code {
             | Self::BodyTooLarge
             | Self::UnsupportedMediaType
             | Self::OtherDefinition
-            | Self::InvalidConfiguration => Word::InvalidParams,
+            | Self::InvalidConfiguration
+            | Self::TransferCodingNotSupported => Word::InvalidParams,
             Self::Unauthorized
             | Self::Forbidden
             | Self::HostNotAllowed
@@ -190,7 +199,8 @@ impl Code {
             | Self::RateLimited
             | Self::AuthenticationBusy
             | Self::MemoryExhausted
-            | Self::AuditFull => Word::RateLimited,
+            | Self::AuditFull
+            | Self::TooManyHeads => Word::RateLimited,
             Self::TooManyConnections => Word::ConnectionLimitExceeded,
             Self::ConnectionFailed
             | Self::OutcomeUnknown
@@ -218,6 +228,7 @@ impl Code {
                 | Self::AuthenticationBusy
                 | Self::MemoryExhausted
                 | Self::AuditFull
+                | Self::TooManyHeads
         )
     }
 

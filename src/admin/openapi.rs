@@ -67,6 +67,8 @@ const DOOR: &[Code] = &[
     Code::MemoryExhausted,
     Code::AuditFull,
     Code::BodyTooLarge,
+    Code::TooManyHeads,
+    Code::TransferCodingNotSupported,
     Code::InternalError,
 ];
 /// Of a path that names a server.

@@ -13,7 +13,10 @@
 //! phase, a client that reads nothing for `write_timeout` is closed. A client that reads very little is closed
 //! too: when the connection does not ask for the next part of its answer within [`PART_LIMIT`].
 //!
-//! Not here: acting on it (`listener`).
+//! It also counts the bytes of a head while that is incomplete, and knows when the buffers of the connection can be
+//! made anew because nothing is in them.
+//!
+//! Not here: acting on it (`listener`), the sum over all connections (`head_budget`).
 
 use std::io;
 use std::pin::Pin;
@@ -21,14 +24,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use super::head_budget::{FREE, Share};
 use crate::worker::now;
 
 /// How long a connection may be busy with one part of an answer that goes on. A part may be some hundred
 /// kilobytes, so whoever reads slowly has a while; but what is behind it is held by others' places.
 const PART_LIMIT: Duration = Duration::from_mins(2);
+
+/// The buffer for reading that a connection begins with, in bytes. A larger one is not kept while it is idle.
+const USUAL_BUFFER: usize = 16 * 1024 - 1;
 
 /// The time limits of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +63,27 @@ struct State {
     write_blocked: Option<Instant>,
     /// Since when the connection has a part of an answer and has not asked for the next one.
     handed: Option<Instant>,
+    /// Bytes of the head that is arriving.
+    received: usize,
+    /// The share of that head in the sum of all.
+    share: Share,
+    /// Whether the buffers of the connection are larger than at its beginning.
+    is_grown: bool,
+    /// Whether something was written and is not flushed.
+    is_unflushed: bool,
+    /// Whether a request ended before its body was read, which the connection may still do.
+    is_body_left: bool,
+}
+
+/// The next step for a connection that has nothing to read or write for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Nothing.
+    Wait,
+    /// It holds large buffers with nothing in them.
+    Renew,
+    /// Its head is not complete, and there is no room for more of it.
+    HeadsFull,
 }
 
 /// Shared by the socket, the requests and the one who enforces the limits.
@@ -64,7 +93,17 @@ pub(super) struct Activity(Arc<Mutex<State>>);
 impl Activity {
     pub(super) fn new() -> Self {
         let since = Some(Instant::now());
-        let state = State { phase: Phase::Fresh, since, write_blocked: None, handed: None };
+        let state = State {
+            phase: Phase::Fresh,
+            since,
+            write_blocked: None,
+            handed: None,
+            received: 0,
+            share: Share::default(),
+            is_grown: false,
+            is_unflushed: false,
+            is_body_left: false,
+        };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -73,10 +112,40 @@ impl Activity {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request has begun; it ends when the returned value is dropped.
-    pub(super) fn request(&self) -> Running {
-        self.state().phase = Phase::Busy;
-        Running(self.clone())
+    /// A request has begun; it ends when the returned value is dropped. Its head has `size` bytes, which is asked
+    /// where it can be a large one, and for which there is room if there is a share.
+    pub(super) fn request(&self, size: impl FnOnce() -> usize) -> (Running, Option<Share>) {
+        let mut state = self.state();
+        state.phase = Phase::Busy;
+        let mut share = std::mem::take(&mut state.share);
+        let has_room = std::mem::take(&mut state.received) <= FREE || {
+            let size = size();
+            state.is_grown |= size > FREE;
+            share.resize(size)
+        };
+        drop(state);
+        (Running(self.clone()), has_room.then_some(share))
+    }
+
+    /// The body of the request was dropped before its end.
+    pub(super) fn left_body(&self) {
+        self.state().is_body_left = true;
+    }
+
+    /// The next step for the connection when it was polled and waits.
+    pub(super) fn rest(&self) -> Rest {
+        let mut state = self.state();
+        match state.phase {
+            Phase::Fresh | Phase::Head if state.received > FREE => {
+                let received = state.received;
+                if state.share.resize(received) { Rest::Wait } else { Rest::HeadsFull }
+            }
+            Phase::Idle if state.is_grown && !state.is_unflushed && !state.is_body_left => {
+                state.is_grown = false;
+                Rest::Renew
+            }
+            _ => Rest::Wait,
+        }
     }
 
     /// Whether the connection waits for its client to read.
@@ -99,20 +168,29 @@ impl Activity {
         [phase, write, part].into_iter().flatten().min()
     }
 
-    fn received(&self) {
+    /// So many bytes were read into a buffer that had `room`.
+    fn received(&self, count: usize, room: usize) {
         let mut state = self.state();
+        state.is_grown |= room > USUAL_BUFFER;
         match state.phase {
             Phase::Fresh => state.phase = Phase::Head,
             Phase::Idle => {
                 state.phase = Phase::Head;
                 state.since = None;
             }
-            Phase::Head | Phase::Busy => {}
+            Phase::Head => {}
+            Phase::Busy => return,
         }
+        state.received += count;
+    }
+
+    fn flushed(&self) {
+        self.state().is_unflushed = false;
     }
 
     fn wrote(&self, progress: bool) {
         let mut state = self.state();
+        state.is_unflushed = true;
         match state.write_blocked {
             Some(_) if progress => state.write_blocked = None,
             None if !progress => state.write_blocked = Some(Instant::now()),
@@ -151,11 +229,23 @@ impl Drop for Running {
 pub(super) struct Watched<S> {
     socket: S,
     activity: Activity,
+    /// Bytes that the connection before this one read ahead.
+    again: Bytes,
 }
 
 impl<S> Watched<S> {
     pub(super) const fn new(socket: S, activity: Activity) -> Self {
-        Self { socket, activity }
+        Self { socket, activity, again: Bytes::new() }
+    }
+
+    /// Gives `bytes` to the next reader once more, before what the socket has.
+    pub(super) fn put_back(&mut self, bytes: Bytes) {
+        self.again = bytes;
+    }
+
+    /// The socket itself.
+    pub(super) fn into_socket(self) -> S {
+        self.socket
     }
 }
 
@@ -165,10 +255,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
-        if buf.filled().len() > before {
-            self.activity.received();
+        let (before, room) = (buf.filled().len(), buf.remaining());
+        if self.again.is_empty() {
+            ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
+        } else {
+            let count = room.min(self.again.len());
+            buf.put_slice(&self.again.split_to(count));
+        }
+        let count = buf.filled().len() - before;
+        if count > 0 {
+            self.activity.received(count, room);
         }
         Poll::Ready(Ok(()))
     }
@@ -196,7 +292,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(cx)
+        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
+        self.activity.flushed();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -228,25 +326,44 @@ mod tests {
         let activity = Activity::new();
         assert_eq!(left(&activity), Some(10));
         pass(4).await;
-        activity.received();
+        activity.received(1, 1);
         assert_eq!(left(&activity), Some(6), "the first byte wins no time");
-        let request = activity.request();
-        activity.received();
+        let (request, _share) = activity.request(|| 0);
+        activity.received(1, 1);
         assert_eq!(left(&activity), None, "a body is not a head");
         drop(request);
         assert_eq!(left(&activity), Some(75));
         pass(50).await;
-        activity.received();
+        activity.received(1, 1);
         assert_eq!(left(&activity), Some(10), "a head has begun");
         pass(9).await;
-        activity.received();
+        activity.received(1, 1);
         assert_eq!(left(&activity), Some(1), "more bytes win no time");
+    }
+
+    #[tokio::test]
+    async fn buffers_are_renewed_only_where_nothing_is_in_them() {
+        let activity = Activity::new();
+        activity.received(100, USUAL_BUFFER + 1);
+        assert_eq!(activity.rest(), Rest::Wait, "a head has begun");
+        let (request, share) = activity.request(|| 100);
+        activity.wrote(true);
+        assert_eq!((share.is_some(), activity.rest()), (true, Rest::Wait), "a request runs");
+        drop(request);
+        assert_eq!(activity.rest(), Rest::Wait, "its answer is not flushed");
+        activity.flushed();
+        assert_eq!((activity.rest(), activity.rest()), (Rest::Renew, Rest::Wait), "once");
+        activity.received(100, USUAL_BUFFER + 1);
+        let request = activity.request(|| 100);
+        activity.left_body();
+        drop(request);
+        assert_eq!(activity.rest(), Rest::Wait, "the connection may be reading the body that was left");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_does_not_read_is_given_up() {
         let activity = Activity::new();
-        let _request = activity.request();
+        let _request = activity.request(|| 0);
         activity.wrote(false);
         pass(20).await;
         activity.wrote(false);
@@ -258,7 +375,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_reads_next_to_nothing_of_an_answer_is_given_up() {
         let activity = Activity::new();
-        let request = activity.request();
+        let (request, _share) = activity.request(|| 0);
         request.handed();
         pass(60).await;
         activity.wrote(false);

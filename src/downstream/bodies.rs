@@ -13,8 +13,8 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::activity::Running;
-use super::listener::MAX_HEAD_BYTES;
+use super::activity::{Activity, Running};
+use super::http1::WRITE_BUFFER;
 use crate::worker::hushed;
 
 /// The body did not arrive within `body_timeout`.
@@ -28,11 +28,22 @@ pub struct Arriving {
     body: Incoming,
     limit: Duration,
     alarm: Option<Pin<Box<Sleep>>>,
+    /// Whether it was read to its end.
+    is_read: bool,
+    activity: Activity,
 }
 
 impl Arriving {
-    pub(super) const fn new(body: Incoming, limit: Duration) -> Self {
-        Self { body, limit, alarm: None }
+    pub(super) const fn new(body: Incoming, limit: Duration, activity: Activity) -> Self {
+        Self { body, limit, alarm: None, is_read: false, activity }
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        if !self.is_read && !self.body.is_end_stream() {
+            self.activity.left_body();
+        }
     }
 }
 
@@ -50,6 +61,7 @@ impl HttpBody for Arriving {
             cx.waker().wake_by_ref();
         }
         if let Poll::Ready(frame) = frame {
+            self.is_read |= frame.is_none();
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         let limit = self.limit;
@@ -68,8 +80,8 @@ impl HttpBody for Arriving {
 }
 
 /// What a connection takes of a body before it writes it out: hyper takes the next part while less
-/// than the largest head waits. Some room is left for the head of the answer.
-const TAKEN: usize = MAX_HEAD_BYTES - 4 * 1024;
+/// than [`WRITE_BUFFER`] waits. Some room is left for the head of the answer.
+const TAKEN: usize = WRITE_BUFFER - 4 * 1024;
 /// How much is copied at most to spare a second write.
 const JOINED: usize = 64 * 1024;
 

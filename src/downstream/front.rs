@@ -108,9 +108,9 @@ impl Front {
             }
             Ok(origin) => match self.0.guard.admit(&head, &mut body).await {
                 Ok((principal, body)) => (self.0.route(Admitted { head, body, principal, id }).await, origin),
-                Err(refusal) => (self.0.refuse(refusal, &head, body, id).await, origin),
+                Err(refusal) => (self.0.refuse(refusal, head, body, id).await, origin),
             },
-            Err(refusal) => (self.0.refuse(refusal, &head, body, id).await, None),
+            Err(refusal) => (self.0.refuse(refusal, head, body, id).await, None),
         };
         finished(answer, origin, id)
     }
@@ -169,12 +169,13 @@ impl Parts {
     async fn refuse<B: Incoming>(
         &self,
         refusal: Refusal,
-        head: &request::Parts,
+        head: request::Parts,
         body: B,
         id: RequestId,
     ) -> Response {
-        self.guard.discard(&head.headers, body).await;
-        self.refused(refusal, &Line::of(head), id)
+        let answer = self.refused(refusal, &Line::of(&head), id);
+        self.guard.discard(head, body).await;
+        answer
     }
 
     fn refused(&self, refusal: Refusal, line: &Line, id: RequestId) -> Response {

@@ -28,6 +28,7 @@ use super::reading;
 use super::refusal::Refusal;
 use crate::auth::{self, Authenticator, Denied, Principal, Reason};
 use crate::memory::{Account, Charge, Kind};
+use crate::wire::transfer_coding;
 use crate::worker::WorkBudget;
 
 /// The paths that need no credential, for GET and HEAD: somebody who watches over the process, and a description
@@ -150,6 +151,9 @@ impl Guard {
         head: &request::Parts,
         body: &mut B,
     ) -> Result<(Option<Principal>, Bytes), Refusal> {
+        if !transfer_coding::is_supported(&head.headers, body) {
+            return Err(Refusal::TransferCoding);
+        }
         let principal = match self.check_head(head) {
             Err(Refusal::Denied(Denied::Unchecked)) => Box::pin(self.check_key(head)).await?,
             judged => judged?,
@@ -173,10 +177,12 @@ impl Guard {
         Ok((principal, body))
     }
 
-    /// Reads and drops what is left of a refused body, within limits. A client that waits for our
-    /// word before it sends (`Expect`) is not told to go on.
-    pub(super) async fn discard<B: Incoming>(&self, headers: &HeaderMap, mut body: B) {
-        if !headers.contains_key(EXPECT) {
+    /// Reads and drops what is left of a refused body, within limits. The head is dropped first, because a slow
+    /// client must not make it stay. A client that waits for `100 Continue` (`Expect`) gets the refusal instead.
+    pub(super) async fn discard<B: Incoming>(&self, head: request::Parts, mut body: B) {
+        let is_sent = !head.headers.contains_key(EXPECT);
+        drop(head);
+        if is_sent {
             let rest = drop_rest(&mut body, self.max_body_bytes);
             // Whatever comes of it, the answer is decided.
             let _ = tokio::time::timeout(DISCARD_TIME, rest).await;

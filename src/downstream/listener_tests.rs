@@ -1,5 +1,6 @@
 //! The accept loop on real sockets, with limits short enough to wait for.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use axum::routing::{get, post};

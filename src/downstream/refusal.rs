@@ -70,6 +70,14 @@ pub enum Refusal {
         "the memory budget of the gateway has no room for this body; send it again in a moment, or ask its operator to raise `memory_budget`"
     )]
     MemoryExhausted,
+    /// No room for its head.
+    #[error(
+        "too many large heads of requests are being read; send it again in a moment, or with fewer headers"
+    )]
+    HeadsFull,
+    /// RFC 9112, section 6.1: a coding of the message that is not understood here.
+    #[error("the only transfer coding supported is `chunked`, named once; send the body without another one")]
+    TransferCoding,
     /// No principal.
     #[error("{}", text_of(*.0))]
     Denied(Denied),
@@ -145,9 +153,10 @@ impl Refusal {
             Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => {
                 StatusCode::UNAUTHORIZED
             }
-            Self::Denied(Denied::Busy) | Self::Full { .. } | Self::MemoryExhausted => {
+            Self::Denied(Denied::Busy) | Self::Full { .. } | Self::MemoryExhausted | Self::HeadsFull => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
+            Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -162,6 +171,8 @@ impl Refusal {
             Self::BodyTimedOut => "body_timeout",
             Self::BodyCut => "body_incomplete",
             Self::MemoryExhausted => "memory_exhausted",
+            Self::HeadsFull => "too_many_heads",
+            Self::TransferCoding => "transfer_coding_not_supported",
             Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => "unauthorized",
             Self::Denied(Denied::Busy) => "authentication_busy",
             Self::Denied(Denied::NoRole) => "forbidden",
@@ -173,8 +184,10 @@ impl Refusal {
     /// The word for its kind.
     const fn word(self) -> Word {
         match self {
-            Self::HostCount | Self::TooLarge { .. } | Self::BodyCut => Word::InvalidParams,
-            Self::Denied(Denied::Busy) | Self::MemoryExhausted => Word::RateLimited,
+            Self::HostCount | Self::TooLarge { .. } | Self::BodyCut | Self::TransferCoding => {
+                Word::InvalidParams
+            }
+            Self::Denied(Denied::Busy) | Self::MemoryExhausted | Self::HeadsFull => Word::RateLimited,
             Self::Host | Self::Origin | Self::Denied(_) => Word::AuthenticationError,
             Self::BodyTimedOut => Word::Timeout,
             Self::Full { .. } => Word::ConnectionLimitExceeded,
@@ -185,7 +198,7 @@ impl Refusal {
     /// Seconds until it is worth trying again, where that is known.
     const fn retry_after(self) -> Option<u64> {
         match self {
-            Self::Denied(Denied::Busy) | Self::MemoryExhausted => Some(BUSY_RETRY_IN),
+            Self::Denied(Denied::Busy) | Self::MemoryExhausted | Self::HeadsFull => Some(BUSY_RETRY_IN),
             Self::Full { .. } => Some(FULL_RETRY_IN),
             _ => None,
         }
@@ -217,6 +230,8 @@ impl Refusal {
             Self::BodyTimedOut => "The body did not arrive in time",
             Self::BodyCut => "The body is not complete",
             Self::MemoryExhausted => "The memory budget is exhausted",
+            Self::HeadsFull => "Too many large heads are being read",
+            Self::TransferCoding => "The transfer coding is not supported",
             Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => {
                 "A credential is needed"
             }
@@ -267,7 +282,11 @@ impl Refusal {
             detail: &self.to_string(),
             retryable: matches!(
                 self,
-                Self::BodyTimedOut | Self::Denied(Denied::Busy) | Self::Full { .. } | Self::MemoryExhausted
+                Self::BodyTimedOut
+                    | Self::Denied(Denied::Busy)
+                    | Self::Full { .. }
+                    | Self::MemoryExhausted
+                    | Self::HeadsFull
             ),
             request_id: id,
             more: self.more(id),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -56,6 +56,13 @@ impl Porter {
     }
 }
 
+/// Tells a client, whose request began with `begun`, and reads for a moment what it still sends.
+pub(super) async fn refuse(socket: impl AsyncRead + AsyncWrite + Unpin, begun: &[u8], refusal: Refusal) {
+    let face = face(begun);
+    // A client that is too slow for it is closed without the answer.
+    let _ = timeout(LIMIT, answer_and_close(socket, face, refusal)).await;
+}
+
 async fn tell(mut socket: TcpStream, refusal: Refusal) -> std::io::Result<()> {
     let mut first = [0; FIRST_BYTES];
     let count = socket.read(&mut first).await?;
@@ -63,10 +70,18 @@ async fn tell(mut socket: TcpStream, refusal: Refusal) -> std::io::Result<()> {
     if count == 0 || begun.starts_with(HTTP2) {
         return Ok(());
     }
-    socket.write_all(&answer(refusal, face(begun)).await).await?;
+    answer_and_close(socket, face(begun), refusal).await
+}
+
+async fn answer_and_close(
+    mut socket: impl AsyncRead + AsyncWrite + Unpin,
+    face: Face,
+    refusal: Refusal,
+) -> std::io::Result<()> {
+    socket.write_all(&answer(refusal, face).await).await?;
     socket.shutdown().await?;
     let mut rest = [0; FIRST_BYTES];
-    let mut read = count;
+    let mut read = 0;
     while read < MOST_BYTES {
         match socket.read(&mut rest).await? {
             0 => break,

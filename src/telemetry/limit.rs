@@ -62,10 +62,12 @@ pub enum Limit {
     LogPace,
     /// Audit lines that wait to be written, or belong to an action that runs.
     AuditLines,
+    /// Bytes of the heads of requests.
+    HeadsInSum,
 }
 
 /// All of them, with the word that each has in metrics.
-const ALL: [(Limit, &str); 25] = [
+const ALL: [(Limit, &str); 26] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
@@ -91,6 +93,7 @@ const ALL: [(Limit, &str); 25] = [
     (Limit::LogLines, "log_lines"),
     (Limit::LogPace, "log_pace"),
     (Limit::AuditLines, "audit_lines"),
+    (Limit::HeadsInSum, "head_bytes_in_sum"),
 ];
 
 static MET: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];

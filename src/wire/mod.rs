@@ -7,5 +7,6 @@ mod clip;
 pub mod joined;
 pub mod lines;
 pub mod sse;
+pub mod transfer_coding;
 
 pub use clip::Clip;

@@ -33,7 +33,7 @@ use url::Url;
 
 use crate::secret::{ExposeSecret, SecretString};
 use crate::upstream::error::Error;
-use crate::upstream::transport::reason;
+use crate::upstream::transport::{decoded, reason};
 use crate::wire::sse::{Decoder, Event, Item};
 use crate::worker::WorkBudget;
 
@@ -200,6 +200,7 @@ impl Request {
         request.headers_mut().insert(USER_AGENT, OURSELVES);
         request.headers_mut().insert(ACCEPT, ANYTHING);
         let response = self.pool.request(request).await.map_err(|error| unanswered(&error))?;
+        let response = decoded(response)?;
         if response.status().is_success() {
             return Ok(Answer { response });
         }

@@ -27,7 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 
-pub(super) use self::http::{certified, reason, retry_after};
+pub(super) use self::http::{certified, decoded, reason, retry_after};
 use crate::memory::{self, Account, Kind};
 use crate::protocol::{Era, Notification, Raw, message, meta, method};
 use crate::upstream::config::{Config, Transport};

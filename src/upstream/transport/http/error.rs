@@ -8,9 +8,11 @@ use std::iter;
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
+use hyper::body::Incoming;
 
 use crate::upstream::error::Error;
+use crate::wire::transfer_coding;
 
 /// What is known of a request that a connection took and did not answer.
 pub(super) fn unanswered(error: &hyper::Error) -> Error {
@@ -31,6 +33,15 @@ pub(in crate::upstream) fn reason(error: &(dyn StdError + 'static)) -> String {
         reason.push_str(&cause);
     }
     if reason.is_empty() { "the connection failed".into() } else { reason }
+}
+
+/// `answer`, if it has no other transfer coding than `chunked`.
+pub(in crate::upstream) fn decoded(answer: Response<Incoming>) -> Result<Response<Incoming>, Error> {
+    if transfer_coding::is_supported(answer.headers(), answer.body()) {
+        return Ok(answer);
+    }
+    let reason = "the answer has a transfer coding other than `chunked`, which was not asked for";
+    Err(Error::Malformed { reason: reason.into() })
 }
 
 /// The error for an answer that is nothing but its status.

@@ -41,8 +41,8 @@ pub(in crate::upstream) use self::body::Body;
 use self::body::Line;
 use self::connect::Dialer;
 pub(in crate::upstream) use self::connect::certified;
+pub(in crate::upstream) use self::error::{decoded, reason, retry_after};
 pub(super) use self::error::{is_media_type, status_error};
-pub(in crate::upstream) use self::error::{reason, retry_after};
 use self::idle::Idle;
 use crate::shutdown::Shutdown;
 use crate::upstream::config::{Http, Limits};
@@ -181,7 +181,9 @@ impl Client {
         let body = |incoming, link| Body::new(incoming, Line { link, shelf: idle.cloned() });
         while let Some(mut link) = idle.and_then(|idle| idle.take()) {
             match link.exchange(request).await {
-                Ok(answer) => return Ok(answer.map(|incoming| body(incoming, link))),
+                Ok(answer) => {
+                    return decoded(answer).map(|answer| answer.map(|incoming| body(incoming, link)));
+                }
                 Err(mut failure) => match failure.take_message() {
                     // It had been closed, so nothing was sent.
                     Some(unsent) => request = unsent,
@@ -192,7 +194,7 @@ impl Client {
         // Boxed: it is rare, and would make the future of each call a large one.
         let mut link = Box::pin(self.dialer.open()).await?;
         match link.exchange(request).await {
-            Ok(answer) => Ok(answer.map(|incoming| body(incoming, link))),
+            Ok(answer) => decoded(answer).map(|answer| answer.map(|incoming| body(incoming, link))),
             Err(failure) => Err(self.failed(failure.error())),
         }
     }

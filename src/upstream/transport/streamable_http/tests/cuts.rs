@@ -50,6 +50,11 @@ async fn each_cut_point_has_its_own_meaning() {
             vec![say(&format!("{head}transfer-encoding: chunked\r\n\r\n")), chunk(ANSWER), close()],
             "cut",
         ),
+        (
+            "nowhere, in another transfer coding",
+            vec![say(&format!("{head}transfer-encoding: gzip, chunked\r\n\r\n")), chunk(ANSWER), end()],
+            "malformed",
+        ),
         ("at the head of a stream", vec![stream(""), close()], "cut"),
         ("within an event", vec![stream(""), chunk(&format!("data: {half}")), close()], "cut"),
         (
