@@ -6,8 +6,9 @@ use std::sync::Arc;
 use criterion::{BenchmarkId, Criterion};
 use serde_json::json;
 use switchyard::manager::Trust;
-use switchyard::manager::catalog::{Catalog, Part, Style};
+use switchyard::manager::catalog::{Catalog, History, Part, Style};
 use switchyard::manager::config::ToolNames;
+use switchyard::manager::naming::Rules;
 use switchyard::protocol::feature::{Kind, Tool};
 use switchyard::protocol::lifecycle::Peer;
 use switchyard::protocol::{Raw, Version};
@@ -39,7 +40,9 @@ fn catalog(offers: &[(Arc<str>, Offer)]) -> Catalog {
     let (choice, trust) = (Tools::default(), Trust::default());
     let parts: Vec<Part<'_>> =
         offers.iter().map(|(server, offer)| Part { server, choice: &choice, offer, trust: &trust }).collect();
-    Catalog::build(&parts, Style { names: ToolNames::Auto, max_name_length: 64, per_page: 1_000 })
+    let servers = offers.iter().map(|(server, _)| Arc::clone(server)).collect();
+    let rules = Rules { mode: ToolNames::Auto, max_length: 64, servers: &servers };
+    Catalog::build(&parts, Style { rules, per_page: 1_000 }, &mut History::default())
 }
 
 pub fn lookup(c: &mut Criterion) {

@@ -145,7 +145,7 @@ impl Rules<'_> {
     fn prefix(&self, name: &str) -> Option<&str> {
         let pairs = name.as_bytes().windows(SEPARATOR.len()).take(MAX_SERVER_NAME + 1).enumerate();
         let ends = pairs.filter(|(_, pair)| *pair == SEPARATOR.as_bytes()).map(|(end, _)| end);
-        ends.filter_map(|end| self.servers.get(&name[..end])).last().map(AsRef::as_ref)
+        ends.filter_map(|end| self.servers.get(&name[..end])).next_back().map(AsRef::as_ref)
     }
 
     /// Whether `name` reads like a qualified name of `server`.

@@ -71,7 +71,8 @@ proptest! {
         for (name, meaning) in &before.meanings {
             let Meaning::One(index) = meaning else { continue };
             let (key, is_bare) = (&keys[*index], keys[*index].name == *name);
-            if is_bare && !remembers {
+            let is_there = mode == ToolNames::Auto && all.contains(key);
+            if is_bare && !remembers && !is_there {
                 continue;
             }
             let found = reached(&after, &all, name);

@@ -1,7 +1,7 @@
 //! Remembers which server each offered name belongs to, so that a name never moves to another server unnoticed.
 //!
 //! Invariants: a name keeps its first owner until that server leaves the configuration or an operator gives the
-//! name away; what is remembered of a server is bounded, and a server at that bound gets no further names.
+//! name away. The memory for one server is bounded, and a server at that bound gets no further names.
 //! Names are kept as hashes, so their length does not count.
 //!
 //! Not here: how names are made (`naming`), and anything across restarts: the memory ends with the process.

@@ -17,7 +17,7 @@ use crate::upstream::{self, Status};
 pub struct ServerStatus {
     /// Its configuration.
     pub config: upstream::Config,
-    /// What is known of it now.
+    /// Its connections, breaker and counters now.
     pub status: Status,
     /// How many of its tools are offered.
     pub tools: usize,

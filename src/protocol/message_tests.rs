@@ -103,7 +103,8 @@ fn the_parts_of_a_response_are_the_response() {
 
 #[test]
 fn too_many_members_are_refused_on_the_strict_levels_and_accepted_in_arguments() {
-    let many: String = (0..1_100).map(|number| format!(r#","\u0061{number}":0"#)).collect();
+    let member = |number: usize| format!(r#","\u0061{number}":0"#);
+    let many = (0..1_100).map(member).collect::<Vec<_>>().concat();
     for (place, text) in [
         ("the message", format!(r#"{{"jsonrpc":"2.0","method":"x"{many}}}"#)),
         ("params", format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":0{many}}}}}"#)),

@@ -91,14 +91,12 @@ impl<'a> Part<'a> {
 /// Whether the key `token`, quotes included, means `name`.
 pub(super) fn key_is(token: &[u8], name: &str) -> bool {
     let inner = inside(token);
-    match inner.iter().position(|byte| *byte == b'\\') {
-        None => inner == name.as_bytes(),
-        Some(at) => {
-            inner[..at].iter().eq(name.as_bytes().iter().take(at))
-                && may_mean(&inner[at..], &name.as_bytes()[at..])
-                && decode_key(token) == name
-        }
+    if !inner.contains(&b'\\') {
+        return inner == name.as_bytes();
     }
+    let (plain, escaped) = inner.split_at(plain(inner, 0));
+    let rest = name.as_bytes().strip_prefix(plain);
+    rest.is_some_and(|rest| may_mean(escaped, rest)) && decode_key(token) == name
 }
 
 /// Whether text that begins with an escape may mean `name`. It keeps a message full of escaped keys from being

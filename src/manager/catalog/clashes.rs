@@ -1,8 +1,8 @@
 //! Which URI templates make a URI, and which URIs and templates clash because of that.
 //!
 //! Invariants: a template without a literal scheme makes no URI where several servers have resources, or one server
-//! could claim everything; templates of two servers clash if one's literal beginning begins with the other's; the work
-//! for the list of one server is bounded, and beyond the bound its own URIs count as clashing.
+//! could claim everything. Templates of two servers clash if one's literal beginning begins with the other's. The
+//! work for the list of one server is bounded, and beyond the bound its own URIs count as clashing.
 //!
 //! Not here: the forms that clashing URIs get (`uris`).
 
@@ -66,7 +66,7 @@ impl Claims {
         }
     }
 
-    /// What clashes of the listed `uris` and the templates of `keys`, which it was made of, where all of `servers`
+    /// Finds the listed `uris` and the templates that clash. `keys` are those it was made of, and `servers` those that
     /// have resources.
     pub(super) fn clashes(&self, uris: &[Key], keys: &[Key], servers: &[Arc<str>]) -> Clashes {
         let is_reserved = |key: &Key| {

@@ -9,7 +9,7 @@ use super::super::{Catalog, Kind};
 use super::tests::part;
 use super::*;
 
-/// What one server has: URIs and templates.
+/// The URIs and templates of one server.
 type Lists = (Vec<String>, Vec<String>);
 
 fn merged(servers: &[(&str, Lists)]) -> Catalog {

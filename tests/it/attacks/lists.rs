@@ -14,7 +14,7 @@ fn hostile_uri(number: usize) -> String {
 }
 
 fn hostile_templates(count: usize) -> Value {
-    let template = |number: usize| format!("db://{}{{+x}}{number}", "{+x}a".repeat(14));
+    let template = |number: usize| format!("db://{}{{+x}}Z{number}{{+x}}", "{+x}a".repeat(14));
     json!((0..count).map(|number| json!({"uriTemplate": template(number), "name": "t"})).collect::<Vec<_>>())
 }
 
@@ -78,8 +78,7 @@ async fn links_in_an_answer_have_one_budget_whatever_the_templates_are() {
 
 #[tokio::test]
 async fn probes_do_not_wait_while_a_catalog_is_built() {
-    let uris: Vec<Value> =
-        (0..1_500).map(|number| json!({"uri": hostile_uri(number), "name": "r"})).collect();
+    let uris: Vec<Value> = (0..600).map(|number| json!({"uri": hostile_uri(number), "name": "r"})).collect();
     let evil = Scripted::modern()
         .offers("resources", &json!(uris).to_string())
         .offers("resourceTemplates", &hostile_templates(1_000).to_string())
@@ -103,12 +102,12 @@ async fn probes_do_not_wait_while_a_catalog_is_built() {
         )
     };
     let begun = Instant::now();
-    evil.change_tools((0..1_500).map(tool).chain([Tool::named("last")]).collect());
+    evil.change_tools((0..600).map(tool).chain([Tool::named("last")]).collect());
     let (mut slowest, mut probe) = (Duration::ZERO, Line::to(&gateway.address));
     let built = async {
         eventually("the tools are offered", async || {
             let one = gateway.get("/servers").await.json()["servers"][1].clone();
-            (one["tool_count"] == 1_501 || one["tools"] == 1_501).then_some(())
+            (one["tool_count"] == 601 || one["tools"] == 601).then_some(())
         })
         .await;
     };
@@ -124,9 +123,12 @@ async fn probes_do_not_wait_while_a_catalog_is_built() {
         () = built => {}
         () = probes => {}
     }
-    let took = begun.elapsed();
-    eprintln!("read and built in {took:?}; the slowest probe meanwhile took {slowest:?}");
-    assert!(slowest < Duration::from_millis(500) && took < Duration::from_secs(15), "{slowest:?} {took:?}");
+    let build_time = begun.elapsed();
+    eprintln!("read and built in {build_time:?}; the slowest probe meanwhile took {slowest:?}");
+    assert!(
+        slowest < Duration::from_millis(500) && build_time < Duration::from_secs(15),
+        "{slowest:?} {build_time:?}"
+    );
 }
 
 #[tokio::test]
@@ -207,8 +209,8 @@ async fn keys_with_escapes_cost_no_more_than_plain_ones() {
     let (_server, gateway) = reading().await;
     let session = gateway.mcp().legacy().await;
     let keys = |start: &str| {
-        let members = (0..150_000).map(|number| format!(r#","{start}{number:09}":0"#));
-        members.collect::<String>()
+        let members = (0..50_000).map(|number| format!(r#","{start}{number:09}":0"#));
+        members.collect::<Vec<_>>().concat()
     };
     let cost = async |params: String| {
         let begun = Instant::now();
@@ -216,19 +218,19 @@ async fn keys_with_escapes_cost_no_more_than_plain_ones() {
         begun.elapsed()
     };
     let (escaped, plain) = (keys(r"\u006eame"), keys("0006eename"));
-    let usual = format!(r#"{{"name":"none","arguments":{{"a":0{plain}}}}}"#);
-    let usual = median(async || cost(usual.clone()).await).await;
-    for params in [
-        format!(r#"{{"name":"none","arguments":{{"a":0{escaped}}}}}"#),
-        format!(r#"{{"name":"none"{escaped}}}"#),
-        format!(r#"{{"name":"none","_meta":{{"a":0{escaped}}}}}"#),
-    ] {
-        let (place, took) = (&params[..30], median(async || cost(params.clone()).await).await);
-        let length = params.len();
+    let forms: [fn(&str) -> String; 3] = [
+        |keys| format!(r#"{{"name":"none","arguments":{{"a":0{keys}}}}}"#),
+        |keys| format!(r#"{{"name":"none"{keys}}}"#),
+        |keys| format!(r#"{{"name":"none","_meta":{{"a":0{keys}}}}}"#),
+    ];
+    for form in forms {
+        let usual = median(async || cost(form(&plain)).await).await;
+        let took = median(async || cost(form(&escaped)).await).await;
+        let (length, place) = (form(&escaped).len(), &form(&escaped)[..30]);
         eprintln!(
             "{length} bytes, {place}…: {took:?}, plain keys {usual:?}: ratio {:.1}",
             ratio(took, usual)
         );
-        assert!(ratio(took, usual) < 4.0, "{place}: {took:?} {usual:?}");
+        assert!(ratio(took, usual) < 3.0, "{place}: {took:?} {usual:?}");
     }
 }
