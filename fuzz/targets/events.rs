@@ -26,8 +26,8 @@ type Read = (Vec<Item>, Option<Bytes>, Option<std::time::Duration>);
 fn read(limit: usize, pieces: impl IntoIterator<Item = Bytes>) -> Read {
     let (mut decoder, mut items) = (Decoder::new(limit), Vec::new());
     for mut piece in pieces {
-        while let Some(item) = decoder.decode(&mut piece) {
-            items.push(item);
+        while !piece.is_empty() {
+            items.extend(decoder.decode(&mut piece));
         }
     }
     (items, decoder.last_id().cloned(), decoder.retry())

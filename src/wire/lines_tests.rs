@@ -78,3 +78,13 @@ proptest! {
         prop_assert_eq!(split(&parts, limit), split(&[text.as_bytes()], limit));
     }
 }
+
+#[test]
+fn lines_without_content_are_dropped_at_once_and_counted() {
+    let mut lines = Lines::new(16);
+    let mut buffer = BytesMut::from(format!("{} \r\n\t\n  {{}}\n \n", "\n".repeat(1_000)).as_str());
+    assert_eq!(lines.decode(&mut buffer).expect("no I/O"), Some(whole("  {}")));
+    assert_eq!(lines.take_blank(), 1_005);
+    assert_eq!(lines.decode(&mut buffer).expect("no I/O"), None);
+    assert_eq!((lines.take_blank(), lines.take_blank(), buffer.len()), (2, 0, 0));
+}

@@ -10,10 +10,9 @@ fn decode(parts: &[&[u8]], limit: usize) -> (Vec<Item>, Decoder) {
     let mut out = Vec::new();
     for part in parts {
         let mut input = Bytes::copy_from_slice(part);
-        while let Some(item) = decoder.decode(&mut input) {
-            out.push(item);
+        while !input.is_empty() {
+            out.extend(decoder.decode(&mut input));
         }
-        assert!(input.is_empty());
     }
     (out, decoder)
 }
@@ -169,4 +168,16 @@ proptest! {
         let (items, _) = decode(&cut(&event.encode(), cuts), 4096);
         prop_assert_eq!(items, [Item::Event(event)]);
     }
+}
+
+#[test]
+fn what_means_nothing_is_counted_and_read_some_lines_at_a_time() {
+    let mut decoder = Decoder::new(64);
+    let mut input = Bytes::from(format!("{}unknown: x\ndata: a\n\n", ":\n".repeat(100)));
+    assert_eq!((decoder.decode(&mut input), input.is_empty()), (None, false), "there is more of it");
+    assert_eq!(decoder.take_ignored(), 2 * LINES_AT_ONCE);
+    assert!(matches!(decoder.decode(&mut input), Some(Item::Event(_))));
+    assert_eq!(decoder.take_ignored(), 2 * (100 - LINES_AT_ONCE) + 11);
+    assert!(decoder.decode(&mut Bytes::from_static(b"data: b\n\n")).is_some());
+    assert_eq!(decoder.take_ignored(), 0, "events are not");
 }

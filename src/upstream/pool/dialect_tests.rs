@@ -8,7 +8,7 @@ use super::super::super::connection::Call;
 use super::super::super::fake::{Dial, Fake, tool_call};
 use super::super::super::home::Home;
 use super::super::*;
-use super::MAX_DIALECTS;
+use super::{MAX_DIALECTS, MAX_OWN};
 use crate::protocol::feature::Effect;
 use crate::protocol::{Era, Raw, Version};
 
@@ -147,13 +147,54 @@ async fn there_are_so_many_dialects_at_a_time_and_the_one_unused_for_longest_end
         advance(Duration::from_secs(1)).await;
     }
     let none = call_of(Era::Legacy, &json!({}));
-    assert!(matches!(seat(&pool, &none).await, Err(Error::Overloaded { .. })), "all of them work");
+    let like = seat(&pool, &none).await.expect("the dialect that is most like it, as all of them work");
+    assert!(std::ptr::addr_eq(like.connection(), seats[0].connection()));
+    assert_eq!(server.connects(), MAX_DIALECTS + 1);
     seats.remove(3);
     assert!(seat(&pool, &none).await.is_ok());
     settle().await;
     assert_eq!((pool.live(), server.live()), (MAX_DIALECTS + 1, MAX_DIALECTS + 1));
     assert!(seat(&pool, &able(0)).await.is_ok());
     assert_eq!(server.connects(), MAX_DIALECTS + 2, "the others were left alone");
+}
+
+/// A call on behalf of `principal`.
+fn by(principal: &str, call: Call) -> Call {
+    Call { principal: Some(principal.into()), ..call }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_principal_has_half_of_the_dialects_and_shares_its_own_beyond_that() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 1);
+    let mut seats = Vec::new();
+    for number in 0..MAX_DIALECTS {
+        seats.push(seat(&pool, &by("key:greedy", able(number))).await.expect("a seat"));
+    }
+    assert_eq!(server.connects(), 1 + MAX_OWN, "the others share these");
+    let other = seat(&pool, &by("key:other", able(MAX_DIALECTS - 1))).await.expect("a seat");
+    assert_eq!(server.connects(), 2 + MAX_OWN, "there is room for others");
+    drop(seats.remove(0));
+    advance(Duration::from_secs(1)).await;
+    seats.push(seat(&pool, &by("key:greedy", able(MAX_OWN))).await.expect("a seat"));
+    settle().await;
+    assert_eq!((server.connects(), server.live()), (3 + MAX_OWN, 2 + MAX_OWN), "its own idle one made room");
+    drop(other);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_principal_with_most_private_connections_gives_an_idle_one_to_another() {
+    let server = dual();
+    let (pool, _shutdown) = pool_with(&server, 2, true);
+    let of = |principal: &str| by(principal, of_home(Era::Legacy, &Home::session()));
+    let (busy, idle) = (of("key:greedy"), of("key:greedy"));
+    let held = seat(&pool, &busy).await.expect("a seat");
+    drop(seat(&pool, &idle).await.expect("a seat"));
+    let other = of("key:other");
+    assert!(seat(&pool, &other).await.is_ok());
+    assert!(matches!(seat(&pool, &idle).await, Err(Error::Overloaded { .. })), "each has one now");
+    assert!(matches!(seat(&pool, &of("key:other")).await, Err(Error::Overloaded { .. })));
+    drop(held);
 }
 
 #[tokio::test(start_paused = true)]
