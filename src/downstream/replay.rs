@@ -31,7 +31,6 @@ use super::questions::Questions;
 use crate::memory::Charge;
 use crate::protocol::{Era, Message, RequestId};
 use crate::wire::sse::Event;
-use crate::worker::WorkBudget;
 
 /// Events that one stream keeps.
 const MAX_EVENTS: usize = 256;
@@ -298,7 +297,7 @@ impl Log {
     fn read_from(self: &Arc<Self>, state: &mut State, next: u64) -> Reader {
         state.reader += 1;
         self.changed.notify_waiters();
-        Reader { log: Arc::clone(self), mine: state.reader, next, work: WorkBudget::new() }
+        Reader { log: Arc::clone(self), mine: state.reader, next }
     }
 
     fn next_id(&self, state: &State) -> Bytes {
@@ -368,7 +367,6 @@ pub struct Reader {
     log: Arc<Log>,
     mine: u64,
     next: u64,
-    work: WorkBudget,
 }
 
 enum Read {
@@ -387,14 +385,10 @@ impl Reader {
     /// it is to be read on another connection. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Bytes> {
         let log = Arc::clone(&self.log);
-        self.work.yield_if_spent().await;
         loop {
             let changed = log.changed.notified();
             match self.ready() {
-                Read::Event(text) => {
-                    self.work.charge(text.len());
-                    return Some(text);
-                }
+                Read::Event(text) => return Some(text),
                 Read::End => return None,
                 Read::Wait => changed.await,
             }

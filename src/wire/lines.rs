@@ -9,7 +9,7 @@
 use std::io;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use memchr::{memchr, memchr2, memrchr};
+use memchr::{memchr, memchr2};
 use tokio_util::codec::Decoder;
 
 use super::Clip;
@@ -56,17 +56,19 @@ impl Lines {
         std::mem::replace(&mut self.blank, 0)
     }
 
-    /// Drops lines without content at the front of the buffer, all at once: each is only a byte or two, and a
-    /// buffer may hold tens of thousands.
-    fn skip_blank_lines(&mut self, buffer: &mut BytesMut) {
+    /// Drops empty lines at the front of the buffer, all at once: each is only a byte or two, and a buffer may
+    /// hold tens of thousands.
+    fn skip_empty_lines(&mut self, buffer: &mut BytesMut) {
         if self.searched > 0 || self.skipping.is_some() {
             return;
         }
-        let blank = buffer.len() - buffer.trim_ascii_start().len();
-        if let Some(last) = memrchr(b'\n', &buffer[..blank]) {
-            buffer.advance(last + 1);
-            self.blank += last + 1;
+        let mut rest = &buffer[..];
+        while let [b'\n', after @ ..] | [b'\r', b'\n', after @ ..] = rest {
+            rest = after;
         }
+        let empty = buffer.len() - rest.len();
+        buffer.advance(empty);
+        self.blank += empty;
     }
 
     /// Takes the line that ends at `end`, and its end.
@@ -85,7 +87,11 @@ impl Lines {
         if line.len() > self.limit {
             return Some(Line::TooLong(clip_of(&line)));
         }
-        (!line.trim_ascii().is_empty()).then(|| Line::Whole(line.freeze()))
+        if line.trim_ascii().is_empty() {
+            self.blank += end + 1;
+            return None;
+        }
+        Some(Line::Whole(line.freeze()))
     }
 
     /// Throws away the line that has begun in `buffer`, which holds no line end, and the rest of it as it comes.
@@ -121,7 +127,7 @@ impl Decoder for Lines {
     type Error = io::Error;
 
     fn decode(&mut self, buffer: &mut BytesMut) -> io::Result<Option<Line>> {
-        self.skip_blank_lines(buffer);
+        self.skip_empty_lines(buffer);
         while let Some(at) = memchr(b'\n', &buffer[self.searched..]) {
             let end = self.searched + at;
             if let Some(line) = self.take(buffer, end) {
