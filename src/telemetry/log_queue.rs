@@ -192,16 +192,13 @@ impl LogQueue {
     fn write_to(&self, mut out: impl Write) {
         let mut summary_at = None;
         loop {
-            match self.next(summary_at) {
-                Some(line) => {
-                    let is_written = write_whole(&mut out, &line);
-                    self.finish(&line, is_written);
-                    summary_at.get_or_insert_with(|| Instant::now() + SUMMARY);
-                }
-                None => {
-                    pace::summarize();
-                    summary_at = None;
-                }
+            if let Some(line) = self.next(summary_at) {
+                let is_written = write_whole(&mut out, &line);
+                self.finish(&line, is_written);
+                summary_at.get_or_insert_with(|| Instant::now() + SUMMARY);
+            } else {
+                pace::summarize();
+                summary_at = None;
             }
         }
     }
@@ -261,6 +258,7 @@ impl State {
 
 /// Writes a line to its end. A log line that cannot be begun is given up, which false says; any other is tried again
 /// until it succeeds.
+#[allow(clippy::disallowed_methods)] // it sleeps on the thread of the log, where nothing else runs
 fn write_whole(out: &mut impl Write, line: &Line) -> bool {
     let mut rest = &*line.bytes;
     while !rest.is_empty() {

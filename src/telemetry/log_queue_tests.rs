@@ -51,6 +51,7 @@ fn audit_slots_are_bounded_by_share_and_come_back() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods)] // there is no runtime here
 fn audit_lines_outlast_a_broken_output_and_log_lines_do_not() {
     let (sink, queue) = (Sink::default(), queue());
     let fault = std::sync::Arc::new(Mutex::new(Some(io::ErrorKind::BrokenPipe)));
