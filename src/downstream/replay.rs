@@ -35,7 +35,7 @@ use crate::wire::sse::Event;
 /// Events that one stream keeps.
 const MAX_EVENTS: usize = 256;
 /// Bytes of notices that one stream keeps; one notice that is larger is kept alone.
-const MAX_BYTES: usize = 1024 * 1024;
+const MAX_BYTES: usize = 512 * 1024;
 /// Streams of one session that are kept after their end.
 const MAX_ENDED: usize = 32;
 /// Bytes of streams that have ended, of all sessions together.
