@@ -12,14 +12,14 @@ use http::Request;
 
 /// Bytes of each head that are not counted.
 pub(super) const FREE: usize = 4 * 1024;
-/// Bytes that all heads take beyond what is free.
+/// The largest sum of the bytes that are counted.
 const IN_SUM: usize = 16 * 1024 * 1024;
-/// What the map of headers takes for each header, beside its name and its value.
+/// Bytes that the header map takes for each entry, beside the name and the value.
 const ENTRY: usize = 112;
 
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// What one head takes of the sum.
+/// The bytes of one head in the sum.
 #[derive(Debug, Default)]
 pub(super) struct Share(usize);
 

@@ -1,8 +1,8 @@
 //! One HTTP/1.1 connection of a client: its requests, its time limits, its buffers and its end.
 //!
-//! Invariants: a connection that is idle has small buffers, whatever its last request was; a head that is not complete
-//! is counted against the sum of all (`head_budget`) and refused beyond it; a connection ends when one of its time limits
-//! is over.
+//! Invariants: an idle connection has small buffers, whatever its last request was. An incomplete head is counted
+//! against the sum of all (`head_budget`), and refused when that is full. A connection ends when one of its time
+//! limits is over.
 //!
 //! Not here: accepting connections (`listener`), the clock of the limits (`activity`).
 
@@ -39,13 +39,13 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// A connection takes no more of an answer while this much of it waits to be written, in bytes. It also reads at
 /// most this much of a body at once.
 pub(super) const WRITE_BUFFER: usize = 64 * 1024;
-/// What is kept of a refused head: enough for its first line.
+/// Bytes that are kept of a refused head: enough for its first line.
 const LINE_BYTES: usize = 1_024;
 /// How long connections go on after the end was requested, so that a request which has arrived
 /// and was not yet read is answered.
 const LAST_LOOK: Duration = Duration::from_millis(50);
 
-/// What a connection needs of its door.
+/// Everything that a connection shares with its listener.
 pub(super) struct House<S> {
     pub(super) live: Shutdown,
     pub(super) cut: CancellationToken,
@@ -75,8 +75,8 @@ pub(super) fn connection<S: Site>(
         let bell = Bell::new();
         let mut poll = |cx: &mut Context<'_>| {
             let Some(open) = &mut connection else { return Poll::Ready(()) };
-            // Once they are watched, a look at a flag says whether it is worth asking again: whoever
-            // is cut is asked to end before.
+            // Once they are watched, a look at a flag says whether it is worth asking again: a connection
+            // is asked to end before it is cut.
             if !is_watched || live.is_begun() {
                 is_watched = true;
                 if cut.as_mut().poll(cx).is_ready() {
@@ -88,7 +88,7 @@ pub(super) fn connection<S: Site>(
                 }
             }
             if let Poll::Ready(result) = Pin::new(&mut *open).poll(&mut bell.answered_by(cx)) {
-                // Whatever goes wrong on a connection is its peer's business.
+                // An error on a connection concerns its client only.
                 let _ = result.inspect_err(|error| tracing::debug!(%error, "a connection ended early"));
                 return Poll::Ready(());
             }
@@ -130,7 +130,7 @@ where
     S: HttpService<Incoming, ResBody = Answer, Error = Infallible>,
 {
     let mut parts = connection.into_parts();
-    // What the client sent ahead is read again, into a buffer of its own size.
+    // Bytes that the client sent ahead are read again, from a buffer of their own size.
     parts.io.inner_mut().put_back(Bytes::copy_from_slice(&parts.read_buf));
     protocol().serve_connection(parts.io, parts.service)
 }
