@@ -29,7 +29,7 @@ const SUMMARY: Duration = Duration::from_secs(1);
 /// The queue of this process.
 pub(super) static QUEUE: LogQueue = LogQueue::new();
 
-/// What a line is, which decides whether it may be dropped.
+/// The kind of a line decides whether it may be dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Log,
@@ -103,7 +103,7 @@ pub(super) struct LogQueue {
 struct State {
     has_writer: bool,
     lines: VecDeque<Line>,
-    /// What waits, the line that is being written included.
+    /// Usage by lines that wait, including the one that is being written.
     log: Usage,
     audit: Usage,
     /// Audit lines that are still to be put.

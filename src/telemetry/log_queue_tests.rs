@@ -1,4 +1,4 @@
-//! What waits for a writer that stands still, and what is written when it goes on.
+//! The lines that wait for a blocked writer, and those that are written once it works again.
 
 use super::super::sink::Sink;
 use super::*;

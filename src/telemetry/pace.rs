@@ -78,7 +78,7 @@ impl Bucket {
     }
 }
 
-/// The pace of requests that failed, whoever sent them.
+/// The pace of the log lines about failed requests, of all clients together.
 pub static FAILURES: Pace = Pace::new();
 
 /// The paces of requests that are refused before they are authenticated, one for each code.

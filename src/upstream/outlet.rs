@@ -29,7 +29,7 @@ use crate::telemetry::limit::Limit;
 use crate::worker::until;
 
 /// Bytes of notifications that may wait for one slow reader.
-const MAX_WAITING_BYTES: usize = 1024 * 1024;
+const MAX_WAITING_BYTES: usize = 512 * 1024;
 /// Notifications of at least so many bytes are not copied out of the buffer that they came in.
 const LARGE: usize = 64 * 1024;
 /// Questions of one call that may be open at a time.
@@ -171,7 +171,7 @@ impl Outlet {
         Self::paid_by(capacity, Account::Nobody)
     }
 
-    /// An outlet and the end to read it from; at most `capacity` things wait, and at most 1 MiB of
+    /// An outlet and the end to read it from; at most `capacity` things wait, and at most 512 KiB of
     /// notifications, which `account` pays for.
     pub fn paid_by(capacity: usize, account: Account) -> (Self, Inlet) {
         let (line, reader) = line::line(capacity);

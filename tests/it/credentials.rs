@@ -20,14 +20,14 @@ const EXPIRED_KEY: &str = "swy_old_00112233445566778899aabbccddeeff0011223344556
 
 /// A header to send, or a query to append.
 #[derive(Debug, Clone)]
-enum Credential {
+pub enum Credential {
     None,
     Header(&'static str, String),
     Two(String, String),
     Query(String),
 }
 
-fn bearer(token: &str) -> Credential {
+pub fn bearer(token: &str) -> Credential {
     Credential::Header("authorization", format!("Bearer {token}"))
 }
 
@@ -84,19 +84,19 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
 }
 
-fn claims(change: impl FnOnce(&mut Value)) -> Value {
+pub fn claims(change: impl FnOnce(&mut Value)) -> Value {
     let mut claims = json!({"iss": "https://issuer.example", "aud": "switchyard", "sub": "ada",
         "exp": now() + 600, "role": "superuser"});
     change(&mut claims);
     claims
 }
 
-fn signed(claims: &Value, secret: &str) -> String {
+pub fn signed(claims: &Value, secret: &str) -> String {
     let key = jsonwebtoken::EncodingKey::from_secret(secret.as_bytes());
     jsonwebtoken::encode(&jsonwebtoken::Header::default(), claims, &key).expect("a token")
 }
 
-fn by_hand(header: &Value, claims: &Value, signature: &str) -> String {
+pub fn by_hand(header: &Value, claims: &Value, signature: &str) -> String {
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     format!("{}.{}.{signature}", part(header), part(claims))
 }
@@ -174,19 +174,24 @@ async fn mcp(gateway: &Running, credential: &Credential) -> Vec<(String, Answer)
     answers
 }
 
-async fn nothing_gets_through(gateway: &Running, server: &Server, credential: &Credential) {
-    let before = server.runs("a");
+/// The answers of every protected route over REST and MCP.
+pub async fn every_route(gateway: &Running, credential: &Credential) -> Vec<(String, Answer)> {
+    let mut answers = mcp(gateway, credential).await;
     for route in REST {
-        let answer = rest(gateway, credential, route).await;
-        assert!(matches!(answer.status, 401 | 403), "{credential:?} {route:?}: {answer:?}");
-        assert!(answer.header("www-authenticate").is_some_and(|how| how.starts_with("Bearer")), "{answer:?}");
-    }
-    for (what, answer) in mcp(gateway, credential).await {
-        assert!(matches!(answer.status, 401 | 403), "{credential:?} {what}: {answer:?}");
+        answers.push((format!("{route:?}"), rest(gateway, credential, route).await));
     }
     for path in ["/sse", "/sse/one"] {
         let answer = ask(gateway, credential, "GET", path, "", &[("accept", "text/event-stream")]).await;
-        assert!(matches!(answer.status, 401 | 403), "{credential:?} {path}: {answer:?}");
+        answers.push((path.to_owned(), answer));
+    }
+    answers
+}
+
+async fn nothing_gets_through(gateway: &Running, server: &Server, credential: &Credential) {
+    let before = server.runs("a");
+    for (what, answer) in every_route(gateway, credential).await {
+        assert!(matches!(answer.status, 401 | 403), "{credential:?} {what}: {answer:?}");
+        assert!(answer.header("www-authenticate").is_some_and(|how| how.starts_with("Bearer")), "{answer:?}");
     }
     assert_eq!(server.runs("a"), before, "{credential:?} reached the server");
 }
