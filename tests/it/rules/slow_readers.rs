@@ -47,7 +47,8 @@ async fn unread(
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4 << 10).expect("set");
     let mut socket = socket.connect(address).await.expect("it listens");
-    let lines: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let lines =
+        headers.iter().fold(String::new(), |lines, (name, value)| format!("{lines}{name}: {value}\r\n"));
     let length = body.len();
     let head =
         format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n{lines}\r\n");
