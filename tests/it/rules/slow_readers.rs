@@ -13,11 +13,11 @@ use crate::support::{Gateway, Registry, Running};
 
 /// Unread streams of one kind.
 const STREAMS: usize = 16;
-/// What each would take if it were held.
+/// Size of each answer.
 const SIZE: usize = 4 << 20;
-/// Of one message of an event stream.
+/// Size of one message of an event stream.
 const MESSAGE: usize = 4 << 10;
-/// What the allocator and the tables of a debug build take beside, in all.
+/// Room for the allocator and the tables of a debug build, in all.
 const SLACK: u64 = 6 << 20;
 
 fn server() -> Server {
@@ -121,7 +121,7 @@ async fn old(gateway: &Running, tool: &str) -> TcpStream {
     unread(gateway, ("GET", "/health/live"), &[], "").await
 }
 
-/// What it holds once it has stopped growing for two seconds.
+/// Its resident memory once it has stopped growing for two seconds.
 async fn settled(gateway: &Running) -> u64 {
     let (mut peak, mut unchanged) = (gateway.peak_memory(), 0);
     for _ in 0..20 {
