@@ -39,7 +39,7 @@ const MAX_BYTES: usize = 512 * 1024;
 /// Streams of one session that are kept after their end.
 const MAX_ENDED: usize = 32;
 /// Bytes of streams that have ended, of all sessions together.
-const MAX_KEPT_BYTES: usize = 64 * 1024 * 1024;
+const MAX_KEPT_BYTES: usize = 16 * 1024 * 1024;
 /// How long a stream can be resumed after its end.
 const KEEP: Duration = Duration::from_mins(5);
 

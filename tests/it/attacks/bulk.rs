@@ -27,24 +27,41 @@ pub const MOST: u64 = 320;
 /// The size of a large answer.
 pub const LARGE: usize = 8 * MIB;
 
-/// A gateway with a budget of 256 MiB before a server with large answers.
-pub async fn gateway(server: &Served) -> Running {
-    let mut registry = Registry::new().http("bulk", &format!("{}/mcp", server.url()));
+/// The server that is used for the attack, and the one of everybody else.
+pub struct Servers {
+    bulk: Served,
+    good: Served,
+}
+
+/// A gateway with a budget of 256 MiB before a server with large answers, and before another one.
+pub async fn gateway(servers: &Servers) -> Running {
+    let url = |server: &Served| format!("{}/mcp", server.url());
+    let mut registry = Registry::new().http("bulk", &url(&servers.bulk)).http("good", &url(&servers.good));
     // For a figure of a version without the setting.
     if std::env::var_os("WITHOUT_BUDGET").is_none() {
         registry = registry.setting(&format!("server: {{memory_budget: {BUDGET} MiB}}"));
     }
     let gateway = Gateway::of(&registry).start().await;
-    gateway.offers(&["small", "json", "events", "hang"]).await;
+    gateway.offers(&["bulk__json", "good__small"]).await;
     for _ in 0..3 {
         small(&gateway).await.expect("it answers");
     }
     gateway
 }
 
-/// The server: `json` and `events` answer with 8 MiB, `small` with little, `hang` never.
-pub fn server() -> Served {
-    Served::start(Router::new().route("/mcp", post(answer)))
+/// Starts both: `json` and `events` answer with 8 MiB, `small` with little, `hang` never.
+pub fn servers() -> Servers {
+    // Only one of them has the resource, or there would be a clash.
+    let quiet = async |body: Bytes| {
+        let lists = body.windows(15).any(|text| text == b"\"resources/list");
+        let id = serde_json::from_slice::<Value>(&body).map(|request| request["id"].clone());
+        match id {
+            Ok(id) if lists => result(&id, json!({"resources": []})),
+            _ => answer(body).await,
+        }
+    };
+    let bulk = Served::start(Router::new().route("/mcp", post(answer)));
+    Servers { bulk, good: Served::start(Router::new().route("/mcp", post(quiet))) }
 }
 
 async fn answer(body: Bytes) -> Response {
@@ -159,7 +176,7 @@ pub fn modern(tool: &str, padding: usize) -> (String, Vec<u8>) {
 /// A small call; how long it took.
 pub async fn small(gateway: &Running) -> Result<Duration, String> {
     let begun = Instant::now();
-    let body = br#"{"server":"bulk","tool":"small","arguments":{}}"#;
+    let body = br#"{"server":"good","tool":"small","arguments":{}}"#;
     let told = Line::to(&gateway.address).post("/api/v1/mcp/call", &[], body).await;
     if told.status == 200 { Ok(begun.elapsed()) } else { Err(format!("{told:?}")) }
 }
@@ -177,7 +194,31 @@ pub async fn calls(gateway: &Running) -> (Duration, usize) {
         }
     }
     times.sort();
-    (times.get(times.len() * 99 / 100).copied().unwrap_or_default(), failed)
+    (times.get(times.len() * 98 / 100).copied().unwrap_or_default(), failed)
+}
+
+/// Waits until small calls are answered as fast as before an attack, which works off its answers on the same
+/// processors; how fast others are meanwhile is what the tests of fairness measure.
+pub async fn calm(gateway: &Running) {
+    let begun = Instant::now();
+    let mut quick = 0;
+    while quick < 20 && begun.elapsed() < Duration::from_secs(30) {
+        let is_quick = small(gateway).await.is_ok_and(|time| time < Duration::from_millis(20));
+        quick = if is_quick { quick + 1 } else { 0 };
+    }
+}
+
+/// The median of three percentiles, and how many calls failed in all.
+pub async fn median(gateway: &Running) -> (Duration, usize) {
+    let mut rounds = Vec::new();
+    let mut failed = 0;
+    for _ in 0..3 {
+        let (time, more) = calls(gateway).await;
+        rounds.push(time);
+        failed += more;
+    }
+    rounds.sort();
+    (rounds[1], failed)
 }
 
 /// MiB that the process holds at most so far.

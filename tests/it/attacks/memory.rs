@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::net::TcpStream;
 
-use super::bulk::{self, LARGE, MIB, MOST, UPDATES, calls, gateway, modern, peak, settled, unread};
+use super::bulk::{self, LARGE, MIB, MOST, UPDATES};
+use super::bulk::{calls, calm, gateway, median, modern, peak, settled, unread};
 use crate::support::Running;
 use crate::support::client::Session;
 
@@ -24,7 +25,7 @@ struct Attack {
 impl Attack {
     /// Modern clients; `tool` answers as JSON or as an event stream.
     async fn modern(&mut self, gateway: &Running, tool: &str, count: usize) {
-        let (headers, body) = modern(tool, 0);
+        let (headers, body) = modern(&format!("bulk__{tool}"), 0);
         for _ in 0..count {
             self.sockets.push(unread(gateway, "/mcp", &headers, &body).await);
         }
@@ -39,7 +40,7 @@ impl Attack {
             format!("{stream_first}mcp-session-id: {id}\r\nmcp-protocol-version: {}\r\n", session.version);
         for number in 0..count {
             let body = json!({"jsonrpc": "2.0", "id": 1000 + number, "method": "tools/call",
-                "params": {"name": "events", "arguments": {}}});
+                "params": {"name": "bulk__events", "arguments": {}}});
             self.sockets.push(unread(gateway, "/mcp", &headers, body.to_string().as_bytes()).await);
         }
         self.sessions.push(session);
@@ -54,7 +55,7 @@ impl Attack {
 
     /// Calls of 4 MiB that are never answered.
     async fn hung(&mut self, gateway: &Running, count: usize) {
-        let (headers, body) = modern("hang", 4 * MIB - 1024);
+        let (headers, body) = modern("bulk__hang", 4 * MIB - 1024);
         for _ in 0..count {
             self.sockets.push(unread(gateway, "/mcp", &headers, &body).await);
         }
@@ -85,13 +86,17 @@ impl Attack {
 /// Runs `attack` beside small calls, and asserts what it may cost.
 async fn withstood(name: &str, gateway: &Running, attack: impl AsyncFnOnce(&mut Attack)) {
     let warm = gateway.resident_memory() >> 20;
-    let (before, _) = calls(gateway).await;
+    let (before, _) = median(gateway).await;
     let mut held = Attack::default();
     attack(&mut held).await;
-    // Until what was asked for has come as far as it will.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let (beside, failed) = calls(gateway).await;
+    let (_, failed_meanwhile) = calls(gateway).await;
+    calm(gateway).await;
+    let (beside, failed) = median(gateway).await;
+    let failed = failed + failed_meanwhile;
     let peak = peak(gateway);
+    for session in &held.sessions {
+        session.delete().await;
+    }
     drop(held);
     let (left, after) = settled(gateway, warm + LEFT).await;
     eprintln!(
@@ -107,8 +112,8 @@ async fn withstood(name: &str, gateway: &Running, attack: impl AsyncFnOnce(&mut 
 
 #[tokio::test]
 async fn unread_answers_stay_within_the_budget() {
-    let server = bulk::server();
-    let gateway = gateway(&server).await;
+    let servers = bulk::servers();
+    let gateway = gateway(&servers).await;
     assert!(60 * LARGE > MOST as usize * MIB);
     withstood("unread answers", &gateway, async |attack| {
         attack.modern(&gateway, "json", 60).await;
@@ -121,8 +126,8 @@ async fn unread_answers_stay_within_the_budget() {
 
 #[tokio::test]
 async fn large_calls_at_a_hung_server_stay_within_the_budget() {
-    let server = bulk::server();
-    let gateway = gateway(&server).await;
+    let servers = bulk::servers();
+    let gateway = gateway(&servers).await;
     withstood("hung calls", &gateway, async |attack| {
         attack.hung(&gateway, 160).await;
         attack.slow(&gateway, 60).await;
@@ -132,8 +137,8 @@ async fn large_calls_at_a_hung_server_stay_within_the_budget() {
 
 #[tokio::test]
 async fn notices_for_an_idle_session_keep_only_what_the_protocol_needs() {
-    let server = bulk::server();
-    let gateway = gateway(&server).await;
+    let servers = bulk::servers();
+    let gateway = gateway(&servers).await;
     let warm = gateway.resident_memory() >> 20;
     let mut attack = Attack::default();
     attack.idle_session(&gateway).await;
@@ -154,8 +159,8 @@ async fn notices_for_an_idle_session_keep_only_what_the_protocol_needs() {
 
 #[tokio::test]
 async fn all_of_it_at_once_stays_within_the_budget() {
-    let server = bulk::server();
-    let gateway = gateway(&server).await;
+    let servers = bulk::servers();
+    let gateway = gateway(&servers).await;
     withstood("mixture", &gateway, async |attack| {
         attack.idle_session(&gateway).await;
         attack.hung(&gateway, 40).await;
