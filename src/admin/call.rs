@@ -111,7 +111,7 @@ async fn answer(
     let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
     let size = called.reply.as_ref().unwrap_or_else(|error| error.raw()).bytes().len();
     let mut charge = Charge::open(Account::Principal(Arc::clone(principal.id())), Kind::Answer);
-    // The text of a tool stands in it twice, as it is and as `data`.
+    // The answer has the text of a tool twice: in `content` and as `data`.
     charge.cover(2 * size).map_err(exhausted)?;
     let printed = Raw::of(&Answer::of(&called, &tool, id)?).bytes().clone();
     let printed = if printed.len() < SMALL { printed } else { charge.hold(printed).map_err(exhausted)? };

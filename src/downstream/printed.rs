@@ -7,6 +7,7 @@
 //! Not here: the admission rule ([`crate::memory`]), where a message waits (`replay`, `conversation`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -52,4 +53,9 @@ impl Printer {
     fn refused(&self, response: &Response) -> Response {
         Response { id: response.id.clone(), reply: Err(memory_exhausted(self.era)) }
     }
+}
+
+/// The event that asks a client to come back after `pause`, and nothing else.
+pub(super) fn retry(pause: Duration) -> Bytes {
+    Bytes::from(format!("retry: {}\n\n", pause.as_millis()))
 }

@@ -1,7 +1,7 @@
 //! Bodies of requests: each within its size, and all of them within the memory budget.
 //!
-//! Invariants: what has come of a body is charged to its principal while it arrives, and the whole body for as
-//! long as anything holds a part of it; what was refused is released at once. A small body that comes in one
+//! Invariants: a body is charged to its principal while it arrives. The charge of the whole body lasts for as
+//! long as anything holds a part of it. A refused body is released at once. A small body that comes in one
 //! piece is neither copied nor charged.
 //!
 //! Not here: the time that a body has (`bodies`), the admission rule ([`crate::memory`]).
@@ -16,6 +16,9 @@ use super::guard::Incoming;
 use super::refusal::Refusal;
 use crate::memory::{Charge, Exhausted, SMALL};
 use crate::worker::WorkBudget;
+
+/// From so many bytes on there is room for a body as long as it was announced.
+const LARGE: usize = 64 * 1024;
 
 impl From<Exhausted> for Refusal {
     fn from(_: Exhausted) -> Self {
@@ -46,7 +49,8 @@ pub(super) async fn read<B: Incoming>(
             return Err(Refusal::TooLarge { limit });
         }
         charge.cover(size)?;
-        whole = if whole.is_empty() { data } else { joined(whole, &data) };
+        let rest = rest_of(body, limit - size).filter(|_| size >= LARGE);
+        whole = if whole.is_empty() { data } else { joined(whole, &data, rest.unwrap_or(0)) };
     }
     Ok(if whole.len() < SMALL { whole } else { charge.hold(whole)? })
 }
@@ -65,8 +69,17 @@ async fn piece<B: Incoming>(body: &mut B) -> Result<Option<Bytes>, Refusal> {
     Ok(None)
 }
 
-fn joined(whole: Bytes, data: &[u8]) -> Bytes {
+/// Bytes that are announced and have not come, at most `room`.
+fn rest_of<B: Incoming>(body: &B, room: usize) -> Option<usize> {
+    usize::try_from(body.size_hint().exact()?).ok().filter(|rest| *rest <= room)
+}
+
+/// `whole` and `data`, with room for `rest`, so that what is announced is not copied again and again.
+fn joined(whole: Bytes, data: &[u8], rest: usize) -> Bytes {
     let mut grown = whole.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+    if grown.capacity() < grown.len() + data.len() {
+        grown.reserve(data.len() + rest);
+    }
     grown.extend_from_slice(data);
     grown.freeze()
 }

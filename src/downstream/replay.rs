@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::printed::Printer;
+use super::printed::{Printer, retry};
 use super::questions::Questions;
 use crate::memory::Charge;
 use crate::protocol::{Era, Message, RequestId};
@@ -96,7 +96,7 @@ impl Replay {
             number: table.last,
             name: format!("{}-{}", self.tag, table.last),
             questions: Arc::clone(&self.questions),
-            state: Mutex::new(State::of(self.printer.charge())),
+            state: Mutex::default(),
             printer: self.printer.clone(),
             changed: Notify::new(),
         });
@@ -191,7 +191,7 @@ pub struct Log {
     changed: Notify,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     /// By number, ascending.
     events: VecDeque<Numbered>,
@@ -204,22 +204,7 @@ struct State {
     /// The reader that is to come back later, and what it is told.
     pause: Option<(u64, Bytes)>,
     is_ended: bool,
-    /// For the small notices, which are not charged one by one.
-    charge: Charge,
-}
-
-impl State {
-    const fn of(charge: Charge) -> Self {
-        Self {
-            events: VecDeque::new(),
-            next: 0,
-            notice_bytes: 0,
-            reader: 0,
-            pause: None,
-            is_ended: false,
-            charge,
-        }
-    }
+    charge: Option<Charge>,
 }
 
 #[derive(Debug)]
@@ -260,8 +245,8 @@ impl Log {
     pub fn prime(&self, retry: Duration) {
         let mut state = self.lock();
         let id = Some(self.next_id(&state));
-        let text = Event { id, retry: Some(retry), ..Event::default() }.encode();
-        self.add(&mut state, text, Kind::Notice);
+        let event = Event { id, retry: Some(retry), ..Event::default() };
+        self.add(&mut state, event.encode(), Kind::Notice);
     }
 
     /// Ends the connection of who reads now, who is to come back after `pause` (2025-11-25).
@@ -318,10 +303,7 @@ impl Log {
 
     /// Drops the oldest of what may be lost until the rest is within the caps. The newest stays.
     fn make_room(&self, state: &mut State) {
-        while state.events.len() > MAX_EVENTS
-            || state.notice_bytes > MAX_BYTES
-            || state.charge.cover(state.notice_bytes).is_err()
-        {
+        while state.events.len() > MAX_EVENTS || state.notice_bytes > MAX_BYTES || !self.is_charged(state) {
             let older = state.events.len() - 1;
             let Some(at) = state.events.iter().take(older).position(|event| self.may_go(event)) else {
                 return;
@@ -330,6 +312,11 @@ impl Log {
                 state.notice_bytes -= text.len();
             }
         }
+    }
+
+    fn is_charged(&self, state: &mut State) -> bool {
+        let charge = state.charge.get_or_insert_with(|| self.printer.charge());
+        charge.cover(state.notice_bytes).is_ok()
     }
 
     fn may_go(&self, event: &Numbered) -> bool {
@@ -354,11 +341,6 @@ impl Log {
         // Nothing panics while it is held, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The event that says after how long to come back, and nothing else.
-pub fn retry(pause: Duration) -> Bytes {
-    Bytes::from(format!("retry: {}\n\n", pause.as_millis()))
 }
 
 /// Reads one stream.

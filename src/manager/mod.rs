@@ -41,7 +41,6 @@ pub use target::{Called, Invocation, Target};
 pub use trust::{Approval, Change, Trust};
 pub use verdict::{NO_MCP, Verdict, Word};
 
-use crate::memory::{self, Account, Charge, SMALL};
 use crate::protocol::meta::Sender;
 use crate::protocol::splice::Terms;
 use crate::protocol::{Era, Raw};
@@ -55,8 +54,6 @@ use registry::{Approve, Order, Published, Registry};
 /// How long after the start, or a new configuration, anybody waits for servers that are connecting for the first time. Who
 /// hangs longer than this is not waited for again.
 const STARTUP_GRACE: Duration = Duration::from_secs(10);
-/// When the memory budget may have room for a request again.
-const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
 /// Updates of servers that may wait for the registry.
 const UPDATES: usize = 256;
 
@@ -260,8 +257,7 @@ impl Manager {
         }
         let upstream = &server.upstream;
         let deadline = invocation.deadline(upstream);
-        let mut call = Call { terms, ..target.call(invocation) };
-        let _params = charged(target, invocation)?;
+        let (_params, mut call) = (target.charged(invocation)?, Call { terms, ..target.call(invocation) });
         let mut answered = upstream.receive(&call, deadline, outlet).await;
         if answered.as_ref().is_ok_and(|answer| headers::are_refused(target, answer)) {
             // Boxed: they are large, and seldom needed.
@@ -357,18 +353,6 @@ impl Manager {
         self.snapshot().server(server)?.upstream.reset_breaker();
         self.server(server)
     }
-}
-
-/// The charge of the parameters, which were printed anew where a tool has another name here than at its server.
-fn charged(target: &Target, invocation: &Invocation) -> Result<Option<Charge>, Error> {
-    let size = target.params.bytes().len();
-    if size < SMALL {
-        return Ok(None);
-    }
-    let mut charge = Charge::open(Account::of(invocation.principal.as_ref()), memory::Kind::Request);
-    let full = |_| upstream::Error::Overloaded { retry_in: ROOM_RETRY_IN };
-    charge.resize(size).map_err(full).map_err(|full| failed(&target.server, target.tool(), full))?;
-    Ok(Some(charge))
 }
 
 fn failed(server: &Arc<str>, tool: Option<&str>, source: upstream::Error) -> Error {

@@ -13,12 +13,16 @@ use tokio::time::Instant;
 use super::catalog::{Place, Route};
 use super::error::Error;
 use super::failed;
+use crate::memory::{Account, Charge, Kind, SMALL};
 use crate::protocol::feature::Effect;
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::meta::Sender;
 use crate::protocol::{Era, Method, Raw, Reply, Version, method};
-use crate::upstream::{Call, Home, Owner, Received, Upstream};
+use crate::upstream::{self, Call, Home, Owner, Received, Upstream};
 use crate::worker::now;
+
+/// When the memory budget may have room for a request again.
+const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
 
 /// A request with its server found and every name in it the server's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,6 +142,20 @@ impl Target {
             // asked in takes some too.
             elapsed: Instant::now().saturating_duration_since(invocation.begun),
         }
+    }
+
+    /// The charge of the parameters, which were printed anew where a tool has another name here than at its
+    /// server.
+    pub(super) fn charged(&self, invocation: &Invocation) -> Result<Option<Charge>, Error> {
+        let size = self.params.bytes().len();
+        if size < SMALL {
+            return Ok(None);
+        }
+        let mut charge = Charge::open(Account::of(invocation.principal.as_ref()), Kind::Request);
+        let full =
+            |_| failed(&self.server, self.tool(), upstream::Error::Overloaded { retry_in: ROOM_RETRY_IN });
+        charge.resize(size).map_err(full)?;
+        Ok(Some(charge))
     }
 
     /// It for the layers below.

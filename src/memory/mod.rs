@@ -8,8 +8,8 @@
 //! budget, and there is room left for a newcomer without a table of quotas.
 //!
 //! Invariants: the charges together never exceed the limit; an account without a charge costs nothing. Messages
-//! below [`SMALL`] are not charged one by one: a connection holds one of them at a time, which at the default of
-//! 16,384 connections is 64 MiB in the worst case, and less than what the sockets themselves cost.
+//! below [`SMALL`] are not charged one by one. A connection holds one of them at a time. At the default of 16,384
+//! connections that is 64 MiB at most, less than what the sockets cost.
 //! Not here: what becomes of a refused message, which its caller decides.
 
 pub mod system;
@@ -27,7 +27,7 @@ pub const LEAST: usize = 32 * 1024 * 1024;
 /// How many times the free part of the budget an account may hold.
 const ALPHA: usize = 3;
 
-/// Whom bytes are charged to.
+/// The owner of charged bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Account {
     /// A principal, by its id.
@@ -45,7 +45,7 @@ impl Account {
     }
 }
 
-/// Who pays for what belongs to one request: its principal, or the server itself where it has none.
+/// The payer for the bytes of one request: its principal, or the server itself where it has none.
 #[derive(Debug, Clone, Copy)]
 pub struct Payer<'a> {
     /// On whose behalf the request is made.
@@ -64,7 +64,7 @@ impl Payer<'_> {
     }
 }
 
-/// What bytes are charged for.
+/// The use of charged bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Requests of clients.
@@ -156,9 +156,11 @@ impl Budget {
 }
 
 impl State {
+    /// An eighth is left for what allocations take beside their bytes, and for copies that are being made.
     fn grow(&mut self, account: &Account, more: usize) -> bool {
         let held = self.accounts.get(account).copied().unwrap_or(0);
-        let free = self.limit.saturating_sub(self.used.saturating_add(more));
+        let room = self.limit - self.limit / 8;
+        let free = room.saturating_sub(self.used.saturating_add(more));
         if held.saturating_add(more) > free.saturating_mul(ALPHA) {
             return false;
         }

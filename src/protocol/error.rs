@@ -83,7 +83,7 @@ impl ErrorObject {
         Self { origin, ..self }
     }
 
-    /// The same error with its bytes in the keeping of `keep`, which must not change them.
+    /// Hands its bytes to `keep`, which must not change them, and continues with what it returns.
     pub fn kept<E>(self, keep: impl FnOnce(Bytes) -> Result<Bytes, E>) -> Result<Self, E> {
         Ok(Self { raw: self.raw.kept(keep)?, ..self })
     }

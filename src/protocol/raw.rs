@@ -85,7 +85,7 @@ impl Raw {
         Self::unsurveyed(Bytes::copy_from_slice(&self.bytes))
     }
 
-    /// The same value with its bytes in the keeping of `keep`, which must not change them.
+    /// Hands its bytes to `keep`, which must not change them, and continues with what it returns.
     pub fn kept<E>(self, keep: impl FnOnce(Bytes) -> Result<Bytes, E>) -> Result<Self, E> {
         Ok(Self { bytes: keep(self.bytes)?, places: self.places })
     }

@@ -26,7 +26,6 @@ use super::flow::{Flow, Received};
 use super::retry::Kind;
 use super::silence::Silence;
 use super::trial::Trial;
-use crate::memory::{self, Account, Kind as Use, SMALL};
 use crate::protocol::{LogLevel, Version};
 use crate::worker::now;
 
@@ -74,7 +73,7 @@ pub(super) trait Work: Sync {
         const { &Outlet::none() }
     }
 
-    /// Charges what came of it to whoever gets it, for as long as anything of it lives.
+    /// Charges what came of it to its caller, for as long as anything of it lives.
     fn charged(&self, output: Self::Output) -> Result<Self::Output, Error> {
         Ok(output)
     }
@@ -133,17 +132,7 @@ impl Work for Request<'_> {
     }
 
     fn charged(&self, output: Received) -> Result<Received, Error> {
-        let account = || Account::of(self.call.principal.as_ref());
-        let hold = |bytes| memory::hold(bytes, account, Use::Answer);
-        Ok(match output {
-            Received::Whole(Ok(result)) if result.bytes().len() >= SMALL => {
-                Received::Whole(Ok(result.kept(hold)?))
-            }
-            Received::Whole(Err(error)) if error.raw().bytes().len() >= SMALL => {
-                Received::Whole(Err(error.kept(hold)?))
-            }
-            small_or_flowing => small_or_flowing,
-        })
+        output.charged(self.call.principal.as_ref())
     }
 
     fn flow(received: &mut Received) -> Option<&mut Flow> {

@@ -191,7 +191,7 @@ impl Call {
 }
 
 impl Call {
-    /// Who pays for its bytes; `server` where it has no principal.
+    /// The payer for its bytes: `server` where it has no principal.
     pub(super) const fn payer<'a>(&'a self, server: &'a Arc<str>) -> Payer<'a> {
         Payer { principal: self.principal.as_ref(), server }
     }

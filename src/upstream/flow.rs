@@ -27,7 +27,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::course::Course;
 use super::error::Error;
-use crate::memory::{Account, Charge, Kind};
+use crate::memory::{self, Account, Charge, Kind, SMALL};
 use crate::protocol::splice::{self, Splice};
 use crate::protocol::{Raw, Reply};
 use crate::telemetry::pace::FAILURES;
@@ -53,6 +53,18 @@ impl Received {
             Self::Whole(reply) => Some(reply),
             Self::Flowing(_) => None,
         }
+    }
+
+    /// Charges a large one that is whole to `principal`, for as long as anything of it lives.
+    pub(super) fn charged(self, principal: Option<&Arc<str>>) -> Result<Self, Error> {
+        let hold = |bytes| memory::hold(bytes, || Account::of(principal), Kind::Answer);
+        Ok(match self {
+            Self::Whole(Ok(result)) if result.bytes().len() >= SMALL => Self::Whole(Ok(result.kept(hold)?)),
+            Self::Whole(Err(error)) if error.raw().bytes().len() >= SMALL => {
+                Self::Whole(Err(error.kept(hold)?))
+            }
+            small_or_flowing => small_or_flowing,
+        })
     }
 
     /// All of it, waited for.
@@ -85,7 +97,7 @@ pub struct Flow {
     course: Option<Course>,
     named: Option<RequestId>,
     work: WorkBudget,
-    /// Who pays for it when it is collected.
+    /// The payer when it is collected.
     account: Account,
 }
 
@@ -117,7 +129,7 @@ impl Flow {
         }
     }
 
-    /// The same, for which `account` pays when it is collected.
+    /// Has `account` pay when it is collected.
     pub(super) fn paid_by(self, account: Account) -> Self {
         Self { account, ..self }
     }

@@ -114,7 +114,7 @@ struct Open {
     dropped: AtomicU64,
     asked: AtomicBool,
     pauses: Pauses,
-    /// Who pays for what waits.
+    /// The payer for what waits.
     account: Account,
 }
 
@@ -138,8 +138,8 @@ impl Inlet {
 }
 
 impl Open {
-    /// A notification in the form in which it waits: detached from the buffer that it came in while it is small,
-    /// else charged, as is every one that finds others waiting. None when the memory budget has no room.
+    /// A notification in the form in which it waits. A small one is detached from the buffer that it came in. It
+    /// is charged if it is large, or finds others waiting. None when the memory budget has no room.
     fn kept(&self, notification: Notification, waiting: usize) -> Option<Said> {
         let Notification { method, params } = notification;
         let is_charged = waiting >= SMALL;
@@ -152,7 +152,7 @@ impl Open {
     }
 }
 
-/// What a notification counts for while it waits.
+/// Bytes that a notification counts for while it waits.
 fn size_of(notice: &Notification) -> usize {
     notice.method.len() + notice.params.as_ref().map_or(0, |params| params.bytes().len())
 }

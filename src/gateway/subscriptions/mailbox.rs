@@ -21,7 +21,7 @@ use crate::telemetry::limit::Limit;
 const MAX_WAITING: usize = 512;
 /// Bytes of notices that may wait; after that the oldest goes.
 const MAX_WAITING_BYTES: usize = 256 * 1024;
-/// What a notice costs beside its text.
+/// Bytes that a notice costs beside its text.
 const EACH: usize = 256;
 /// Resources that one listener may be subscribed to at a time.
 pub(super) const MAX_SUBSCRIPTIONS: usize = 256;

@@ -119,7 +119,7 @@ pub(super) async fn body(body: Body, limit: usize, payer: Payer<'_>) -> Result<B
 }
 
 /// A body of which `begun` has come; one that arrives in one piece is not copied. It is charged while it arrives;
-/// whoever keeps it charges it then.
+/// the caller charges what it keeps.
 pub(super) async fn collect(
     mut body: Body,
     begun: Bytes,

@@ -1,4 +1,4 @@
-//! What the attacks on memory are made of: a server with large answers, and clients that do not read them.
+//! The parts of the attacks on memory: a server with large answers, and clients that do not read them.
 //!
 //! Not here: what is asserted.
 
@@ -22,7 +22,7 @@ use crate::support::{Gateway, Registry, Running};
 pub const MIB: usize = 1 << 20;
 /// The budget that the gateway is given.
 pub const BUDGET: u64 = 256;
-/// What the process may hold with it, in MiB.
+/// MiB that the process may hold with it.
 pub const MOST: u64 = 320;
 /// The size of a large answer.
 pub const LARGE: usize = 8 * MIB;
@@ -84,7 +84,7 @@ async fn answer(body: Bytes) -> Response {
         }
         "resources/list" => result(id, json!({"resources": [{"uri": "a://all/", "name": "all"}]})),
         "resources/templates/list" => result(id, json!({"resourceTemplates": []})),
-        "subscriptions/listen" => updates(id, request["params"]["notifications"].clone()),
+        "subscriptions/listen" => updates(id, &request["params"]["notifications"]),
         "tools/call" => match request["params"]["name"].as_str().unwrap_or_default() {
             "json" => large(id, ""),
             "events" => large(id, "data: "),
@@ -121,10 +121,10 @@ fn large(id: &Value, field: &str) -> Response {
     typed(if field.is_empty() { "application/json" } else { "text/event-stream" }, body)
 }
 
-/// Notices that are sent to whoever listens, each of 1 MiB and about another part of one resource.
+/// Number of notices that a listener gets, each of 1 MiB and about another part of one resource.
 pub const UPDATES: usize = 300;
 
-fn updates(id: &Value, honoured: Value) -> Response {
+fn updates(id: &Value, honoured: &Value) -> Response {
     let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
     let is_asked = honoured["resourceSubscriptions"].is_array();
     let event = |message: Value| Bytes::from(format!("data: {message}\n\n"));
@@ -197,8 +197,8 @@ pub async fn calls(gateway: &Running) -> (Duration, usize) {
     (times.get(times.len() * 98 / 100).copied().unwrap_or_default(), failed)
 }
 
-/// Waits until small calls are answered as fast as before an attack, which works off its answers on the same
-/// processors; how fast others are meanwhile is what the tests of fairness measure.
+/// Waits until small calls are answered quickly again. Large answers are worked off on the same processors, and the
+/// tests of fairness measure how fast others are meanwhile.
 pub async fn calm(gateway: &Running) {
     let begun = Instant::now();
     let mut quick = 0;
@@ -231,7 +231,7 @@ pub async fn settled(gateway: &Running, most: u64) -> (u64, Duration) {
     let begun = Instant::now();
     loop {
         let now = gateway.resident_memory() >> 20;
-        if now <= most || begun.elapsed() > Duration::from_secs(60) {
+        if now <= most || begun.elapsed() > Duration::from_mins(1) {
             return (now, begun.elapsed());
         }
         tokio::time::sleep(Duration::from_millis(200)).await;

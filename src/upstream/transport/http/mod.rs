@@ -87,7 +87,7 @@ pub(super) struct Client {
     token: Option<TokenFile>,
     /// Bytes of one message.
     pub(super) limit: usize,
-    /// Who pays for what the server sends outside of any call: the server itself, named by its URL.
+    /// The payer for what the server sends outside of any call: the server itself, named by its URL.
     pub(super) server: Arc<str>,
 }
 

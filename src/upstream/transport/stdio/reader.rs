@@ -172,7 +172,7 @@ impl Reader {
             let is_long = matches!(&line, Line::Whole(line) if line.len() > LONG);
             let worth = self.take(line);
             if is_long {
-                // Or each short line behind it would keep the room of the long one.
+                // Otherwise each short line that follows would keep the room of the long one.
                 self.buffer = BytesMut::from(&self.buffer[..]);
             }
             self.work.charge(length);

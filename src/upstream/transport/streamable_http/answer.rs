@@ -144,7 +144,7 @@ pub(super) struct Reader<'a> {
     pub(super) floods: &'a FloodGuard,
     /// Where the tail of a stream is read.
     pub(super) shutdown: &'a Shutdown,
-    /// Who pays for what is read.
+    /// The payer for what is read.
     pub(super) payer: Payer<'a>,
 }
 
