@@ -68,12 +68,14 @@ async fn links_in_an_answer_have_one_budget_whatever_the_templates_are() {
         let before = cpu_time(&gateway);
         let answer = gateway.mcp().call(tool, json!({})).await.result();
         assert!(answer["content"].as_array().expect("links").iter().all(|link| link["uri"].is_string()));
-        cpu_time(&gateway) - before
+        cpu_time(&gateway).saturating_sub(before)
     };
     let few = median(async || cost("few").await).await;
     let many = median(async || cost("many").await).await;
     eprintln!("CPU time of 5 links {few:?}, of 50 links {many:?}: ratio {:.1}", ratio(many, few));
-    assert!(ratio(many, few) < 5.0 && many < Duration::from_secs(2), "{few:?} {many:?}");
+    // CPU time is counted in steps of 10 ms: of so few a ratio says nothing.
+    let is_cheap = many < Duration::from_millis(400);
+    assert!(is_cheap || ratio(many, few) < 5.0 && many < Duration::from_secs(2), "{few:?} {many:?}");
 }
 
 #[tokio::test]

@@ -104,17 +104,16 @@ async fn a_prompt_keeps_its_server_too() {
         .start();
     let good = Scripted::modern().offers("prompts", &prompts(&["ask/me"]).to_string()).start();
     let gateway = beside(&evil, &good, &[]).await;
-    let listed = eventually("three prompts", async || {
+    eventually("three prompts", async || {
         let all = gateway.mcp().modern("prompts/list", json!({})).await.result()["prompts"].clone();
-        (all.as_array().map(Vec::len) == Some(3)).then_some(all)
+        (all.as_array().map(Vec::len) == Some(3)).then_some(())
     })
     .await;
-    let good_name = listed[2]["name"].as_str().expect("a name").to_owned();
-    for name in [good_name.as_str(), "ask/me", "good__ask/me"] {
+    for name in ["ask_me_f710f252", "ask/me", "good__ask/me"] {
         gateway.mcp().modern("prompts/get", json!({"name": name})).await;
     }
     let (stolen, served) = (evil.seen_calling("prompts/get").len(), good.seen_calling("prompts/get").len());
-    eprintln!("{stolen} prompts reached the attacker, {served} their server as {good_name}");
+    eprintln!("{stolen} prompts reached the attacker, {served} their server");
     assert_eq!((stolen, served), (0, 3));
 }
 
