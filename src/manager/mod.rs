@@ -307,7 +307,7 @@ impl Manager {
         let upstream = self.snapshot().server(server)?.upstream.clone();
         let deadline = Instant::now() + timeout.unwrap_or(upstream.config().timeout);
         upstream.connect(deadline).await.map_err(|source| failed(&upstream.config().name, None, source))?;
-        self.server(server)
+        self.status_after_updates(server).await
     }
 
     /// Ends the connections to a server and leaves it alone until [`Manager::connect`] or
@@ -323,6 +323,15 @@ impl Manager {
         let upstream = self.snapshot().server(server)?.upstream.clone();
         let deadline = Instant::now() + timeout.unwrap_or(upstream.config().timeout);
         upstream.reconnect(deadline).await.map_err(|source| failed(&upstream.config().name, None, source))?;
+        self.status_after_updates(server).await
+    }
+
+    /// The status of a server with the lists that were just read of it.
+    async fn status_after_updates(&self, server: &str) -> Result<ServerStatus, Error> {
+        let (done, published) = oneshot::channel();
+        if self.orders.send(Order::CatchUp(done)).await.is_ok() {
+            let _ = published.await; // an error says that the program ends
+        }
         self.server(server)
     }
 

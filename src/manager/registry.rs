@@ -38,6 +38,8 @@ pub(super) enum Order {
     Apply(Apply),
     /// That definitions of tools are trusted.
     Approve(Approve),
+    /// An answer once all updates that were sent before are published.
+    CatchUp(oneshot::Sender<()>),
 }
 
 /// The wish that definitions which changed are trusted from now on.
@@ -107,6 +109,12 @@ impl Registry {
                 Some(order) = orders.recv() => match order {
                     Order::Apply(order) => self.apply(order).await,
                     Order::Approve(order) => self.approve(order).await,
+                    Order::CatchUp(done) => {
+                        while let Ok(update) = updates.try_recv() {
+                            self.hear(update).await;
+                        }
+                        let _ = done.send(()); // the operator may have left
+                    }
                 },
                 else => return,
             }

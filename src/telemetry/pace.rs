@@ -7,7 +7,9 @@
 //! It does not apply to audit lines, which are never suppressed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::limit::Limit;
 
