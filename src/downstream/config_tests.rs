@@ -122,3 +122,21 @@ fn another_address_is_checked_like_the_one_in_the_file() {
         assert_eq!(parse_address(text).map(|address| address.to_string()).as_deref(), read, "{text}");
     }
 }
+
+#[test]
+fn the_memory_budget_has_a_unit_and_a_lower_bound() {
+    let of = |written: serde_json::Value| read(json!({ "memory_budget": written }));
+    for (written, bytes) in [
+        (json!("256 MiB"), 256 << 20),
+        (json!("1GiB"), 1 << 30),
+        (json!("65536 KiB"), 64 << 20),
+        (json!("67108864"), 64 << 20),
+    ] {
+        let (config, problems) = of(written);
+        assert_eq!((config.memory_budget, problems), (bytes, Vec::new()));
+    }
+    for written in ["31 MiB", "1", "many", "-1 MiB", "256 MB"] {
+        let (_, problems) = of(json!(written));
+        assert_eq!(problems.len(), 1, "{written}: {problems:?}");
+    }
+}

@@ -151,7 +151,7 @@ impl Reader {
             if let Some(there) = self.moves() {
                 return Some(there);
             }
-            self.buffer.reserve(LEAST_ROOM);
+            self.buffer.reserve(self.room());
             if pipe.read_buf(&mut self.buffer).await.ok()? == 0 {
                 break;
             }
@@ -220,6 +220,14 @@ impl Reader {
                 Worth::Junk
             }
         }
+    }
+
+    /// Bytes to make room for. The last growth of a long line goes to the cap at once: doubling beyond it would
+    /// have the line twice in memory.
+    fn room(&self) -> usize {
+        let (held, most) = (self.buffer.len(), self.limit.saturating_add(LONG));
+        let is_last = held > LONG && self.buffer.capacity().saturating_mul(2) >= most;
+        if is_last { most.saturating_sub(held).max(LEAST_ROOM) } else { LEAST_ROOM }
     }
 
     /// Charges the line that has begun to the server; without room for it, it is thrown away.
