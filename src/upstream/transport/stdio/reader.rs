@@ -40,6 +40,8 @@ const READ_BYTES: usize = 32 * 1024;
 const LEAST_ROOM: usize = 4 * 1024;
 /// Lines of more bytes are charged while they are read, and share no buffer with the lines behind them.
 const LONG: usize = 2 * READ_BYTES;
+/// Lines of more bytes get room up to the cap at once.
+const VERY_LONG: usize = 1024 * 1024;
 /// So many answers in a row for one other worker make the reader move there.
 const MOVES_AFTER: usize = 64;
 
@@ -222,12 +224,11 @@ impl Reader {
         }
     }
 
-    /// Bytes to make room for. The last growth of a long line goes to the cap at once: doubling beyond it would
-    /// have the line twice in memory.
+    /// Bytes to make room for. A long line gets room up to the cap at once: with each doubling it would be in memory
+    /// twice. Pages that are not written yet cost nothing.
     fn room(&self) -> usize {
         let (held, most) = (self.buffer.len(), self.limit.saturating_add(LONG));
-        let is_last = held > LONG && self.buffer.capacity().saturating_mul(2) >= most;
-        if is_last { most.saturating_sub(held).max(LEAST_ROOM) } else { LEAST_ROOM }
+        if held > VERY_LONG { most.saturating_sub(held).max(LEAST_ROOM) } else { LEAST_ROOM }
     }
 
     /// Charges the line that has begun to the server; without room for it, it is thrown away.
