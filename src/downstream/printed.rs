@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::gateway::error::memory_exhausted;
-use crate::memory::{self, Account, Charge, Exhausted, Kind};
+use crate::memory::{Account, Charge, Exhausted, Kind, SMALL};
 use crate::protocol::{Era, Message, Response};
 use crate::telemetry::limit::Limit;
 
@@ -31,9 +31,7 @@ impl Printer {
 
     /// `message` in the form that `frame` gives it; none for a notification without room.
     pub(super) fn print(&self, message: &Message, frame: impl Fn(Bytes) -> Bytes) -> Option<Bytes> {
-        let kind = if matches!(message, Message::Response(_)) { Kind::Answer } else { Kind::Notice };
-        let printed = frame(message.encode());
-        match (self.hold(printed, kind), message) {
+        match (self.charged(message, &frame), message) {
             (Ok(printed), _) => Some(printed),
             (Err(_), Message::Response(response)) => Some(frame(self.refused(response).encode())),
             (Err(_), Message::Notification(_)) => Limit::CallNotices.met(None),
@@ -43,16 +41,40 @@ impl Printer {
 
     /// A charge of the principal for notifications.
     pub(super) fn charge(&self) -> Charge {
-        Charge::open(Account::Principal(Arc::clone(&self.principal)), Kind::Notice)
+        self.open(Kind::Notice)
     }
 
-    fn hold(&self, printed: Bytes, kind: Kind) -> Result<Bytes, Exhausted> {
-        memory::hold(printed, || Account::Principal(Arc::clone(&self.principal)), kind)
+    fn open(&self, kind: Kind) -> Charge {
+        Charge::open(Account::Principal(Arc::clone(&self.principal)), kind)
+    }
+
+    /// The printed message. Room is found before it is printed: a refusal must not cost the memory that it saves.
+    fn charged(&self, message: &Message, frame: impl Fn(Bytes) -> Bytes) -> Result<Bytes, Exhausted> {
+        let size = size(message);
+        if size < SMALL {
+            return Ok(frame(message.encode()));
+        }
+        let kind = if matches!(message, Message::Response(_)) { Kind::Answer } else { Kind::Notice };
+        let mut charge = self.open(kind);
+        // Two copies at a time: the encoded message and the framed one.
+        charge.resize(2 * size)?;
+        charge.hold(frame(message.encode()))
     }
 
     fn refused(&self, response: &Response) -> Response {
         Response { id: response.id.clone(), reply: Err(memory_exhausted(self.era)) }
     }
+}
+
+/// Bytes of the part of a message that may be large.
+fn size(message: &Message) -> usize {
+    let value = match message {
+        Message::Response(Response { reply: Ok(result), .. }) => Some(result),
+        Message::Response(Response { reply: Err(error), .. }) => Some(error.raw()),
+        Message::Notification(notification) => notification.params.as_ref(),
+        Message::Request(request) => request.params.as_ref(),
+    };
+    value.map_or(0, |value| value.bytes().len())
 }
 
 /// The event that asks a client to come back after `pause`, and nothing else.

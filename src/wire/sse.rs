@@ -180,10 +180,10 @@ impl Decoder {
         self.last_id.as_ref()
     }
 
-    /// Bytes of the event that is being read.
+    /// Bytes that the event which is being read takes, allocated room included.
     pub fn held(&self) -> usize {
-        let begun = if let At::Begin(begun) = &self.at { begun.len() } else { 0 };
-        self.text.len() + self.event.name.len() + begun
+        let begun = if let At::Begin(begun) = &self.at { begun.capacity() } else { 0 };
+        self.text.slice.len() + self.text.joined.capacity() + self.event.name.len() + begun
     }
 
     /// The pause before a reconnection that the stream last asked for.

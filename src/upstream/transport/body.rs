@@ -131,9 +131,13 @@ pub(super) async fn collect(
     if announced > limit || begun.len() > limit {
         return Err(Error::TooLarge { limit });
     }
-    let (mut first, mut charge) = (begun, None);
-    let mut whole = BytesMut::new();
-    let mut work = WorkBudget::new();
+    let (mut first, mut whole, mut work) = (begun, BytesMut::new(), WorkBudget::new());
+    let open = || Charge::open(payer.account(), Kind::Answer);
+    let mut charge = None;
+    // A body of known length finds its room before it is read.
+    if announced >= SMALL {
+        charge.insert(open()).resize(announced)?;
+    }
     while let Some(chunk) = chunk(&mut body).await? {
         work.charge(chunk.len());
         work.yield_if_spent().await;
@@ -151,7 +155,7 @@ pub(super) async fn collect(
             return Err(Error::TooLarge { limit });
         }
         if size >= SMALL && !body.is_end_stream() {
-            charge.get_or_insert_with(|| Charge::open(payer.account(), Kind::Answer)).cover(size)?;
+            charge.get_or_insert_with(open).cover(size)?;
         }
     }
     Ok(if whole.is_empty() { first } else { whole.freeze() })
