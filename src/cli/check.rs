@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use super::{Check, EXIT_USAGE, reach};
 use crate::auth::Authenticator;
 use crate::config::{Config, Lookup};
+use crate::memory;
 use crate::upstream::{self, config::Transport};
 
 /// Checks the file and the key files it names, and the servers in it if that is asked for. What would run
@@ -40,6 +41,11 @@ fn print(file: &Path, config: &Config, out: &mut dyn Write) -> io::Result<()> {
     let servers = &config.manager.servers;
     let plural = if servers.len() == 1 { "" } else { "s" };
     writeln!(out, "{}: valid, {} server{plural}", file.display(), servers.len())?;
+    // The default is that of the machine, which may be another one than the gateway's.
+    let budget = config.server.memory_budget;
+    if budget != memory::system::default_limit() {
+        writeln!(out, "memory budget: {} MiB", budget >> 20)?;
+    }
     if servers.is_empty() {
         return Ok(());
     }

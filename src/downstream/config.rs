@@ -235,7 +235,8 @@ fn read_limits(fields: &mut Fields<'_>, clients: Option<usize>, default: Limits)
 
 fn read_memory_budget(fields: &mut Fields<'_>) -> Option<usize> {
     let setting = fields.take("memory_budget")?;
-    let budget = setting.parsed("a number of bytes with a unit, such as 256 MiB or 1 GiB", parse_bytes)?;
+    let budget =
+        setting.number_or_text("a number of bytes with a unit, such as 256 MiB or 1 GiB", parse_bytes)?;
     if budget < memory::LEAST {
         let least = memory::LEAST / MIB;
         setting.problem(format!("the memory budget must be at least {least} MiB"), None);
@@ -243,7 +244,7 @@ fn read_memory_budget(fields: &mut Fields<'_>) -> Option<usize> {
     Some(budget)
 }
 
-/// A number of bytes: `268435456`, `256 MiB`, `1GiB`.
+/// Reads a number of bytes: `268435456`, `256 MiB`, `1GiB`.
 fn parse_bytes(text: &str) -> Option<usize> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);

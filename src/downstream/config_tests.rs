@@ -131,12 +131,16 @@ fn the_memory_budget_has_a_unit_and_a_lower_bound() {
         (json!("1GiB"), 1 << 30),
         (json!("65536 KiB"), 64 << 20),
         (json!("67108864"), 64 << 20),
+        (json!(67_108_864), 64 << 20),
     ] {
         let (config, problems) = of(written);
         assert_eq!((config.memory_budget, problems), (bytes, Vec::new()));
     }
-    for written in ["31 MiB", "1", "many", "-1 MiB", "256 MB"] {
-        let (_, problems) = of(json!(written));
+    let texts = ["31 MiB", "1", "many", "-1 MiB", "256 MB"].map(|text| json!(text));
+    for written in
+        texts.into_iter().chain([json!(1), json!(-67_108_864), json!(1.5), json!([1]), json!(true)])
+    {
+        let (_, problems) = of(written.clone());
         assert_eq!(problems.len(), 1, "{written}: {problems:?}");
     }
 }

@@ -128,7 +128,21 @@ impl<'a> Setting<'a> {
     /// A text that `parse` makes something of; `expected` completes "is not …". `parse` gives no
     /// reason, since a reason might quote what a reference expands to.
     pub fn parsed<T>(&self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
-        let parsed = parse(self.text()?);
+        self.judged(self.text()?, expected, parse)
+    }
+
+    /// Like [`Setting::parsed`], for a value that may also be written as a bare whole number.
+    pub fn number_or_text<T>(&self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        let text = match &self.node.value {
+            Value::Integer { written, .. } => written,
+            Value::Text(text) => text.value(),
+            _ => return self.refuse(expected, Shown::Value),
+        };
+        self.judged(text, expected, parse)
+    }
+
+    fn judged<T>(&self, text: &str, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        let parsed = parse(text);
         if parsed.is_none() {
             self.problem(format!("{} is not {expected}", self.quoted()), None);
         }
