@@ -126,7 +126,7 @@ impl Conversation {
         }
         let mut legacy = self.legacy.write().unwrap_or_else(PoisonError::into_inner);
         if request.method == method::INITIALIZE {
-            *legacy = Some(Arc::new(Caller::legacy(principal, scope, params)));
+            *legacy = Some(Arc::new(Caller::legacy(principal, scope, params).charged()?));
         }
         match &*legacy {
             Some(caller) => Ok(caller.clone()),

@@ -12,6 +12,7 @@ use http::{HeaderValue, Response, StatusCode};
 use super::places::Full;
 use crate::gateway::error::{self, Limit, limited};
 use crate::manager::{self, Word};
+use crate::memory::Exhausted;
 use crate::protocol::error::code;
 use crate::protocol::{self, Era, ErrorObject, Message, ParseError, Raw, RequestId, Version};
 
@@ -75,6 +76,11 @@ pub enum Refusal {
         /// How many there may be.
         most: usize,
     },
+    /// The memory budget has no room for the description of a session's client.
+    #[error(
+        "the memory budget of the gateway has no room for this session; describe the client in fewer bytes, or come back later"
+    )]
+    MemoryExhausted,
     /// The same id twice at a time.
     #[error("a request with this id is already running")]
     IdInUse,
@@ -99,6 +105,12 @@ pub enum Refusal {
     /// Modern clients answer by retrying, not by posting responses.
     #[error("responses cannot be posted in this protocol revision")]
     PostedResponse,
+}
+
+impl From<Exhausted> for Refusal {
+    fn from(_: Exhausted) -> Self {
+        Self::MemoryExhausted
+    }
 }
 
 impl From<Full> for Refusal {
@@ -134,7 +146,9 @@ impl Refusal {
             Self::Accept(_) => StatusCode::NOT_ACCEPTABLE,
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Server(_) | Self::UnknownSession => StatusCode::NOT_FOUND,
-            Self::TooManySessions { .. } | Self::NoPlace { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManySessions { .. } | Self::NoPlace { .. } | Self::MemoryExhausted => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         }
     }
@@ -149,6 +163,9 @@ impl Refusal {
             Self::TooManySessions { most } | Self::NoPlace { most } => {
                 let limit = Limit { most: *most, now: *most };
                 return limited(self.case().0, &self.to_string(), SESSION_RETRY_IN, Some(limit));
+            }
+            Self::MemoryExhausted => {
+                return limited(self.case().0, &self.to_string(), SESSION_RETRY_IN, None);
             }
             Self::TooManyRequests => {
                 return limited("too_many_requests", &self.to_string(), REQUEST_RETRY_IN, None);
@@ -176,6 +193,7 @@ impl Refusal {
             Self::UnknownEvent => ("unknown_event", Word::NotFound),
             Self::TooManySessions { .. } => ("too_many_sessions", Word::ConnectionLimitExceeded),
             Self::NoPlace { .. } => ("too_many_connections", Word::ConnectionLimitExceeded),
+            Self::MemoryExhausted => ("memory_exhausted", Word::RateLimited),
             Self::IdInUse => ("id_in_use", Word::InvalidParams),
             Self::TooManyRequests => ("too_many_requests", Word::RateLimited),
             Self::VersionHeader(_) | Self::UnsupportedVersion { .. } => {
@@ -196,7 +214,7 @@ impl Refusal {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         match self {
             Self::Method { allow } => headers.insert(ALLOW, HeaderValue::from_static(allow)),
-            Self::TooManySessions { .. } | Self::NoPlace { .. } => {
+            Self::TooManySessions { .. } | Self::NoPlace { .. } | Self::MemoryExhausted => {
                 headers.insert(RETRY_AFTER, SESSION_RETRY_IN.as_secs().into())
             }
             Self::TooManyRequests => headers.insert(RETRY_AFTER, REQUEST_RETRY_IN.as_secs().into()),

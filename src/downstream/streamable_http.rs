@@ -229,7 +229,7 @@ impl Endpoint {
     }
 
     async fn initialize(&self, asked: Asked<'_>, request: Request) -> Result<Response, Refusal> {
-        let caller = Caller::legacy(asked.principal, asked.scope, request.params.as_ref());
+        let caller = Caller::legacy(asked.principal, asked.scope, request.params.as_ref()).charged()?;
         let session = self.0.sessions.open(caller)?;
         let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request, asked.named);
         let mut response = events::answer(exchange, &self.0.tasks).await;

@@ -6,9 +6,13 @@ use super::era::questions;
 use super::subscriptions::Mailbox;
 use crate::auth::Principal;
 use crate::manager::{Invocation, Scope};
+use crate::memory::{Account, Charge, Exhausted, Kind};
 use crate::protocol::meta::{self, Sender};
 use crate::protocol::{Abilities, LogLevel, Raw, Version, lifecycle};
 use crate::upstream::{Home, Owner};
+
+/// A session's description of its client is charged from so many bytes on.
+const SMALL_DESCRIPTION: usize = 512;
 
 /// The client behind a request. A legacy session keeps one; in the modern era it is made anew from
 /// each request.
@@ -83,6 +87,18 @@ impl Caller {
             owner: Owner::new(),
             home: Home::session(),
         }
+    }
+
+    /// Charges its principal for what a session keeps of its client's description, as long as anything of it lives.
+    pub fn charged(self) -> Result<Self, Exhausted> {
+        let account = Account::Principal(Arc::clone(self.principal.id()));
+        let keep = |text: Raw| match text.bytes().len() {
+            ..SMALL_DESCRIPTION => Ok(text),
+            _ => text.kept(|bytes| Charge::open(account.clone(), Kind::Request).hold(bytes)),
+        };
+        let Sender { capabilities, info, log_level } = self.sender;
+        let sender = Sender { capabilities: keep(capabilities)?, info: keep(info)?, log_level };
+        Ok(Self { sender, ..self })
     }
 
     /// What servers may know of it, as of now.

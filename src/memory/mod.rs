@@ -198,6 +198,12 @@ impl Charge {
         budget().open(account, kind)
     }
 
+    /// Bytes that are charged.
+    #[cfg(test)]
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Makes it a charge of `bytes`. A refused charge stays what it was.
     pub fn resize(&mut self, bytes: usize) -> Result<(), Exhausted> {
         if bytes > self.bytes {

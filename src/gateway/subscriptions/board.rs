@@ -21,6 +21,9 @@ use crate::upstream::Watching;
 /// Parts of a URI that may have been subscribed to instead of the whole.
 const MAX_ANCESTORS: usize = 64;
 
+/// Bytes that a subscription takes beside its names.
+const EACH: usize = 512;
+
 /// What a notice can be about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Topic {
@@ -33,6 +36,12 @@ pub(super) enum Topic {
 }
 
 impl Topic {
+    /// The URI or the id, as the server has it.
+    fn name(&self) -> &str {
+        let (Self::Resource(_, name) | Self::Task(_, name) | Self::Elicitation(_, name)) = self;
+        name
+    }
+
     /// The server whose resource it is.
     const fn resource_of(&self) -> Option<&Arc<str>> {
         if let Self::Resource(server, _) = self { Some(server) } else { None }
@@ -65,11 +74,18 @@ pub(super) struct Subscription {
     board: Arc<Board>,
     topic: Topic,
     number: u64,
+    /// Bytes that it takes.
+    size: usize,
     /// Keeps the server telling.
     watching: Option<Watching>,
 }
 
 impl Subscription {
+    /// Bytes that it takes here and in the mailbox.
+    pub(super) const fn size(&self) -> usize {
+        self.size
+    }
+
     /// The same, for as long as which the server is asked to tell.
     pub(super) fn kept_by(mut self, watching: Watching) -> Self {
         self.watching = Some(watching);
@@ -81,9 +97,11 @@ impl Board {
     /// Tells `mailbox` about `topic` from now on, which it knows as `shown`.
     pub(super) fn tell(self: &Arc<Self>, topic: Topic, shown: &str, mailbox: &Arc<Mailbox>) -> Subscription {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        // The mailbox has what is shown too, as its key.
+        let size = EACH + topic.name().len() + 2 * shown.len();
         let listener = Listener { number, mailbox: Arc::downgrade(mailbox), shown: shown.into() };
         self.lock().entry(topic.clone()).or_default().push(listener);
-        Subscription { board: Arc::clone(self), topic, number, watching: None }
+        Subscription { board: Arc::clone(self), topic, number, size, watching: None }
     }
 
     /// Hands over what servers say, until they are gone.

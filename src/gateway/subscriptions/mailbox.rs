@@ -3,7 +3,7 @@
 //!
 //! It outlives the streams it is read from, so nothing is lost between two of them and nothing is
 //! told twice. Invariants: what waits is bounded, because updates of one resource are one; several
-//! changes of one list are one.
+//! changes of one list are one. The memory budget is charged for what waits and for all subscriptions.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,6 +43,8 @@ struct State {
     waiting: VecDeque<Waiting>,
     /// Bytes of what waits, charged to the listener.
     bytes: usize,
+    /// Bytes of its subscriptions, charged to it as well.
+    subscribed: usize,
     charge: Charge,
     log_level: Option<LogLevel>,
     /// By the URI it subscribed with.
@@ -76,11 +78,28 @@ impl State {
     /// Charges what waits now; what finds no room goes, the newest first.
     fn count(&mut self) {
         self.bytes = self.waiting.iter().map(Waiting::size).sum();
-        while self.charge.resize(self.bytes).is_err() {
+        while self.charge.resize(self.bytes + self.subscribed).is_err() {
             let Some(newest) = self.waiting.pop_back() else { return };
             self.bytes -= newest.size();
             Limit::SessionNotices.met(());
         }
+    }
+
+    /// Charges one more subscription, if the memory budget has room for it.
+    fn admit(&mut self, subscription: &Subscription) -> bool {
+        let all = self.subscribed + subscription.size();
+        let has_room = self.charge.resize(self.bytes + all).is_ok();
+        if has_room {
+            self.subscribed = all;
+        }
+        has_room
+    }
+
+    /// Releases the charge of a subscription that ends.
+    fn release(&mut self, ended: Option<Subscription>) -> Option<Subscription> {
+        self.subscribed -= ended.as_ref().map_or(0, Subscription::size);
+        self.count();
+        ended
     }
 }
 
@@ -92,6 +111,7 @@ impl Mailbox {
             told: Revisions::default(),
             waiting: VecDeque::new(),
             bytes: 0,
+            subscribed: 0,
             charge: Charge::open(Account::Principal(Arc::clone(principal)), Kind::Notice),
             log_level: None,
             subscriptions: HashMap::new(),
@@ -130,6 +150,8 @@ impl Mailbox {
         let mut state = self.state();
         state.is_closed = true;
         let ended = (std::mem::take(&mut state.subscriptions), std::mem::take(&mut state.expected));
+        state.subscribed = 0;
+        state.count();
         drop(state);
         drop(ended);
     }
@@ -145,7 +167,11 @@ impl Mailbox {
         if !has_room && !state.subscriptions.contains_key(&uri) {
             return Err(Limit::Subscriptions.met(subscription));
         }
+        if !state.admit(&subscription) {
+            return Err(Limit::Subscriptions.met(subscription));
+        }
         let before = state.subscriptions.insert(uri, subscription);
+        let before = state.release(before);
         drop(state);
         drop(before);
         Ok(())
@@ -153,7 +179,10 @@ impl Mailbox {
 
     /// Ends the subscription to `uri`.
     pub(super) fn unsubscribe(&self, uri: &str) {
-        let ended = self.state().subscriptions.remove(uri);
+        let mut state = self.state();
+        let ended = state.subscriptions.remove(uri);
+        let ended = state.release(ended);
+        drop(state);
         drop(ended);
     }
 
@@ -170,11 +199,12 @@ impl Mailbox {
     /// Keeps `subscription` until the mailbox closes or many others came.
     pub(super) fn expect(&self, subscription: Subscription) {
         let mut state = self.state();
-        if state.is_closed {
+        if state.is_closed || !state.admit(&subscription) {
             return;
         }
         let over = state.expected.len() >= MAX_EXPECTED;
-        let oldest = over.then(|| state.expected.pop_front());
+        let oldest = if over { state.expected.pop_front() } else { None };
+        let oldest = state.release(oldest);
         state.expected.push_back(subscription);
         drop(state);
         drop(oldest);
@@ -216,6 +246,7 @@ impl Mailbox {
 
 #[cfg(test)]
 mod tests {
+    use super::super::board::{Board, Topic};
     use super::*;
 
     fn notice(name: &str) -> Notification {
@@ -233,6 +264,28 @@ mod tests {
         let told: Vec<String> =
             std::iter::from_fn(|| mailbox.take()).map(|notice| notice.method.to_string()).collect();
         assert_eq!(told, ["3", "2", "4", "5"]);
+    }
+
+    #[test]
+    fn subscriptions_are_charged_until_they_end() {
+        const LONG: usize = 8 * 1024;
+        let (board, mailbox) = (Arc::new(Board::default()), Arc::new(Mailbox::of(&"a".into())));
+        let subscription = |uri: &str| board.tell(Topic::Resource("s".into(), uri.into()), uri, &mailbox);
+        let used = || mailbox.state().charge.bytes();
+        let uris: Vec<String> = (0..MAX_SUBSCRIPTIONS).map(|number| format!("{number:0LONG$}")).collect();
+        for uri in uris.iter().chain(&uris) {
+            mailbox.subscribe(uri.clone(), subscription(uri)).expect("there is room");
+        }
+        assert!((3..4).contains(&(used() / LONG / MAX_SUBSCRIPTIONS)), "{}", used());
+        mailbox.unsubscribe(&uris[0]);
+        mailbox.unsubscribe("unknown");
+        for _ in 0..2 * MAX_EXPECTED {
+            mailbox.expect(subscription(&uris[0]));
+        }
+        mailbox.put(notice("1"), None);
+        assert_eq!(used(), mailbox.state().bytes + mailbox.state().subscribed);
+        mailbox.close();
+        assert_eq!(used(), mailbox.state().bytes);
     }
 
     #[test]

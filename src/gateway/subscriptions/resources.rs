@@ -104,7 +104,7 @@ fn uri_of(params: Option<&Raw>) -> Result<String, ErrorObject> {
 
 fn too_many() -> ErrorObject {
     let text = format!(
-        "a session can be subscribed to {MAX_SUBSCRIPTIONS} resources at a time; unsubscribe from another one first"
+        "a session can be subscribed to {MAX_SUBSCRIPTIONS} resources at a time, as far as the memory budget has room; unsubscribe from another one first"
     );
     error::refusal(code::INVALID_REQUEST, "too_many_subscriptions", Word::RateLimited, &text)
 }
