@@ -2,7 +2,7 @@
 //!
 //! Invariants: no redirect is followed and no proxy taken from the environment; an address is built
 //! from segments, none of which can become two, go up or end the path; nothing is retried here; a
-//! body is read while it is counted and never beyond the cap; an idle connection lives 4 s, and one whose
+//! body is read while it is counted and never beyond the cap, and the memory budget is charged for it; an idle connection lives 4 s, and one whose
 //! end has arrived takes no request (`line`); no error names an address, a secret or what was sent.
 //! There is no deadline here: whoever calls has one. What was not begun on a connection that had been
 //! closed goes out on another one; what may have arrived is never sent twice here.
@@ -14,6 +14,7 @@ mod refusal;
 mod trace;
 
 use std::iter;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -31,6 +32,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::Url;
 
+use crate::memory::{Account, Charge, Kind, SMALL};
 use crate::secret::{ExposeSecret, SecretString};
 use crate::upstream::error::Error;
 use crate::upstream::transport::{decoded, reason};
@@ -62,6 +64,8 @@ pub(super) struct Rest {
     base: Url,
     /// What the URL said of who we are.
     basic: Option<Basic>,
+    /// The payer for answers of the service.
+    account: Account,
 }
 
 /// User and password of RFC 7617.
@@ -84,12 +88,13 @@ impl Rest {
         let writer = reqwest::Client::builder().no_proxy().tls_certs_only([]).build();
         let writer = writer.map_err(|error| Error::Connect { reason: reason(&error.without_url()) })?;
         let basic = basic(base);
+        let account = Account::Server(Arc::from(base.origin().ascii_serialization()));
         let mut base = base.clone();
         // They refuse only URLs that can not have a user.
         let _ = (base.set_username(""), base.set_password(None));
         base.set_query(None);
         base.set_fragment(None);
-        Ok(Self { pool, writer, base, basic })
+        Ok(Self { pool, writer, base, basic, account })
     }
 
     /// A request for what stands at `path` below the base. Every segment is one part of it and is
@@ -105,7 +110,8 @@ impl Rest {
             Err(()) => return Err(unsendable("the URL of the service cannot be used")),
         };
         let builder = self.writer.request(method, url);
-        Ok(Request { pool: self.pool.clone(), builder, basic: self.basic.clone(), secrets: Vec::new() })
+        let (pool, basic, account) = (self.pool.clone(), self.basic.clone(), self.account.clone());
+        Ok(Request { pool, builder, basic, secrets: Vec::new(), account })
     }
 }
 
@@ -134,6 +140,7 @@ pub(super) struct Request {
     basic: Option<Basic>,
     /// Never shown, should the service say them back.
     secrets: Vec<SecretString>,
+    account: Account,
 }
 
 impl Request {
@@ -202,21 +209,22 @@ impl Request {
         let response = self.pool.request(request).await.map_err(|error| unanswered(&error))?;
         let response = decoded(response)?;
         if response.status().is_success() {
-            return Ok(Answer { response });
+            return Ok(Answer { response, account: self.account });
         }
-        Err(refusal::of(response, &self.secrets).await)
+        Err(refusal::of(response, &self.secrets, self.account).await)
     }
 }
 
 /// An answer that says success, not yet read.
 pub(super) struct Answer {
     response: Response<Incoming>,
+    account: Account,
 }
 
 impl Answer {
     /// All of it.
     pub(super) async fn bytes(self) -> Result<Bytes, Error> {
-        whole(self.response.into_body(), MOST_BYTES).await
+        whole(self.response.into_body(), MOST_BYTES, self.account).await
     }
 
     /// All of it, as JSON of a known form; what else it has is not looked at.
@@ -234,18 +242,26 @@ impl Answer {
 
     /// The events of a stream, until it ends. One beyond the cap ends it with an error.
     pub(super) fn events(self) -> impl Stream<Item = Result<Event, Error>> + Send + 'static {
-        let begun = (self.response.into_body(), Decoder::new(MOST_BYTES), Bytes::new(), WorkBudget::new());
-        stream::try_unfold(begun, |(mut body, mut decoder, mut input, mut work)| async move {
+        let charge = Charge::open(self.account, Kind::Answer);
+        let begun = (self.response.into_body(), Decoder::new(MOST_BYTES), Bytes::new(), charge);
+        let begun = (begun, WorkBudget::new());
+        stream::try_unfold(begun, |((mut body, mut decoder, mut input, mut charge), mut work)| async move {
             loop {
                 work.yield_if_spent().await;
                 let before = input.len();
                 let item = decoder.decode(&mut input);
                 work.charge(before - input.len());
                 match item {
-                    Some(Item::Event(event)) => return Ok(Some((event, (body, decoder, input, work)))),
+                    Some(Item::Event(event)) => {
+                        return Ok(Some((event, ((body, decoder, input, charge), work))));
+                    }
                     Some(Item::TooLong(_)) => return Err(Error::TooLarge { limit: MOST_BYTES }),
                     None if !input.is_empty() => continue,
                     None => {}
+                }
+                match decoder.held() {
+                    held if held < SMALL => charge.clear(),
+                    held => charge.cover(held)?,
                 }
                 match chunk(&mut body).await? {
                     Some(chunk) => input = chunk,
@@ -256,18 +272,20 @@ impl Answer {
     }
 }
 
-/// The whole body, if it has at most `limit` bytes.
-async fn whole(mut body: Incoming, limit: usize) -> Result<Bytes, Error> {
+/// The whole body, if it has at most `limit` bytes. It is charged to `account` as long as it lives.
+async fn whole(mut body: Incoming, limit: usize, account: Account) -> Result<Bytes, Error> {
     let (mut all, mut work) = (BytesMut::new(), WorkBudget::new());
+    let mut charge = Charge::open(account, Kind::Answer);
     while let Some(chunk) = chunk(&mut body).await? {
         work.charge(chunk.len());
         work.yield_if_spent().await;
         if chunk.len() > limit - all.len() {
             return Err(Error::TooLarge { limit });
         }
+        charge.cover(all.len() + chunk.len())?;
         all.extend_from_slice(&chunk);
     }
-    Ok(all.freeze())
+    Ok(if all.len() < SMALL { all.freeze() } else { charge.hold(all.freeze())? })
 }
 
 /// The next piece of `body`, until it ends.

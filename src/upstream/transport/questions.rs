@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::flood_guard::Worth;
 use super::pending::{Asked, Whose};
+use crate::memory::{self, Account, Kind};
 use crate::protocol::abilities::Abilities;
 use crate::protocol::error::code;
 use crate::protocol::foreign::shown;
@@ -104,8 +105,7 @@ impl Questions {
             let reply =
                 open.withdrawn.run_until_cancelled(follow(&inner.server, first, &request, &whose)).await;
             if let Some(reply) = reply {
-                let response = Message::Response(Response { id: Some(id), reply });
-                (inner.post)(response.encode()).await;
+                (inner.post)(inner.printed(&id, reply)).await;
             }
         });
         worth
@@ -149,6 +149,14 @@ impl Questions {
 }
 
 impl Inner {
+    /// The answer as it is sent, charged to the server until then. Without room for it the server gets an error.
+    fn printed(&self, id: &RequestId, reply: Reply) -> Bytes {
+        let print = |reply| Message::Response(Response { id: Some(id.clone()), reply }).encode();
+        let account = || Account::Server(Arc::clone(&self.server));
+        memory::hold(print(reply), account, Kind::Request)
+            .unwrap_or_else(|_| print(Err(unanswered("the gateway has no memory for the client's answer"))))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Table> {
         // Nothing panics while it is held, and every write leaves a valid state.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)

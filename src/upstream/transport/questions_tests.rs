@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 use super::super::pending::{Pending, Purpose, Ticket};
 use super::*;
+use crate::memory::budget;
 use crate::upstream::connection::{Call, Inlet, Outlet, Question, Said};
 
 /// A channel whose server asks, and what is posted to it.
@@ -99,6 +100,20 @@ async fn a_question_goes_to_the_only_owner_and_its_answer_back_under_the_servers
     assert!(channel.pending.asks());
     assert!(channel.tasks.wait(Duration::from_secs(1)).await);
     assert_eq!(channel.questions.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_answer_is_charged_until_it_was_sent() {
+    const SIZE: usize = 8 << 20;
+    let mut channel = Channel::new();
+    let (_call, mut inlet) = channel.call(Owner::new());
+    channel.ask(1, method::ELICITATION_CREATE);
+    let text = "x".repeat(SIZE);
+    question(&mut inlet).await.answer(Ok(Raw::of(&json!({"action": "accept", "content": {"text": text}}))));
+    let posted = channel.posted.recv().await.expect("an answer");
+    assert!(posted.len() > SIZE && budget().usage().used >= SIZE);
+    drop(posted);
+    assert!(budget().usage().used < SIZE);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@ use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::{trace, whole};
+use crate::memory::Account;
 use crate::secret::{ExposeSecret, SecretString};
 use crate::upstream::error::Error;
 use crate::upstream::secrets::Secrets;
@@ -22,11 +23,11 @@ const LONGEST: usize = 300;
 /// Problems of one validation error that are shown.
 const MOST_PROBLEMS: usize = 5;
 
-/// The error that `response` is. `secrets` were sent with the request.
-pub(super) async fn of(response: Response<Incoming>, secrets: &[SecretString]) -> Error {
+/// The error that `response` is. `secrets` were sent with the request, and `account` pays while it is read.
+pub(super) async fn of(response: Response<Incoming>, secrets: &[SecretString], account: Account) -> Error {
     let status = response.status();
     let retry_after = retry_after(response.headers());
-    let said = whole(response.into_body(), MOST_BYTES).await.ok().and_then(|body| said(&body));
+    let said = whole(response.into_body(), MOST_BYTES, account).await.ok().and_then(|body| said(&body));
     let said = said.map(|text| plain(text, secrets)).filter(|text| !text.is_empty());
     let detail = said.unwrap_or_else(|| of_status(status));
     Error::Backend { status: status.as_u16(), detail, retry_after }

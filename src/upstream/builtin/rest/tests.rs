@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
-use axum::routing::post;
+use axum::routing::{get, post};
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use http::Method;
@@ -12,6 +12,7 @@ use reqwest::multipart::Form;
 use serde_json::json;
 
 use super::Rest;
+use crate::memory::budget;
 use crate::upstream::builtin::served::Served;
 use crate::upstream::error::Error;
 
@@ -82,4 +83,16 @@ async fn while_the_service_is_away_nothing_was_sent_to_it() {
     for failed in failed {
         assert!(matches!(failed, Err(Error::Connect { .. } | Error::NotSent { .. })), "{failed:?}");
     }
+}
+
+#[tokio::test]
+async fn a_large_answer_is_charged_as_long_as_any_of_it_lives() {
+    const SIZE: usize = 8 << 20;
+    let served = Served::start(Router::new().route("/large", get(|| async { vec![b'x'; SIZE] })));
+    let rest = Rest::new(&served.url().parse().expect("a URL")).expect("a client");
+    let answer = rest.request(Method::GET, &["large"]).expect("a request").send().await.expect("an answer");
+    let part = answer.bytes().await.expect("there is room").slice(..10);
+    assert!(budget().usage().used >= SIZE);
+    drop(part);
+    assert!(budget().usage().used < SIZE);
 }

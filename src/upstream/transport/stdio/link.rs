@@ -15,6 +15,7 @@ use super::keeper::Keeper;
 use super::outbox::{Due, Outbox, Outgoing};
 use super::reader::{Desk, Over, Reader};
 use super::stderr::{self, LastWords};
+use crate::memory::{self, Account, Kind};
 use crate::protocol::{Era, Notification, Raw, Reply};
 use crate::shutdown::Shutdown;
 use crate::upstream::closing::Closing;
@@ -107,8 +108,9 @@ impl Link {
             heard.cancel();
         });
         let (name, runtimes) = (Arc::clone(&server.name), Arc::clone(&channel.runtimes));
-        let questions =
-            Questions::new(&server.name, shutdown, move |answer| deliver(channel.clone(), answer).boxed());
+        let payer = Account::Server(Arc::clone(&server.name));
+        let answers = move |answer| deliver(channel.clone(), answer, payer.clone()).boxed();
+        let questions = Questions::new(&server.name, shutdown, answers);
         let desk = Desk { pending: Arc::clone(&pending), runtimes, tasks: shutdown.clone() };
         let ends = (questions, events.clone());
         let reader = Reader::new(name, server.message_bytes, desk, ends, &signals.broken);
@@ -216,8 +218,11 @@ fn line(notification: &Notification) -> Bytes {
 }
 
 /// Brings the answer to a question to the child; when its input is closed, nobody waits for it.
-async fn deliver(channel: Channel, answer: Bytes) {
-    channel.send(Outgoing::Other(lines::encode(answer)), true).await;
+async fn deliver(channel: Channel, answer: Bytes, payer: Account) {
+    let line = lines::encode(answer);
+    // The answer was charged until now. If somebody else was quicker, it goes out uncharged.
+    let line = memory::hold(line.clone(), || payer, Kind::Request).unwrap_or(line);
+    channel.send(Outgoing::Other(line), true).await;
 }
 
 /// The first writer, until it is told to stop; then it closes the child's input.
