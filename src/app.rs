@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::stream::{Stream, StreamExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 
 use crate::config::Config;
@@ -46,6 +46,9 @@ pub use reload::{Load, Renewal};
 /// Time for closing connections and ending children, after the calls have ended. Children are asked
 /// twice, with pauses, before they are killed.
 pub(crate) const CLOSE_TIME: Duration = Duration::from_secs(8);
+
+/// Connections that may wait to be accepted; the system may allow fewer.
+const BACKLOG: u32 = 4_096;
 
 /// Time for cancelled calls to end.
 const CANCEL_TIME: Duration = Duration::from_millis(500);
@@ -154,6 +157,16 @@ fn door(sessions: Arc<Sessions>) -> admin::Door {
     })
 }
 
+/// Listens on `address`. Tokio's own `bind` lets few connections wait, and a burst of them costs everybody a second.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Otherwise a restart would have to wait for the connections of its predecessor.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// Serves HTTP, and with `transport: both` standard input and output too, until `stop` gives a value, and returns
 /// when nothing is left running. A second value ends the shutdown delay, if that is running. Without a `renewal`
 /// the configuration stays as it is.
@@ -164,7 +177,7 @@ pub async fn serve(
 ) -> Result<(), Error> {
     let address = config.server.listen;
     let listen = |reason| Error::Listen { address, reason };
-    let socket = TcpListener::bind(address).await.map_err(listen)?;
+    let socket = bind(address).map_err(listen)?;
     let bound = socket.local_addr().map_err(listen)?;
     let (ends, servers) = (Ends::new(), Shutdown::new());
     memory::budget().set_limit(config.server.memory_budget);

@@ -18,6 +18,8 @@ use crate::protocol::message::MAX_DEPTH;
 const MEMBERS: [&str; 4] = ["server", "tool", "arguments", "timeout"];
 /// The longest name worth looking up, in bytes.
 const MAX_NAME: usize = 1024;
+/// Members of `arguments`: each is compared with the others.
+const MAX_MEMBERS: usize = 10_000;
 /// Errors reported of one body.
 const MAX_ERRORS: usize = 10;
 /// Longest piece of a found value that is repeated, in characters.
@@ -183,6 +185,9 @@ fn name(value: &Raw) -> Result<String, Mismatch> {
 fn object(value: &Raw) -> Result<Raw, Mismatch> {
     if !value.is_object() {
         return Err((found(value), "an object"));
+    }
+    if value.members().nth(MAX_MEMBERS).is_some() {
+        return Err((format!("more than {MAX_MEMBERS} members"), "an object of at most 10,000 members"));
     }
     match value.duplicate_key() {
         Some(key) => {

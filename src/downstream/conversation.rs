@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::error::Refusal;
+use super::error::{Refusal, described};
 use super::exchange::{Exchange, Named};
 use super::headers::check_meta;
 use super::sessions::Session;
@@ -126,7 +126,7 @@ impl Conversation {
         }
         let mut legacy = self.legacy.write().unwrap_or_else(PoisonError::into_inner);
         if request.method == method::INITIALIZE {
-            *legacy = Some(Arc::new(Caller::legacy(principal, scope, params).charged()?));
+            *legacy = Some(Arc::new(described(principal, scope, params)?));
         }
         match &*legacy {
             Some(caller) => Ok(caller.clone()),

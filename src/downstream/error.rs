@@ -10,8 +10,11 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
 use super::places::Full;
+use crate::auth::Principal;
+use crate::gateway::Caller;
+use crate::gateway::caller::MAX_DESCRIPTION;
 use crate::gateway::error::{self, Limit, limited};
-use crate::manager::{self, Word};
+use crate::manager::{self, Scope, Word};
 use crate::memory::Exhausted;
 use crate::protocol::error::code;
 use crate::protocol::{self, Era, ErrorObject, Message, ParseError, Raw, RequestId, Version};
@@ -81,6 +84,12 @@ pub enum Refusal {
         "the memory budget of the gateway has no room for this session; describe the client in fewer bytes, or come back later"
     )]
     MemoryExhausted,
+    /// A session's client describes itself at too much length.
+    #[error("{member} of `initialize` is larger than {MAX_DESCRIPTION} bytes; describe the client in fewer")]
+    DescriptionTooLarge {
+        /// Which parameter.
+        member: &'static str,
+    },
     /// The same id twice at a time.
     #[error("a request with this id is already running")]
     IdInUse,
@@ -105,6 +114,17 @@ pub enum Refusal {
     /// Modern clients answer by retrying, not by posting responses.
     #[error("responses cannot be posted in this protocol revision")]
     PostedResponse,
+}
+
+/// The client of a legacy session that `params` of its `initialize` describe.
+pub fn described(principal: Principal, scope: Scope, params: Option<&Raw>) -> Result<Caller, Refusal> {
+    for member in ["capabilities", "clientInfo"] {
+        let size = params.and_then(|params| params.get(member)).map_or(0, |value| value.bytes().len());
+        if size > MAX_DESCRIPTION {
+            return Err(Refusal::DescriptionTooLarge { member });
+        }
+    }
+    Ok(Caller::legacy(principal, scope, params).charged()?)
 }
 
 impl From<Exhausted> for Refusal {
@@ -132,6 +152,7 @@ impl Refusal {
     const fn status(&self) -> StatusCode {
         match self {
             Self::Message(_)
+            | Self::DescriptionTooLarge { .. }
             | Self::Body
             | Self::NoSession
             | Self::VersionHeader(_)
@@ -194,6 +215,7 @@ impl Refusal {
             Self::TooManySessions { .. } => ("too_many_sessions", Word::ConnectionLimitExceeded),
             Self::NoPlace { .. } => ("too_many_connections", Word::ConnectionLimitExceeded),
             Self::MemoryExhausted => ("memory_exhausted", Word::RateLimited),
+            Self::DescriptionTooLarge { .. } => ("description_too_large", Word::InvalidParams),
             Self::IdInUse => ("id_in_use", Word::InvalidParams),
             Self::TooManyRequests => ("too_many_requests", Word::RateLimited),
             Self::VersionHeader(_) | Self::UnsupportedVersion { .. } => {

@@ -158,10 +158,14 @@ impl Guard {
             Err(Refusal::Denied(Denied::Unchecked)) => Box::pin(self.check_key(head)).await?,
             judged => judged?,
         };
+        let Some(principal) = principal else {
+            // Only public pages are answered without a credential, and none of them needs a body. A body that is
+            // not read costs nothing: its connection ends after the answer.
+            return Ok((None, Bytes::new()));
+        };
         let mut waited = false;
         let body = {
-            let payer = principal.as_ref().map(Principal::id);
-            let open = || Charge::open(Account::of(payer), Kind::Request);
+            let open = || Charge::open(Account::of(Some(principal.id())), Kind::Request);
             let mut reading = pin!(reading::read(body, self.max_body_bytes, open));
             let body = poll_fn(|cx| {
                 let body = reading.as_mut().poll(cx);
@@ -171,10 +175,10 @@ impl Guard {
             body.await?
         };
         // Looking takes a lock, so who sent all at once is spared it.
-        if waited && principal.as_ref().is_some_and(Principal::is_taken_back) {
+        if waited && principal.is_taken_back() {
             return Err(Refusal::Denied(Denied::Credential(Reason::TakenBack)));
         }
-        Ok((principal, body))
+        Ok((Some(principal), body))
     }
 
     /// Reads and drops what is left of a refused body, within limits. The head is dropped first, because a slow

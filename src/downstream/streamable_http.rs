@@ -19,7 +19,7 @@ use futures_util::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-use super::error::Refusal;
+use super::error::{Refusal, described};
 use super::events::{self, Form};
 use super::exchange::{self, Exchange, Named};
 use super::headers;
@@ -229,7 +229,7 @@ impl Endpoint {
     }
 
     async fn initialize(&self, asked: Asked<'_>, request: Request) -> Result<Response, Refusal> {
-        let caller = Caller::legacy(asked.principal, asked.scope, request.params.as_ref()).charged()?;
+        let caller = described(asked.principal, asked.scope, request.params.as_ref())?;
         let session = self.0.sessions.open(caller)?;
         let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request, asked.named);
         let mut response = events::answer(exchange, &self.0.tasks).await;

@@ -13,6 +13,9 @@ use crate::upstream::{Home, Owner};
 
 /// A session's description of its client is charged from so many bytes on.
 const SMALL_DESCRIPTION: usize = 512;
+/// The largest `capabilities` and the largest `clientInfo` of a session, in bytes. Each call of the session looks
+/// at the capabilities.
+pub const MAX_DESCRIPTION: usize = 16 * 1024;
 
 /// The client behind a request. A legacy session keeps one; in the modern era it is made anew from
 /// each request.

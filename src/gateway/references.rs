@@ -4,9 +4,15 @@
 //! and with one server nothing is looked at. Looked at are links and embedded resources in the
 //! content of tools and prompts, and the URIs of what was read.
 
+use std::ops::ControlFlow;
+
 use crate::manager::catalog::LinkBudget;
 use crate::manager::{Scope, Snapshot};
 use crate::protocol::Raw;
+
+/// Blocks of one result that are looked at. Links beyond them keep the URI of their server, which is refused as
+/// ambiguous where another server has it too.
+const MAX_BLOCKS: usize = 10_000;
 
 /// The result of a tool or a prompt of `server`, whose references lead back to it.
 pub(super) fn followed(snapshot: &Snapshot, scope: &Scope, server: &str, result: Raw) -> Raw {
@@ -14,18 +20,29 @@ pub(super) fn followed(snapshot: &Snapshot, scope: &Scope, server: &str, result:
         return result;
     }
     let messages = result.get("messages");
-    let contents = messages.iter().flat_map(Raw::elements).filter_map(|message| message.get("content"));
-    let blocks = contents
-        .chain(result.get("content"))
-        .flat_map(|content| if content.is_object() { vec![content] } else { content.elements().collect() });
-    let mut budget = LinkBudget::default();
-    let changes: Vec<(Raw, Raw)> = blocks
-        .filter_map(|block| uri_of(&block))
-        .filter_map(|uri| {
+    let messages = messages.iter().flat_map(Raw::elements).take(MAX_BLOCKS);
+    let contents = messages.filter_map(|message| message.get("content"));
+    let (mut changes, mut budget, mut left) = (Vec::new(), LinkBudget::default(), MAX_BLOCKS);
+    let mut follow = |block: &Raw| {
+        left -= 1;
+        let exposed = uri_of(block).and_then(|uri| {
             let exposed = snapshot.exposed_uri(scope, (server, &uri.read::<String>().ok()?), &mut budget)?;
             Some((uri, Raw::of(&exposed)))
-        })
-        .collect();
+        });
+        changes.extend(exposed);
+        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    for content in contents.chain(result.get("content")) {
+        // No list of the blocks is made: there may be millions.
+        let done = if content.is_object() {
+            follow(&content)
+        } else {
+            content.elements().try_for_each(|block| follow(&block))
+        };
+        if done.is_break() {
+            break;
+        }
+    }
     result.replacing(&changes)
 }
 
@@ -52,6 +69,7 @@ pub(super) fn of_contents(
     let changes: Vec<(Raw, Raw)> = contents
         .iter()
         .flat_map(Raw::elements)
+        .take(MAX_BLOCKS)
         .filter_map(|content| content.get("uri"))
         .filter_map(|uri| {
             let text: String = uri.read().ok()?;

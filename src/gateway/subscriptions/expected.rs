@@ -15,13 +15,17 @@ use crate::upstream::Question;
 
 /// The member that names an elicitation.
 const ID: &str = "elicitationId";
+/// The longest id of a server that is remembered, in bytes: each is kept twice.
+const MAX_ID: usize = 1_024;
+/// Elicitations of one answer that are remembered.
+const MAX_PAGES: usize = 64;
 
 impl Gateway {
     /// Notes what a session is asked: when it is sent to a page, it hears of the visit.
     pub fn note_question(&self, caller: &Caller, question: &Question) {
         if question.method == method::ELICITATION_CREATE
             && let Some(server) = &question.server
-            && let Some(id) = question.params.as_ref().and_then(|params| params.get_as::<String>(ID))
+            && let Some(id) = question.params.as_ref().and_then(elicitation_id)
         {
             self.expect_elicitation(caller, server, &id);
         }
@@ -34,8 +38,8 @@ impl Gateway {
             return;
         }
         let pages = error.data().and_then(|data| data.get("elicitations"));
-        for page in pages.iter().flat_map(Raw::elements) {
-            if let Some(id) = page.get_as::<String>(ID) {
+        for page in pages.iter().flat_map(Raw::elements).take(MAX_PAGES) {
+            if let Some(id) = elicitation_id(&page) {
                 self.expect_elicitation(caller, server, &id);
             }
         }
@@ -50,9 +54,17 @@ impl Gateway {
 
     /// Tells the session of the task that `server` calls `there` and the session `shown`.
     pub fn expect_task(&self, caller: &Caller, server: &str, there: &str, shown: &str) {
+        if there.len() > MAX_ID {
+            return;
+        }
         let topic = Topic::Task(server.into(), there.into());
         expect(caller, |mailbox| self.board.tell(topic, shown, mailbox));
     }
+}
+
+/// The id of the elicitation that `page` describes, unless it is too long to be remembered.
+fn elicitation_id(page: &Raw) -> Option<String> {
+    page.get(ID).filter(|id| id.bytes().len() <= MAX_ID)?.read().ok()
 }
 
 fn expect(caller: &Caller, subscription: impl FnOnce(&Arc<Mailbox>) -> Subscription) {

@@ -35,6 +35,8 @@ use mailbox::MAX_SUBSCRIPTIONS;
 
 /// The member that says what to listen to.
 const FILTER: &str = "notifications";
+/// Names in one filter that are read; a listener has at most a quarter of them.
+const MAX_NAMED: usize = 4 * MAX_SUBSCRIPTIONS;
 /// Its members that say of which resources and of which tasks.
 const RESOURCES: &str = "resourceSubscriptions";
 const TASKS: &str = "taskIds";
@@ -107,15 +109,24 @@ fn honoured(manager: &Manager, scope: &Scope, filter: &Raw) -> Lists {
     List::ALL.into_iter().filter(|list| asked(list) && there(list)).collect()
 }
 
-/// What stands under `member` of `filter`, which must be `valid`, each once.
+/// The names under `member` of `filter`, which must be `valid`, each once. Names beyond the first [`MAX_NAMED`] are
+/// not read.
 fn named(filter: &Raw, member: &str, valid: &str) -> Result<Vec<String>, ErrorObject> {
     let Some(found) = filter.get(member) else { return Ok(Vec::new()) };
-    let mut names: Vec<String> = found.read().map_err(|_| {
+    let bad = || {
         let place = format!("{FILTER}.{member}");
         wanted::bad(&format!("params.{place} must be {valid}"), &place, Some(&found), valid)
-    })?;
-    let mut seen = HashSet::new();
-    names.retain(|name| seen.insert(name.clone()));
+    };
+    if found.bytes().first() != Some(&b'[') {
+        return Err(bad());
+    }
+    let (mut names, mut seen) = (Vec::new(), HashSet::new());
+    for name in found.elements().take(MAX_NAMED) {
+        let name: String = name.read().map_err(|_| bad())?;
+        if seen.insert(name.clone()) {
+            names.push(name);
+        }
+    }
     Ok(names)
 }
 

@@ -11,4 +11,5 @@ mod logging;
 mod memory;
 mod names;
 mod processes;
+mod second;
 mod sharing;
