@@ -27,6 +27,9 @@ use crate::telemetry::RequestId;
 use crate::telemetry::audit::{self, Deed};
 use crate::upstream;
 
+/// Bytes of an answer beside the text of the tool, about.
+const ENVELOPE: usize = 512;
+
 /// Run a tool
 ///
 /// Calls `tool` at `server`, or, when `server` is left out, wherever a tool of that name lives. Needs
@@ -111,9 +114,11 @@ async fn answer(
     let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
     let size = called.reply.as_ref().unwrap_or_else(|error| error.raw()).bytes().len();
     let mut charge = Charge::open(Account::Principal(Arc::clone(principal.id())), Kind::Answer);
-    // The answer has the text of a tool twice: in `content` and as `data`.
-    charge.cover(2 * size).map_err(exhausted)?;
-    let printed = Raw::of(&Answer::of(&called, &tool, id)?).bytes().clone();
+    // The text of a tool is there four times while it is printed: by itself, as a value, and twice in the answer.
+    if 2 * size >= SMALL {
+        charge.cover(4 * size).map_err(exhausted)?;
+    }
+    let printed = Raw::with_room(&Answer::of(&called, &tool, id)?, 2 * size + ENVELOPE).bytes().clone();
     let printed = if printed.len() < SMALL { printed } else { charge.hold(printed).map_err(exhausted)? };
     Ok(json_bytes(printed))
 }

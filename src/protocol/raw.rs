@@ -68,10 +68,20 @@ impl Raw {
     /// The JSON text of `value`.
     ///
     /// # Panics
-    /// When the `Serialize` implementation of `value` fails, which none of ours can: it is a
-    /// programming error (a map with keys that are not strings), not an input.
+    /// See [`Raw::with_room`].
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
-        Self::unsurveyed(Bytes::from(serde_json::to_vec(value).expect("own types print as JSON")))
+        Self::with_room(value, 128)
+    }
+
+    /// Prints `value` into room for `bytes`, so that a large text is not copied again and again.
+    ///
+    /// # Panics
+    /// When the `Serialize` implementation of `value` fails. None of this crate can: it is a programming error (a
+    /// map with keys that are not strings), not an input.
+    pub fn with_room<T: Serialize + ?Sized>(value: &T, bytes: usize) -> Self {
+        let mut text = Vec::with_capacity(bytes);
+        serde_json::to_writer(&mut text, value).expect("own types print as JSON");
+        Self::unsurveyed(Bytes::from(text))
     }
 
     /// `{}`.
