@@ -2,11 +2,15 @@
 //!
 //! Not here: what is asserted.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::post;
 use bytes::Bytes;
@@ -31,6 +35,14 @@ pub const LARGE: usize = 8 * MIB;
 pub struct Servers {
     bulk: Served,
     good: Served,
+    hanging: Arc<AtomicUsize>,
+}
+
+impl Servers {
+    /// Number of large calls that have reached the server whole. They stay unanswered.
+    pub fn hanging(&self) -> usize {
+        self.hanging.load(Ordering::Relaxed)
+    }
 }
 
 /// A gateway with a budget of 256 MiB before a server with large answers, and before another one.
@@ -60,15 +72,30 @@ pub fn servers() -> Servers {
             _ => answer(body).await,
         }
     };
-    let bulk = Served::start(Router::new().route("/mcp", post(answer)));
-    Servers { bulk, good: Served::start(Router::new().route("/mcp", post(quiet))) }
+    let hanging = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&hanging);
+    let bulk = Served::start(Router::new().route("/mcp", post(move |request| received(request, counter))));
+    Servers { bulk, good: Served::start(Router::new().route("/mcp", post(quiet))), hanging }
+}
+
+/// Answers small requests. A large one is for `hang`: it is read, counted and never answered.
+async fn received(request: Request, hanging: Arc<AtomicUsize>) -> Response {
+    let (mut size, mut small) = (0, Vec::new());
+    let mut pieces = request.into_body().into_data_stream();
+    while let Some(Ok(piece)) = pieces.next().await {
+        size += piece.len();
+        if size <= MIB {
+            small.extend_from_slice(&piece);
+        }
+    }
+    if size > MIB {
+        hanging.fetch_add(1, Ordering::Relaxed);
+        std::future::pending::<()>().await;
+    }
+    answer(small.into()).await
 }
 
 async fn answer(body: Bytes) -> Response {
-    // Large requests are for `hang`, and parsing them would be most of the test.
-    if body.len() > MIB {
-        std::future::pending::<()>().await;
-    }
     let request: Value = serde_json::from_slice(&body).expect("a message");
     let id = &request["id"];
     match request["method"].as_str().unwrap_or_default() {
@@ -145,19 +172,25 @@ fn updates(id: &Value, honoured: &Value) -> Response {
 /// Takes both forms of an answer.
 pub const BOTH: &str = "accept: application/json, text/event-stream\r\n";
 
-/// Sends a request and never reads its answer.
-pub async fn unread(gateway: &Running, path: &str, headers: &str, body: &[u8]) -> TcpStream {
+/// A connection that sends `bytes` and reads nothing.
+pub async fn silent(gateway: &Running, bytes: &[u8]) -> TcpStream {
     let address: SocketAddr = gateway.address.parse().expect("an address");
     let socket = TcpSocket::new_v4().expect("a socket");
     // The kernel is not to hold what the gateway should.
     socket.set_recv_buffer_size(4 * 1024).expect("a size");
     let mut stream = socket.connect(address).await.expect("it listens");
+    let _ = stream.write_all(bytes).await; // it may be refused
+    stream
+}
+
+/// Sends a request and never reads its answer.
+pub async fn unread(gateway: &Running, path: &str, headers: &str, body: &[u8]) -> TcpStream {
     let length = body.len();
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          content-length: {length}\r\n{headers}\r\n"
     );
-    let _ = stream.write_all(head.as_bytes()).await; // it may be refused
+    let mut stream = silent(gateway, head.as_bytes()).await;
     let _ = stream.write_all(body).await;
     stream
 }
@@ -197,28 +230,28 @@ pub async fn calls(gateway: &Running) -> (Duration, usize) {
     (times.get(times.len() * 98 / 100).copied().unwrap_or_default(), failed)
 }
 
-/// Waits until small calls are answered quickly again. Large answers are worked off on the same processors, and the
-/// tests of fairness measure how fast others are meanwhile.
-pub async fn calm(gateway: &Running) {
-    let begun = Instant::now();
-    let mut quick = 0;
-    while quick < 20 && begun.elapsed() < Duration::from_secs(30) {
-        let is_quick = small(gateway).await.is_ok_and(|time| time < Duration::from_millis(20));
-        quick = if is_quick { quick + 1 } else { 0 };
-    }
+/// The median percentile of three rounds of small calls, and how many calls failed in all.
+pub async fn median(gateway: &Running) -> (Duration, usize) {
+    beside(gateway, std::future::ready(())).await
 }
 
-/// The median of three percentiles, and how many calls failed in all.
-pub async fn median(gateway: &Running) -> (Duration, usize) {
-    let mut rounds = Vec::new();
-    let mut failed = 0;
-    for _ in 0..3 {
-        let (time, more) = calls(gateway).await;
-        rounds.push(time);
-        failed += more;
-    }
+/// Measures like [`median`] while `attack` runs, however many rounds that takes, and for at least three rounds.
+pub async fn beside(gateway: &Running, attack: impl Future<Output = ()>) -> (Duration, usize) {
+    let is_over = Cell::new(false);
+    let attacking = async {
+        attack.await;
+        is_over.set(true);
+    };
+    let measuring = async {
+        let mut rounds = Vec::new();
+        while rounds.len() < 3 || !is_over.get() {
+            rounds.push(calls(gateway).await);
+        }
+        rounds
+    };
+    let ((), mut rounds) = tokio::join!(attacking, measuring);
     rounds.sort();
-    (rounds[1], failed)
+    (rounds[rounds.len() / 2].0, rounds.iter().map(|(_, failed)| failed).sum())
 }
 
 /// MiB that the process holds at most so far.

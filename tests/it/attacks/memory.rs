@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::net::TcpStream;
 
 use super::bulk::{self, MIB, MOST, UPDATES};
-use super::bulk::{calls, calm, gateway, median, modern, peak, settled, unread};
+use super::bulk::{beside, gateway, median, modern, peak, settled, silent, unread};
 use crate::support::Running;
 use crate::support::client::Session;
 
@@ -63,15 +63,43 @@ impl Attack {
 
     /// Bodies of 4 MiB of which the last bytes never come.
     async fn slow(&mut self, gateway: &Running, count: usize) {
-        use tokio::io::AsyncWriteExt;
         let length = 4 * MIB - 1024;
+        let head = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
+        let bytes = [head.as_bytes(), &vec![b' '; 3 * MIB]].concat();
         for _ in 0..count {
-            let mut socket = TcpStream::connect(&gateway.address).await.expect("it listens");
-            let head = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
-            let _ = socket.write_all(head.as_bytes()).await; // it may be refused
-            let _ = socket.write_all(&vec![b' '; 3 * MIB]).await;
-            self.sockets.push(socket);
+            self.sockets.push(silent(gateway, &bytes).await);
         }
+    }
+
+    /// Complete heads of nearly 16 KiB, whose bodies never come.
+    async fn heads(&mut self, gateway: &Running, count: usize) {
+        let value = "v".repeat(170);
+        let lines: String = (0..90).map(|number| format!("x-{number}: {value}\r\n")).collect();
+        let head = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n{lines}\r\n");
+        for _ in 0..count {
+            self.sockets.push(silent(gateway, head.as_bytes()).await);
+        }
+    }
+
+    /// The largest static file, asked for 20 times on each connection.
+    async fn pages(&mut self, gateway: &Running, count: usize) {
+        let requests = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(20);
+        for _ in 0..count {
+            self.sockets.push(silent(gateway, requests.as_bytes()).await);
+        }
+    }
+
+    /// Sessions of clients that describe themselves in nearly 4 MiB; how many were refused.
+    async fn descriptions(&mut self, gateway: &Running, count: usize) -> usize {
+        let padding = "x".repeat(4 * MIB - 4096);
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": padding, "version": "1"}}});
+        let (body, client) = (body.to_string(), gateway.mcp());
+        let mut refused = 0;
+        for _ in 0..count {
+            refused += usize::from(client.post(&body, &[]).await.status == 503);
+        }
+        refused
     }
 
     /// A session that subscribes to what is updated again and again, and does not read its stream.
@@ -88,12 +116,9 @@ async fn withstood(name: &str, gateway: &Running, attack: impl AsyncFnOnce(&mut 
     let warm = gateway.resident_memory() >> 20;
     let (before, _) = median(gateway).await;
     let mut held = Attack::default();
-    attack(&mut held).await;
-    let (_, failed_meanwhile) = calls(gateway).await;
-    calm(gateway).await;
-    let (beside, failed) = median(gateway).await;
-    let failed = failed + failed_meanwhile;
-    let peak = peak(gateway);
+    let begun = Instant::now();
+    let (beside, failed) = beside(gateway, attack(&mut held)).await;
+    let (took, peak) = (begun.elapsed(), peak(gateway));
     for session in &held.sessions {
         session.delete().await;
     }
@@ -101,7 +126,8 @@ async fn withstood(name: &str, gateway: &Running, attack: impl AsyncFnOnce(&mut 
     let (left, after) = settled(gateway, warm + LEFT).await;
     eprintln!(
         "{name}: {warm} MiB warm, {peak} MiB at most (limit {MOST}), {left} MiB left after {after:?}; \
-         p99 {before:?} before and {beside:?} beside, {failed} failed"
+         p99 {before:?} before and {beside:?} during {took:?}: x {:.1}, {failed} failed",
+        beside.as_secs_f64() / before.as_secs_f64()
     );
     assert!(peak <= MOST, "{peak} MiB");
     assert_eq!(failed, 0);
@@ -133,6 +159,20 @@ async fn large_calls_at_a_hung_server_stay_within_the_budget() {
         attack.slow(&gateway, 60).await;
     })
     .await;
+    let hanging = servers.hanging();
+    eprintln!("{hanging} calls reached the server");
+    assert!(hanging >= 10, "{hanging}");
+}
+
+#[tokio::test]
+async fn long_descriptions_of_clients_stay_within_the_budget() {
+    let servers = bulk::servers();
+    let gateway = gateway(&servers).await;
+    let refused = Attack::default().descriptions(&gateway, 100).await;
+    let peak = peak(&gateway);
+    eprintln!("100 sessions of clients described in 4 MiB: {peak} MiB at most, {refused} refused");
+    assert!(peak <= MOST, "{peak} MiB");
+    assert!((40..90).contains(&refused), "{refused}");
 }
 
 #[tokio::test]
@@ -163,6 +203,8 @@ async fn all_of_it_at_once_stays_within_the_budget() {
     let gateway = gateway(&servers).await;
     withstood("mixture", &gateway, async |attack| {
         attack.idle_session(&gateway).await;
+        attack.heads(&gateway, 2_000).await;
+        attack.pages(&gateway, 400).await;
         attack.hung(&gateway, 40).await;
         attack.modern(&gateway, "events", 30).await;
         attack.slow(&gateway, 30).await;
