@@ -14,11 +14,12 @@ use crate::support::{Gateway, Registry, Running};
 /// Unread streams of one kind.
 const STREAMS: usize = 16;
 /// Size of each answer.
-const SIZE: usize = 4 << 20;
-/// Size of one message of an event stream.
-const MESSAGE: usize = 4 << 10;
-/// Room for the allocator and the tables of a debug build, in all.
-const SLACK: u64 = 6 << 20;
+const SIZE: usize = 6 << 20;
+/// Size of one message of an event stream. Large enough that the bounds in bytes are met before those in number.
+const MESSAGE: usize = 16 << 10;
+/// Room for the buffers of both sockets, the allocator and the tables of a debug build, in all. With a bound of 16 MiB
+/// for what waits, 128 messages of 16 KiB come on top: about 2.9 MiB for each stream.
+const SLACK: u64 = 16 << 20;
 
 fn server() -> Server {
     let text = "x".repeat(SIZE);
