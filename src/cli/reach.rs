@@ -12,7 +12,7 @@ use super::check::table;
 use crate::app::CLOSE_TIME;
 use crate::manager::{self, Manager, Scope, ServerStatus};
 use crate::shutdown::Shutdown;
-use crate::telemetry::untrusted;
+use crate::telemetry::{untrusted, untrusted_reason};
 use crate::upstream::State;
 use crate::{upstream, worker};
 
@@ -59,7 +59,7 @@ fn print(servers: &[ServerStatus], out: &mut dyn Write, err: &mut dyn Write) -> 
     let away = || enabled.iter().filter(|server| server.status.state != State::Ready);
     for ServerStatus { status, .. } in away() {
         let reason = status.last_error.as_deref().unwrap_or("it has not answered yet");
-        writeln!(err, "{}: {}", status.server, untrusted(reason))?;
+        writeln!(err, "{}: {}", status.server, untrusted_reason(reason))?;
     }
     Ok(away().next().is_none())
 }

@@ -7,7 +7,7 @@
 use std::fmt::{self, Write as _};
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::document::Token;
 use crate::settings::{Mark, Problem, Shown};
@@ -23,7 +23,7 @@ const HIDDEN: char = '…';
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file could not be read.
-    #[error("{}: the configuration file can not be read: {reason}", file.display())]
+    #[error("{}: the configuration file cannot be read: {reason}{}", file.display(), advice(file, reason))]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -33,6 +33,19 @@ pub enum Error {
     /// The file was read, and something is wrong with it.
     #[error("{0}")]
     Invalid(Report),
+}
+
+/// Returns what to do about a file that does not exist, or nothing.
+fn advice(file: &Path, reason: &io::Error) -> String {
+    if reason.kind() != io::ErrorKind::NotFound {
+        return String::new();
+    }
+    let looked = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    format!(
+        "\nLooked for {}. Name another file with `--config FILE`, or with the variable SWITCHYARD_CONFIG.\n\
+         `switchyard import FILE > mcp_servers.yaml` makes one from the file of another MCP client.",
+        looked.display()
+    )
 }
 
 /// All problems of a file, ready to be shown on a terminal.

@@ -157,6 +157,10 @@ impl Expander<'_> {
             let message = format!("the default of `${{{name}:-…}}` holds a reference, which is not expanded");
             return Some((message, "a default is a plain text".into()));
         }
+        if name.starts_with(|c: char| c.is_ascii_digit()) && default.is_none() {
+            let message = format!("`{written}` is not a variable of the environment");
+            return Some((message, format!("write `${written}` for a dollar sign and {name}")));
+        }
         match (self.environment)(name) {
             Err(VarError::NotUnicode(_)) => {
                 Some((format!("the value of `{written}` is not UTF-8"), format!("set {name} to a text")))

@@ -119,6 +119,15 @@ impl<'a> Fields<'a> {
         read(&self.take(name)?)
     }
 
+    /// Reports the keys of other programs that stand here, each with what to write in place of it.
+    pub fn refuse_foreign(&mut self, names: &[(&str, &str)]) {
+        for (name, hint) in names {
+            let Some(at) = self.left.iter().position(|(key, _)| key == name) else { continue };
+            let message = format!("`{name}` is a key of another program");
+            self.left.remove(at).1.key_problem(message, Some((*hint).to_owned()));
+        }
+    }
+
     /// Reports every key that was not asked for, with the nearest one that was as a hint.
     pub fn finish(self) {
         for (at, (key, setting)) in self.left.iter().enumerate() {

@@ -96,6 +96,11 @@ impl<'a> Setting<'a> {
         }
     }
 
+    /// Whether it is a text without a reference to the environment.
+    pub fn is_literal(&self) -> bool {
+        matches!(&self.node.value, Value::Text(text) if !text.is_reference())
+    }
+
     /// The text as operators may see it, see [`Text::shown`]; empty when it is none.
     pub fn shown(&self) -> &'a str {
         match &self.node.value {
@@ -234,14 +239,20 @@ impl<'a> Setting<'a> {
 
     /// One of a few words.
     pub fn choice<T: Copy>(&self, options: &[(&str, T)]) -> Option<T> {
+        self.choice_or(options, &[])
+    }
+
+    /// One of a few words; a word of `foreign` is refused with its hint.
+    pub fn choice_or<T: Copy>(&self, options: &[(&str, T)], foreign: &[(&str, &str)]) -> Option<T> {
         let text = self.text()?;
         let found = options.iter().find(|(word, _)| *word == text);
         if found.is_none() {
             let words: Vec<_> = options.iter().map(|(word, _)| format!("`{word}`")).collect();
             let written = self.written().unwrap_or_default();
-            let near = nearest(written, options.iter().map(|(word, _)| *word));
-            let message = format!("{} is not one of {}", self.quoted(), words.join(", "));
-            self.problem(message, near.map(|word| format!("did you mean `{word}`?")));
+            let known = foreign.iter().find(|(word, _)| *word == written).map(|(_, hint)| (*hint).to_owned());
+            let near = || nearest(written, options.iter().map(|(word, _)| *word));
+            let hint = known.or_else(|| near().map(|word| format!("did you mean `{word}`?")));
+            self.problem(format!("{} is not one of {}", self.quoted(), words.join(", ")), hint);
         }
         found.map(|(_, value)| *value)
     }

@@ -35,6 +35,8 @@ const DEFAULT_FILTER: &str = "warn,switchyard=info";
 const FILTER_VARIABLES: [&str; 2] = ["SWITCHYARD_LOG", "RUST_LOG"];
 /// The longest piece of foreign text in one field, in characters.
 const MAX_UNTRUSTED_CHARS: usize = 256;
+/// The longest reason of a failure that is shown to an operator, in characters.
+const MAX_REASON_CHARS: usize = 2_000;
 /// Time at exit for the lines that are not written yet.
 const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 
@@ -117,7 +119,12 @@ fn filter() -> Result<EnvFilter, Error> {
 /// Foreign text as it may stand in a log: at most 256 characters, and nothing that moves a cursor,
 /// ends a line or changes the direction of writing.
 pub const fn untrusted(text: &str) -> Untrusted<'_> {
-    Untrusted(text)
+    Untrusted { text, most: MAX_UNTRUSTED_CHARS }
+}
+
+/// Untrusted text that explains a failure to an operator: longer than in a log.
+pub const fn untrusted_reason(text: &str) -> Untrusted<'_> {
+    Untrusted { text, most: MAX_REASON_CHARS }
 }
 
 /// The same as the value of a field that stands in a line only if there is a text.
@@ -127,12 +134,16 @@ pub fn untrusted_if_any(text: Option<&str>) -> Option<DisplayValue<Untrusted<'_>
 
 /// See [`untrusted`].
 #[derive(Clone, Copy)]
-pub struct Untrusted<'a>(&'a str);
+pub struct Untrusted<'a> {
+    text: &'a str,
+    /// Characters that are shown.
+    most: usize,
+}
 
 impl fmt::Display for Untrusted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = self.0.char_indices();
-        for (_, c) in rest.by_ref().take(MAX_UNTRUSTED_CHARS) {
+        let mut rest = self.text.char_indices();
+        for (_, c) in rest.by_ref().take(self.most) {
             match c {
                 '\\' => f.write_str("\\\\")?,
                 c if is_harmless(c) => fmt::Write::write_char(f, c)?,
@@ -140,7 +151,7 @@ impl fmt::Display for Untrusted<'_> {
             }
         }
         match rest.next() {
-            Some((at, _)) => write!(f, "… (+{} bytes)", self.0.len() - at),
+            Some((at, _)) => write!(f, "… (+{} bytes)", self.text.len() - at),
             None => Ok(()),
         }
     }

@@ -31,6 +31,10 @@ use url::{Host, Url};
 use super::token_file::TokenFile;
 use crate::settings::Fingerprint;
 
+/// Bounds of the time one connect has, handshake included; between them it is the server's
+/// `timeout`, because the first start of a child process may install it.
+const CONNECT_LIMITS: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(2));
+
 /// One server of the registry file.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -68,6 +72,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// How long one connect may take, handshake included.
+    pub(super) fn connect_limit(&self) -> Duration {
+        let (least, most) = CONNECT_LIMITS;
+        self.timeout.clamp(least, most)
+    }
+
     /// What an operator should know of it although it is valid.
     pub fn warning(&self) -> Option<&'static str> {
         match &self.transport {

@@ -86,9 +86,6 @@ const COMMAND_RETRY_IN: Duration = Duration::from_secs(1);
 const REPORT_MARGIN: Duration = Duration::from_millis(500);
 /// A health check takes no longer, whatever a call may.
 const HEALTH_LIMIT: Duration = Duration::from_secs(10);
-/// Bounds of the time one connect has, handshake included; between them it is the server's
-/// `timeout`, because the first start of a child process may install it.
-const CONNECT_LIMITS: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(2));
 
 /// What servers are given of the program they run in.
 #[derive(Clone)]
@@ -382,14 +379,13 @@ impl Upstream {
 
 /// The longest that a first attempt to connect to the server of `config` and to read its offer may take.
 pub fn first_attempt_limit(config: &Config) -> Duration {
-    pool_limits(config).connect + config.timeout
+    config.connect_limit() + config.timeout
 }
 
 fn pool_limits(config: &Config) -> pool::Limits {
-    let (least, most) = CONNECT_LIMITS;
     pool::Limits {
         connections: config.limits.connections,
-        connect: config.timeout.clamp(least, most),
+        connect: config.connect_limit(),
         is_private: config.sharing == config::Sharing::PerSession,
         patience: Patience::of(config),
     }

@@ -220,7 +220,7 @@ fn the_program_answers_and_exits_as_documented() {
 
     let (code, out, err) = program(&["check", "absent.yaml"]);
     assert_eq!((code, out.as_str()), (Some(2), ""));
-    assert!(err.starts_with("absent.yaml: the configuration file can not be read: "), "{err}");
+    assert!(err.starts_with("absent.yaml: the configuration file cannot be read: "), "{err}");
     assert_eq!(program(&["chek"]).0, Some(2));
 
     let (code, out, err) = program(&["import", "import/cursor.json"]);

@@ -35,6 +35,7 @@ mod sdk;
 mod secrets;
 mod serving;
 mod sockets;
+mod start_failures;
 mod streams;
 mod support;
 mod support_tests;

@@ -24,7 +24,21 @@ const FIXED: [&str; 10] = [
     "enabled",
     "description",
 ];
-/// The same for all servers.
+/// Keys of a server in the files of MCP clients, and what to write in place of each.
+const FOREIGN: [(&str, &str); 11] = [
+    ("type", "write `transport: http`, `sse` or `stdio`, or leave it out: a `url` means `http`"),
+    ("disabled", "write `enabled: false` to disable the server, or remove the line"),
+    ("serverUrl", "write `url:`"),
+    ("server_url", "write `url:`"),
+    ("httpUrl", "write `url:`"),
+    ("includeTools", "write `tools: {allow: [NAME]}`"),
+    ("excludeTools", "write `tools: {deny: [NAME]}`"),
+    ("alwaysAllow", "clients ask their users before a call; remove the line"),
+    ("autoApprove", "clients ask their users before a call; remove the line"),
+    ("envFile", "name the variables under `env:`, or those of Switchyard under `pass_env:`"),
+    ("workingDirectory", "write `cwd:`"),
+];
+/// The fields for all servers where null is as if it was not written.
 const FIXED_GLOBALS: [&str; 4] =
     ["default_timeout", "default_retry_attempts", "connection_pool_size", "health_check_interval"];
 /// Longest name of a tool that `rename` may give.
@@ -112,6 +126,7 @@ impl Config {
         let usual = (!is_builtin).then_some(defaults.on_change);
         let tools = fields.part("tools", |setting| tools(setting, sharing, usual));
         let usual = || Tools { on_change: usual.unwrap_or(OnChange::Allow), ..Tools::default() };
+        fields.refuse_foreign(&FOREIGN);
         fields.finish();
         let (transport, target) = transport?; // all else is read before: its problems count too
         Some(Self {

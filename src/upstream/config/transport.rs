@@ -38,6 +38,14 @@ enum Kind {
 const KINDS: [(&str, Kind); 4] =
     [("http", Kind::Http), ("sse", Kind::Sse), ("stdio", Kind::Stdio), ("builtin", Kind::Builtin)];
 
+/// The words of other programs for a transport, and what to write in place of them.
+const FOREIGN_KINDS: [(&str, &str); 4] = [
+    ("streamable-http", "write `http`, which is Streamable HTTP here"),
+    ("streamable_http", "write `http`, which is Streamable HTTP here"),
+    ("streamableHttp", "write `http`, which is Streamable HTTP here"),
+    ("local", "write `stdio`"),
+];
+
 impl Kind {
     fn word(self) -> &'static str {
         KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| *word)
@@ -80,7 +88,7 @@ pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Optio
     let given = Given(known.filter_map(|name| Some((name, fields.take(name)?))).collect());
     let server = fields.setting();
     let kind = match &written {
-        Some(setting) => setting.choice(&KINDS)?,
+        Some(setting) => setting.choice_or(&KINDS, &FOREIGN_KINDS)?,
         None => implied(&given, server)?,
     };
     // A URL counts before a command, unless `transport` says otherwise; then nothing of that is used.

@@ -61,7 +61,7 @@ impl Connector for ToStream {
             (Arc::clone(&self.name), Arc::clone(&self.client), self.shutdown.clone());
         async move {
             let opened = open(&name, &client, &shutdown, (events, dialect)).await;
-            opened.map_err(handshake::while_connecting)
+            opened.map_err(handshake::while_connecting).map_err(|error| client.advise(error))
         }
         .boxed()
     }

@@ -14,6 +14,7 @@
 //! What is the same for each request is in its [`Head`], made once. Not here: what is sent, and
 //! reading answers (`body`, `streamable_http::answer`).
 
+mod advice;
 mod body;
 mod connect;
 mod error;
@@ -32,11 +33,14 @@ use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use secrecy::ExposeSecret;
 use tokio::time::Instant;
 use url::{Position, Url};
 
+use self::advice::Challenge;
+pub(in crate::upstream) use self::advice::proxy_variable;
 pub(in crate::upstream) use self::body::Body;
 use self::body::Line;
 use self::connect::Dialer;
@@ -85,6 +89,7 @@ pub(super) struct Client {
     headers: HeaderMap,
     /// Holds what it carries beside that.
     token: Option<TokenFile>,
+    challenge: Challenge,
     /// Bytes of one message.
     pub(super) limit: usize,
     /// The payer for what the server sends outside of any call: the server itself, named by its URL.
@@ -126,6 +131,7 @@ impl Client {
             url: http.url.clone(),
             headers: headers(http)?,
             token: http.token.clone(),
+            challenge: Challenge::default(),
             limit: limits.message_bytes,
             server: http.url.as_str().into(),
         })
@@ -178,12 +184,14 @@ impl Client {
         }
         let mut request = head.with(body);
         let idle = (!(once && self.is_wary())).then(|| self.idle.here());
-        let body = |incoming, link| Body::new(incoming, Line { link, shelf: idle.cloned() });
+        let received = |answer: http::Response<Incoming>, link| {
+            self.challenge.note(answer.status(), answer.headers());
+            decoded(answer)
+                .map(|answer| answer.map(|body| Body::new(body, Line { link, shelf: idle.cloned() })))
+        };
         while let Some(mut link) = idle.and_then(|idle| idle.take()) {
             match link.exchange(request).await {
-                Ok(answer) => {
-                    return decoded(answer).map(|answer| answer.map(|incoming| body(incoming, link)));
-                }
+                Ok(answer) => return received(answer, link),
                 Err(mut failure) => match failure.take_message() {
                     // It had been closed, so nothing was sent.
                     Some(unsent) => request = unsent,
@@ -194,7 +202,7 @@ impl Client {
         // Boxed: it is rare, and would make the future of each call a large one.
         let mut link = Box::pin(self.dialer.open()).await?;
         match link.exchange(request).await {
-            Ok(answer) => decoded(answer).map(|answer| answer.map(|incoming| body(incoming, link))),
+            Ok(answer) => received(answer, link),
             Err(failure) => Err(self.failed(failure.error())),
         }
     }
@@ -232,6 +240,11 @@ impl Client {
             Some(token) => Box::pin(token.renewed()),
             None => Box::pin(pending()),
         }
+    }
+
+    /// Adds what to do about it to `error`, for which there is no connection.
+    pub(super) fn advise(&self, error: Error) -> Error {
+        advice::advise(error, &self.url, &self.challenge)
     }
 
     fn failed(&self, error: &hyper::Error) -> Error {

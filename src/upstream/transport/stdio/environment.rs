@@ -17,6 +17,10 @@ use crate::upstream::config::Stdio;
 const PASSED_ON: [&str; 10] =
     ["HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 
+/// Words of programs that could not reach the network.
+const NETWORK_FAILURES: [&str; 6] =
+    ["ENOTFOUND", "ETIMEDOUT", "ECONNREFUSED", "EAI_AGAIN", "Network is unreachable", "name resolution"];
+
 /// Where programs are looked for when there is no `PATH` at all.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -63,12 +67,25 @@ pub(super) fn program(config: &Stdio, environment: &BTreeMap<OsString, OsString>
 
 /// What to do about a command that was not found.
 fn advice(command: &str) -> &'static str {
-    if command.contains('/') {
+    if command.contains(char::is_whitespace) {
+        "there is no such program; `command` is the program alone, put the rest into `args`"
+    } else if command.contains('/') {
         "there is no such file"
-    } else if command.contains(char::is_whitespace) {
-        "it is not in PATH; `command` is the program alone, put the rest into `args`"
     } else {
         "it is not in PATH; install it, or write its full path as `command`"
+    }
+}
+
+/// Advises to pass the proxy variable of this process on, if the child failed in the network without it.
+pub(super) fn proxy_advice(config: &Stdio, reason: &str, proxy: Option<&str>) -> String {
+    let failed_in_network = NETWORK_FAILURES.iter().any(|word| reason.contains(word));
+    let has =
+        |name: &str| config.env.contains_key(name) || config.pass_env.iter().any(|passed| passed == name);
+    match proxy.filter(|name| failed_in_network && !has(name)) {
+        Some(name) => {
+            format!("; {name} is set here, and the program does not get it; add `pass_env: [{name}]`")
+        }
+        None => String::new(),
     }
 }
 
@@ -115,11 +132,23 @@ mod tests {
     }
 
     #[test]
+    fn a_proxy_variable_that_is_not_passed_on_is_named_after_a_network_failure() {
+        let (failed, proxy) = ("npm error code ENOTFOUND", Some("HTTPS_PROXY"));
+        let told = proxy_advice(&config("npx"), failed, proxy);
+        assert!(told.ends_with("add `pass_env: [HTTPS_PROXY]`"), "{told}");
+        assert_eq!(proxy_advice(&config("npx"), failed, None), "");
+        assert_eq!(proxy_advice(&config("npx"), "no such module", proxy), "");
+        let passed = Stdio { pass_env: vec!["HTTPS_PROXY".into()], ..config("npx") };
+        assert_eq!(proxy_advice(&passed, failed, proxy), "");
+    }
+
+    #[test]
     fn a_command_that_cannot_run_comes_with_advice() {
         let environment = [("PATH".into(), "/usr/bin:/bin".into())].into();
         let reason = |config: &Stdio| program(config, &environment).expect_err("cannot run");
         assert!(reason(&config("no-such-program")).contains("not in PATH"));
         assert!(reason(&config("sh -c true")).contains("`args`"));
+        assert!(reason(&config("npx -y @scope/server")).contains("`args`"));
         assert!(reason(&config("/no/such/file")).contains("no such file"));
         assert!(reason(&config("/etc/passwd")).contains("execute permission"));
         let elsewhere = Stdio { cwd: Some("/no/such/folder".into()), ..config("sh") };

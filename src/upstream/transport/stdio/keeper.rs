@@ -2,7 +2,7 @@
 //!
 //! Invariants: what the child wrote before its end is handed over before its requests fail; a
 //! connection that ended by itself counts as closed when its child is reaped, so that there are
-//! never two; what the child wrote to its standard error is told to operators and never to callers.
+//! never two; what a child wrote to its standard error after its handshake is told to operators and never to callers.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::child::{self, Process};
 use super::link::Signals;
-use super::stderr::LastWords;
+use super::stderr::StderrTail;
 use crate::shutdown::Shutdown;
 use crate::upstream::closing::Closing;
 use crate::upstream::secrets::Secrets;
@@ -28,7 +28,7 @@ const LAST_BREATH: Duration = Duration::from_millis(200);
 pub(super) struct Keeper {
     pub(super) process: Process,
     pub(super) signals: Signals,
-    pub(super) last: LastWords,
+    pub(super) tail: StderrTail,
     pub(super) secrets: Secrets,
     pub(super) pending: Arc<Pending>,
     /// The end, as callers may know it.
@@ -90,10 +90,7 @@ impl Keeper {
         self.drain().await;
         let how = status.map_or_else(|| "the process ended".to_owned(), child::describe);
         self.pending.end(&how);
-        match self.last.get(&self.secrets) {
-            Some(line) => self.close(&how, &format!("{how}; its last line on stderr: {line}")),
-            None => self.close(&how, &how),
-        }
+        self.close(&how, &self.tail.append_to(&how, &self.secrets));
         how
     }
 

@@ -14,7 +14,7 @@ use super::child::{Child, Process};
 use super::keeper::Keeper;
 use super::outbox::{Due, Outbox, Outgoing};
 use super::reader::{Desk, Over, Reader};
-use super::stderr::{self, LastWords};
+use super::stderr::{self, StderrTail};
 use crate::memory::{self, Account, Kind};
 use crate::protocol::{Era, Notification, Raw, Reply};
 use crate::shutdown::Shutdown;
@@ -70,7 +70,7 @@ pub(super) struct Signals {
 }
 
 impl Link {
-    pub(super) fn new(child: Child, server: &Server, events: &Events) -> Arc<Self> {
+    pub(super) fn new(child: Child, server: &Server, events: &Events, tail: &StderrTail) -> Arc<Self> {
         let (outbox, due) = Outbox::new(child.stdin);
         let outbox = Arc::new(outbox);
         let canceller = Arc::clone(&outbox);
@@ -88,20 +88,21 @@ impl Link {
             end: CancellationToken::new(),
             gone: CancellationToken::new(),
         };
-        link.spawn_tasks((child.process, child.stdout, child.stderr), signals, server, events);
+        let pipes = (child.process, child.stdout, child.stderr, tail.clone());
+        link.spawn_tasks(pipes, signals, server, events);
         Arc::new(link)
     }
 
     fn spawn_tasks(
         &self,
-        (process, stdout, stderr): (Process, pipe::Receiver, ChildStderr),
+        (process, stdout, stderr, tail): (Process, pipe::Receiver, ChildStderr, StderrTail),
         signals: Signals,
         server: &Server,
         events: &Events,
     ) {
-        let (channel, last, shutdown) = (self.channel.clone(), LastWords::default(), &server.shutdown);
+        let (channel, shutdown) = (self.channel.clone(), &server.shutdown);
         let pending = Arc::clone(&channel.pending);
-        let drain = stderr::drain(stderr, Arc::clone(&server.name), server.secrets.clone(), last.clone());
+        let drain = stderr::drain(stderr, Arc::clone(&server.name), server.secrets.clone(), tail.clone());
         let Signals { stop_reading, heard, .. } = signals.clone();
         shutdown.spawn(async move {
             stop_reading.run_until_cancelled(drain).await;
@@ -118,7 +119,7 @@ impl Link {
         let (closing, obituary) = (self.closing.clone(), self.obituary.clone());
         let (end, gone) = (self.end.clone(), self.gone.clone());
         let secrets = server.secrets.clone();
-        let keeper = Keeper { process, signals, last, secrets, pending, closing, obituary, end, gone };
+        let keeper = Keeper { process, signals, tail, secrets, pending, closing, obituary, end, gone };
         shutdown.spawn(keeper.run(shutdown.clone()));
     }
 

@@ -30,8 +30,10 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::link::Link;
+use self::stderr::StderrTail;
 use super::compose_line;
 use super::handshake::{self, Finding, PROBE_LIMIT};
+use super::http::proxy_variable;
 use super::pending::Purpose;
 use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Abilities, Era, Notification, Raw, Reply, method};
@@ -44,6 +46,8 @@ use crate::upstream::secrets::Secrets;
 
 /// How long a second child, of which it is not known whether it speaks the old era, may be silent.
 const SECOND_LIMIT: Duration = Duration::from_secs(15);
+/// The handshake ends this long before the limit of the pool, which cannot quote standard error.
+const REPORT_MARGIN: Duration = Duration::from_millis(100);
 
 /// Starts the child of one server.
 pub(super) struct ToChild(Arc<Server>);
@@ -57,6 +61,8 @@ struct Server {
     /// What is blanked in what it writes to its standard error.
     secrets: Secrets,
     message_bytes: usize,
+    /// How long a child has for its handshake.
+    handshake_limit: Duration,
     shutdown: Shutdown,
     eras: Eras,
 }
@@ -69,6 +75,7 @@ impl ToChild {
             stdio: stdio.clone(),
             secrets: Secrets::of(config),
             message_bytes: config.limits.message_bytes,
+            handshake_limit: config.connect_limit().saturating_sub(REPORT_MARGIN),
             shutdown: shutdown.clone(),
             eras: Eras::default(),
         }))
@@ -83,7 +90,7 @@ impl Connector for ToChild {
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
         let server = Arc::clone(&self.0);
         async move {
-            let connected = server.connect(&events, dialect).await.map_err(handshake::while_connecting)?;
+            let connected = server.connect(&events, dialect).await?;
             Ok(Arc::new(connected) as Arc<dyn Connection>)
         }
         .boxed()
@@ -104,14 +111,36 @@ impl Connector for ToChild {
 }
 
 impl Server {
+    /// Connects, or says why not with the end of the child's standard error.
+    async fn connect(&self, events: &Events, dialect: Dialect) -> Result<ToServer, Error> {
+        let tail = StderrTail::default();
+        let connecting = self.greet_child(events, dialect, &tail);
+        let connected = tokio::time::timeout(self.handshake_limit, connecting).await;
+        let seconds = self.handshake_limit.as_secs_f64();
+        let silent = |_| Err(handshake::refused(&format!("no handshake within {seconds:.0} s")));
+        let connected = connected.unwrap_or_else(silent).map_err(handshake::while_connecting);
+        connected.map_err(|error| {
+            error.reworded(|reason| {
+                let reason = tail.append_to(&reason, &self.secrets);
+                let advice = environment::proxy_advice(&self.stdio, &reason, proxy_variable());
+                format!("{reason}{advice}")
+            })
+        })
+    }
+
     /// Probes with `server/discover`, unless the era is known to be the old one, or the old one is
     /// wanted and not known to be refused.
     ///
     /// The era is noted before `initialize` succeeds, so that a server which is slow or dies on the
     /// probe is not probed again by the next attempt.
-    async fn connect(&self, events: &Events, dialect: Dialect) -> Result<ToServer, Error> {
+    async fn greet_child(
+        &self,
+        events: &Events,
+        dialect: Dialect,
+        tail: &StderrTail,
+    ) -> Result<ToServer, Error> {
         let is_private = dialect.is_private;
-        let link = self.start(events, is_private).await?;
+        let link = self.start(events, is_private, tail).await?;
         match (dialect.era, self.eras.speaks(Era::Modern), self.eras.speaks(Era::Legacy)) {
             (_, Some(false), _) => return self.initialize(link, dialect.capabilities).await,
             (Era::Legacy, Some(true), None | Some(true)) => {
@@ -130,7 +159,7 @@ impl Server {
             // It ended on a request it does not know, as some do: a new one is greeted in the old way.
             Ok(Err(Error::Lost { .. } | Error::NotSent { .. })) => {
                 link.closing.wait().await;
-                let link = self.start(events, is_private).await?;
+                let link = self.start(events, is_private, tail).await?;
                 self.initialize(link, dialect.capabilities).await
             }
             Ok(Err(error)) => Err(error),
@@ -149,10 +178,12 @@ impl Server {
         ToServer { peer, link }
     }
 
-    async fn start(&self, events: &Events, is_private: bool) -> Result<Arc<Link>, Error> {
+    /// Starts a child whose last lines on standard error go into `tail`.
+    async fn start(&self, events: &Events, is_private: bool, tail: &StderrTail) -> Result<Arc<Link>, Error> {
+        tail.clear();
         let cannot = |reason| Error::Connect { reason: format!("cannot start {}: {reason}", self.target) };
         let child = child::start(&self.stdio).await.map_err(cannot)?;
-        let link = Link::new(child, self, events);
+        let link = Link::new(child, self, events, tail);
         if is_private {
             link.be_private();
         }

@@ -221,7 +221,7 @@ async fn a_child_that_dies_takes_its_calls_with_it_and_says_why() {
     // Callers are told how it ended, operators also what it said.
     let expected = "the process exited with status 7";
     assert_eq!(ask(&connection, "die").await, Err(Error::Lost { reason: expected.into() }));
-    let told = format!("{expected}; its last line on stderr: yes: no such database");
+    let told = format!("{expected}; the end of its standard error: yes: no such database");
     assert_eq!(connection.closed().await, told);
     assert_eq!(ask(&connection, "x").await, Err(Error::NotSent { reason: expected.into() }));
     let (connection, _) = bench.connect().await;
@@ -239,7 +239,7 @@ async fn what_the_arguments_have_from_variables_is_not_repeated() {
     let bench = Bench::of(&stdio, &Config { secrets, ..config(Transport::Stdio(stdio.clone())) });
     let (connection, _) = bench.connect().await;
     assert!(ask(&connection, "die").await.is_err());
-    assert!(connection.closed().await.ends_with("stderr: bad token ***"));
+    assert!(connection.closed().await.ends_with("standard error: bad token ***"));
     bench.is_over().await;
 }
 

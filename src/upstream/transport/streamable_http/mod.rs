@@ -71,7 +71,11 @@ impl Connector for ToUrl {
         dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
         let server = Arc::clone(&self.0);
-        async move { server.connect(events, dialect).await.map_err(handshake::while_connecting) }.boxed()
+        async move {
+            let opened = server.connect(events, dialect).await.map_err(handshake::while_connecting);
+            opened.map_err(|error| server.client.advise(error))
+        }
+        .boxed()
     }
 
     fn speaks(&self, era: Era) -> Option<bool> {
