@@ -1,7 +1,8 @@
 //! `switchyard import`: the servers of another client's file as a registry file.
 //!
 //! The YAML goes to standard output, what its user should know to standard error, so that the first can be
-//! sent to a file. What could not be taken over is no failure: it is named in both.
+//! sent to a file. What could not be imported is named in both. If no server remains, nothing is printed and the exit
+//! code is 1.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -25,10 +26,11 @@ pub fn run(
     let path = absolute(project.as_deref().unwrap_or(Path::new(".")));
     let folder = Folder { path: &path, is_asked_for: project.is_some() };
     let written = match content.map(|content| import::import(&name, &content, folder)) {
+        Ok(Ok(imported)) if imported.servers == 0 => say_none(&name, &imported, err),
         Ok(Ok(imported)) => write(&name, &imported, out, err).map(|()| ExitCode::SUCCESS),
         Ok(Err(error)) => writeln!(err, "{name}:{error}").map(|()| ExitCode::from(EXIT_USAGE)),
         Err(reason) => {
-            writeln!(err, "{name}: it can not be read: {reason}").map(|()| ExitCode::from(EXIT_USAGE))
+            writeln!(err, "{name}: it cannot be read: {reason}").map(|()| ExitCode::from(EXIT_USAGE))
         }
     };
     written.unwrap_or(ExitCode::FAILURE) // whoever reads has gone
@@ -44,6 +46,15 @@ fn read(input: &mut dyn Read) -> io::Result<Vec<u8>> {
     // One more than is accepted, so that `import` sees that there is too much.
     input.take(import::MAX_JSON as u64 + 1).read_to_end(&mut content)?;
     Ok(content)
+}
+
+/// Says why there is nothing to print.
+fn say_none(name: &str, imported: &Imported, err: &mut dyn Write) -> io::Result<ExitCode> {
+    for note in &imported.notes {
+        writeln!(err, "{name}: {note}")?;
+    }
+    writeln!(err, "{name}: no server could be imported, so nothing is printed")?;
+    Ok(ExitCode::FAILURE)
 }
 
 fn write(name: &str, imported: &Imported, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<()> {
@@ -85,13 +96,29 @@ mod tests {
     }
 
     #[test]
+    fn a_file_without_a_usable_server_fails_and_prints_nothing() {
+        for (content, notes) in [
+            (r#"{"mcpServers": {}}"#, ""),
+            (
+                r#"{"mcpServers": {"a": {}}}"#,
+                "standard input: a: left out: it has neither a `command` nor a `url`\n",
+            ),
+        ] {
+            let (code, out, err) = answer("-", content);
+            assert_eq!((code, out.as_str()), (ExitCode::FAILURE, ""));
+            let last = "standard input: no server could be imported, so nothing is printed\n";
+            assert_eq!(err, format!("{notes}{last}"));
+        }
+    }
+
+    #[test]
     fn what_is_unusable_is_refused_with_its_place_and_prints_nothing() {
         let (code, out, err) = answer("-", "{\n  \"mcpServers\": {]\n}");
         assert_eq!((code, out.as_str()), (ExitCode::from(EXIT_USAGE), ""));
         assert_eq!(err, "standard input:2:18: error: this is not valid JSON: key must be a string\n");
         let (code, _, err) = answer("/nowhere/at/all.json", "");
         assert_eq!(code, ExitCode::from(EXIT_USAGE));
-        assert!(err.starts_with("/nowhere/at/all.json: it can not be read: "), "{err}");
+        assert!(err.starts_with("/nowhere/at/all.json: it cannot be read: "), "{err}");
     }
 
     #[test]

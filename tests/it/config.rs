@@ -224,7 +224,7 @@ fn the_program_answers_and_exits_as_documented() {
     assert_eq!(program(&["chek"]).0, Some(2));
 
     let (code, out, err) = program(&["import", "import/cursor.json"]);
-    assert_eq!((code, err.lines().count()), (Some(0), 3), "{err}");
+    assert_eq!((code, err.lines().count()), (Some(0), 5), "{err}");
     assert!(out.contains("\nmcp_servers:\n  github:\n"), "{out}");
     assert!(err.starts_with("import/cursor.json: docs: not taken over: `envFile`\n"), "{err}");
     let (code, out, err) = program(&["import", "good/empty.yaml"]);

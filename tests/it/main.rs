@@ -15,6 +15,7 @@ mod ends;
 mod every_method;
 mod fidelity;
 mod flows;
+mod import;
 mod limits;
 mod logs;
 mod orphans;

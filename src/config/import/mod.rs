@@ -1,7 +1,7 @@
 //! The file in which an MCP client keeps its servers (JSON), as a registry file (YAML).
 //!
-//! Read are `mcpServers` (Claude Desktop, Claude Code, Cursor), those of one folder (Claude Code), and `servers`
-//! with `inputs` (VS Code). Pure: whoever calls it reads the file and prints what comes of it.
+//! Read are `mcpServers` (Claude Desktop, Claude Code, Cursor, Gemini CLI, Windsurf), those of one folder (Claude
+//! Code), and `servers` with `inputs` (VS Code). Pure: the caller reads the file and prints the outcome.
 //!
 //! Invariants: what is written is read by [`super::Config`] and means the same; nothing is lost in silence;
 //! one server that can not be taken over does not cost the others; no note quotes a value that may be a
@@ -41,6 +41,8 @@ pub struct Imported {
     pub yaml: String,
     /// One line each.
     pub notes: Vec<String>,
+    /// How many servers it has.
+    pub servers: usize,
 }
 
 /// Why nothing can be made of a file.
@@ -86,7 +88,7 @@ pub fn import(source: &str, content: &[u8], folder: Folder<'_>) -> Result<Import
     if yaml.len() > MAX_BYTES {
         return Err(Error::whole(format!("this makes a registry file of more than {MAX_BYTES} bytes"), None));
     }
-    Ok(Imported { yaml, notes: all.notes })
+    Ok(Imported { yaml, notes: all.notes, servers: all.names.len() })
 }
 
 fn text_of(content: &[u8]) -> Result<&str, Error> {
@@ -154,15 +156,21 @@ impl All<'_> {
         let Json::Object(members) = server else {
             return self.left_out(name, &format!("it is {}, expected an object", server.kind()));
         };
+        let before = self.references.clone();
         let draft = match server::draft(members, &mut self.references) {
             Ok(draft) => draft,
-            Err(reason) => return self.left_out(name, &reason),
+            Err(reason) => {
+                self.references = before;
+                return self.left_out(name, &reason);
+            }
         };
         let lines = |name: &str, remarks: &str| format!("  {}:\n{remarks}{}", yaml::key(name), draft.yaml);
         if let Some(reason) = refusal(&format!("mcp_servers:\n{}", lines("x", ""))) {
+            self.references = before;
             return self.left_out(name, &reason);
         }
         let own = self.own_name(name);
+        self.references.needed_by(&own);
         let mut comments = String::new();
         for remark in &draft.remarks {
             self.notes.push(format!("{}: {remark}", one_line(name)));

@@ -2,7 +2,7 @@
 //!
 //! | written | understood by | here |
 //! |---|---|---|
-//! | `${X}`, `${X:-default}` | Claude Code | the same |
+//! | `${X}`, `${X:-default}` | Claude Code | the same; in `args`, `$${X}` if `env` of the server sets `X` to another text: the program expands it |
 //! | `${env:X}` | VS Code, Cursor | `${X}` |
 //! | `${input:x}` | VS Code | a variable called after it, to be set by the user |
 //! | `${workspaceFolder}` and its like, `${config:x}`, `${command:x}` | VS Code, Cursor | the same |
@@ -22,13 +22,16 @@ const USUAL: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "LA
 const EDITOR: [&str; 3] = ["workspaceFolder", "workspaceFolderBasename", "cwd"];
 
 /// What was found so far.
+#[derive(Clone)]
 pub(super) struct References<'j> {
     inputs: Vec<&'j Members>,
     /// The references of other kinds, and what stands for each.
     made: BTreeMap<String, String>,
     taken: BTreeSet<String>,
-    /// What the user has to set, in the order of the file, and what for.
+    /// Variables that the user has to set, in the order of the file, and what for; empty until the server is known.
     pub(super) needed: Vec<(String, String)>,
+    /// Variables that the present server sets for its program.
+    own: BTreeSet<String>,
 }
 
 /// A text in our form.
@@ -38,12 +41,21 @@ pub(super) struct Translated {
     pub(super) has_reference: bool,
     /// Names of variables whose default could not be kept.
     pub(super) lost_defaults: Vec<String>,
+    /// Names of variables that the program expands by itself.
+    pub(super) left_to_program: Vec<String>,
 }
 
 enum Piece<'t> {
     Literal(&'t str),
     /// What stands between `${` and `}`.
     Reference(&'t str),
+}
+
+impl Piece<'_> {
+    /// Whether it is a reference to the variable `wanted`.
+    fn names(&self, wanted: &str) -> bool {
+        matches!(self, Self::Reference(inner) if variable(inner).is_some_and(|(name, _)| name == wanted))
+    }
 }
 
 impl<'j> References<'j> {
@@ -61,19 +73,65 @@ impl<'j> References<'j> {
         }
         let object = |input: &'j Json| if let Json::Object(members) = input { Some(members) } else { None };
         let inputs = inputs.iter().filter_map(object).collect();
-        Self { inputs, made: BTreeMap::new(), taken, needed: Vec::new() }
+        Self { inputs, made: BTreeMap::new(), taken, needed: Vec::new(), own: BTreeSet::new() }
+    }
+
+    /// Notes which variables the server with this `env` sets to something else than Switchyard's own of that name.
+    pub(super) fn begin_server(&mut self, env: Option<&Json>) {
+        let Some(Json::Object(members)) = env else { return self.own.clear() };
+        let is_own = |(name, value): &&(String, Json)| match value {
+            Json::Text(text) => !pieces(text).iter().any(|piece| piece.names(name)),
+            Json::Null => false,
+            _ => true,
+        };
+        self.own = members.iter().filter(is_own).map(|(name, _)| name.clone()).collect();
+    }
+
+    /// `text` of an argument in our form. A variable that the server sets for its program stays for the program to
+    /// expand, as mcp-remote does it.
+    pub(super) fn translate_argument(&mut self, text: &str) -> Translated {
+        let mut translated = Translated::default();
+        for piece in pieces(text) {
+            match piece {
+                Piece::Reference(inner) if self.own.contains(inner) => {
+                    translated.left_to_program.push(inner.to_owned());
+                    translated.text.extend(["$${", inner, "}"]);
+                }
+                piece => self.piece(piece, &mut translated),
+            }
+        }
+        translated
     }
 
     /// `text` in our form: it expands to what the client would have made of it.
     pub(super) fn translate(&mut self, text: &str) -> Translated {
         let mut translated = Translated::default();
         for piece in pieces(text) {
-            match piece {
-                Piece::Literal(literal) => translated.text.push_str(&literal.replace('$', "$$")),
-                Piece::Reference(inner) => self.reference(inner, &mut translated),
-            }
+            self.piece(piece, &mut translated);
         }
         translated
+    }
+
+    fn piece(&mut self, piece: Piece<'_>, into: &mut Translated) {
+        match piece {
+            Piece::Literal(literal) => into.text.push_str(&literal.replace('$', "$$")),
+            Piece::Reference(inner) => self.reference(inner, into),
+        }
+    }
+
+    /// Lists a variable that has to be set.
+    fn need(&mut self, name: &str) {
+        let is_known = USUAL.contains(&name) || self.needed.iter().any(|(known, _)| known == name);
+        if !is_known {
+            self.needed.push((name.to_owned(), String::new()));
+        }
+    }
+
+    /// Says of the variables that were listed for the server `name` that it needs them.
+    pub(super) fn needed_by(&mut self, name: &str) {
+        for (_, what) in self.needed.iter_mut().filter(|(_, what)| what.is_empty()) {
+            *what = format!("needed by `{name}`");
+        }
     }
 
     fn reference(&mut self, inner: &str, into: &mut Translated) {
@@ -81,8 +139,12 @@ impl<'j> References<'j> {
             ("/" | "pathSeparator", _) => return into.text.push('/'),
             ("userHome", _) => "${HOME}".to_owned(),
             _ if is_editors(inner) => self.made_up(inner),
-            (_, Some((name, None))) => format!("${{{name}}}"),
+            (_, Some((name, None))) => {
+                self.need(name);
+                format!("${{{name}}}")
+            }
             (_, Some((name, Some(default)))) if default.contains('$') => {
+                self.need(name);
                 into.lost_defaults.push(name.to_owned());
                 format!("${{{name}}}")
             }
@@ -234,7 +296,8 @@ mod tests {
         ] {
             assert_eq!(references.translate(text).text, wanted, "{text}");
         }
-        let needed: Vec<_> = references.needed.iter().map(|(name, what)| format!("{name}: {what}")).collect();
+        let made = references.needed.iter().filter(|(_, what)| !what.is_empty());
+        let needed: Vec<_> = made.map(|(name, what)| format!("{name}: {what}")).collect();
         assert_eq!(
             needed,
             [

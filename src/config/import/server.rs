@@ -10,11 +10,13 @@ use std::fmt::Write as _;
 use url::Url;
 
 use super::json::{Json, Members};
-use super::references::References;
+use super::references::{References, Translated};
 use super::yaml;
 use crate::settings::one_line;
 use crate::upstream::config::is_reserved_header;
 
+/// Where clients keep the URL of a server, the strongest first: Gemini CLI, Windsurf, and all others.
+const URLS: [&str; 3] = ["httpUrl", "serverUrl", "url"];
 /// Names that are listed in one sentence.
 const MAX_NAMED: usize = 20;
 
@@ -67,6 +69,8 @@ impl<'j> Reader<'j, '_, '_> {
     }
 
     fn all(&mut self) -> Result<(), String> {
+        let env = self.left.iter().find(|(name, _)| *name == "env").map(|(_, value)| *value);
+        self.references.begin_server(env);
         let kind = self.kind()?;
         self.enabled();
         if let Some(description) = self.take("description") {
@@ -78,7 +82,9 @@ impl<'j> Reader<'j, '_, '_> {
         if kind == Kind::Sse {
             self.yaml.push_str("    transport: sse\n");
         }
-        let Some(url) = self.take("url") else { return Err("it has no `url`".into()) };
+        let Some(url) = URLS.iter().find_map(|name| self.take(name)) else {
+            return Err("it has no `url`".into());
+        };
         self.line("url", url)?;
         self.mapping("headers")
     }
@@ -98,7 +104,7 @@ impl<'j> Reader<'j, '_, '_> {
     fn kind(&mut self) -> Result<Kind, String> {
         let named = self.take("type").or_else(|| self.take("transport"));
         let Some(named) = named else {
-            return Ok(if self.has("url") { Kind::Http } else { Kind::Stdio });
+            return Ok(if URLS.iter().any(|name| self.has(name)) { Kind::Http } else { Kind::Stdio });
         };
         let word = named.text().unwrap_or_default();
         match word.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
@@ -141,7 +147,7 @@ impl<'j> Reader<'j, '_, '_> {
         let mut option = ""; // the argument before
         for (at, item) in items.iter().enumerate() {
             let path = format!("args[{at}]");
-            args.push(self.text(&path, item)?);
+            args.push(self.argument(&path, item)?);
             let text = item.text().unwrap_or_default();
             let (name, value) = text.split_once('=').unwrap_or((option, text));
             if !value.starts_with('-') {
@@ -190,6 +196,22 @@ impl<'j> Reader<'j, '_, '_> {
             _ => return Err(format!("`{path}` is {}, expected a text", value.kind())),
         };
         let translated = self.references.translate(text);
+        Ok(self.told(path, text, translated))
+    }
+
+    /// A text of `args` as it is to be written.
+    fn argument(&mut self, path: &str, value: &Json) -> Result<String, String> {
+        let Json::Text(text) = value else { return self.text(path, value) };
+        let translated = self.references.translate_argument(text);
+        Ok(self.told(path, text, translated))
+    }
+
+    /// The text of `translated`, once it was said what is special about it.
+    fn told(&mut self, path: &str, text: &str, translated: Translated) -> String {
+        for name in &translated.left_to_program {
+            let reason = "the program expands it, from its `env`";
+            self.remarks.push(format!("`{path}`: `${{{}}}` stays as it is: {reason}", one_line(name)));
+        }
         for name in &translated.lost_defaults {
             let reason = "a default that holds a dollar sign can not be written here";
             self.remarks.push(format!("`{path}`: the default of `{}` is left out: {reason}", one_line(name)));
@@ -197,7 +219,7 @@ impl<'j> Reader<'j, '_, '_> {
         if text == "~" || text.starts_with("~/") {
             self.remarks.push(format!("`{path}`: the `~` at its beginning is the home folder here"));
         }
-        Ok(translated.text)
+        translated.text
     }
 
     /// Notes that `value` may be a secret, by the name it has.

@@ -1,0 +1,84 @@
+//! `switchyard import` with the files that people bring along, and what `check` says of the outcome.
+
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use crate::support::Gateway;
+
+/// Exit code, standard output and standard error of an import of `file`.
+fn import(file: &Value) -> (Option<i32>, String, String) {
+    let gateway = Gateway::with_config("");
+    std::fs::write(gateway.folder().join("mcp.json"), file.to_string()).expect("it can be written");
+    let Output { status, stdout, stderr } = gateway.output(&["import", "mcp.json"]);
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// Exit code and text of `check` of `yaml`, where the environment has nothing.
+fn check(yaml: &str) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } = Gateway::with_config(yaml).output(&["check", "mcp_servers.yaml"]);
+    (status.code(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+}
+
+// Issue 18, item 13: before, the outcome was refused because `AUTH_HEADER` is not set in the environment.
+#[test]
+fn a_variable_of_env_in_args_stays_for_the_program() {
+    let args = json!(["mcp-remote", "https://example.org/mcp", "--header", "Authorization:${AUTH_HEADER}"]);
+    let env = json!({"AUTH_HEADER": "Bearer tok-1"});
+    let (code, out, err) =
+        import(&json!({"mcpServers": {"kb": {"command": "npx", "args": args, "env": env}}}));
+    eprintln!("{out}{err}");
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("\"Authorization:$${AUTH_HEADER}\""), "{out}");
+    assert!(err.contains("`args[3]`: `${AUTH_HEADER}` stays as it is"), "{err}");
+    let (code, told) = check(&out);
+    eprintln!("{told}");
+    assert_eq!(code, Some(0), "{told}");
+}
+
+#[test]
+fn variables_that_have_to_be_set_are_listed_once_and_only_for_servers_that_remain() {
+    let (code, out, err) = import(&json!({"mcpServers": {
+        "a": {"url": "https://a.example/mcp", "headers": {"X-Key": "${A_KEY}", "Y-Key": "${env:B_KEY}"}},
+        "b": {"command": "x", "args": ["${A_KEY}", "${HOME}", "${C_KEY:-c}"], "env": {"D_KEY": "${D_KEY}"}},
+        "left": {"command": "x", "args": ["${E_KEY}", {}]},
+    }}));
+    eprintln!("{out}{err}");
+    assert_eq!(code, Some(0), "{err}");
+    let listed: Vec<&str> = err.lines().filter(|line| line.contains("set the variable")).collect();
+    assert_eq!(
+        listed,
+        [
+            "mcp.json: set the variable A_KEY: needed by `a`",
+            "mcp.json: set the variable B_KEY: needed by `a`",
+            "mcp.json: set the variable D_KEY: needed by `b`",
+        ]
+    );
+    assert!(out.contains("#   B_KEY: needed by `a`\n"), "{out}");
+}
+
+#[test]
+fn urls_of_gemini_and_windsurf_are_servers() {
+    let (code, out, err) = import(&json!({"mcpServers": {
+        "gemini": {"httpUrl": "https://g.example/mcp", "headers": {"X": "1"}},
+        "windsurf": {"serverUrl": "https://w.example/mcp"},
+    }}));
+    eprintln!("{out}{err}");
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    let (code, told) = check(&out);
+    assert_eq!(code, Some(0), "{told}");
+    for url in ["https://g.example/mcp", "https://w.example/mcp", "valid, 2 servers"] {
+        assert!(told.contains(url), "{told}");
+    }
+}
+
+#[test]
+fn a_file_that_yields_no_server_is_not_a_success() {
+    for file in [json!({"mcpServers": {}}), json!({"mcpServers": {"a": {"type": "ws"}}})] {
+        let (code, out, err) = import(&file);
+        eprintln!("{code:?}: {err}");
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
+        assert!(err.ends_with("no server could be imported, so nothing is printed\n"), "{err}");
+    }
+}
