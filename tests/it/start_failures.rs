@@ -12,8 +12,8 @@ use crate::support::{Gateway, Registry, eventually};
 
 /// Ends with a stack trace: the line that names the failure is followed by six frames.
 const TRACE: &str = "echo 'Starting with canary-of-the-token' >&2; \
-    echo \"Error: Cannot find module 'left-pad' for $T\" >&2; \
-    for frame in 1 2 3 4 5 6; do echo \"    at frame $frame\" >&2; done; exit 3";
+    echo \"Error: Cannot find module 'left-pad' for $$T\" >&2; \
+    for frame in 1 2 3 4 5 6; do echo \"    at frame $$frame\" >&2; done; exit 3";
 
 fn crashing() -> Registry {
     Registry::new().command("crashes", "sh", &["-c", TRACE]).with("env: {T: canary-of-the-token}")

@@ -61,8 +61,8 @@ struct Server {
     /// What is blanked in what it writes to its standard error.
     secrets: Secrets,
     message_bytes: usize,
-    /// How long a child has for its handshake.
-    handshake_limit: Duration,
+    /// How long a child has for its handshake; none in tests whose clock is paused while children work.
+    handshake_limit: Option<Duration>,
     shutdown: Shutdown,
     eras: Eras,
 }
@@ -75,7 +75,7 @@ impl ToChild {
             stdio: stdio.clone(),
             secrets: Secrets::of(config),
             message_bytes: config.limits.message_bytes,
-            handshake_limit: config.connect_limit().saturating_sub(REPORT_MARGIN),
+            handshake_limit: Some(config.connect_limit().saturating_sub(REPORT_MARGIN)),
             shutdown: shutdown.clone(),
             eras: Eras::default(),
         }))
@@ -115,10 +115,15 @@ impl Server {
     async fn connect(&self, events: &Events, dialect: Dialect) -> Result<ToServer, Error> {
         let tail = StderrTail::default();
         let connecting = self.greet_child(events, dialect, &tail);
-        let connected = tokio::time::timeout(self.handshake_limit, connecting).await;
-        let seconds = self.handshake_limit.as_secs_f64();
-        let silent = |_| Err(handshake::refused(&format!("no handshake within {seconds:.0} s")));
-        let connected = connected.unwrap_or_else(silent).map_err(handshake::while_connecting);
+        let connected = match self.handshake_limit {
+            Some(limit) => {
+                let silent =
+                    |_| handshake::refused(&format!("no handshake within {:.0} s", limit.as_secs_f64()));
+                tokio::time::timeout(limit, connecting).await.map_err(silent).flatten()
+            }
+            None => connecting.await,
+        };
+        let connected = connected.map_err(handshake::while_connecting);
         connected.map_err(|error| {
             error.reworded(|reason| {
                 let reason = tail.append_to(&reason, &self.secrets);

@@ -140,9 +140,9 @@ mod tests {
         assert_eq!(tail(&[]).quote(&none), None);
         assert_eq!(tail(&["a", "b"]).quote(&none).as_deref(), Some("a | b"));
         assert_eq!(tail(&["a", "b", "c", "d", "e", "f"]).quote(&none).as_deref(), Some("b | c | d | e | f"));
-        let trace = ["loader:1", "Error: Cannot find module 'x'", "1", "2", "3", "4", "5", "6"];
+        let trace = ["loader:1", "Error: Cannot find module x", "1", "2", "3", "4", "5", "6"];
         let quoted = tail(&trace).quote(&none);
-        assert_eq!(quoted.as_deref(), Some("Error: Cannot find module 'x' | … | 2 | 3 | 4 | 5 | 6"));
+        assert_eq!(quoted.as_deref(), Some("Error: Cannot find module x | … | 2 | 3 | 4 | 5 | 6"));
         let secrets = Secrets::new(&["tok-123456".into()]);
         let told = tail(&["bad tok-123456"]).append_to("it ended", &secrets);
         assert_eq!(told, "it ended; the end of its standard error: bad ***");

@@ -57,7 +57,9 @@ impl Bench {
 
     fn of(stdio: &Stdio, config: &Config) -> Self {
         let shutdown = Shutdown::new();
-        Self { connector: ToChild::new(config, stdio, &shutdown), shutdown }
+        let mut connector = ToChild::new(config, stdio, &shutdown);
+        Arc::get_mut(&mut connector.0).expect("nobody else has it").handshake_limit = None;
+        Self { connector, shutdown }
     }
 
     async fn connect(&self) -> (Arc<dyn Connection>, mpsc::Receiver<Event>) {
