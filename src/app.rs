@@ -23,6 +23,7 @@ use futures_util::stream::{Stream, StreamExt};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 
+use crate::auth::Sealer;
 use crate::config::Config;
 use crate::downstream::config::Transport;
 use crate::downstream::front::{Admitted, Front, Shortcut};
@@ -124,7 +125,8 @@ fn front(
             sweeper.sweep();
         }
     });
-    let gateway = Gateway::new(Arc::clone(manager), shutdown.clone());
+    let sealer = Sealer::from_secrets(&config.seal_keys);
+    let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone());
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let old = sse::Endpoint::new(gateway, of_sessions(), shutdown.clone(), max_body);

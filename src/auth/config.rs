@@ -308,7 +308,8 @@ fn read_key_source(
         .or(jwks.and_then(|file| filled(&file)).map(|path| KeySource::JwksFile(folder.join(path))))
 }
 
-fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
+/// Reads a secret of at least [`MIN_SECRET_BYTES`].
+pub(super) fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
     let secret = setting.secret()?;
     if secret.expose_secret().len() < MIN_SECRET_BYTES {
         let hint = "`openssl rand -base64 48` makes one; refer to it as ${NAME}".to_owned();

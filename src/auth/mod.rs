@@ -32,7 +32,7 @@ pub use api_key::{ApiKey, Hash, is_id, mint};
 pub use config::{Config, Jwt, KeySource, PublicKey};
 pub use jwt::{Grant, Signer, TokenSource};
 pub use principal::{Action, Principal, Role};
-pub use seal::Sealer;
+pub use seal::{Sealer, read_seal_keys};
 
 /// Where an API key may stand instead of in `Authorization`.
 pub const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");

@@ -39,6 +39,19 @@ fn a_token_opens_for_whom_and_for_what_it_was_sealed() {
 }
 
 #[test]
+fn the_first_key_seals_and_all_open() {
+    let secret = |c: char| SecretString::from(c.to_string().repeat(32));
+    let (ann, keys) =
+        (somebody("ann"), |cs: &str| Sealer::from_secrets(&cs.chars().map(secret).collect::<Vec<_>>()));
+    let old = keys("a").seal("task", &ann, b"1");
+    for (opener, opens) in [("a", true), ("ba", true), ("cba", true), ("b", false), ("", false)] {
+        let opened = keys(opener).open("task", &ann, &old);
+        assert_eq!(opened.as_deref(), opens.then_some(&b"1"[..]), "{opener}");
+    }
+    assert_eq!(keys("ba").seal("task", &ann, b"1"), keys("b").seal("task", &ann, b"1"));
+}
+
+#[test]
 fn equal_content_gives_equal_tokens_and_other_content_others() {
     let (sealer, ann) = (sealer(), somebody("ann"));
     let token = sealer.seal("task", &ann, b"1");

@@ -11,6 +11,8 @@ use std::num::NonZero;
 use std::path::Path;
 use std::time::Duration;
 
+use secrecy::SecretString;
+
 use super::authority::{Authority, Hosts, Origin, Origins};
 use super::listener::Limits;
 use super::protected_resource::parse_public_url;
@@ -52,6 +54,8 @@ pub struct Config {
     pub origins: Origins,
     /// How clients are authenticated.
     pub auth: auth::Config,
+    /// Secrets that tokens for clients are sealed with; none: a random key of this process.
+    pub seal_keys: Vec<SecretString>,
     /// Caps and times of connections.
     pub limits: Limits,
     /// How long clients are still served after the end was asked for, while readiness is off already.
@@ -80,6 +84,7 @@ impl Default for Config {
             public_url: None,
             origins: Origins::default(),
             auth: auth::Config::default(),
+            seal_keys: Vec::new(),
             limits: Limits::default(),
             shutdown_delay: Duration::ZERO,
             max_body_bytes: 4 * 1024 * 1024,
@@ -136,6 +141,7 @@ impl Config {
             public_url: fields.parsed("public_url", PUBLIC_URL, parse_public_url),
             origins: read_origins(&mut fields),
             auth: auth::Config::from_fields(&mut fields, folder),
+            seal_keys: auth::read_seal_keys(&mut fields),
             limits: read_limits(&mut fields, clients, default.limits),
             shutdown_delay: fields.seconds("shutdown_delay", 0.0..=600.0).unwrap_or(default.shutdown_delay),
             max_body_bytes: fields

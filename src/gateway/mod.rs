@@ -110,7 +110,12 @@ impl Deref for Gateway {
 impl Gateway {
     /// A gateway over `manager`; `shutdown` ends the answers that would otherwise go on for ever.
     pub fn new(manager: Arc<Manager>, shutdown: Shutdown) -> Self {
-        let sealer = Arc::new(Sealer::random());
+        Self::sealed_by(Sealer::random(), manager, shutdown)
+    }
+
+    /// A gateway that seals task ids, cursors and `requestState` with `sealer`.
+    pub fn sealed_by(sealer: Sealer, manager: Arc<Manager>, shutdown: Shutdown) -> Self {
+        let sealer = Arc::new(sealer);
         let parked = Parked::new(Arc::clone(&sealer), shutdown.clone());
         let task_ids = TaskIds::new(Arc::clone(&sealer));
         let board = Arc::new(Board::default());

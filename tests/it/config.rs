@@ -20,7 +20,8 @@ const LITERAL: &str = "s3cret-literal";
 /// In the environment; never in an answer.
 const CANARY: &str = "canary";
 
-const ENVIRONMENT: [(&str, &str); 10] = [
+const ENVIRONMENT: [(&str, &str); 11] = [
+    ("SEAL_KEY", "canary-canary-canary-canary-canary"),
     ("HOME", "/home/canary"),
     ("TOKEN", "canary-token"),
     ("PORT", "8001"),

@@ -33,6 +33,7 @@ mod rotating;
 mod rules;
 mod scheduling;
 mod sdk;
+mod seal_keys;
 mod secrets;
 mod serving;
 mod sockets;
