@@ -1,8 +1,8 @@
-//! What to do about a server that cannot be connected to: advice appended to the reason of a failed connect.
+//! Advice for a server that cannot be connected to, appended to the reason of a failed connect.
 //!
-//! Invariants: the kind of the error stays, so retries and the breaker are not affected; advice quotes a challenge of
-//! the server escaped and clipped, and no URL or header of the configuration. Calls on a live connection get no
-//! advice.
+//! Invariants: the kind of the error stays, apart from HTTP 421, which becomes a failed connect. A challenge of the
+//! server is quoted escaped and clipped. No URL or header of the configuration is quoted. Calls on a live connection
+//! get no advice.
 
 use std::sync::{Mutex, PoisonError};
 
