@@ -10,7 +10,8 @@ use switchyard::upstream::breaker::Breaker;
 use switchyard::upstream::config;
 
 pub fn breaker(c: &mut Criterion) {
-    let breaker = Breaker::new(config::Breaker { threshold: 5, timeout: Duration::from_secs(30) });
+    let breaker =
+        Breaker::new(config::Breaker { threshold: 5, successes: 1, timeout: Duration::from_secs(30) });
     let good: Result<(), Error> = Ok(());
     c.bench_function("breaker, admit and record", |b| {
         b.iter(|| breaker.admit().expect("it is closed").record(black_box(&good)));

@@ -1,18 +1,21 @@
 //! How the servers are, for operators; whether the gateway lives and is ready, for whoever runs it.
 //!
-//! Invariants: asking costs no server anything, all answers are what is known already; what is open
-//! to everybody names no server; the line at `/` and `/health` say the same.
+//! Invariants: an answer is what is known already and costs no server anything, except with `check=true`.
+//! Only readers may ask for that, and the manager limits how often servers are asked. Routes that are open to
+//! everybody name no server; the line at `/` and `/health` say the same.
 
 use std::time::SystemTime;
 
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
-use super::openapi::ReadProblems;
+use super::openapi::QueryProblems;
+use super::problem::{Code, Problem};
 use super::view::{ServerHealth, ServerState};
 use super::{Api, json};
 use crate::auth::{Action, Principal};
@@ -59,20 +62,41 @@ struct Health {
     servers: Vec<ServerHealth>,
 }
 
+/// The query parameters of `/health`.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    /// Whether to ask every server now. It takes at most about 10 s. Servers are asked at most once in 5 s
+    /// for all callers together. Requests in between are answered with what was found then.
+    #[serde(default)]
+    #[param(required = false)]
+    check: bool,
+}
+
 /// How the servers are
 ///
-/// As of their last health check or call. Needs the role *reader*.
+/// As of their last health check or call, or, with `check=true`, as they answer now. Needs the role *reader*.
 #[utoipa::path(
     get, path = "/health", tag = "servers", operation_id = "server_health",
-    responses((status = 200, description = "How they are", body = Health), ReadProblems),
+    params(Asked),
+    responses((status = 200, description = "How they are", body = Health), QueryProblems),
     security((), ("bearer" = []), ("api_key" = []))
 )]
-pub(super) async fn servers(State(Api { manager, .. }): State<Api>) -> Response {
-    let (servers, now) = (manager.list_servers(), SystemTime::now());
-    json(&Health {
+pub(super) async fn servers(
+    State(Api { manager, .. }): State<Api>,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(Asked { check }) = asked.map_err(|rejection| {
+        Problem::new(Code::InvalidRequest, rejection.body_text())
+            .suggesting("the only parameter is `check`, `true` or `false`".to_owned())
+    })?;
+    let servers = if check { manager.health_check().await } else { manager.list_servers() };
+    let now = SystemTime::now();
+    Ok(json(&Health {
         status: Overall::of(&servers),
         servers: servers.iter().map(|server| ServerHealth::of(server, now)).collect(),
-    })
+    }))
 }
 
 /// The gateway and its servers in short.

@@ -98,6 +98,8 @@ const CALL: &[Code] = &[
 
 /// How a request that only reads may be refused.
 pub(super) struct ReadProblems;
+/// … and one with a query, …
+pub(super) struct QueryProblems;
 /// … and one that names a server, …
 pub(super) struct NamedProblems;
 /// … and one that rebuilds its connections, …
@@ -112,6 +114,12 @@ pub(super) struct CallProblems;
 impl IntoResponses for ReadProblems {
     fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
         described(DOOR)
+    }
+}
+
+impl IntoResponses for QueryProblems {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        described(&[DOOR, &[Code::InvalidRequest]].concat())
     }
 }
 

@@ -287,7 +287,7 @@ pub(super) fn tool_name(snapshot: &Snapshot, server: &str, name: &str) -> String
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ServerHealth {
     name: String,
-    /// Ready, with its circuit breaker closed.
+    /// Ready, with its circuit breaker closed, and the last request was not answered with HTTP 500 or more.
     healthy: bool,
     enabled: bool,
     state: ServerState,

@@ -13,6 +13,7 @@ pub mod catalog;
 pub mod config;
 mod error;
 mod headers;
+mod health_check;
 pub mod naming;
 mod owners;
 mod recall;
@@ -67,6 +68,7 @@ pub struct Manager {
     orders: mpsc::Sender<Order>,
     /// Held by whoever applies a configuration.
     applying: Mutex<()>,
+    rounds: health_check::Rounds,
 }
 
 impl Manager {
@@ -115,7 +117,15 @@ impl Manager {
         let upstreams = config.servers.iter().zip(connectors).map(start).collect();
         let (registry, published) = Registry::new(Arc::new(config), Snapshot::new(upstreams));
         shutdown.spawn_until_end(registry.run(updates, inbox));
-        Arc::new(Self { published, shutdown, store, updates: sender, orders, applying: Mutex::default() })
+        Arc::new(Self {
+            published,
+            shutdown,
+            store,
+            updates: sender,
+            orders,
+            applying: Mutex::default(),
+            rounds: health_check::Rounds::default(),
+        })
     }
 
     /// Ends every connection and child process; returns when none is left, at most after `limit`.
@@ -333,15 +343,6 @@ impl Manager {
             let _ = published.await; // an error says that the program ends
         }
         self.server(server)
-    }
-
-    /// Checks every enabled server now, all at once, and reports their state.
-    pub async fn health_check(&self) -> Vec<ServerStatus> {
-        let snapshot = self.snapshot();
-        let enabled = snapshot.servers().iter().filter(|server| server.upstream.config().enabled);
-        // A failed check is a state, which the list shows.
-        futures_util::future::join_all(enabled.map(|server| server.upstream.health_check())).await;
-        self.list_servers()
     }
 
     /// Trusts definitions of a server that changed, as it shows them now, and gives it the names that another

@@ -1,5 +1,5 @@
 //! The circuit breaker of one server: it stops asking a server that keeps failing, and finds out
-//! with a single request when it is worth asking again.
+//! with one request at a time when it is worth asking again.
 //!
 //! Invariants: half-open, exactly one permit is out, however many ask; a permit that is dropped
 //! without a result (the caller left, or gave the server no time) gives its seat back and counts as
@@ -32,7 +32,7 @@ const WHILE_PROBING: Duration = Duration::from_secs(1);
 ///             │                   asks: that one is the probe     │
 ///             │                                           ▼       │ the probe failed
 ///             │                                    ┌───────────┐  │
-///             └──────── the probe succeeded ────── │ half-open │ ─┘
+///             └─ `successes` probes succeeded ──── │ half-open │ ─┘
 ///                                                  └───────────┘
 ///                              the probe was dropped: the seat is free, the next one who asks has it
 /// ```
@@ -56,8 +56,14 @@ struct Inner {
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     Closed,
-    Open { until: Instant },
-    HalfOpen { probing: bool },
+    Open {
+        until: Instant,
+    },
+    /// `successes` probes in a row succeeded so far.
+    HalfOpen {
+        probing: bool,
+        successes: u32,
+    },
 }
 
 /// The state of a breaker as operators see it.
@@ -144,8 +150,10 @@ impl Breaker {
         let is_probe = !matches!(inner.phase, Phase::Closed);
         match inner.phase {
             Phase::Closed => {}
-            Phase::Open { .. } => inner.change(Phase::HalfOpen { probing: true }),
-            Phase::HalfOpen { .. } => inner.phase = Phase::HalfOpen { probing: true },
+            Phase::Open { .. } => inner.change(Phase::HalfOpen { probing: true, successes: 0 }),
+            Phase::HalfOpen { successes, .. } => {
+                inner.phase = Phase::HalfOpen { probing: true, successes };
+            }
         }
         let pass = Pass { generation: inner.generation, faults: inner.faults };
         Ok(Permit { breaker: self, pass, is_probe, recorded: false })
@@ -210,7 +218,14 @@ impl Breaker {
                     inner.change(Phase::Open { until: now() + self.config.timeout });
                 }
             }
-            (Phase::HalfOpen { .. }, Verdict::Nothing) => inner.phase = Phase::HalfOpen { probing: false },
+            (Phase::HalfOpen { successes, .. }, Verdict::Nothing) => {
+                inner.phase = Phase::HalfOpen { probing: false, successes };
+            }
+            (Phase::HalfOpen { successes, .. }, Verdict::Success)
+                if successes + 1 < self.config.successes =>
+            {
+                inner.phase = Phase::HalfOpen { probing: false, successes: successes + 1 };
+            }
             (Phase::HalfOpen { .. }, Verdict::Success) => {
                 inner.failures = 0;
                 inner.change(Phase::Closed);
@@ -238,8 +253,8 @@ impl Inner {
     /// A closed one, which is the usual one, needs no clock.
     fn refuses_for(&self, now: impl FnOnce() -> Instant) -> Option<Duration> {
         match self.phase {
-            Phase::Closed | Phase::HalfOpen { probing: false } => None,
-            Phase::HalfOpen { probing: true } => Some(WHILE_PROBING),
+            Phase::Closed | Phase::HalfOpen { probing: false, .. } => None,
+            Phase::HalfOpen { probing: true, .. } => Some(WHILE_PROBING),
             Phase::Open { until } => {
                 Some(until.saturating_duration_since(now())).filter(|left| !left.is_zero())
             }

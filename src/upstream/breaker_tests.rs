@@ -11,7 +11,8 @@ use crate::shutdown::Shutdown;
 
 type Outcome = Result<(), Error>;
 
-const CONFIG: config::Breaker = config::Breaker { threshold: 3, timeout: Duration::from_secs(30) };
+const CONFIG: config::Breaker =
+    config::Breaker { threshold: 3, successes: 1, timeout: Duration::from_secs(30) };
 
 fn timed_out() -> Outcome {
     Err(Error::TimedOut { after: Duration::from_secs(1) })
@@ -63,8 +64,8 @@ fn random_step(random: &mut StdRng) -> Step {
 
 /// The same rules, written the slow way: everything that ever happened is kept in one list and read
 /// again for each question.
-#[derive(Default)]
 struct Model {
+    config: config::Breaker,
     /// What happened in the present state, oldest first.
     history: Vec<Past>,
     state: &'static str,
@@ -89,6 +90,11 @@ struct Ticket {
 }
 
 impl Model {
+    const fn new(config: config::Breaker) -> Self {
+        let history = Vec::new();
+        Self { config, history, state: "closed", open_until: 0, failures_before: 0, period: 0, clock: 0 }
+    }
+
     fn enter(&mut self, state: &'static str) {
         self.state = state;
         self.history.clear();
@@ -97,6 +103,11 @@ impl Model {
 
     fn failures(&self) -> u32 {
         let is_failure = |past: &&Past| matches!(past, Past::Failed | Past::ConnectionFailed);
+        if self.state == "half-open" {
+            // A success clears the count only when it closes the breaker.
+            let failed = u32::try_from(self.history.iter().filter(is_failure).count()).expect("few");
+            return self.failures_before + failed;
+        }
         let streak = self.history.iter().rev().take_while(|past| **past != Past::Succeeded);
         let cleared = self.history.contains(&Past::Succeeded);
         let streak = u32::try_from(streak.filter(is_failure).count()).expect("few");
@@ -105,8 +116,11 @@ impl Model {
 
     fn probe_is_out(&self) -> bool {
         let admitted = self.history.iter().filter(|past| matches!(past, Past::Admitted(_))).count();
-        let left = self.history.iter().filter(|past| matches!(past, Past::Left(_))).count();
-        admitted > left
+        admitted > self.history.len() - admitted
+    }
+
+    fn successes(&self) -> usize {
+        self.history.iter().filter(|past| **past == Past::Succeeded).count()
     }
 
     fn admit(&mut self, number: usize) -> Option<Ticket> {
@@ -136,13 +150,13 @@ impl Model {
         let failed = matches!(past, Past::Failed | Past::ConnectionFailed);
         let must_open = match self.state {
             "half-open" => failed,
-            _ => failed && self.failures() >= CONFIG.threshold,
+            _ => failed && self.failures() >= self.config.threshold,
         };
         if must_open {
             self.failures_before = self.failures();
             self.enter("open");
-            self.open_until = self.clock + CONFIG.timeout.as_secs();
-        } else if self.state == "half-open" && past == Past::Succeeded {
+            self.open_until = self.clock + self.config.timeout.as_secs();
+        } else if self.state == "half-open" && self.successes() >= self.config.successes as usize {
             self.failures_before = 0;
             self.enter("closed");
         }
@@ -162,9 +176,8 @@ impl Model {
     }
 }
 
-fn run_both(steps: &[Step]) -> Result<(), String> {
-    let (start, breaker, mut model) =
-        (Instant::now(), Breaker::new(CONFIG), Model { state: "closed", ..Model::default() });
+fn run_both(config: config::Breaker, steps: &[Step]) -> Result<(), String> {
+    let (start, breaker, mut model) = (Instant::now(), Breaker::new(config), Model::new(config));
     let mut out: Vec<(Permit<'_>, Ticket)> = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         let now = start + Duration::from_secs(model.clock);
@@ -221,8 +234,9 @@ fn it_does_what_the_model_does() {
     for seed in 0..20_000 {
         let mut random = StdRng::seed_from_u64(seed);
         let steps: Vec<_> = (0..random.random_range(1..60)).map(|_| random_step(&mut random)).collect();
-        if let Err(difference) = run_both(&steps) {
-            panic!("{difference} in sequence {seed}: {steps:?}");
+        let config = config::Breaker { successes: random.random_range(1..4), ..CONFIG };
+        if let Err(difference) = run_both(config, &steps) {
+            panic!("{difference} in sequence {seed} with {config:?}: {steps:?}");
         }
     }
 }

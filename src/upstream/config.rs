@@ -276,6 +276,8 @@ pub struct Retry {
 pub struct Breaker {
     /// Consecutive failures that open it.
     pub threshold: u32,
+    /// Consecutive probes that must succeed before an open one is closed.
+    pub successes: u32,
     /// Time it stays open before one probe.
     pub timeout: Duration,
 }

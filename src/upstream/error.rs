@@ -185,8 +185,14 @@ impl Error {
         }
     }
 
-    /// Whether it counts against the server: transport faults, timeouts, HTTP
-    /// 502/503/504, errors of a service behind a built-in from 500 on and malformed answers do; our own refusals and other statuses do not.
+    /// Whether the server, or the service behind a built-in one, answered with an HTTP status of 500 or more.
+    pub const fn is_server_error(&self) -> bool {
+        matches!(self, Self::Status { status: 500.., .. } | Self::Backend { status: 500.., .. })
+    }
+
+    /// Whether it counts for the circuit breaker: transport faults, timeouts, malformed answers and HTTP 502,
+    /// 503 and 504 do. HTTP 500 does not: the server is there and answers, and one broken tool must not shut out the
+    /// callers of all others. This also applies to the service behind a built-in server.
     pub const fn trips_breaker(&self) -> bool {
         match self {
             Self::Connect { .. }
@@ -195,9 +201,7 @@ impl Error {
             | Self::Cut { .. }
             | Self::TimedOut { .. }
             | Self::Malformed { .. } => true,
-            Self::Status { status, .. } => matches!(status, 502..=504),
-            // A service that fails inside says so with 500; a refusal of what we asked is no fault.
-            Self::Backend { status, .. } => *status >= 500,
+            Self::Status { status, .. } | Self::Backend { status, .. } => matches!(status, 502..=504),
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
             | Self::Leased { .. }

@@ -379,7 +379,7 @@ pub(crate) fn config(name: &str) -> Config {
             delay: Duration::from_secs(1),
             max_delay: Duration::from_secs(30),
         },
-        breaker: config::Breaker { threshold: 5, timeout: Duration::from_secs(30) },
+        breaker: config::Breaker { threshold: 5, successes: 1, timeout: Duration::from_secs(30) },
         limits: config::Limits {
             connections: 10,
             concurrent_calls: 64,

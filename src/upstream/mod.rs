@@ -21,6 +21,7 @@ pub mod error;
 #[cfg(test)]
 pub(crate) mod fake;
 mod flow;
+mod health_check;
 mod home;
 mod listen;
 mod news;
@@ -242,20 +243,6 @@ impl Upstream {
         Carrier { pool, watches, events, secrets: self.secrets.clone(), limit: self.config.timeout }
     }
 
-    /// Asks whether the server is alive, connecting if need be; how long the answer took.
-    pub async fn health_check(&self) -> Result<Duration, Error> {
-        let begun = Instant::now();
-        self.run(&attempt::Health(&self.silence), Lane::Own, begun + self.health_limit()).await?;
-        let latency = begun.elapsed();
-        self.facts.measured(latency);
-        Ok(latency)
-    }
-
-    /// How long a health check may take.
-    fn health_limit(&self) -> Duration {
-        Patience::of(&self.config).check
-    }
-
     /// Takes a disconnected server into use again, or finishes connecting one that is down; its
     /// offer.
     pub async fn connect(&self, deadline: Instant) -> Result<Arc<Offer>, Error> {
@@ -335,6 +322,7 @@ impl Upstream {
             state: told.state,
             last_error,
             last_error_ago: failed_at.map(|at| at.elapsed()),
+            answers_errors: self.facts.answers_errors(),
             seen_ago: self.facts.seen_ago(),
             latency: told.latency,
             version: offer.map(|offer| offer.peer.version),

@@ -1,6 +1,7 @@
 //! What the task that keeps a server up tells the manager, and what operators tell it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -71,4 +72,6 @@ pub(super) enum Command {
     Reconnect { deadline: Instant, reply: OfferReply },
     /// Drop the connections and make none.
     Disconnect { reply: oneshot::Sender<Result<(), Error>> },
+    /// Take note of a health check that was made on request.
+    Checked { result: Result<Duration, Error>, reply: oneshot::Sender<Result<(), Error>> },
 }

@@ -3,7 +3,7 @@
 //! `Facts` is written by calls and by the supervisor, and read into a [`Status`]. Nothing here is
 //! asked before a call: facts are told, they do not decide.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -64,6 +64,8 @@ pub struct Status {
     pub last_error: Option<String>,
     /// How long ago that was.
     pub last_error_ago: Option<Duration>,
+    /// Whether it answered with HTTP 500 or more, and has not answered a request normally since.
+    pub answers_errors: bool,
     /// How long ago it last answered anything.
     pub seen_ago: Option<Duration>,
     /// How long the last successful health check took.
@@ -91,9 +93,9 @@ pub struct Status {
 }
 
 impl Status {
-    /// Ready, and calls pass.
+    /// Ready, calls pass, and the last request was not answered with HTTP 500 or more.
     pub fn is_healthy(&self) -> bool {
-        self.state == State::Ready && self.breaker.state == breaker::State::Closed
+        self.state == State::Ready && self.breaker.state == breaker::State::Closed && !self.answers_errors
     }
 }
 
@@ -120,6 +122,8 @@ pub(super) struct Facts {
     failures: AtomicU64,
     refusals: AtomicU64,
     retries: AtomicU64,
+    /// See [`Status::answers_errors`].
+    answers_errors: AtomicBool,
     /// What is blanked in errors.
     secrets: Secrets,
     told: Mutex<Told>,
@@ -143,6 +147,7 @@ impl Facts {
             failures: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
             retries: AtomicU64::new(0),
+            answers_errors: AtomicBool::new(false),
             secrets: secrets.clone(),
             told: Mutex::new(Told { state, error: None, latency: None, offer: None }),
         }
@@ -150,6 +155,7 @@ impl Facts {
 
     /// One attempt of any kind ended; whether the server answered it.
     pub(super) fn attempted(&self, error: Option<&Error>) -> bool {
+        self.note_server_error(error);
         match error {
             Some(error) if error.trips_breaker() => {
                 self.failed(&error.to_string());
@@ -163,6 +169,23 @@ impl Facts {
                 true
             }
         }
+    }
+
+    /// Keeps [`Status::answers_errors`] and `last_error` up to date with an attempt that ended.
+    fn note_server_error(&self, error: Option<&Error>) {
+        match error {
+            Some(error) if error.is_server_error() => {
+                self.failed(&error.to_string());
+                self.answers_errors.store(true, Ordering::Relaxed);
+            }
+            // It is read by every call, and nearly always false: a needless write would be shared between threads.
+            None if self.answers_errors() => self.answers_errors.store(false, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+
+    pub(super) fn answers_errors(&self) -> bool {
+        self.answers_errors.load(Ordering::Relaxed)
     }
 
     /// One client call ended.

@@ -7,6 +7,7 @@
 //!
 //! Not here: calls, which connect by themselves when they come first.
 
+mod commands;
 mod health;
 
 use std::sync::Arc;
@@ -307,60 +308,6 @@ impl Supervisor {
         let due = self.discovered_at.map_or(soon, |at| soon.max(at + self.gap));
         if matches!(self.phase, Phase::Up { .. }) {
             self.due = self.due.min(due);
-        }
-    }
-
-    async fn obey(&mut self, command: Command) {
-        match command {
-            Command::Connect { reply, .. } if matches!(self.phase, Phase::Up { .. }) => {
-                let offer = self.upstream.offer().ok_or(Error::Unavailable { state: "connecting" });
-                let _ = reply.send(offer); // who asked may have left
-            }
-            Command::Connect { deadline, reply } => self.start_over(deadline, reply).await,
-            Command::Reconnect { deadline, reply } => {
-                self.task = None;
-                self.upstream.pool.close_all().await;
-                self.start_over(deadline, reply).await;
-            }
-            Command::Disconnect { reply } => {
-                self.switch_off().await;
-                let _ = reply.send(Ok(())); // who asked may have left
-            }
-        }
-    }
-
-    async fn start_over(&mut self, deadline: Instant, reply: OfferReply) {
-        if self.waiting.len() >= MAX_WAITING {
-            let _ = reply.send(Err(Error::Overloaded { retry_in: super::COMMAND_RETRY_IN }));
-            return;
-        }
-        self.waiting.push(reply);
-        self.begin_again(Some(deadline)).await;
-    }
-
-    /// Calls are let in again, and what was held against it is forgotten.
-    async fn begin_again(&mut self, deadline: Option<Instant>) {
-        self.phase = Phase::Down;
-        self.upstream.pool.open();
-        self.upstream.breaker.reset();
-        self.upstream.silence.broken();
-        self.publish(Change::State(State::Connecting)).await;
-        self.discover(deadline);
-    }
-
-    async fn switch_off(&mut self) {
-        self.task = None;
-        self.phase = Phase::Off;
-        let state = State::Disconnected;
-        self.upstream.pool.shut(state.as_str());
-        self.upstream.pool.close_all().await;
-        self.publish(Change::State(state)).await;
-        self.tell_waiting(&Err(Error::Unavailable { state: state.as_str() }));
-    }
-
-    fn tell_waiting(&mut self, result: &Result<Arc<Offer>, Error>) {
-        for reply in self.waiting.drain(..) {
-            let _ = reply.send(result.clone()); // who asked may have left
         }
     }
 

@@ -36,7 +36,7 @@ fn config(transport: Transport) -> Config {
         timeout: minute * 2,
         health_check_interval: minute,
         retry: config::Retry { attempts: 0, delay: second, max_delay: second },
-        breaker: config::Breaker { threshold: 5, timeout: second },
+        breaker: config::Breaker { threshold: 5, successes: 1, timeout: second },
         limits: config::Limits {
             connections: 4,
             concurrent_calls: OWNERS * AT_A_TIME,

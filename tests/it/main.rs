@@ -35,6 +35,7 @@ mod scheduling;
 mod sdk;
 mod seal_keys;
 mod secrets;
+mod server_errors;
 mod serving;
 mod sockets;
 mod start_failures;

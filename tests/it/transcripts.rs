@@ -164,7 +164,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         timeout: PATIENCE,
         health_check_interval: PATIENCE * 10,
         retry: config::Retry { attempts: 0, delay: second, max_delay: second },
-        breaker: config::Breaker { threshold: 5, timeout: second },
+        breaker: config::Breaker { threshold: 5, successes: 1, timeout: second },
         limits: config::Limits {
             connections: 1,
             concurrent_calls: 128,

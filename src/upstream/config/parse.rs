@@ -175,8 +175,20 @@ fn retry(fields: &mut Fields<'_>, defaults: &Defaults) -> Retry {
 fn breaker(fields: &mut Fields<'_>) -> Breaker {
     Breaker {
         threshold: fields.integer("circuit_breaker_threshold", 1..=10_000).unwrap_or(5),
+        successes: successes(fields),
         timeout: fields.seconds("circuit_breaker_timeout", PAUSE).unwrap_or(Duration::from_secs(30)),
     }
+}
+
+/// `circuit_breaker_success_threshold`; files of other gateways call it `success_threshold`.
+fn successes(fields: &mut Fields<'_>) -> u32 {
+    let own = fields.integer("circuit_breaker_success_threshold", 1..=100);
+    let short = fields.take("success_threshold");
+    if let (Some(_), Some(short)) = (own, &short) {
+        let hint = "remove `success_threshold`";
+        short.key_problem("`circuit_breaker_success_threshold` says the same", Some(hint.into()));
+    }
+    own.or_else(|| short?.integer(1..=100)).unwrap_or(1)
 }
 
 fn default_limits(defaults: &Defaults) -> Limits {

@@ -149,7 +149,7 @@ async fn a_bridge_that_fails_counts_against_it() {
         assert!(
             matches!(&error, Error::Backend { status: s, detail, .. } if *s == status && detail == "broken")
         );
-        assert!(error.trips_breaker());
+        assert_eq!((error.trips_breaker(), error.is_server_error()), (status != 500, true), "{status}");
     }
     for garbage in [
         "<html>",

@@ -22,7 +22,7 @@ pub(super) fn config(transport: Transport) -> Config {
         timeout: second,
         health_check_interval: second,
         retry: Retry { attempts: 0, delay: second, max_delay: second },
-        breaker: Breaker { threshold: 5, timeout: second },
+        breaker: Breaker { threshold: 5, successes: 1, timeout: second },
         limits: Limits {
             connections: 4,
             concurrent_calls: 16,

@@ -1,0 +1,48 @@
+//! Asking one server whether it is alive.
+//!
+//! Invariants: a check goes through the breaker and the pool as any request does; it takes no longer than
+//! [`HEALTH_LIMIT`](super::HEALTH_LIMIT).
+//!
+//! Not here: when a server is asked without request, and what follows from the answer (`supervise`).
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Upstream;
+use super::attempt::Health;
+use super::bulkhead::Lane;
+use super::error::Error;
+use super::news::Command;
+use super::silence::Patience;
+
+impl Upstream {
+    /// Asks whether the server is alive, connecting if need be; how long the answer took.
+    pub async fn health_check(&self) -> Result<Duration, Error> {
+        let begun = Instant::now();
+        self.run(&Health(&self.silence), Lane::Own, begun + self.health_limit()).await?;
+        let latency = begun.elapsed();
+        self.facts.measured(latency);
+        Ok(latency)
+    }
+
+    /// Asks the server once, now, whether it is alive, and returns when its state says so.
+    pub async fn check_now(&self) {
+        if !self.config.enabled {
+            return;
+        }
+        let begun = Instant::now();
+        let deadline = begun + self.health_limit();
+        let result = self.run_once(&Health(&self.silence), deadline).await.map(|()| begun.elapsed());
+        if let Ok(latency) = &result {
+            self.facts.measured(*latency);
+        }
+        // Without room for it, or while the gateway ends, the supervisor finds out by itself.
+        let _ = self.command(Instant::now(), |reply| Command::Checked { result, reply }).await;
+    }
+
+    /// How long a health check may take.
+    pub(super) fn health_limit(&self) -> Duration {
+        Patience::of(&self.config).check
+    }
+}
