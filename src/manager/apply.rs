@@ -94,7 +94,7 @@ impl Manager {
             self.shutdown.spawn(async move {
                 tokio::select! {
                     // No call is given longer, unless it asked for that itself.
-                    () = old.stop(old.config().timeout) => {}
+                    () = old.stop(old.config().max_timeout) => {}
                     () = shutdown.requested() => {}
                 }
             });

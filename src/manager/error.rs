@@ -132,7 +132,7 @@ pub enum Error {
         uri: String,
     },
     /// The server could not be called, or its answer was lost.
-    #[error("server {server:?}: {source}")]
+    #[error("server {server:?}: {source}{}", how_to_wait_longer(source))]
     Upstream {
         /// The server.
         server: Arc<str>,
@@ -199,6 +199,16 @@ fn not_clear(before: Option<&str>) -> String {
             format!("was a name of server {server:?} before, and now only another server has one")
         }
         None => "is offered by several servers".to_owned(),
+    }
+}
+
+/// Which setting ended a call that was not answered in time.
+const fn how_to_wait_longer(source: &upstream::Error) -> &'static str {
+    match source {
+        upstream::Error::TimedOut { .. } => {
+            "; `timeout` limits the time without a message from the server: raise it, or ask for progress, which extends the time up to `max_timeout`"
+        }
+        _ => "",
     }
 }
 

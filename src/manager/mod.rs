@@ -234,7 +234,8 @@ impl Manager {
         let invocation = Invocation { timeout, principal: principal.cloned(), ..begun };
         let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
         let target = self.tool_target(scope, tool, &params, timeout).await?;
-        self.perform(&target, &invocation, &Outlet::none()).await
+        let outlet = if timeout.is_none() { Outlet::unread() } else { Outlet::none() };
+        self.perform(&target, &invocation, &outlet).await
     }
 
     /// Makes one request of its server. What the server says meanwhile goes to `outlet`. Dropping
@@ -271,7 +272,7 @@ impl Manager {
         let mut answered = upstream.receive(&call, deadline, outlet).await;
         if answered.as_ref().is_ok_and(|answer| headers::are_refused(target, answer)) {
             // Boxed: they are large, and seldom needed.
-            if let Some(others) = Box::pin(self.other_headers(target, deadline)).await {
+            if let Some(others) = Box::pin(self.other_headers(target, deadline.at)).await {
                 target.check_unambiguous(&others)?;
                 call.header_params = others;
                 answered = Box::pin(upstream.receive(&call, deadline, outlet)).await;

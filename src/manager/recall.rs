@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
 use super::apply::is_in;
 use super::snapshot::Server;
@@ -25,7 +25,7 @@ use crate::protocol::caching::{self, Caching};
 use crate::protocol::feature::List;
 use crate::protocol::{Era, ErrorObject, Raw, Version};
 use crate::store::{Group, Keep, Key, Made, Places};
-use crate::upstream::{self, Outlet, Received};
+use crate::upstream::{self, Deadline, Outlet, Received};
 
 /// The area that these answers are counted in.
 const AREA: &str = "tools";
@@ -81,7 +81,7 @@ impl<'a> Recall<'a> {
         (Key::new(&own, &inputs), Key::new(&common, &inputs))
     }
 
-    fn deadline(&self) -> Instant {
+    fn deadline(&self) -> Deadline {
         self.invocation.deadline(&self.server.upstream)
     }
 
@@ -160,10 +160,10 @@ impl Manager {
         let places = Places { own: &own, common: Some(&common) };
         let fetched = self.store.fetch_made(places, make);
         let impatient = async {
-            sleep_until(begun + deadline.saturating_duration_since(begun) / 2).await;
+            sleep_until(begun + deadline.at.saturating_duration_since(begun) / 2).await;
             if asks.load(Ordering::Relaxed) {
                 // It is our call that takes its time; but one that never ends by itself would be a fault.
-                outlet.expired(deadline + MARGIN).await;
+                outlet.expired(deadline.plus(MARGIN)).await;
                 return Err(Failure::Ours(upstream::Error::TimedOut { after: begun.elapsed() }));
             }
             call.ask(outlet).await

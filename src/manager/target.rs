@@ -18,7 +18,7 @@ use crate::protocol::feature::Effect;
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::meta::Sender;
 use crate::protocol::{Era, Method, Raw, Reply, Version, method};
-use crate::upstream::{self, Call, Home, Owner, Received, Upstream};
+use crate::upstream::{self, Call, Deadline, Home, Owner, Received, Upstream};
 use crate::worker::now;
 
 /// When the memory budget may have room for a request again.
@@ -198,7 +198,7 @@ pub struct Invocation {
     pub era: Era,
     /// Whether progress is wanted.
     pub wants_progress: bool,
-    /// Overrides the server's timeout.
+    /// Overrides the server's timeout; messages of the server do not move it.
     pub timeout: Option<Duration>,
     /// Whose it is.
     pub owner: Owner,
@@ -219,8 +219,12 @@ impl Invocation {
     }
 
     /// When its time is over, at `upstream`.
-    pub(super) fn deadline(&self, upstream: &Upstream) -> Instant {
-        self.begun + self.timeout.unwrap_or(upstream.config().timeout)
+    pub(super) fn deadline(&self, upstream: &Upstream) -> Deadline {
+        let config = upstream.config();
+        match self.timeout {
+            Some(timeout) => (self.begun + timeout).into(),
+            None => Deadline::moving(self.begun, config.timeout, config.max_timeout),
+        }
     }
 }
 

@@ -5,11 +5,9 @@
 //! server, unless the caller left it too little time to judge it (`trial`); dropping the future gives
 //! back place, permit and seat and cancels the request.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -20,9 +18,11 @@ use super::Upstream;
 use super::bulkhead::Lane;
 use super::connection::{Call, Connection, Outlet};
 use super::course::Course;
+use super::deadline::Deadline;
 use super::dialect::Wish;
 use super::error::{Delivery, Error};
 use super::flow::{Flow, Received};
+use super::frame::Frame;
 use super::retry::Kind;
 use super::silence::Silence;
 use super::trial::Trial;
@@ -185,51 +185,6 @@ impl Work for Health<'_> {
     }
 }
 
-/// The time one piece of work has, all attempts included.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Frame {
-    begun: Instant,
-    pub(super) deadline: Instant,
-    /// As of the last wait: while nobody waits no time passes, and a clock is not read for nothing.
-    pub(super) now: Instant,
-}
-
-impl Frame {
-    /// From now to `deadline`.
-    pub(super) fn until(deadline: Instant) -> Self {
-        let now = now();
-        Self { begun: now, deadline, now }
-    }
-
-    /// Time that is left.
-    fn left(self) -> Duration {
-        self.deadline.saturating_duration_since(self.now)
-    }
-
-    /// The output of `work`, or `None` when the deadline comes first; then nothing of it was begun
-    /// after the deadline. The time in which questions of the call are open does not count. Work comes
-    /// pinned, because what is handed over would take its room twice.
-    async fn limit<T>(&mut self, outlet: &Outlet, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-        if self.now >= self.deadline {
-            return None;
-        }
-        let mut expired = pin!(outlet.expired(self.deadline));
-        let mut has_waited = false;
-        let output = poll_fn(|context| {
-            if let Poll::Ready(output) = work.as_mut().poll(context) {
-                return Poll::Ready(Some(output));
-            }
-            has_waited = true;
-            expired.as_mut().poll(context).map(|()| None)
-        })
-        .await;
-        if has_waited {
-            self.now = now();
-        }
-        output
-    }
-}
-
 impl Upstream {
     /// Does `work` in its own time frame, trying again where the retry table allows it; what came of
     /// it, and the revision of the connection it was done on.
@@ -237,7 +192,7 @@ impl Upstream {
         &self,
         work: &W,
         lane: Lane,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<(W::Output, Version), Error> {
         let (mut frame, slot) = self.enter(lane, work.principal(), deadline).await?;
         let mut attempts = self.retries.begin(work.kind());
@@ -257,7 +212,9 @@ impl Upstream {
                 Err(error) if error.delivery() == Delivery::Refused => return Err(failed.unwrap_or(error)),
                 Err(error) => error,
             };
-            let Some(pause) = attempts.pause_after(&error, deadline, self.breaker.refuses_for()) else {
+            frame.deadline.at = work.outlet().moved(deadline);
+            let Some(pause) = attempts.pause_after(&error, frame.deadline.at, self.breaker.refuses_for())
+            else {
                 return Err(error);
             };
             tracing::debug!(server = %self.config.name, %error, ?pause, "trying again");
@@ -270,7 +227,7 @@ impl Upstream {
 
     /// Does `work` once: for the supervisor, which has a schedule of its own for trying again.
     pub(super) async fn run_once<W: Work>(&self, work: &W, deadline: Instant) -> Result<W::Output, Error> {
-        let (frame, _slot) = self.enter(Lane::Own, None, deadline).await?;
+        let (frame, _slot) = self.enter(Lane::Own, None, deadline.into()).await?;
         let span =
             tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = 1);
         self.attempt(work, frame).instrument(span).await.map(|(output, _)| output)
@@ -281,7 +238,7 @@ impl Upstream {
         &self,
         lane: Lane,
         who: Option<&Arc<str>>,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<(Frame, super::bulkhead::Slot<'_>), Error> {
         self.pool.check_open()?;
         if let Some(retry_in) = self.breaker.refuses_for() {
@@ -310,7 +267,9 @@ impl Upstream {
         // Deadlines are the callers': with short ones anybody could shut a good server for all.
         if was_cut_short {
             drop(trial);
-        } else if matches!(result, Err(Error::TimedOut { .. })) && work.is_excused() {
+        } else if matches!(result, Err(Error::TimedOut { .. }))
+            && (work.is_excused() || work.outlet().heard_since(frame.now))
+        {
             trial.forgotten();
             return result;
         } else {
@@ -334,17 +293,17 @@ impl Upstream {
         mut frame: Frame,
         trial: &mut Trial<'_>,
     ) -> Result<Result<(W::Output, Version), Error>, Error> {
-        let after = frame.deadline.saturating_duration_since(frame.begun);
+        let (begun, outlet) = (frame.now, work.outlet());
         let leased = AtomicBool::new(false);
         let seat = pin!(self.pool.seat(work.wish(), &leased));
-        let Some(seat) = frame.limit(work.outlet(), seat).await else {
+        let Some(seat) = frame.limit(outlet, seat).await else {
             if leased.load(Ordering::Relaxed) {
                 return Ok(Err(Error::Leased { retry_in: LEASE_RETRY_IN }));
             }
             self.excuse_private(work, trial);
             // Not `TimedOut`, whose outcome is unknown: here nothing was sent.
             return Err(Error::Connect {
-                reason: format!("no connection within {:.1} s", after.as_secs_f64()),
+                reason: format!("no connection within {:.1} s", frame.whole(outlet).as_secs_f64()),
             });
         };
         match seat {
@@ -358,25 +317,26 @@ impl Upstream {
                         let (on, connection) = (if is_probe { W::probing } else { W::on }, seat.connection());
                         work.charged(on(work, connection).await?)
                     });
-                    frame.limit(work.outlet(), done).await
+                    frame.limit(outlet, done).await
                 };
                 let is_failed = match &mut done {
                     // How an answer went that still arrives is known at its end.
                     Some(Ok(output)) => W::flow(output).is_none().then_some(false),
                     Some(Err(error)) => Some(error.trips_breaker()),
-                    // A deadline that left no time says nothing.
-                    None => trial.had_a_chance().then_some(true),
+                    // A deadline that left no time says nothing, nor does one that passed although messages came.
+                    None => (trial.had_a_chance() && !outlet.heard_since(begun)).then_some(true),
                 };
                 if is_failed.is_some_and(|is_failed| !seat.is_news(is_failed)) {
                     trial.excuse();
                 }
-                let mut done = done.ok_or(Error::TimedOut { after })?;
+                let mut done = done.ok_or_else(|| Error::TimedOut { after: frame.whole(outlet) })?;
                 seat.answered();
                 let version = seat.connection().peer().version;
                 if let Ok(output) = &mut done
                     && let Some(flow) = W::flow(output)
                 {
-                    flow.follow(Course::new(self.me.clone(), seat), frame.left());
+                    frame.deadline.at = outlet.moved(frame.deadline);
+                    flow.follow(Course::new(self.me.clone(), seat), frame.left(), frame.deadline.moves);
                 }
                 Ok(done.map(|output| (output, version)))
             }

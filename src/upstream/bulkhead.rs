@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::attempt::Frame;
 use super::config;
 use super::error::Error;
+use super::frame::Frame;
 use crate::protocol::method;
 use places::Places;
 pub(super) use places::{Held, Slot};
@@ -93,12 +93,12 @@ impl Bulkhead {
         let slot = if let Some(slot) = places.take(who) {
             Some(slot)
         } else {
-            let slot = places.wait(who, frame.deadline).await;
+            let slot = places.wait(who, frame.deadline.at).await;
             frame.now = Instant::now();
             slot
         };
         // A place that comes with the deadline is of no use.
-        slot.filter(|_| frame.now < frame.deadline).ok_or(Error::Overloaded { retry_in: RETRY_IN })
+        slot.filter(|_| frame.now < frame.deadline.at).ok_or(Error::Overloaded { retry_in: RETRY_IN })
     }
 
     /// Frees a place that was kept.

@@ -49,8 +49,10 @@ pub struct Config {
     pub enabled: bool,
     /// Shown to operators; a variable stands there as its reference, `${NAME}`.
     pub description: Option<String>,
-    /// Deadline of one call, all attempts included.
+    /// Time without a message from the server after which a call is given up.
     pub timeout: Duration,
+    /// Longest time of one call, all attempts included, whatever the server sends.
+    pub max_timeout: Duration,
     /// Time between two health checks.
     pub health_check_interval: Duration,
     /// When a failed call is tried again.

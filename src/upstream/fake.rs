@@ -366,6 +366,7 @@ pub(crate) fn config(name: &str) -> Config {
         pass_env: Vec::new(),
         cwd: None,
     };
+    let second = Duration::from_secs(1);
     Config {
         name: name.into(),
         transport: config::Transport::Stdio(stdio),
@@ -373,12 +374,9 @@ pub(crate) fn config(name: &str) -> Config {
         enabled: true,
         description: None,
         timeout: Duration::from_secs(30),
+        max_timeout: Duration::from_mins(10),
         health_check_interval: Duration::from_secs(30),
-        retry: config::Retry {
-            attempts: 3,
-            delay: Duration::from_secs(1),
-            max_delay: Duration::from_secs(30),
-        },
+        retry: config::Retry { attempts: 3, delay: second, max_delay: 30 * second },
         breaker: config::Breaker { threshold: 5, successes: 1, timeout: Duration::from_secs(30) },
         limits: config::Limits {
             connections: 10,

@@ -3,7 +3,7 @@
 //! A [`Flow`] owns all that has to live as long as the answer does: the connection that it comes over,
 //! the call's place at its server, the permit of the breaker. Invariants: the parts together are the
 //! result, whole, or the flow ends with an error; beyond the cap of one message it is cut, never
-//! shortened; a server that is silent past the call's deadline is cut; what came of the attempt is
+//! shortened; a server that sends nothing for its `timeout`, or that is not done by the call's last moment, is cut; what came of the attempt is
 //! recorded once, at the end, as for an answer that is collected; a flow that is dropped says nothing of
 //! its server and closes its connection. It is never tried again: part of it may have been read.
 //!
@@ -26,6 +26,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::course::Course;
+use super::deadline::Moves;
 use super::error::Error;
 use crate::memory::{self, Account, Charge, Kind, SMALL};
 use crate::protocol::splice::{self, Splice};
@@ -139,9 +140,9 @@ impl Flow {
         self.closing = Some(Box::pin(closing.cancelled_owned()));
     }
 
-    /// Has it report to `course`, and gives its server `left` of time.
-    pub(super) fn follow(&mut self, course: Course, left: Duration) {
-        (self.course, self.clock) = (Some(course), Clock::of(left));
+    /// Has it report to `course`, and gives its server `left` of time, which what arrives `moves`.
+    pub(super) fn follow(&mut self, course: Course, left: Duration, moves: Option<Moves>) {
+        (self.course, self.clock) = (Some(course), Clock { moves, ..Clock::of(left) });
     }
 
     /// It is the answer to the request `id` of a client, which the log names if it is cut.
@@ -313,17 +314,24 @@ impl fmt::Debug for Flow {
 struct Clock {
     whole: Duration,
     left: Duration,
+    /// None: all of the answer has to arrive in that time.
+    moves: Option<Moves>,
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl Clock {
     const fn of(left: Duration) -> Self {
-        Self { whole: left, left, waiting: None }
+        Self { whole: left, left, moves: None, waiting: None }
     }
 
     fn arrived(&mut self) {
         if let Some((since, _)) = self.waiting.take() {
-            self.left = self.left.saturating_sub(since.elapsed());
+            let now = Instant::now();
+            self.left = self.left.saturating_sub(now.saturating_duration_since(since));
+            if let Some(Moves { idle, last }) = self.moves {
+                self.left = self.left.max(idle.min(last.saturating_duration_since(now)));
+                self.whole = self.left;
+            }
         }
     }
 

@@ -172,6 +172,22 @@ async fn drops_of_an_answer_win_no_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn parts_of_an_answer_extend_the_time_up_to_the_last_moment() {
+    let (mut flow, pen) = flow();
+    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":"#);
+    let begun = Instant::now();
+    flow.clock.moves = Some(Moves { idle: LEFT, last: begun + LEFT * 3 });
+    let cut = async { (all(&mut flow).await.is_err(), begun.elapsed()) };
+    let (cut, ()) = tokio::join!(cut, async {
+        for _ in 0..20 {
+            tokio::time::sleep(LEFT / 2).await;
+            let _ = pen.send(Ok("1"));
+        }
+    });
+    assert_eq!(cut, (true, LEFT * 3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_time_of_the_reader_is_not_the_servers() {
     let (mut flow, pen) = flow();
     say(&pen, r#"{"jsonrpc":"2.0","result":{"a":1"#);

@@ -20,7 +20,7 @@ impl Upstream {
     /// Asks whether the server is alive, connecting if need be; how long the answer took.
     pub async fn health_check(&self) -> Result<Duration, Error> {
         let begun = Instant::now();
-        self.run(&Health(&self.silence), Lane::Own, begun + self.health_limit()).await?;
+        self.run(&Health(&self.silence), Lane::Own, (begun + self.health_limit()).into()).await?;
         let latency = begun.elapsed();
         self.facts.measured(latency);
         Ok(latency)

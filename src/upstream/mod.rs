@@ -15,12 +15,14 @@ mod closing;
 pub mod config;
 pub mod connection;
 mod course;
+mod deadline;
 mod dialect;
 pub mod discover;
 pub mod error;
 #[cfg(test)]
 pub(crate) mod fake;
 mod flow;
+mod frame;
 mod health_check;
 mod home;
 mod listen;
@@ -53,6 +55,7 @@ pub use connection::{
     Answered, Call, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner, Question, Said,
     Sockets,
 };
+pub use deadline::Deadline;
 pub use discover::Offer;
 pub use error::{Delivery, Error};
 #[cfg(test)]
@@ -186,7 +189,12 @@ impl Upstream {
 
     /// Makes one call, with retries where they do no harm; it ends by `deadline`. What the server
     /// says meanwhile goes into `outlet`. Dropping the future cancels the call.
-    pub async fn call(&self, call: &Call, deadline: Instant, outlet: &Outlet) -> Result<Answered, Error> {
+    pub async fn call(
+        &self,
+        call: &Call,
+        deadline: impl Into<Deadline>,
+        outlet: &Outlet,
+    ) -> Result<Answered, Error> {
         let (received, version) = self.receive(call, deadline, outlet).await?;
         let reply = received.whole().await.map_err(|error| self.secrets.cover(error))?;
         Ok(Answered { reply, version })
@@ -197,11 +205,11 @@ impl Upstream {
     pub async fn receive(
         &self,
         call: &Call,
-        deadline: Instant,
+        deadline: impl Into<Deadline>,
         outlet: &Outlet,
     ) -> Result<(Received, Version), Error> {
         let request = attempt::Request { call, outlet };
-        let result = self.run(&request, Lane::of(&call.method), deadline).await;
+        let result = self.run(&request, Lane::of(&call.method), deadline.into()).await;
         if !matches!(result, Ok((Received::Flowing(_), _))) {
             self.facts.called(&result);
         }

@@ -3,26 +3,31 @@
 //! An [`Outlet`] is the sending end of a bounded channel, an [`Inlet`] the one that is read.
 //! Invariants: a slow reader loses progress and log lines, counted, and nothing else; the answer to
 //! the call does not come this way and is never lost; a question ends when either end drops its
-//! half; while a question is open the deadline of its call stands still, because people are slow.
+//! half; while a question is open the deadline of its call stands still, because people are slow; each
+//! message of the server moves that deadline, whether it is read or not, as far as the deadline allows.
 //!
 //! Not here: which call a message belongs to (`transport`), how a client is asked (`downstream`).
 
 mod line;
+mod pauses;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc::error::TryRecvError;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use line::{Reader, Speaker, Unsaid};
+pub use pauses::Hold;
+use pauses::{Pause, Pauses};
 
+use super::deadline::Deadline;
 use crate::memory::{self, Account, Charge, Kind, SMALL};
 use crate::protocol::{Method, Notification, Raw, Reply};
 use crate::telemetry::limit::Limit;
@@ -32,8 +37,6 @@ use crate::worker::until;
 const MAX_WAITING_BYTES: usize = 512 * 1024;
 /// Notifications of at least so many bytes are not copied out of the buffer that they came in.
 const LARGE: usize = 64 * 1024;
-/// Questions of one call that may be open at a time.
-const MAX_QUESTIONS: usize = 16;
 /// How long one question may stay open. Longer than anybody should think about it, and the most a
 /// question adds to the time of its call.
 const QUESTION_LIMIT: Duration = Duration::from_mins(10);
@@ -190,9 +193,18 @@ impl Outlet {
         Self(None)
     }
 
+    /// An outlet nobody reads, which keeps only the time of the last message: for calls of programs.
+    pub fn unread() -> Self {
+        Self::new(0).0
+    }
+
     /// Hands a notification to the reader, or counts it as dropped.
     pub fn offer(&self, notification: Notification) {
         let Some(open) = &self.0 else { return };
+        open.pauses.hear();
+        if !open.line.is_read() {
+            return;
+        }
         let size = size_of(&notification);
         let waiting = open.line.bytes().fetch_add(size, Ordering::Relaxed) + size;
         // One that is larger than the cap by itself passes when nothing else waits.
@@ -248,7 +260,7 @@ impl Outlet {
         Box::pin(async move {
             let whole = async {
                 if let Some(said) = unsent {
-                    pause.0.line.say(said).await.then_some(())?;
+                    pause.open().line.say(said).await.then_some(())?;
                 }
                 answer.await.ok()
             };
@@ -259,16 +271,27 @@ impl Outlet {
     /// Has the deadline of the call stand still as well while a question is open that may be its own
     /// and was put on another call of the same client.
     pub fn hold(&self) -> Option<Hold> {
-        self.0.as_ref().and_then(Pause::begin).map(Hold)
+        self.0.as_ref().and_then(Pause::begin).map(Hold::of)
     }
 
     /// Resolves when a call that may take until `deadline` has used up its time. The time in which
     /// a question was open does not count.
-    pub async fn expired(&self, deadline: Instant) {
+    pub async fn expired(&self, deadline: impl Into<Deadline>) {
+        let deadline = deadline.into();
         match &self.0 {
             Some(open) => open.pauses.expired(deadline).await,
-            None => until(deadline).await,
+            None => until(deadline.at).await,
         }
+    }
+
+    /// Where the messages that came so far have moved `deadline`, without the time of open questions.
+    pub(super) fn moved(&self, deadline: Deadline) -> Instant {
+        deadline.after(self.0.as_ref().and_then(|open| open.pauses.heard()))
+    }
+
+    /// Whether the server sent a message of the call after `begun`.
+    pub(super) fn heard_since(&self, begun: Instant) -> bool {
+        self.0.as_ref().is_some_and(|open| open.pauses.heard_since(begun))
     }
 
     /// Whether the server asked anything during the call, or may have: then what it answers may come of
@@ -286,77 +309,6 @@ impl Outlet {
 impl fmt::Debug for Outlet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Outlet(open: {}, dropped: {})", self.0.is_some(), self.dropped())
-    }
-}
-
-/// Lets the deadline go on when it is dropped.
-pub struct Hold(#[allow(dead_code)] Pause); // held for its drop
-
-/// The times in which at least one question of a call was open.
-#[derive(Default)]
-struct Pauses {
-    state: Mutex<Paused>,
-    changed: Notify,
-}
-
-#[derive(Default, Clone, Copy)]
-struct Paused {
-    questions: usize,
-    since: Option<Instant>,
-    total: Duration,
-}
-
-impl Pauses {
-    /// Pauses only move the deadline away, so it is enough to ask for them when it has come.
-    async fn expired(&self, deadline: Instant) {
-        loop {
-            let paused = *self.lock();
-            until(deadline + paused.total).await;
-            let changed = self.changed.notified();
-            let paused = *self.lock();
-            if paused.questions > 0 {
-                changed.await;
-            } else if Instant::now() >= deadline + paused.total {
-                return;
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Paused> {
-        // Nothing panics while it is held, and every write leaves a valid state.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One open question; the deadline stands still until it is dropped.
-struct Pause(Arc<Open>);
-
-impl Pause {
-    fn begin(open: &Arc<Open>) -> Option<Self> {
-        open.asked.store(true, Ordering::Release);
-        let mut paused = open.pauses.lock();
-        if paused.questions >= MAX_QUESTIONS {
-            return Limit::CallQuestions.met(None);
-        }
-        paused.questions += 1;
-        paused.since.get_or_insert_with(Instant::now);
-        drop(paused);
-        open.pauses.changed.notify_waiters();
-        Some(Self(Arc::clone(open)))
-    }
-}
-
-impl Drop for Pause {
-    fn drop(&mut self) {
-        let mut paused = self.0.pauses.lock();
-        paused.questions -= 1;
-        if paused.questions == 0
-            && let Some(since) = paused.since.take()
-        {
-            paused.total += since.elapsed();
-        }
-        drop(paused);
-        self.0.pauses.changed.notify_waiters();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::pauses::MAX_QUESTIONS;
 use super::*;
 
 fn notice(bytes: usize) -> Notification {

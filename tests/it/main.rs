@@ -37,6 +37,7 @@ mod seal_keys;
 mod secrets;
 mod server_errors;
 mod serving;
+mod signs_of_life;
 mod sockets;
 mod start_failures;
 mod streams;

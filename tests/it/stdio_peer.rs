@@ -8,7 +8,8 @@
 //! `--asks` makes it the server of `support/asker.rs`,
 //! `--flood LINE` writes that line to standard output again and again from the first call on, `--flood-errors LINE`
 //! to standard error. `--pause MS` waits between the record of a call and its answer. `--noise N` writes N lines
-//! to standard error. The tool `exit` ends the process, `hang` never answers, `read`
+//! to standard error. The tool `paced` sends
+//! eight progress messages, 300 ms apart, before it answers. The tool `exit` ends the process, `hang` never answers, `read`
 //! is said to only read. `--stays` goes on after the end of its input.
 
 #![allow(unreachable_pub)] // a program exports nothing
@@ -200,11 +201,23 @@ impl Peer {
     }
 }
 
+#[allow(clippy::disallowed_methods)] // a program without a runtime
+fn pace(token: &Value) {
+    for progress in 1..=8 {
+        sleep(Duration::from_millis(300));
+        let params = json!({"progressToken": token, "progress": progress});
+        say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).to_string());
+    }
+}
+
 fn call(params: &Params<'_>, end: &str) -> Option<Result<String, (i64, &'static str)>> {
     match params.name.as_deref()? {
         "exit" => exit(4),
         "hang" => None,
-        _ => {
+        name => {
+            if name == "paced" {
+                pace(&params.meta["progressToken"]);
+            }
             let text = params.arguments.map_or("(none)", RawValue::get);
             Some(Ok(format!(r#"{{"content":[{{"type":"text","text":{}}}]{end}}}"#, json!(text))))
         }

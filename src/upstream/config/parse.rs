@@ -45,7 +45,9 @@ const FIXED_GLOBALS: [&str; 4] =
 const MAX_TOOL_NAME: usize = 128;
 /// Any time but the deadline of a call, in seconds: a tenth to a day.
 const PAUSE: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
-/// The deadline of a call in seconds.
+/// The longest time of a call in seconds, whatever its server sends.
+const MAX_TIMEOUT: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
+/// The time without a message from the server after which a call is given up, in seconds.
 const TIMEOUT: std::ops::RangeInclusive<f64> = 1.0..=600.0;
 const RETRY_DELAY: std::ops::RangeInclusive<f64> = 0.1..=300.0;
 const MAX_RETRIES: u32 = 10;
@@ -54,6 +56,7 @@ const MAX_RETRIES: u32 = 10;
 #[derive(Debug, Clone)]
 pub struct Defaults {
     timeout: Duration,
+    max_timeout: Duration,
     retry_attempts: u32,
     connections: usize,
     health_check_interval: Duration,
@@ -70,6 +73,7 @@ impl Defaults {
         fields.without_nulls(&FIXED_GLOBALS);
         Self {
             timeout: fields.seconds("default_timeout", TIMEOUT).unwrap_or(seconds(30)),
+            max_timeout: fields.seconds("default_max_timeout", MAX_TIMEOUT).unwrap_or(seconds(600)),
             retry_attempts: fields.integer("default_retry_attempts", 0..=MAX_RETRIES).unwrap_or(3),
             connections: fields.integer("connection_pool_size", 1..=1_000).unwrap_or(10),
             health_check_interval: fields.seconds("health_check_interval", PAUSE).unwrap_or(seconds(30)),
@@ -84,6 +88,7 @@ impl Defaults {
     fn complete(&self, settings: Fingerprint) -> Fingerprint {
         let Self {
             timeout,
+            max_timeout,
             retry_attempts,
             connections,
             health_check_interval,
@@ -91,7 +96,8 @@ impl Defaults {
             pass_env,
             folder: _,
         } = self;
-        let all = (timeout, retry_attempts, connections, health_check_interval, on_change, pass_env);
+        let all =
+            (timeout, max_timeout, retry_attempts, connections, health_check_interval, on_change, pass_env);
         settings.and(&format!("{all:?}"))
     }
 
@@ -116,6 +122,7 @@ impl Config {
         let enabled = fields.boolean("enabled").unwrap_or(true);
         let description = fields.part("description", |text| text.text().map(|_| text.shown().to_owned()));
         let timeout = fields.seconds("timeout", TIMEOUT).unwrap_or(defaults.timeout);
+        let max_timeout = max_timeout(&mut fields, timeout, defaults);
         let retry = retry(&mut fields, defaults);
         let breaker = breaker(&mut fields);
         let limits = fields.part("limits", |limits| self::limits(limits, defaults));
@@ -136,6 +143,7 @@ impl Config {
             enabled,
             description,
             timeout,
+            max_timeout,
             health_check_interval: defaults.health_check_interval,
             retry,
             breaker,
@@ -162,6 +170,19 @@ fn check_name(name: &str, setting: &Setting<'_>) {
         let message = format!("a server's name has 1 to {MAX_SERVER_NAME} letters, digits, `.`, `_` or `-`");
         setting.key_problem(message, None);
     }
+}
+
+/// The default for all servers is no less than what one of them has as `timeout`.
+fn max_timeout(fields: &mut Fields<'_>, timeout: Duration, defaults: &Defaults) -> Duration {
+    let own = fields.take("max_timeout").and_then(|own| {
+        let time = own.seconds(MAX_TIMEOUT)?;
+        if time < timeout {
+            let hint = format!("`timeout` is {} s: raise one or lower the other", timeout.as_secs_f64());
+            own.problem("`max_timeout` must not be less than `timeout`", Some(hint));
+        }
+        Some(time)
+    });
+    own.unwrap_or(defaults.max_timeout.max(timeout))
 }
 
 fn retry(fields: &mut Fields<'_>, defaults: &Defaults) -> Retry {

@@ -89,6 +89,11 @@ impl<T> Speaker<T> {
         }
     }
 
+    /// Whether anybody reads.
+    pub(super) fn is_read(&self) -> bool {
+        self.0.lock().is_read
+    }
+
     /// Bytes that wait.
     pub(super) fn bytes(&self) -> &AtomicUsize {
         &self.0.bytes

@@ -118,6 +118,7 @@ async fn legacy(state: &Arc<State>, head: &::http::request::Parts, request: Opti
     }
 }
 
+#[allow(clippy::disallowed_methods)] // the runtime is a server's own
 fn old_sse(
     state: &Arc<State>,
     streams: &Streams,
@@ -136,6 +137,10 @@ fn old_sse(
         match state.answer(&request) {
             Outcome::Message(text) | Outcome::Cut(text) | Outcome::Later(_, text) => drop(stream.send(text)),
             Outcome::Stream(texts) => texts.into_iter().for_each(|text| drop(stream.send(text))),
+            Outcome::Paced(pause, texts) => {
+                let send = move |text: String| std::future::ready(drop(stream.send(text)));
+                tokio::spawn(paced(pause, texts).for_each(send));
+            }
             Outcome::Status(code, _) => return status(code),
             Outcome::Drop => return Err(io::Error::other("told to drop")),
             Outcome::Hang | Outcome::Listen(_) => {}
@@ -162,6 +167,7 @@ async fn perform(state: &Arc<State>, outcome: Outcome) -> Reply {
             json(if is_unknown { 404 } else { 200 }, text)
         }
         Outcome::Stream(texts) => events(stream::iter(texts).map(|text| sse::message(&text))),
+        Outcome::Paced(pause, texts) => events(paced(pause, texts).map(|text| sse::message(&text))),
         Outcome::Status(code, retry_after) => {
             let mut response = status(code)?;
             if let Some(seconds) = retry_after {
@@ -194,6 +200,13 @@ async fn perform(state: &Arc<State>, outcome: Outcome) -> Reply {
             )
         }
     }
+}
+
+fn paced(pause: std::time::Duration, texts: Vec<String>) -> impl Stream<Item = String> + Send + 'static {
+    stream::iter(texts).then(move |text| async move {
+        tokio::time::sleep(pause).await;
+        text
+    })
 }
 
 fn notices(state: &Arc<State>) -> impl Stream<Item = String> + Send + 'static {

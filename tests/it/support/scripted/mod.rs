@@ -32,6 +32,8 @@ pub enum Act {
     Error(String),
     /// First sends these messages on the call's stream, with `$TOKEN` as the call's progress token.
     After(Vec<String>, Box<Act>),
+    /// Sends messages and then acts, as `After` does, with a pause before each of them.
+    Paced(Duration, Vec<String>, Box<Act>),
     /// Answers with a bare HTTP status, and `Retry-After` in seconds.
     Status(u16, Option<u64>),
     /// Echoes after a while.

@@ -100,6 +100,8 @@ pub enum Outcome {
     Message(String),
     /// Messages on the stream of the request, the last one being its response.
     Stream(Vec<String>),
+    /// Messages on the stream of the request, with a pause before each.
+    Paced(Duration, Vec<String>),
     /// A bare HTTP status, with `Retry-After`.
     Status(u16, Option<u64>),
     /// One response after a while.
@@ -305,6 +307,12 @@ impl State {
                     other => panic!("only an answer can come after messages, not {other:?}"),
                 }
                 Outcome::Stream(all)
+            }
+            Act::Paced(pause, messages, last) => {
+                match self.perform(request, token, Act::After(messages, last)) {
+                    Outcome::Stream(all) => Outcome::Paced(pause, all),
+                    other => panic!("messages are a stream, not {other:?}"),
+                }
             }
             Act::Status(status, retry_after) => Outcome::Status(status, retry_after),
             Act::Slow(pause) => Outcome::Later(pause, response(request, "result", &self.echo(request))),
