@@ -6,6 +6,7 @@
 
 pub mod hex;
 pub mod protocol;
+pub mod regular_file;
 pub mod secret;
 pub mod settings;
 

@@ -20,7 +20,7 @@ const FLOORS: &[(usize, &[&str])] = &[
     (3, &["manager"]),
     (2, &["upstream"]),
     (1, &["wire", "auth", "memory", "store", "telemetry", "shutdown", "worker"]),
-    (0, &["hex", "protocol", "secret", "settings"]),
+    (0, &["hex", "protocol", "regular_file", "secret", "settings"]),
 ];
 
 /// `protocol` is a function of its arguments: no runtime, no clock, no sockets, no files.

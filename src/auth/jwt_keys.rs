@@ -3,8 +3,6 @@
 //! A key that the algorithms can not use stops the start instead of refusing every token later.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
@@ -14,6 +12,7 @@ use secrecy::ExposeSecret;
 use super::config::{Jwt, KeySource, MIN_SECRET_BYTES, PublicKey};
 use super::standing::Standing;
 use super::{Error, Reason};
+use crate::regular_file;
 
 /// No key file is larger.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
@@ -212,12 +211,7 @@ const fn algorithm_of(curve: &EllipticCurve) -> Algorithm {
 
 fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
     let failed = |source| Error::File { path: path.display().to_string(), source };
-    let mut content = Vec::new();
-    File::open(path).map_err(failed)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut content).map_err(failed)?;
-    if content.len() as u64 > MAX_FILE_BYTES {
-        return Err(Error::Key("a key file is larger than 256 KiB"));
-    }
-    Ok(content)
+    regular_file::read(path, MAX_FILE_BYTES).map_err(failed)
 }
 
 #[cfg(test)]

@@ -11,8 +11,6 @@ mod expand;
 pub mod import;
 mod scalar;
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use secrecy::zeroize::Zeroizing;
@@ -21,7 +19,7 @@ pub use error::{Error, Report};
 pub use expand::Lookup;
 
 use crate::settings::{Fields, Fingerprint, Mark, Problem, Problems, Setting, Shown};
-use crate::{auth, downstream, manager};
+use crate::{auth, downstream, manager, regular_file};
 
 /// What the operator wants, all of it.
 #[derive(Debug, Clone)]
@@ -56,7 +54,8 @@ impl Config {
     /// Reads the file at `path`. `environment` answers for `${NAME}`: [`std::env::var`], outside of
     /// tests. Relative paths in the file are relative to its folder.
     pub fn load(path: &Path, environment: &Lookup<'_>) -> Result<Self, Error> {
-        let bytes = read(path).map_err(|reason| Error::Unreadable { file: path.to_owned(), reason })?;
+        let bytes = regular_file::read(path, document::MAX_BYTES as u64)
+            .map_err(|reason| Error::Unreadable { file: path.to_owned(), reason })?;
         Self::parse(path, &Zeroizing::new(bytes), environment)
     }
 
@@ -87,13 +86,6 @@ impl Config {
         fields.finish();
         Some(Self { manager, server: server.unwrap_or_default(), fixed })
     }
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    // One more than is accepted, so that `text_of` sees that there is too much.
-    File::open(path)?.take(document::MAX_BYTES as u64 + 1).read_to_end(&mut content)?;
-    Ok(content)
 }
 
 /// The text of a file, without a byte order mark; empty when it can not be used, which is reported.

@@ -9,8 +9,6 @@
 //! (`supervise`).
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +22,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::error::Error;
+use crate::regular_file;
 
 /// How old what is known of the file may be.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -141,16 +140,9 @@ impl fmt::Debug for TokenFile {
 }
 
 fn read(path: &Path) -> Result<Held, String> {
-    let mut text = Zeroizing::new(String::new());
-    // One that is none may block whoever opens it.
-    if path.metadata().is_ok_and(|file| !file.is_file()) {
-        return Err("it is not a file".to_owned());
-    }
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(format!("it is larger than {MAX_BYTES} bytes"));
-    }
+    let content = regular_file::read(path, MAX_BYTES).map_err(|error| error.to_string())?;
+    let content = Zeroizing::new(content);
+    let text = std::str::from_utf8(&content).map_err(|_| "it is not UTF-8")?;
     let token = SecretString::from(text.trim());
     if token.expose_secret().is_empty() {
         return Err("it is empty".to_owned());
@@ -217,7 +209,7 @@ mod tests {
             assert_eq!(sent(&token).await.as_deref(), Ok("Bearer better"), "at once");
         }
         let folder = TokenFile::new("/dev/null".into());
-        assert!(sent(&folder).await.expect_err("no file").to_string().contains("not a file"));
+        assert!(sent(&folder).await.expect_err("no file").to_string().contains("not a regular file"));
         let missing = TokenFile::new("/nonexistent/token".into());
         assert!(sent(&missing).await.expect_err("no file").to_string().contains("No such file"));
     }

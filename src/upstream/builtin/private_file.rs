@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use rustix::fs::OFlags;
 
 /// The file beside `path` that is locked for it: the file itself is replaced.
 pub(super) fn open_lock(path: &Path) -> io::Result<File> {
@@ -51,7 +52,8 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 fn open(path: &Path, truncate: bool) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(truncate).mode(0o600).open(path)
+    let flags = OFlags::NONBLOCK.bits().cast_signed(); // a FIFO without a reader is an error
+    OpenOptions::new().write(true).create(true).truncate(truncate).mode(0o600).custom_flags(flags).open(path)
 }
 
 /// A bare name has the empty path for a parent, which can not be opened.

@@ -13,3 +13,4 @@ mod names;
 mod processes;
 mod second;
 mod sharing;
+mod takeover;

@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout_at};
 use super::config::Local;
 use super::numbers::is_vector;
 use super::{Embedding, Error, Window};
+use crate::regular_file;
 use crate::upstream::error::Error as Failure;
 
 /// Calls that are worked on at a time; others wait. The mathematics have threads of their own.
@@ -241,10 +242,7 @@ fn optional<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<Option<T>,
 fn read(folder: &Path, name: &str) -> Result<Vec<u8>, Error> {
     let path = folder.join(name);
     let cannot = |error: std::io::Error| unusable(&format!("`{name}`: {error}"));
-    if std::fs::metadata(&path).map_err(cannot)?.len() > MOST_BYTES {
-        return Err(unusable(&format!("`{name}` has more than {MOST_BYTES} bytes")));
-    }
-    std::fs::read(&path).map_err(cannot)
+    regular_file::read(&path, MOST_BYTES).map_err(cannot)
 }
 
 fn unusable(reason: &str) -> Error {

@@ -24,6 +24,7 @@ use tokio::time::timeout;
 use super::document::Document;
 use super::git_log::{Blob, FORMAT, Found, LogReader, Reader};
 use super::git_tree::TreeReader;
+use crate::regular_file;
 
 /// Longest time git has for one question. What it said until then counts.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -127,8 +128,7 @@ fn repository_of(folder: &Path) -> Option<PathBuf> {
     if metadata.is_dir() {
         return Some(link);
     }
-    let is_link = metadata.is_file() && metadata.len() <= LONGEST_LINK;
-    let text = is_link.then(|| std::fs::read_to_string(&link).ok()).flatten()?;
+    let text = String::from_utf8(regular_file::read(&link, LONGEST_LINK).ok()?).ok()?;
     Some(folder.join(text.strip_prefix("gitdir:")?.trim()))
 }
 

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use aws_lc_rs::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 
+use crate::regular_file;
 use crate::upstream::builtin::private_file;
 
 /// Longest file that is read, in bytes.
@@ -68,14 +69,14 @@ impl Kept {
         &self,
         read: impl FnOnce(&mut Body<BufReader<File>>) -> io::Result<T>,
     ) -> io::Result<Option<T>> {
-        let file = match File::open(&self.path) {
+        let file = match regular_file::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
         let metadata = file.metadata()?;
         let frame = (self.head.len() + SHA256_OUTPUT_LEN) as u64;
-        if !metadata.is_file() || metadata.len() > MOST_BYTES || metadata.len() < frame {
+        if metadata.len() > MOST_BYTES || metadata.len() < frame {
             return Err(io::Error::other("it is no file of this kind"));
         }
         let mut body = Body::new(BufReader::new(file), metadata.len() - SHA256_OUTPUT_LEN as u64);

@@ -6,7 +6,7 @@
 //!
 //! Work for threads that may block, except for waiting for the lock.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use super::id::Id;
+use crate::regular_file;
 use crate::upstream::builtin::private_file;
 
 const VERSION: u32 = 1;
@@ -101,13 +102,11 @@ impl Mapping {
 
     fn read(&self) -> Result<Vec<Entry>, Error> {
         let broken = |reason: String| Error::Broken { path: self.0.clone(), reason };
-        match fs::metadata(&self.0) {
-            Ok(found) if found.len() > MOST_BYTES => return Err(broken("it is too large".to_owned())),
-            Ok(_) => {}
+        let bytes = match regular_file::read(&self.0, MOST_BYTES) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(self.failed("read")(error)),
-        }
-        let bytes = fs::read(&self.0).map_err(self.failed("read"))?;
+        };
         let content: Content = serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
         match content.version {
             VERSION => Ok(content.collections),
@@ -163,6 +162,8 @@ fn usual_path() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use uuid::Uuid;
 
     use super::*;

@@ -7,7 +7,7 @@
 //! the same, and only a restart loses those under way; that is logged once.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +22,7 @@ use tokio::task::spawn_blocking;
 use super::failed::{AllFailed, Failed};
 use super::kept::Removed;
 use super::{Mode, file_name};
+use crate::regular_file;
 use crate::upstream::builtin::private_file;
 use crate::upstream::builtin::r2r::id::Id;
 
@@ -295,10 +296,8 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
 
 /// What the file says; nothing when it says nothing that we know, and then it is kept aside.
 fn read(path: &Path) -> Left {
-    let mut text = Vec::new();
-    let opened = File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut text));
-    let left = match opened {
-        Ok(_) => parse(&text).map_err(io::Error::other),
+    let left = match regular_file::read(path, MOST_BYTES) {
+        Ok(text) => parse(&text).map_err(io::Error::other),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Left::default()),
         Err(error) => Err(error),
     };

@@ -11,7 +11,7 @@
 //! is readable by its owner only, and there are [`MOST`] at a time. What R2R does not give out, or what is larger
 //! than an answer of it may be, is not kept, and a refusal says that it is gone.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,7 @@ use super::journal::Journal;
 use super::source::Source;
 use super::tasks::{JOB_LIMIT, Task, Tasks};
 use crate::hex::hex;
+use crate::regular_file;
 use crate::upstream::builtin::answer::Failure;
 use crate::upstream::builtin::private_file;
 use crate::upstream::builtin::r2r::id::Id;
@@ -175,7 +176,7 @@ impl Journal {
     async fn kept(&self, document: Id, name: String) -> io::Result<Source> {
         let path = self.kept_at(document);
         let opened = spawn_blocking(move || {
-            let file = File::open(path)?;
+            let file = regular_file::open(&path)?;
             let len = file.metadata()?.len();
             Ok(Source::new(file, name, len))
         });

@@ -1,0 +1,68 @@
+//! Files that an operator names, opened without waiting for another process.
+//!
+//! Invariants: opening never blocks on the other end of a FIFO. Only a regular file is accepted, and the opened
+//! file is the one that is checked. At most the given number of bytes is read. Links are followed, because
+//! Kubernetes mounts its files as links.
+//!
+//! Not here: paths that a client chooses, which need more (`upstream/builtin`).
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Opens the file at `path` for reading. Fails if it is not a regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"))
+    }
+}
+
+/// Reads the whole file at `path`. Fails if it is not a regular file or has more than `max_bytes`.
+pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let length = file.metadata()?.len();
+    let too_large = || {
+        let reason = format!("it is larger than {max_bytes} bytes");
+        io::Error::new(ErrorKind::FileTooLarge, reason)
+    };
+    if length > max_bytes {
+        return Err(too_large());
+    }
+    let mut content = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+    // The file may grow meanwhile.
+    let read = file.take(max_bytes + 1).read_to_end(&mut content)?;
+    if read as u64 > max_bytes { Err(too_large()) } else { Ok(content) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_of_an_accepted_size_are_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [file, link, fifo] = ["file", "link", "fifo"].map(|name| folder.path().join(name));
+        fs::write(&file, "12345").expect("written");
+        std::os::unix::fs::symlink(&file, &link).expect("linked");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+        assert_eq!(read(&link, 5).expect("read"), b"12345");
+        let reason = |path: &Path, max_bytes| read(path, max_bytes).expect_err("refused").to_string();
+        assert_eq!(reason(&file, 4), "it is larger than 4 bytes");
+        for other in [&*fifo, folder.path(), Path::new("/dev/null")] {
+            assert_eq!(reason(other, 5), "it is not a regular file", "{}", other.display());
+        }
+        // The system says that this file is empty.
+        assert_eq!(reason(Path::new("/proc/self/maps"), 5), "it is larger than 5 bytes");
+    }
+}
