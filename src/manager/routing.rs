@@ -78,16 +78,17 @@ impl Manager {
         some(found, uri)
     }
 
-    /// Has a server tell of `subject` until the [`Watching`] is dropped; with it comes what the server
-    /// answered. What it tells comes out of [`Manager::notices`].
+    /// Subscribes `principal` to `subject` until the [`Watching`] is dropped, and returns the server's answer
+    /// with it. The notifications come out of [`Manager::notices`].
     pub async fn watch(
         &self,
+        principal: &Arc<str>,
         server: &str,
         subject: Subject,
     ) -> Result<Result<(Raw, Watching), upstream::Refusal>, Error> {
         let upstream = self.snapshot().server(server)?.upstream.clone();
         let config = upstream.config();
-        let watched = upstream.watch(subject, Instant::now() + config.timeout).await;
+        let watched = upstream.watch(principal, subject, Instant::now() + config.timeout).await;
         watched.map_err(|source| failed(&config.name, None, source))
     }
 

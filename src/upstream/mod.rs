@@ -216,10 +216,11 @@ impl Upstream {
         result
     }
 
-    /// Has the server tell of `subject` until the [`Watching`] is dropped; with it comes what the
-    /// server answered. Connects if need be; there is an answer by `deadline`.
+    /// Subscribes `principal` to `subject` until the [`Watching`] is dropped, and returns the server's
+    /// answer with it. Connects if need be; there is an answer by `deadline`.
     pub async fn watch(
         &self,
+        principal: &Arc<str>,
         subject: Subject,
         deadline: Instant,
     ) -> Result<Result<(Raw, Watching), Refusal>, Error> {
@@ -228,7 +229,8 @@ impl Upstream {
             return Err(Error::CircuitOpen { retry_in });
         }
         let full = Error::Overloaded { retry_in: COMMAND_RETRY_IN };
-        let (begun, (watching, mut outcome)) = (Instant::now(), self.watches.add(subject).ok_or(full)?);
+        let begun = Instant::now();
+        let (watching, mut outcome) = self.watches.add(principal, subject).ok_or(full)?;
         let answered = async {
             // A connection is all it takes: whoever carries the watches is told of it.
             self.pool.seat(Wish::Own, &AtomicBool::new(false)).await?;

@@ -4,7 +4,8 @@
 //! Invariants: the server is asked for a subject when the first one wants it, and the answer is
 //! everybody's who waits for it; it is asked to stop when the last [`Watching`] is dropped; a
 //! subject that was refused is forgotten, so the next one who wants it has it asked for again; at
-//! most [`MAX_SUBJECTS`] at a time.
+//! most [`MAX_SUBJECTS`] at a time. A principal can add a subject while it holds fewer than are free,
+//! so one principal holds at most half of them, and a principal that holds none always finds room.
 //!
 //! Not here: how a server is asked (`carrier`), who is told (`gateway`).
 
@@ -52,7 +53,8 @@ pub(super) struct Watches {
 }
 
 struct Wanted {
-    count: usize,
+    /// The principal of each [`Watching`]. The subject counts for the first one.
+    holders: Vec<Arc<str>>,
     /// Also what tells an entry from a later one of the same subject.
     outcome: Arc<watch::Sender<Option<Outcome>>>,
 }
@@ -61,6 +63,7 @@ struct Wanted {
 pub struct Watching {
     watches: Arc<Watches>,
     subject: Subject,
+    principal: Arc<str>,
     outcome: Arc<watch::Sender<Option<Outcome>>>,
 }
 
@@ -69,20 +72,25 @@ impl Watches {
         Arc::new(Self { table: Mutex::default(), changed: watch::Sender::new(()) })
     }
 
-    /// One more wants `subject`; none when too many are wanted already.
-    pub(super) fn add(self: &Arc<Self>, subject: Subject) -> Option<(Watching, Awaited)> {
+    /// Adds a subscription of `principal` to `subject`. `None` if the principal has used its share.
+    pub(super) fn add(
+        self: &Arc<Self>,
+        principal: &Arc<str>,
+        subject: Subject,
+    ) -> Option<(Watching, Awaited)> {
         let outcome = {
             let mut table = self.lock();
-            if table.len() >= MAX_SUBJECTS && !table.contains_key(&subject) {
+            if !table.contains_key(&subject) && !has_room(&table, principal) {
                 return Limit::Watches.met(None);
             }
             let wanted = table.entry(subject.clone()).or_insert_with(Wanted::new);
-            wanted.count += 1;
+            wanted.holders.push(Arc::clone(principal));
             Arc::clone(&wanted.outcome)
         };
         self.changed.send_replace(());
         let awaited = outcome.subscribe();
-        Some((Watching { watches: Arc::clone(self), subject, outcome }, awaited))
+        let principal = Arc::clone(principal);
+        Some((Watching { watches: Arc::clone(self), subject, principal, outcome }, awaited))
     }
 
     /// What is wanted now, and whether the server has agreed to it before.
@@ -120,9 +128,15 @@ impl Watches {
     }
 }
 
+/// Whether `principal` may add a subject: it holds fewer than are free.
+fn has_room(table: &HashMap<Subject, Wanted>, principal: &Arc<str>) -> bool {
+    let own = table.values().filter(|wanted| wanted.holders.first() == Some(principal)).count();
+    own < MAX_SUBJECTS.saturating_sub(table.len())
+}
+
 impl Wanted {
     fn new() -> Self {
-        Self { count: 0, outcome: Arc::new(watch::Sender::new(None)) }
+        Self { holders: Vec::new(), outcome: Arc::new(watch::Sender::new(None)) }
     }
 }
 
@@ -134,8 +148,10 @@ impl Drop for Watching {
         if !Arc::ptr_eq(&wanted.outcome, &self.outcome) {
             return;
         }
-        wanted.count -= 1;
-        if wanted.count == 0 {
+        if let Some(at) = wanted.holders.iter().position(|holder| *holder == self.principal) {
+            wanted.holders.swap_remove(at);
+        }
+        if wanted.holders.is_empty() {
             table.remove(&self.subject);
             drop(table);
             self.watches.changed.send_replace(());
@@ -157,11 +173,15 @@ mod tests {
         Subject::Resource(uri.into())
     }
 
+    fn add(watches: &Arc<Watches>, principal: &str, uri: &str) -> Option<(Watching, Awaited)> {
+        watches.add(&principal.into(), subject(uri))
+    }
+
     #[test]
     fn a_subject_is_wanted_until_the_last_one_leaves() {
         let watches = Watches::new();
-        let (one, _) = watches.add(subject("a:1")).expect("room");
-        let (two, _) = watches.add(subject("a:1")).expect("room");
+        let (one, _) = add(&watches, "key:a", "a:1").expect("room");
+        let (two, _) = add(&watches, "key:a", "a:1").expect("room");
         watches.settle(&subject("a:1"), Ok(Ok(Raw::empty_object())));
         drop(one);
         assert_eq!(watches.wanted().get(&subject("a:1")), Some(&true));
@@ -172,23 +192,41 @@ mod tests {
     #[test]
     fn a_refusal_is_everybodys_who_waits_and_of_nobody_after() {
         let watches = Watches::new();
-        let (early, first) = watches.add(subject("a:1")).expect("room");
-        let (_too, second) = watches.add(subject("a:1")).expect("room");
+        let (early, first) = add(&watches, "key:a", "a:1").expect("room");
+        let (_too, second) = add(&watches, "key:a", "a:1").expect("room");
         watches.settle(&subject("a:1"), Ok(Err(Refusal::LeftOut)));
         assert!(matches!(*first.borrow(), Some(Ok(Err(_)))) && matches!(*second.borrow(), Some(Ok(Err(_)))));
-        let (_late, third) = watches.add(subject("a:1")).expect("room");
+        let (_late, third) = add(&watches, "key:a", "a:1").expect("room");
         assert!(third.borrow().is_none(), "asked for anew");
         drop(early);
         assert_eq!(watches.wanted().get(&subject("a:1")), Some(&false), "the late one still wants it");
     }
 
     #[test]
-    fn there_is_a_limit() {
+    fn one_principal_takes_at_most_half_and_leaves_room_for_others() {
         let watches = Watches::new();
-        let held: Vec<_> = (0..MAX_SUBJECTS).map(|n| watches.add(subject(&format!("a:{n}")))).collect();
-        assert!(watches.add(subject("a:more")).is_none());
-        assert!(watches.add(subject("a:0")).is_some(), "one that is watched costs nothing more");
-        drop(held);
+        let take = |principal: &str, prefix: &str| -> Vec<_> {
+            (0..MAX_SUBJECTS).map_while(|n| add(&watches, principal, &format!("{prefix}:{n}"))).collect()
+        };
+        let (greedy, second) = (take("key:greedy", "a"), take("key:second", "b"));
+        eprintln!("one principal holds {} subjects, the next {}", greedy.len(), second.len());
+        assert_eq!((greedy.len(), second.len()), (MAX_SUBJECTS / 2, MAX_SUBJECTS / 4));
+        assert!(add(&watches, "key:greedy", "b:0").is_some(), "a subject that is watched costs nothing more");
+        assert!(add(&watches, "key:third", "c:0").is_some(), "another principal finds room");
+        drop(greedy);
+        assert!(add(&watches, "key:greedy", "c:1").is_some());
+        drop(second);
+        assert_eq!(watches.count(), 0);
+    }
+
+    #[test]
+    fn a_shared_subject_counts_for_a_principal_that_still_holds_it() {
+        let watches = Watches::new();
+        let (first, _) = add(&watches, "key:a", "a:1").expect("room");
+        let (second, _) = add(&watches, "key:b", "a:1").expect("room");
+        drop(first);
+        assert_eq!(watches.lock()[&subject("a:1")].holders, [Arc::<str>::from("key:b")]);
+        drop(second);
         assert_eq!(watches.count(), 0);
     }
 }

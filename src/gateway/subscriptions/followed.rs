@@ -38,7 +38,8 @@ async fn follow(gateway: &Gateway, caller: &Caller, mailbox: &Arc<Mailbox>, id: 
     let (server, there) = tasks::told_at(gateway, caller, id)?;
     // Before the server is asked, so that its first notice finds us.
     let subscription = gateway.board.tell(Topic::Task(server.clone(), there.clone()), id, mailbox);
-    let (_, watching) = gateway.manager().watch(&server, Subject::Task(there)).await.ok()?.ok()?;
+    let watched = gateway.manager().watch(caller.principal.id(), &server, Subject::Task(there)).await;
+    let (_, watching) = watched.ok()?.ok()?;
     mailbox.subscribe(id.to_owned(), subscription.kept_by(watching)).ok()
 }
 

@@ -81,7 +81,7 @@ impl Gateway {
             let there: Arc<str> = there.into();
             // Before the server is asked, so that its first notice finds us.
             let subscription = self.board.tell(Topic::Resource(server.clone(), there.clone()), uri, mailbox);
-            match self.manager.watch(&server, Subject::Resource(there)).await {
+            match self.manager.watch(caller.principal.id(), &server, Subject::Resource(there)).await {
                 Ok(Ok((answer, watching))) => return Ok((answer, subscription.kept_by(watching))),
                 Ok(Err(Refusal::Said(words))) => refusal = refusal.or(Some(words)),
                 Ok(Err(Refusal::LeftOut)) => refusal = refusal.or(Some(error::not_told(&server, uri))),
