@@ -148,12 +148,12 @@ pub(super) struct Keys {
 impl Keys {
     /// The keys of a configuration, in which no id stands twice.
     pub(super) fn new(keys: &[ApiKey]) -> Self {
-        Self::with(keys.iter().map(Entry::of).collect())
+        Self::with(keys.iter().map(Entry::of).collect(), None)
     }
 
     /// Of two entries with slow hashes of one key the first counts, so their order has to last.
-    fn with(all: Vec<Entry>) -> Self {
-        let slow = Slow::new(&all);
+    fn with(all: Vec<Entry>, before: Option<&Slow>) -> Self {
+        let slow = Slow::new(&all, before);
         let places = all.iter().enumerate().map(|(place, entry)| (entry.key.id.clone(), place)).collect();
         Self { all, places, slow }
     }
@@ -169,7 +169,7 @@ impl Keys {
                 entry.holder = old.holder.clone();
             }
         }
-        Self::with(self.all)
+        Self::with(self.all, before.slow.as_deref())
     }
 
     /// What lasts as long as each of them.

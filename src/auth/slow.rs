@@ -3,8 +3,8 @@
 //! Such a hash costs a processor a tenth of a second, and most such keys do not say which entry they belong
 //! to. Invariants: one is computed at a time in the whole program ([`Desk`]), few wait for it and not for
 //! long, so wrong keys cost one processor at most; a text that was checked a moment ago, good or bad, is not
-//! checked again; it is remembered under a keyed hash, as long as these keys are the configured ones and
-//! [`GOOD_FOR`] or [`BAD_FOR`] at most; what bcrypt would cut off is refused, because keys that differ only
+//! checked again; it is remembered under a keyed hash for [`GOOD_FOR`] or [`BAD_FOR`] at most, and over a
+//! reload if it is the good key of an entry that stays; what bcrypt would cut off is refused, because keys that differ only
 //! there would be one.
 //!
 //! Not here: keys of our own making (`api_key`), whose one round of SHA-256 needs none of this.
@@ -21,7 +21,7 @@ use aws_lc_rs::hmac;
 use bcrypt::HashParts;
 use lru::LruCache;
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
@@ -43,7 +43,7 @@ const MOST_WORK: u32 = 512 << 10;
 
 /// Who waits for a check at most, and how long.
 const MOST_WAITING: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a good key is good without a check.
 const GOOD_FOR: Duration = Duration::from_hours(1);
@@ -122,20 +122,43 @@ fn of_argon2(text: &str) -> Result<(), &'static str> {
 #[derive(Debug)]
 pub(super) struct Desk {
     running: Arc<Semaphore>,
-    waiting: Semaphore,
+    /// One for each request that waits. Dropping it ends the wait.
+    waiting: Mutex<Vec<oneshot::Sender<()>>>,
 }
 
 impl Default for Desk {
     fn default() -> Self {
-        Self { running: Arc::new(Semaphore::new(1)), waiting: Semaphore::new(MOST_WAITING) }
+        Self { running: Arc::new(Semaphore::new(1)), waiting: Mutex::default() }
     }
 }
 
 impl Desk {
     /// The right to compute, until it is dropped.
     async fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        let _place = self.waiting.try_acquire().ok()?;
-        timeout(PATIENCE, Arc::clone(&self.running).acquire_owned()).await.ok()?.ok()
+        let evicted = self.wait()?;
+        let running = Arc::clone(&self.running).acquire_owned();
+        tokio::select! {
+            biased;
+            turn = timeout(PATIENCE, running) => turn.ok()?.ok(),
+            _ = evicted => None,
+        }
+    }
+
+    /// A place to wait. If all are taken, one of all requests is refused at random, so that those that came first
+    /// do not hold all places. `None` if it is this one.
+    fn wait(&self) -> Option<oneshot::Receiver<()>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|place| !place.is_closed());
+        if waiting.len() >= MOST_WAITING {
+            let refused = rand::random_range(0..=waiting.len());
+            if refused == waiting.len() {
+                return None;
+            }
+            waiting.swap_remove(refused);
+        }
+        let (place, evicted) = oneshot::channel();
+        waiting.push(place);
+        Some(evicted)
     }
 }
 
@@ -156,15 +179,34 @@ struct Seen {
 }
 
 impl Slow {
-    /// None where no key has such a hash.
-    pub(super) fn new(keys: &[Entry]) -> Option<Arc<Self>> {
+    /// The keys with such hashes, and the good checks that `before` remembers of entries that stay. `None` if no
+    /// key has such a hash.
+    pub(super) fn new(keys: &[Entry], before: Option<&Self>) -> Option<Arc<Self>> {
         let keys: Vec<Entry> = keys.iter().filter(|entry| entry.key.hash.slow().is_some()).cloned().collect();
         if keys.is_empty() {
             return None;
         }
-        let secret = hmac::Key::new(hmac::HMAC_SHA256, &rand::random::<[u8; 32]>());
-        let seen = Seen { good: LruCache::new(MOST_GOOD), bad: LruCache::new(MOST_BAD) };
+        let made = || hmac::Key::new(hmac::HMAC_SHA256, &rand::random::<[u8; 32]>());
+        let secret = before.map_or_else(made, |before| before.secret.clone());
+        let good = before.map_or_else(|| LruCache::new(MOST_GOOD), |before| before.still_good(&keys));
+        let seen = Seen { good, bad: LruCache::new(MOST_BAD) };
         Some(Arc::new(Self { keys, secret, seen: Mutex::new(seen) }))
+    }
+
+    /// The good checks of those entries that are unchanged in `keys`.
+    fn still_good(&self, keys: &[Entry]) -> LruCache<Name, (usize, Instant)> {
+        let mut good = LruCache::new(MOST_GOOD);
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, (index, since)) in seen.good.iter().rev() {
+            let is_same =
+                |entry: &Entry, old: &Entry| entry.key.id == old.key.id && entry.key.hash == old.key.hash;
+            let old = self.keys.get(*index);
+            let now = old.and_then(|old| keys.iter().position(|entry| is_same(entry, old)));
+            if let Some(now) = now {
+                good.put(*name, (now, *since));
+            }
+        }
+        good
     }
 
     /// Whose key `text` is, if that is known without a check.

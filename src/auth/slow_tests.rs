@@ -134,7 +134,7 @@ async fn a_key_is_held_against_the_keys_of_a_reload_that_comes_meanwhile() {
 async fn what_is_remembered_ends() {
     let mut ends = entry("old", &bcrypt_of(KEY), Role::Reader);
     ends.expires = Some(SystemTime::now() + Duration::from_hours(24));
-    let slow = Slow::new(&[Entry::of(&ends)]).expect("one such key");
+    let slow = Slow::new(&[Entry::of(&ends)], None).expect("one such key");
     let (desk, now) = (Desk::default(), SystemTime::now());
     assert!(slow.check(&desk, KEY, None, now).await.is_ok());
     assert!(slow.check(&desk, "wrong", None, now).await.is_err());
@@ -151,21 +151,61 @@ async fn what_is_remembered_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn wrong_keys_are_checked_one_at_a_time_and_few_of_them_wait() {
-    let slow = Slow::new(&[Entry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))]).expect("one such key");
+    let slow =
+        Slow::new(&[Entry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))], None).expect("one such key");
     let (desk, now) = (Desk::default(), SystemTime::now());
     let busy = desk.turn().await.expect("nobody else is here");
     let keys: Vec<String> = (0..200).map(|number| format!("wrong-{number}")).collect();
     let judged = join_all(keys.iter().map(|key| slow.check(&desk, key, None, now))).await;
     assert!(judged.iter().all(|judged| *judged == Err(Denied::Busy)), "nobody had a turn");
     assert_eq!(slow.seen.lock().expect("whole").bad.len(), 0, "nothing was computed");
-    // Some waited their time out, the rest was refused at once; whoever comes later is served.
+    // Some waited until they were evicted or their time was over. A later request is served.
     drop(busy);
     assert!(slow.check(&desk, KEY, None, now).await.is_ok());
 }
 
 #[tokio::test]
+async fn a_reload_keeps_the_good_checks_of_unchanged_entries_alone() {
+    let (same, other) = (bcrypt_of(KEY), bcrypt_of("other-key"));
+    let door = Door::new(vec![entry("old", &same, Role::Reader), entry("other", &other, Role::Reader)]);
+    assert!(door.ask(KEY).await.is_ok() && door.ask("other-key").await.is_ok());
+    let renew = |keys| door.door.renew(Keys::read(&Config::ApiKey(keys)).expect("no files"));
+    renew(vec![entry("new", &bcrypt_of("x"), Role::Reader), entry("old", &same, Role::Superuser)]);
+    assert_eq!(door.at_once(KEY), Ok(Principal::new("key:old", Role::Superuser)), "with its role of now");
+    assert_eq!(door.at_once("other-key"), Err(Denied::Unchecked), "its entry was removed");
+    renew(vec![entry("old", &other, Role::Reader)]);
+    assert_eq!(door.at_once(KEY), Err(Denied::Unchecked), "its hash was changed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_evicts_at_random_and_stays_bounded() {
+    let desk = Desk::default();
+    let _busy = desk.turn().await.expect("nobody else is here");
+    let mut waits: Vec<_> = (0..1_000).map(|_| Box::pin(desk.turn())).collect();
+    let mut waiting = Vec::new();
+    for (number, wait) in waits.iter_mut().enumerate() {
+        if poll!(wait.as_mut()).is_pending() {
+            waiting.push(number);
+        }
+    }
+    let mut left = Vec::new();
+    for number in waiting {
+        if poll!(waits[number].as_mut()).is_pending() {
+            left.push(number);
+        }
+    }
+    eprintln!("{} of 1000 wait, the first of them {:?}", left.len(), left.first());
+    assert_eq!(left.len(), MOST_WAITING);
+    assert!(
+        left.iter().any(|number| *number >= MOST_WAITING),
+        "those that came first do not hold all places"
+    );
+}
+
+#[tokio::test]
 async fn many_who_come_with_the_same_key_at_once_cost_one_check() {
-    let slow = Slow::new(&[Entry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))]).expect("one such key");
+    let slow =
+        Slow::new(&[Entry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))], None).expect("one such key");
     let (desk, now) = (Desk::default(), SystemTime::now());
     let judged = join_all((0..20).map(|_| slow.check(&desk, KEY, None, now))).await;
     assert!(judged.iter().all(Result::is_ok), "{judged:?}");
