@@ -4,7 +4,8 @@
 //! gateway was killed. The child enters its group itself, before it becomes the program of the server.
 //!
 //! Invariants: each group is locked by the gateway that made it, for as long as that gateway lives. Groups without a
-//! lock are what a killed gateway left behind; the next gateway in the same control group ends and removes them.
+//! lock are what a killed gateway left behind; the next gateway in the same control group kills what is in them at its
+//! start, and removes them in the background. Groups that a child made in its own are removed with it, depth first.
 //!
 //! Not here: limits, as no controller is enabled; a child that leaves its group, which its user may do.
 
@@ -12,7 +13,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Access, access};
 use uuid::Uuid;
@@ -23,9 +24,11 @@ const HIERARCHIES: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const PREFIX: &str = "switchyard-child-";
 /// Attempts to make a group, should another gateway take a new one for an abandoned one.
 const ATTEMPTS: usize = 3;
-/// Attempts to remove a group, whose killed processes need a moment to end.
-const REMOVALS: u32 = 100;
-/// The pause between two of them.
+/// The time for removing groups, in sum, whose killed processes need a moment to end.
+const REMOVAL: Duration = Duration::from_secs(1);
+/// Groups of killed gateways that one start removes. Each takes a file descriptor meanwhile.
+const MOST_ABANDONED: usize = 256;
+/// The pause between two attempts to remove groups.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A control group and its lock. Dropping it kills what is in it.
@@ -70,18 +73,9 @@ impl Group {
     }
 
     /// Kills every process in it and removes it. May block.
-    #[allow(clippy::disallowed_methods)] // only called on threads for blocking work
     pub(super) fn remove(self) {
         self.kill();
-        let removed = (0..REMOVALS).any(|attempt| {
-            if attempt > 0 {
-                std::thread::sleep(PAUSE);
-            }
-            fs::remove_dir(&self.path).is_ok()
-        });
-        if !removed {
-            tracing::warn!(path = %self.path.display(), "a control group cannot be removed");
-        }
+        remove_all(vec![self], Instant::now() + REMOVAL);
     }
 }
 
@@ -103,7 +97,10 @@ fn prepare() -> Option<PathBuf> {
     let delegated = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| delegated(&text));
     if let Some(path) = &delegated {
         tracing::debug!(path = %path.display(), "each child process gets a control group");
-        clean(path);
+        let groups = abandoned(path);
+        // A child does not wait for it. If there is no thread, the next gateway removes the groups.
+        let remove = move || remove_all(groups, Instant::now() + REMOVAL);
+        let _ = std::thread::Builder::new().name("cgroups".into()).spawn(remove);
     } else {
         tracing::debug!("no control group is delegated: child processes have process groups alone");
     }
@@ -123,17 +120,47 @@ fn delegated(membership: &str) -> Option<PathBuf> {
     })
 }
 
-/// Ends and removes the groups in `parent` whose gateway is gone.
-fn clean(parent: &Path) {
+/// The groups in `parent` whose gateway is gone. Every process in them is killed.
+fn abandoned(parent: &Path) -> Vec<Group> {
     let entries = fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok);
     let is_ours = |name: &str| name.strip_prefix(PREFIX).is_some_and(|id| Uuid::try_parse(id).is_ok());
     let left = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_ours));
-    let groups: Vec<Group> = left.filter_map(|entry| Group::locked(entry.path()).ok()).collect();
-    groups.iter().for_each(Group::kill);
-    for group in groups {
-        tracing::info!(path = %group.path.display(), "ending the processes that a killed gateway left behind");
-        group.remove();
+    let groups = left.filter_map(|entry| Group::locked(entry.path()).ok()).take(MOST_ABANDONED);
+    let groups: Vec<Group> = groups.inspect(Group::kill).collect();
+    if !groups.is_empty() {
+        tracing::info!(groups = groups.len(), "killed the processes that a killed gateway left behind");
     }
+    groups
+}
+
+/// Removes `groups`, whose processes are killed, and tries again until `end`. May block.
+#[allow(clippy::disallowed_methods)] // only called on threads for blocking work
+fn remove_all(mut groups: Vec<Group>, end: Instant) {
+    loop {
+        groups.retain(|group| !remove_tree(&group.path, end));
+        if groups.is_empty() || Instant::now() >= end {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    for group in groups {
+        tracing::warn!(path = %group.path.display(), "a control group cannot be removed");
+    }
+}
+
+/// Removes the group at `path` after the groups in it. Whether it is gone. The length of a path bounds the depth.
+fn remove_tree(path: &Path, end: Instant) -> bool {
+    if fs::remove_dir(path).is_ok() {
+        return true;
+    }
+    let entries = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+    let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    for entry in inner {
+        if Instant::now() >= end || !remove_tree(&entry.path(), end) {
+            return false;
+        }
+    }
+    fs::remove_dir(path).is_ok() || !path.exists()
 }
 
 #[cfg(test)]
@@ -155,14 +182,36 @@ mod tests {
             fs::create_dir(&path).expect("made");
             path
         };
-        let [held, abandoned] = [(); 2].map(|()| make(format!("{PREFIX}{}", Uuid::new_v4())));
+        let [held, left] = [(); 2].map(|()| make(format!("{PREFIX}{}", Uuid::new_v4())));
         let others = make(format!("{PREFIX}backup.service"));
         let lock = File::open(&held).expect("opened");
         lock.try_lock().expect("locked");
         // A plain folder cannot be removed with the file in it that stands for `cgroup.kill`.
-        clean(folder.path());
+        let groups = abandoned(folder.path());
+        assert_eq!(groups.len(), 1);
+        remove_all(groups, Instant::now());
         assert!(held.exists() && others.exists(), "left alone");
         assert!(!held.join("cgroup.kill").exists() && !others.join("cgroup.kill").exists(), "not killed");
-        assert!(abandoned.join("cgroup.kill").exists(), "killed");
+        assert!(left.join("cgroup.kill").exists(), "killed");
+    }
+
+    #[test]
+    fn groups_in_groups_are_removed_and_all_groups_share_one_time_limit() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tree = folder.path().join("tree");
+        fs::create_dir_all(tree.join("a/b/c")).expect("made");
+        fs::create_dir_all(tree.join("d")).expect("made");
+        assert!(remove_tree(&tree, Instant::now() + REMOVAL) && !tree.exists());
+        for number in 0..8 {
+            let path = folder.path().join(format!("{PREFIX}{}", Uuid::new_v4()));
+            fs::create_dir(&path).expect("made");
+            fs::write(path.join("busy"), number.to_string()).expect("written");
+        }
+        let groups = abandoned(folder.path());
+        assert_eq!(groups.len(), 8);
+        let begun = Instant::now();
+        remove_all(groups, begun + Duration::from_millis(100));
+        eprintln!("8 groups that cannot be removed: given up after {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_millis(700), "{:?}", begun.elapsed());
     }
 }
