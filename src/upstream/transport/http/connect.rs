@@ -23,6 +23,7 @@ use url::{Position, Url};
 
 use super::error::reason;
 use super::link::{Counted, Link};
+use super::metered::{Meter, Metered};
 use crate::upstream::error::Error;
 use crate::wire::joined::Joined;
 
@@ -32,7 +33,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// A connection's socket.
 pub(super) type Io = MaybeHttpsStream<Tcp>;
 /// What is below TLS.
-type Tcp = TokioIo<Joined<TcpStream>>;
+type Tcp = TokioIo<Metered<Joined<TcpStream>>>;
 /// Opens that.
 type Opener = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> Tcp>;
 
@@ -71,27 +72,35 @@ impl Dialer {
     pub(super) async fn open(&self) -> Result<Box<Link>, Error> {
         let opened = tokio::time::timeout(CONNECT_LIMIT, self.dial()).await;
         let in_time = opened.map_err(|_| Error::Connect { reason: "it took too long".into() })?;
-        let (sender, connection) =
+        let (meter, (sender, connection)) =
             in_time.map_err(|error| Error::Connect { reason: reason(error.as_ref()) })?;
-        Ok(Link::new(sender, connection, Counted::among(&self.count)))
+        Ok(Link::new(sender, connection, meter, Counted::among(&self.count)))
     }
 
-    async fn dial(&self) -> Result<(http1::SendRequest<super::Sent>, super::link::Wire), BoxError> {
+    async fn dial(&self) -> Result<(Meter, (http1::SendRequest<super::Sent>, super::link::Wire)), BoxError> {
         let io = match &self.tls {
             Some(tls) => tls.clone().oneshot(self.origin.clone()).await?,
             None => MaybeHttpsStream::Http(self.tcp.clone().oneshot(self.origin.clone()).await?),
         };
-        Ok(http1::handshake(io).await?)
+        Ok((meter(&io).clone(), http1::handshake(io).await?))
+    }
+}
+
+/// The meter of a socket; over TLS it counts what is encrypted.
+fn meter(io: &Io) -> &Meter {
+    match io {
+        MaybeHttpsStream::Http(tcp) => tcp.inner().meter(),
+        MaybeHttpsStream::Https(tls) => tls.inner().get_ref().0.inner().inner().meter(),
     }
 }
 
 fn joined(socket: TokioIo<TcpStream>) -> Tcp {
-    TokioIo::new(Joined::new(socket.into_inner()))
+    TokioIo::new(Metered::new(Joined::new(socket.into_inner())))
 }
 
-impl Connection for Joined<TcpStream> {
+impl Connection for Metered<Joined<TcpStream>> {
     fn connected(&self) -> Connected {
-        self.get_ref().connected()
+        self.get_ref().get_ref().connected()
     }
 }
 

@@ -11,6 +11,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
+use crate::telemetry::limit::Limit;
 use crate::upstream::error::Error;
 use crate::wire::transfer_coding;
 
@@ -18,6 +19,13 @@ use crate::wire::transfer_coding;
 pub(super) fn unanswered(error: &hyper::Error) -> Error {
     let reason = reason(error);
     if error.is_canceled() { Error::NotSent { reason } } else { Error::Lost { reason } }
+}
+
+/// The error for a server that sends interim responses, or a head, beyond the limit.
+pub(super) fn flooded() -> Error {
+    let reason =
+        "the server sent more than 64 KiB before the final head of its answer; the connection is closed";
+    Limit::ServerFloods.met(Error::Cut { reason: reason.into() })
 }
 
 /// Why, in words: the causes from the outside in, each once.

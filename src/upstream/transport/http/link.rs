@@ -19,7 +19,22 @@ use tokio::task::unconstrained;
 
 use super::Sent;
 use super::connect::Io;
+use super::metered::Meter;
 use crate::worker::{Bell, hushed};
+
+/// Bytes that are read in one poll before the head of an answer is complete: some 900 interim responses, a third of a
+/// millisecond of work.
+const SHARE_OF_POLL: usize = 16 * 1024;
+/// Bytes that a server may send before the final head of an answer is complete.
+const MAX_BEFORE_HEAD: usize = 64 * 1024;
+
+/// Why an exchange got no answer.
+pub(super) enum Failure {
+    /// What hyper says, with the request if nothing of it was sent.
+    Hyper(TrySendError<Request<Sent>>),
+    /// The server sent more than [`MAX_BEFORE_HEAD`] and no final head; the connection is closed.
+    Flooded,
+}
 
 /// What moves the bytes.
 pub(super) type Wire = Connection<Io, Sent>;
@@ -30,6 +45,7 @@ pub(super) struct Link {
     wire: Option<Wire>,
     /// Wakes the task of the request, or of who reads the answer.
     bell: Bell,
+    meter: Meter,
     #[allow(dead_code)] // held for its drop
     socket: Counted,
 }
@@ -52,25 +68,36 @@ impl Drop for Counted {
 }
 
 impl Link {
-    pub(super) fn new(sender: SendRequest<Sent>, wire: Wire, socket: Counted) -> Box<Self> {
-        Box::new(Self { sender, wire: Some(wire), bell: Bell::new(), socket })
+    pub(super) fn new(sender: SendRequest<Sent>, wire: Wire, meter: Meter, socket: Counted) -> Box<Self> {
+        Box::new(Self { sender, wire: Some(wire), bell: Bell::new(), meter, socket })
     }
 
     /// Sends `request` and waits for the head of its answer. The error holds the request if nothing
     /// of it was sent.
-    pub(super) async fn exchange(
-        &mut self,
-        request: Request<Sent>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Sent>>> {
+    pub(super) async fn exchange(&mut self, request: Request<Sent>) -> Result<Response<Incoming>, Failure> {
         // Whoever polled it last has nothing to do with this request, which is taken up below.
         let _ = self.bell.answered_by(&quietly());
         // The answer comes out of `work`, right before it is asked for: it need not wake the task
         // that is being polled. Unconstrained, because the budget of the task would wake it too.
         let mut answer = pin!(unconstrained(self.sender.try_send_request(request)));
-        let (wire, bell) = (&mut self.wire, &self.bell);
+        let (wire, bell, meter) = (&mut self.wire, &self.bell, &self.meter);
+        let begin = meter.read();
         poll_fn(|context| {
+            meter.allow(SHARE_OF_POLL);
             work(wire, &mut bell.answered_by(context));
-            answer.as_mut().poll(&mut quietly())
+            if let Poll::Ready(answer) = answer.as_mut().poll(&mut quietly()) {
+                meter.allow_all();
+                return Poll::Ready(answer.map_err(Failure::Hyper));
+            }
+            if meter.read() - begin > MAX_BEFORE_HEAD {
+                *wire = None;
+                return Poll::Ready(Err(Failure::Flooded));
+            }
+            if meter.is_at_limit() {
+                // The socket was not asked whether there is more, so it wakes nobody.
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
         })
         .await
     }

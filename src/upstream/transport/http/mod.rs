@@ -20,6 +20,7 @@ mod connect;
 mod error;
 mod idle;
 mod link;
+mod metered;
 
 use std::future::pending;
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub(in crate::upstream) use self::connect::certified;
 pub(in crate::upstream) use self::error::{decoded, reason, retry_after};
 pub(super) use self::error::{is_media_type, status_error};
 use self::idle::Idle;
+use self::link::Failure;
 use crate::shutdown::Shutdown;
 use crate::upstream::config::{Http, Limits};
 use crate::upstream::connection::Sockets;
@@ -192,18 +194,20 @@ impl Client {
         while let Some(mut link) = idle.and_then(|idle| idle.take()) {
             match link.exchange(request).await {
                 Ok(answer) => return received(answer, link),
-                Err(mut failure) => match failure.take_message() {
+                Err(Failure::Hyper(mut failure)) => match failure.take_message() {
                     // It had been closed, so nothing was sent.
                     Some(unsent) => request = unsent,
                     None => return Err(self.failed(failure.error())),
                 },
+                Err(Failure::Flooded) => return Err(error::flooded()),
             }
         }
         // Boxed: it is rare, and would make the future of each call a large one.
         let mut link = Box::pin(self.dialer.open()).await?;
         match link.exchange(request).await {
             Ok(answer) => received(answer, link),
-            Err(failure) => Err(self.failed(failure.error())),
+            Err(Failure::Hyper(failure)) => Err(self.failed(failure.error())),
+            Err(Failure::Flooded) => Err(error::flooded()),
         }
     }
 

@@ -81,6 +81,21 @@ async fn a_body_read_to_its_end_gives_its_connection_back() {
 }
 
 #[tokio::test]
+async fn interim_responses_are_skipped_up_to_a_limit_and_then_close_the_connection() {
+    const HINT: &str = "HTTP/1.1 103 X\r\nlink: x\r\n\r\n";
+    let (server, client) = bench(|_| vec![Step::Say(HINT.repeat(2_000)), full(200, "", "abc")]).await;
+    for _ in 0..2 {
+        assert_eq!(ask(&client, true).await.expect("54 KB of them are accepted"), "abc");
+    }
+    assert_eq!(server.seen().len(), 2);
+    let (_server, client) = bench(|_| vec![Step::Say(HINT.repeat(200_000)), Step::Hang]).await;
+    let asking = tokio::time::timeout(Duration::from_secs(10), ask(&client, true));
+    let error = asking.await.expect("it does not wait for the head").expect_err("there is none");
+    assert!(error.to_string().contains("64 KiB before the final head"), "{error}");
+    assert_eq!(client.sockets().open, 0);
+}
+
+#[tokio::test]
 async fn the_announced_length_is_known_before_the_body() {
     let (_server, client) = bench(|_| vec![full(200, "", "abc")]).await;
     let body = post(&client, true).await.expect("an answer").into_body();

@@ -1,0 +1,126 @@
+//! A socket that stops being read when its connection has had its share of one poll.
+//!
+//! hyper skips interim (1xx) responses in a loop that ends only when the socket has nothing to read, so a server
+//! that sends them without end would occupy the worker. At the limit, [`Metered`] reports that nothing is there.
+//!
+//! Invariant: a read that was refused wakes nobody, so the owner of the [`Meter`] raises the limit and polls again.
+//! Not here: the limits themselves (`link`).
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Counts the bytes that are read from one socket, and limits them.
+///
+/// All of it happens in the task that polls the connection, so the order of the accesses does not matter.
+#[derive(Debug, Clone)]
+pub(super) struct Meter(Arc<Counters>);
+
+#[derive(Debug)]
+struct Counters {
+    read: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+impl Meter {
+    /// A meter without a limit.
+    pub(super) fn unlimited() -> Self {
+        Self(Arc::new(Counters { read: AtomicUsize::new(0), limit: AtomicUsize::new(usize::MAX) }))
+    }
+
+    /// Bytes that were read so far.
+    pub(super) fn read(&self) -> usize {
+        self.0.read.load(Ordering::Relaxed)
+    }
+
+    /// Lets `bytes` more be read. The last read may exceed them.
+    pub(super) fn allow(&self, bytes: usize) {
+        self.0.limit.store(self.read().saturating_add(bytes), Ordering::Relaxed);
+    }
+
+    /// Removes the limit.
+    pub(super) fn allow_all(&self) {
+        self.0.limit.store(usize::MAX, Ordering::Relaxed);
+    }
+
+    /// Whether the limit is reached.
+    pub(super) fn is_at_limit(&self) -> bool {
+        self.read() >= self.0.limit.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, bytes: usize) {
+        self.0.read.store(self.read().saturating_add(bytes), Ordering::Relaxed);
+    }
+}
+
+/// A socket whose reads a [`Meter`] counts.
+#[derive(Debug)]
+pub(super) struct Metered<S> {
+    socket: S,
+    meter: Meter,
+}
+
+impl<S> Metered<S> {
+    /// `socket`, with no limit yet.
+    pub(super) fn new(socket: S) -> Self {
+        Self { socket, meter: Meter::unlimited() }
+    }
+
+    pub(super) const fn get_ref(&self) -> &S {
+        &self.socket
+    }
+
+    pub(super) const fn meter(&self) -> &Meter {
+        &self.meter
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.meter.is_at_limit() {
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.socket).poll_read(context, buffer);
+        self.meter.count(buffer.filled().len() - before);
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(context, buffer)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write_vectored(context, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
