@@ -12,6 +12,13 @@ use super::{foreign, meta, version};
 /// The tasks of the modern era, in the `extensions` of clients and servers.
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
+/// Bytes of the instructions that are kept of a server.
+pub const MAX_INSTRUCTIONS: usize = 64 * 1024;
+/// Bytes that the information of a server about itself, and its capabilities, may have each. Icons are among them.
+const MAX_OBJECT: usize = 256 * 1024;
+/// The end of instructions that were cut.
+const CUT: &str = " [cut]";
+
 /// What a server told us when we connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
@@ -29,6 +36,11 @@ impl Peer {
     /// The family of revisions it belongs to.
     pub const fn era(&self) -> version::Era {
         self.version.era()
+    }
+
+    /// Whether its instructions were longer than [`MAX_INSTRUCTIONS`].
+    pub fn are_instructions_cut(&self) -> bool {
+        self.instructions.as_ref().is_some_and(|text| text.len() > MAX_INSTRUCTIONS)
     }
 
     /// Whether it declared the capability `name`.
@@ -57,9 +69,9 @@ impl Peer {
         })?;
         Ok(Self {
             version,
-            info: object(result.get("serverInfo")),
-            capabilities: object(result.get("capabilities")),
-            instructions: result.get_as("instructions"),
+            info: object("serverInfo", result.get("serverInfo"))?,
+            capabilities: object("capabilities", result.get("capabilities"))?,
+            instructions: result.get_as("instructions").map(bounded),
         })
     }
 
@@ -72,9 +84,9 @@ impl Peer {
         let info = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
         Ok(Self {
             version,
-            info: object(info.or_else(|| result.get("serverInfo"))),
-            capabilities: object(result.get("capabilities")),
-            instructions: result.get_as("instructions"),
+            info: object("serverInfo", info.or_else(|| result.get("serverInfo")))?,
+            capabilities: object("capabilities", result.get("capabilities"))?,
+            instructions: result.get_as("instructions").map(bounded),
         })
     }
 }
@@ -84,8 +96,24 @@ pub fn newest_modern(names: &[String]) -> Option<Version> {
     names.iter().filter_map(|name| Version::from_name(name)).filter(|v| v.is_modern()).max()
 }
 
-fn object(value: Option<Raw>) -> Raw {
-    value.filter(Raw::is_object).unwrap_or_else(Raw::empty_object)
+/// `value` in memory of its own, because it is kept as long as the connection and the rest of the result is not.
+fn object(name: &str, value: Option<Raw>) -> Result<Raw, String> {
+    let Some(value) = value.filter(Raw::is_object) else { return Ok(Raw::empty_object()) };
+    let length = value.bytes().len();
+    if length > MAX_OBJECT {
+        return Err(format!("its {name} has {length} bytes, at most {MAX_OBJECT} are accepted"));
+    }
+    Ok(value.detached())
+}
+
+/// The beginning of `instructions` where they are too long; with [`CUT`] they are longer than the limit.
+fn bounded(mut instructions: String) -> String {
+    if instructions.len() > MAX_INSTRUCTIONS {
+        instructions.truncate(instructions.floor_char_boundary(MAX_INSTRUCTIONS));
+        instructions.push_str(CUT);
+        instructions.shrink_to_fit();
+    }
+    instructions
 }
 
 #[derive(Serialize)]
@@ -136,6 +164,27 @@ mod tests {
         assert!(Peer::from_initialize(&result).expect_err("unknown").chars().count() < 300);
         let result = Raw::of(&serde_json::json!({"supportedVersions": vec![long; 10]}));
         assert!(Peer::from_discover(&result).expect_err("unknown").chars().count() < 300);
+    }
+
+    #[test]
+    fn what_is_kept_of_a_server_is_bounded_and_does_not_keep_the_whole_result() {
+        let long = "é".repeat(8 << 20);
+        let result = Raw::of(&serde_json::json!({"protocolVersion": "2025-11-25", "instructions": long,
+            "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}}));
+        let peer = Peer::from_initialize(&result).expect("fine");
+        let length = peer.instructions.as_ref().map_or(0, String::len);
+        eprintln!("{length} bytes of instructions are kept of {}", long.len());
+        assert!(peer.are_instructions_cut() && length <= MAX_INSTRUCTIONS + CUT.len());
+        let range = result.bytes().as_ptr_range();
+        for kept in [&peer.info, &peer.capabilities] {
+            assert!(kept.is_object() && !range.contains(&kept.bytes().as_ptr()));
+        }
+        for member in ["serverInfo", "capabilities"] {
+            let large =
+                serde_json::json!({"protocolVersion": "2025-11-25", member: {"x": "x".repeat(MAX_OBJECT)}});
+            let error = Peer::from_initialize(&Raw::of(&large)).expect_err("too large");
+            assert!(error.contains(member) && error.contains("262144"), "{error}");
+        }
     }
 
     #[test]

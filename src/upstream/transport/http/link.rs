@@ -30,7 +30,7 @@ const MAX_BEFORE_HEAD: usize = 64 * 1024;
 
 /// Why an exchange got no answer.
 pub(super) enum Failure {
-    /// What hyper says, with the request if nothing of it was sent.
+    /// The error of hyper, with the request if nothing of it was sent.
     Hyper(TrySendError<Request<Sent>>),
     /// The server sent more than [`MAX_BEFORE_HEAD`] and no final head; the connection is closed.
     Flooded,
