@@ -95,6 +95,13 @@ impl Raw {
         Self::unsurveyed(Bytes::copy_from_slice(&self.bytes))
     }
 
+    /// Its value in `copy`, which must be equal to its bytes.
+    #[must_use]
+    pub fn moved_to(&self, copy: Bytes) -> Self {
+        debug_assert_eq!(self.bytes, copy);
+        Self::unsurveyed(copy)
+    }
+
     /// Hands its bytes to `keep`, which must not change them, and continues with what it returns.
     pub fn kept<E>(self, keep: impl FnOnce(Bytes) -> Result<Bytes, E>) -> Result<Self, E> {
         Ok(Self { bytes: keep(self.bytes)?, places: self.places })

@@ -185,9 +185,13 @@ impl Supervisor {
         let upstream = Arc::clone(&self.upstream);
         let limit = super::first_attempt_limit(&upstream.config);
         let deadline = deadline.unwrap_or(Instant::now() + limit);
-        let mirrors_parameters = matches!(upstream.config.transport, Transport::Http(_));
+        let discovery = Discovery {
+            mirrors_parameters: matches!(upstream.config.transport, Transport::Http(_)),
+            server: Arc::clone(&upstream.config.name),
+            before: upstream.offer(),
+        };
         self.task = Some(Box::pin(async move {
-            let read = upstream.run_once(&Discovery { mirrors_parameters }, deadline).await;
+            let read = upstream.run_once(&discovery, deadline).await;
             let read = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)));
             let bytes = read.as_ref().map_or(0, |offer| offer.bytes);
             let offer = discover::off_worker(bytes, move || covered(&upstream, read)).await;

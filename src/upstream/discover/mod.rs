@@ -2,15 +2,18 @@
 //!
 //! Invariants: bounded; one connection from the first page to the last, because a cursor may belong
 //! to a session; definitions keep their bytes. What is wrong with an offer is told in it and costs
-//! only the part that is wrong: a list that is refused, broken or late is missing, the others are
-//! there. Only who has nothing but tools and refuses to list those has no offer.
+//! only the part that is wrong. A list that is refused, broken or late stays what it was when it was read
+//! last, so that another server cannot take over its names and URIs. Without an earlier reading it is
+//! missing. Only who has nothing but tools and refuses to list those has no offer.
 //!
 //! Not here: when to read it (`supervise`, `refresh`), the names clients see (`manager`).
 
+mod compact;
 mod pages;
 mod problems;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -22,7 +25,7 @@ use super::error::Error;
 use super::retry::Kind as Repeat;
 use crate::protocol::caching::Caching;
 use crate::protocol::feature::{Item, Kind, List, Tool};
-use crate::protocol::lifecycle::Peer;
+use crate::protocol::lifecycle::{MAX_INSTRUCTIONS, Peer};
 use crate::protocol::message::MAX_DEPTH;
 use crate::protocol::uri::{MAX_URI, Template};
 use crate::protocol::{ErrorObject, Raw};
@@ -94,6 +97,10 @@ pub(super) struct Discovery {
     /// Whether parameters are mirrored into headers (modern Streamable HTTP), so that tools whose
     /// annotation of them is invalid cannot be called.
     pub mirrors_parameters: bool,
+    /// The name of the server, whose account pays for what is kept of its lists.
+    pub server: Arc<str>,
+    /// The last offer of the same server under the same configuration.
+    pub before: Option<Arc<Offer>>,
 }
 
 impl Work for Discovery {
@@ -118,21 +125,26 @@ impl Discovery {
         let declared: Vec<List> =
             List::ALL.into_iter().filter(|list| peer.offers(list.capability())).collect();
         let mirrored = self.mirrors_parameters && peer.version.is_modern();
-        let (mut lists, mut problems): (Vec<(Kind, Listed)>, _) = (Vec::new(), Problems::default());
+        let (mut lists, mut problems): (Vec<(Kind, Option<Listed>)>, _) = (Vec::new(), Problems::default());
+        if peer.are_instructions_cut() {
+            problems.add(format!("its instructions were cut to {MAX_INSTRUCTIONS} bytes"));
+        }
         for kind in Kind::ALL.into_iter().filter(|kind| declared.contains(&kind.list())) {
             let listed = if declared == [List::Tools] {
                 match pages::read(connection, kind, &mut problems).await? {
-                    Ok(listed) => listed,
+                    Ok(listed) => Some(listed),
                     Err(refusal) => return Ok(Err(refusal)),
                 }
             } else {
-                one_of_several(connection, kind, &mut problems).await?
+                one_of_several(connection, kind, self.before.is_some(), &mut problems).await?
             };
             lists.push((kind, listed));
         }
         let offer = Offer::empty(peer.clone());
-        let bytes = lists.iter().map(|(_, listed)| listed.bytes).sum();
-        Ok(Ok(off_worker(bytes, move || offer.with(lists, mirrored, problems)).await))
+        let bytes = lists.iter().filter_map(|(_, listed)| listed.as_ref()).map(|listed| listed.bytes).sum();
+        let building =
+            Building { offer, server: Arc::clone(&self.server), before: self.before.clone(), problems };
+        Ok(Ok(off_worker(bytes, move || building.with(lists, mirrored)).await))
     }
 }
 
@@ -155,12 +167,13 @@ pub(super) async fn off_worker<T: Send + 'static>(
     }
 }
 
-/// A list whose failure costs only itself.
+/// A list whose failure costs only itself; `None` when it failed.
 async fn one_of_several(
     connection: &dyn Connection,
     kind: Kind,
+    was_read_before: bool,
     problems: &mut Problems,
-) -> Result<Listed, Error> {
+) -> Result<Option<Listed>, Error> {
     let reading = pages::read(connection, kind, problems);
     let read = match kind {
         Kind::Tools => reading.await,
@@ -169,35 +182,84 @@ async fn one_of_several(
         }
     };
     let why = match read {
-        Ok(Ok(listed)) => return Ok(listed),
+        Ok(Ok(listed)) => return Ok(Some(listed)),
         Ok(Err(refusal)) => format!("it was refused: {} {}", refusal.code(), quoted(&refusal.message())),
         Err(error @ Error::Malformed { .. }) => error.to_string(),
         Err(error @ Error::TimedOut { .. }) if kind != Kind::Tools => error.to_string(),
         Err(error) => return Err(error),
     };
-    problems.add(format!("its list of {} is left out: {why}", kind.member()));
-    Ok(Listed::default())
+    problems.add(failed_list(kind, was_read_before, &why));
+    Ok(None)
+}
+
+fn failed_list(kind: Kind, was_read_before: bool, why: &str) -> String {
+    let outcome = if was_read_before { "stays as it was read last" } else { "is left out" };
+    format!("its list of {} {outcome}: {why}", kind.member())
+}
+
+/// An offer that is being made of the lists.
+struct Building {
+    offer: Offer,
+    server: Arc<str>,
+    before: Option<Arc<Offer>>,
+    problems: Problems,
+}
+
+impl Building {
+    /// Adds the usable items of `lists`.
+    fn with(mut self, lists: Vec<(Kind, Option<Listed>)>, mirrored: bool) -> Offer {
+        for (kind, listed) in lists {
+            match listed {
+                Some(listed) => self.take(kind, listed, mirrored),
+                None => self.keep_before(kind),
+            }
+        }
+        self.offer.problems = self.problems.into_texts();
+        self.offer
+    }
+
+    /// Takes what is usable of a list, if the memory budget has room for it.
+    fn take(&mut self, kind: Kind, mut listed: Listed, mirrored: bool) {
+        let items = std::mem::take(&mut listed.items);
+        let kept = if kind == Kind::Tools {
+            let mut tools = usable_tools(items, mirrored, &mut self.problems);
+            let definitions = tools.iter_mut().map(|tool| &mut tool.definition).collect();
+            compact::compact(definitions, listed.bytes, &self.server).map(|()| self.offer.tools = tools)
+        } else {
+            let mut items = usable(kind, items, &mut self.problems);
+            let definitions = items.iter_mut().map(|item| &mut item.definition).collect();
+            compact::compact(definitions, listed.bytes, &self.server).map(|()| self.offer.put(kind, items))
+        };
+        if let Err(why) = kept {
+            self.problems.add(failed_list(kind, self.before.is_some(), &why.to_string()));
+            return self.keep_before(kind);
+        }
+        self.offer.caching[kind as usize] = listed.caching;
+        self.offer.bytes += listed.bytes;
+    }
+
+    /// Takes the list of `kind` from the last offer.
+    fn keep_before(&mut self, kind: Kind) {
+        let Some(before) = &self.before else { return };
+        let offer = &mut self.offer;
+        offer.caching[kind as usize] = before.caching[kind as usize];
+        match kind {
+            Kind::Tools => offer.tools.clone_from(&before.tools),
+            Kind::Resources => offer.put(kind, before.resources.clone()),
+            Kind::Templates => offer.put(kind, before.templates.clone()),
+            Kind::Prompts => offer.put(kind, before.prompts.clone()),
+        }
+    }
 }
 
 impl Offer {
-    /// Adds the usable items of `lists`.
-    fn with(mut self, lists: Vec<(Kind, Listed)>, mirrored: bool, mut problems: Problems) -> Self {
-        for (kind, listed) in lists {
-            self.take(kind, listed, mirrored, &mut problems);
-        }
-        self.problems = problems.into_texts();
-        self
-    }
-
-    /// Takes what is usable of a list.
-    fn take(&mut self, kind: Kind, listed: Listed, mirrored: bool, problems: &mut Problems) {
-        self.caching[kind as usize] = listed.caching;
-        self.bytes += listed.bytes;
+    /// Puts the items of `kind`, which is not [`Kind::Tools`].
+    fn put(&mut self, kind: Kind, items: Vec<Item>) {
         match kind {
-            Kind::Tools => self.tools = usable_tools(listed.items, mirrored, problems),
-            Kind::Resources => self.resources = usable(kind, listed.items, problems),
-            Kind::Templates => self.templates = usable(kind, listed.items, problems),
-            Kind::Prompts => self.prompts = usable(kind, listed.items, problems),
+            Kind::Tools => {}
+            Kind::Resources => self.resources = items,
+            Kind::Templates => self.templates = items,
+            Kind::Prompts => self.prompts = items,
         }
     }
 }

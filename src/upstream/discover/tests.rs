@@ -15,7 +15,8 @@ async fn read_from(server: &Fake, mirrors_parameters: bool) -> Result<Result<Off
     let is_legacy = server.speaks(Era::Modern) == Some(false);
     let dialect = Dialect { era: if is_legacy { Era::Legacy } else { Era::Modern }, ..Dialect::base() };
     let connection = server.connect(Events::channel().0, dialect).await.expect("accepts");
-    Discovery { mirrors_parameters }.on(connection.as_ref()).await
+    let discovery = Discovery { mirrors_parameters, server: "s".into(), before: None };
+    discovery.on(connection.as_ref()).await
 }
 
 async fn offer_of(server: &Fake) -> Offer {
@@ -264,5 +265,35 @@ async fn odd_items_cost_only_themselves() {
     assert_eq!(offer.problems.len(), 17, "{:?}", offer.problems);
     for part in ["a resource without a uri", "the resource \"t:1\" stands twice", "nested 71 levels deep"] {
         assert!(offer.problems.iter().any(|problem| problem.contains(part)), "{part}: {:?}", offer.problems);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_stays_as_it_was_read_last() {
+    let refused = || Some(Answer::Reply(Err(ErrorObject::new(-32603, "not now"))));
+    for broken in Kind::ALL {
+        for failure in [refused, || Some(Answer::result(&json!({}))), || Some(Answer::Silence)] {
+            let server = whole(Version::V2025_11_25, |kind| Some(full(kind)));
+            let first = Arc::new(offer_of(&server).await);
+            if broken == Kind::Tools && matches!(failure(), Some(Answer::Silence)) {
+                continue; // then the whole discovery fails
+            }
+            server.answer(move |call| {
+                let kind = Kind::ALL.into_iter().find(|kind| kind.method() == call.method)?;
+                if kind == broken { failure() } else { Some(Answer::result(&json!({kind.member(): []}))) }
+            });
+            let connection = server.connect(Events::channel().0, Dialect::base()).await.expect("accepts");
+            let before = Some(Arc::clone(&first));
+            let discovery = Discovery { mirrors_parameters: false, server: "s".into(), before };
+            let offer = discovery.on(connection.as_ref()).await.expect("reached").expect("listed");
+            let counts = |offer: &Offer| {
+                [offer.tools.len(), offer.resources.len(), offer.templates.len(), offer.prompts.len()]
+            };
+            let mut expected = [0; 4];
+            expected[broken as usize] = counts(&first)[broken as usize];
+            assert!(counts(&offer) == expected && expected != [0; 4], "{broken:?}: {:?}", counts(&offer));
+            let [problem] = offer.problems.as_slice() else { panic!("{:?}", offer.problems) };
+            assert!(problem.contains("stays as it was read last"), "{problem}");
+        }
     }
 }

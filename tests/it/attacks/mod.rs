@@ -6,6 +6,7 @@
 mod bulk;
 mod edge;
 mod fairness;
+mod hostile;
 mod lists;
 mod logging;
 mod memory;
