@@ -118,5 +118,6 @@ fn tool(request: &Request) -> String {
 
 fn is_forbidden(received: &Received) -> bool {
     let Received::Whole(Err(error)) = received else { return false };
-    error.data().and_then(|data| data.get_as::<String>("code")).is_some_and(|code| code == "forbidden")
+    error.origin() == Origin::Refusal
+        && error.data().and_then(|data| data.get_as::<String>("code")).is_some_and(|code| code == "forbidden")
 }

@@ -4,13 +4,17 @@
 //! Everybody else reads [`Snapshot`]s through an atomic pointer; nobody but this task writes one.
 //! Invariants: snapshots are built on a blocking thread, because what servers list decides how long that takes,
 //! and no thread that serves clients waits for it; they are built one after another, in the order of the updates.
+//! An audit line about what a server changed, for which the audit log has no room, is repeated until it is written,
+//! at the latest when the task ends.
 //! Not here: connecting, health (each server's own supervisor does that).
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::time::MissedTickBehavior;
 
 use super::config::Config;
 use super::error::Error;
@@ -22,6 +26,8 @@ use crate::upstream::{Change, State, Update, Upstream};
 /// Notices of servers that may wait for a slow listener; who is later than that is told that it
 /// missed some.
 const NOTICES: usize = 1_024;
+/// Pause before audit lines are tried again for which there was no room.
+const RETRY_AUDIT: Duration = Duration::from_secs(1);
 
 /// A notice of a server for whoever asked for it.
 #[derive(Debug, Clone)]
@@ -80,6 +86,8 @@ pub(super) struct Registry {
     told: broadcast::Sender<Told>,
     /// Servers whose changed tools are still to be logged, because the audit log was full.
     untold: HashSet<Arc<str>>,
+    /// Names that stay with their first server are still to be logged, for the same reason.
+    has_untold_names: bool,
 }
 
 impl Registry {
@@ -93,6 +101,7 @@ impl Registry {
             count: sender,
             told: told.clone(),
             untold: HashSet::new(),
+            has_untold_names: false,
         };
         (registry, Published { snapshot, count, told })
     }
@@ -103,6 +112,8 @@ impl Registry {
         mut updates: mpsc::Receiver<Update>,
         mut orders: mpsc::Receiver<Order>,
     ) {
+        let mut retry = tokio::time::interval(RETRY_AUDIT);
+        retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 Some(update) = updates.recv() => self.hear(update).await,
@@ -116,6 +127,7 @@ impl Registry {
                         let _ = done.send(()); // the operator may have left
                     }
                 },
+                _ = retry.tick(), if self.has_untold() => self.log_untold(),
                 else => return,
             }
         }
@@ -164,17 +176,41 @@ impl Registry {
         for server in next.servers() {
             let name = &server.upstream.config().name;
             let known = before.server(name).ok().map(|before| &before.trust);
-            let is_untold = self.untold.remove(name);
-            if is_untold || known.is_none_or(|known| !Arc::ptr_eq(known, &server.trust)) {
-                let known = known.filter(|_| !is_untold);
-                if server.trust.tell(name, known.map(AsRef::as_ref)).is_err() {
-                    self.untold.insert(Arc::clone(name));
-                }
+            let is_new = known.is_none_or(|known| !Arc::ptr_eq(known, &server.trust));
+            // A server that is to be repeated tells all its changes then.
+            if is_new
+                && !self.untold.contains(name)
+                && server.trust.tell(name, known.map(AsRef::as_ref)).is_err()
+            {
+                self.untold.insert(Arc::clone(name));
             }
         }
-        next.log_moved_names(&before);
+        self.has_untold_names |= next.log_moved_names(Some(&before)).is_err();
         self.snapshot.store(Arc::new(next));
         self.count.send_modify(|count| *count += 1);
+    }
+
+    fn has_untold(&self) -> bool {
+        self.has_untold_names || !self.untold.is_empty()
+    }
+
+    /// Logs again what the audit log had no room for, as it is now.
+    fn log_untold(&mut self) {
+        let now = self.snapshot.load();
+        let is_full =
+            |name: &Arc<str>| now.server(name).is_ok_and(|server| server.trust.tell(name, None).is_err());
+        self.untold.retain(is_full);
+        if self.has_untold_names {
+            self.has_untold_names = now.log_moved_names(None).is_err();
+        }
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        if self.has_untold() {
+            self.log_untold();
+        }
     }
 }
 

@@ -15,14 +15,12 @@ use tokio::time::Instant;
 
 use super::log_queue::{QUEUE, Share, Slot};
 use super::{RequestId, untrusted, untrusted_if_any};
-use crate::protocol::Reply;
+use crate::protocol::{ErrorObject, Origin, Reply};
 
 /// The target of these lines.
 pub const TARGET: &str = "switchyard::audit";
 /// What came of a deed that did not come to its end: whoever did it left, took it back, or it panicked.
 const UNFINISHED: &str = "unfinished";
-/// Bytes of the longest stable code.
-const LONGEST_WORD: usize = 40;
 /// The action whose line is written at `debug`.
 const CALL: &str = "call";
 /// What came of one that did, and went well.
@@ -31,12 +29,18 @@ pub const DONE: &str = "done";
 /// When it is worth trying again after [`Full`].
 pub const RETRY_IN: Duration = Duration::from_secs(1);
 
-/// The action was not done, because its audit line could not be written.
+/// An action was refused, because its audit line would have no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the audit log cannot be written at present, so this was not done; try again in a moment, or tell the operator"
-)]
-pub struct Full;
+pub enum Full {
+    /// The lines that wait are not written fast enough.
+    #[error(
+        "the audit log cannot be written at present, so this was not done; try again in a moment, or tell the operator"
+    )]
+    Lines,
+    /// The principal, or all of them, run too many actions.
+    #[error("too many audited actions are running, so this was not done; wait until some of them have ended")]
+    Actions,
+}
 
 impl Full {
     /// The stable code.
@@ -58,7 +62,6 @@ pub struct Who<'a> {
 #[derive(Debug)]
 #[must_use = "its line is written when it is dropped"]
 pub struct Deed {
-    principal: String,
     role: &'static str,
     request: Option<RequestId>,
     action: &'static str,
@@ -66,7 +69,7 @@ pub struct Deed {
     tool: Option<String>,
     outcome: Cow<'static, str>,
     begun: Instant,
-    _slot: Slot,
+    slot: Slot,
 }
 
 /// Begins an operation: `who` does `action`, to `server` if it is about one. None if the filter drops its line.
@@ -78,7 +81,7 @@ pub fn operation(
     if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
         return Ok(None);
     }
-    Ok(Some(Deed::new(who, action, server, None, reserve(Share::All)?)))
+    Ok(Some(Deed::new(who, action, server, None, QUEUE.reserve(Share::All, who.principal)?)))
 }
 
 /// Begins the call of a tool. None, without asking for its name, if the filter drops its line.
@@ -86,11 +89,8 @@ pub fn call(who: Who<'_>, tool: impl FnOnce() -> String) -> Result<Option<Box<De
     if !tracing::enabled!(target: TARGET, tracing::Level::DEBUG) {
         return Ok(None);
     }
-    Ok(Some(Deed::new(who, CALL, None, Some(tool()), reserve(Share::ThreeQuarters)?)))
-}
-
-fn reserve(share: Share) -> Result<Slot, Full> {
-    QUEUE.reserve(share).ok_or(Full)
+    let slot = QUEUE.reserve(Share::ThreeQuarters, who.principal)?;
+    Ok(Some(Deed::new(who, CALL, None, Some(tool()), slot)))
 }
 
 /// Logs that the role of `who` does not allow `action`, such as a method or a path.
@@ -98,7 +98,7 @@ pub fn refused(who: Who<'_>, action: &str) -> Result<(), Full> {
     if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
         return Ok(());
     }
-    let _slot = reserve(Share::Half)?;
+    QUEUE.check(Share::Half)?;
     let Who { principal, role, request } = who;
     let request_id = request.map(tracing::field::display);
     let (principal, action) = (untrusted(principal), untrusted(action));
@@ -114,7 +114,7 @@ pub fn tool_changed(
     (changed, definition): (&[&str], &str),
     outcome: &str,
 ) -> Result<(), Full> {
-    let _slot = reserve(Share::Half)?;
+    QUEUE.check(Share::All)?;
     let (tool, changed) = (untrusted(tool), changed.join(", "));
     tracing::warn!(
         target: TARGET,
@@ -126,13 +126,15 @@ pub fn tool_changed(
 
 /// `server` is the only one that lists `name` now, and another server had that name before: the tool or prompt is
 /// offered as `offered_as`. Logged at `warn`, because an operator should look.
-pub fn name_moved(server: &str, name: &str, (previous_owner, offered_as): (&str, &str)) {
+pub fn name_moved(server: &str, name: &str, (previous_owner, offered_as): (&str, &str)) -> Result<(), Full> {
+    QUEUE.check(Share::All)?;
     let (name, offered_as) = (untrusted(name), untrusted(offered_as));
     tracing::warn!(
         target: TARGET,
         server, %name, previous_owner, %offered_as,
         "a name that another server had before is not given to this one until it is approved"
     );
+    Ok(())
 }
 
 impl Deed {
@@ -144,7 +146,6 @@ impl Deed {
         slot: Slot,
     ) -> Box<Self> {
         Box::new(Self {
-            principal: who.principal.to_owned(),
             role: who.role,
             request: who.request,
             action,
@@ -152,7 +153,7 @@ impl Deed {
             tool,
             outcome: UNFINISHED.into(),
             begun: Instant::now(),
-            _slot: slot,
+            slot,
         })
     }
 
@@ -161,16 +162,13 @@ impl Deed {
         self.server = Some(server.to_owned());
     }
 
-    /// A call came to its end with an answer: [`DONE`], `tool_error`, our code of what failed, or the number of
-    /// the server's error.
+    /// A call came to its end with an answer: [`DONE`], `tool_error`, the code of the gateway's error, or the number of
+    /// the server's error, whose `data` the server chooses.
     pub fn answered(self, reply: &Reply) {
         match reply {
             Ok(result) if result.get_as("isError") == Some(true) => self.ended("tool_error"),
             Ok(_) => self.ended(DONE),
-            Err(error) => match error.data().and_then(|data| data.get_as::<String>("code")) {
-                Some(code) if is_word(&code) => self.ended(code),
-                _ => self.ended(error.code().to_string()),
-            },
+            Err(error) => self.ended(code_of(error).unwrap_or_else(|| error.code().to_string())),
         }
     }
 
@@ -180,9 +178,10 @@ impl Deed {
     }
 }
 
-/// Whether `code` is like ours; what a server wrote instead is its own.
-fn is_word(code: &str) -> bool {
-    code.len() <= LONGEST_WORD && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+/// The stable code of an error that the gateway made.
+fn code_of(error: &ErrorObject) -> Option<String> {
+    let data = (error.origin() != Origin::Answer).then(|| error.data())??;
+    data.get_as("code")
 }
 
 /// Milliseconds, as precise as microseconds are.
@@ -192,10 +191,10 @@ fn millis(elapsed: Duration) -> f64 {
 
 impl Drop for Deed {
     fn drop(&mut self) {
-        let Self { principal, role, request, action, server, tool, outcome, begun, _slot } = &*self;
+        let Self { role, request, action, server, tool, outcome, begun, slot } = &*self;
         let duration_ms = millis(begun.elapsed());
         let request_id = request.map(tracing::field::display);
-        let (principal, outcome) = (untrusted(principal), untrusted(outcome));
+        let (principal, outcome) = (untrusted(slot.principal()), untrusted(outcome));
         let [server, tool] = [server, tool].map(|name| untrusted_if_any(name.as_deref()));
         if *action == CALL {
             tracing::debug!(target: TARGET, %principal, role, action, server, tool, %outcome, duration_ms, request_id, "called");

@@ -5,7 +5,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::super::sink::Sink;
 use super::*;
-use crate::protocol::{ErrorObject, Raw};
+use crate::protocol::Raw;
 
 /// The lines that `work` writes where the log has `filter`.
 fn lines(filter: &str, work: impl FnOnce()) -> Vec<Value> {
@@ -93,12 +93,14 @@ fn calls_are_told_where_that_is_asked_for() {
 #[test]
 fn what_came_of_a_call_is_told_in_a_word_that_no_server_chooses() {
     let result = |text: &str| Raw::parse(&bytes::Bytes::from(text.to_owned()));
-    let error = |code: &str| ErrorObject::new(-32001, "no").with_data(&json!({"code": code}));
+    let foreign = |code: &str| ErrorObject::new(-32001, "no").with_data(&json!({"code": code}));
     for (reply, outcome) in [
         (Ok(result("{}").expect("JSON")), "done"),
         (Ok(result(r#"{"isError":true}"#).expect("JSON")), "tool_error"),
-        (Err(error("circuit_open")), "circuit_open"),
-        (Err(error("s3cr3t-key 7")), "-32001"),
+        (Err(foreign("circuit_open").from_us(Origin::Refusal)), "circuit_open"),
+        (Err(foreign("circuit_open").from_us(Origin::Failure)), "circuit_open"),
+        (Err(foreign("done")), "-32001"),
+        (Err(foreign("forbidden")), "-32001"),
         (Err(ErrorObject::new(-32602, "no")), "-32602"),
     ] {
         let written = lines("switchyard::audit=debug", || {

@@ -60,14 +60,16 @@ pub enum Limit {
     LogLines,
     /// Log lines of one cause in a time.
     LogPace,
-    /// Audit lines that wait to be written, or belong to an action that runs.
+    /// Audit lines that wait to be written.
     AuditLines,
+    /// Audited actions that run.
+    AuditActions,
     /// Bytes of the heads of requests.
     HeadsInSum,
 }
 
 /// All of them, with the word that each has in metrics.
-const ALL: [(Limit, &str); 26] = [
+const ALL: [(Limit, &str); 27] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
@@ -93,6 +95,7 @@ const ALL: [(Limit, &str); 26] = [
     (Limit::LogLines, "log_lines"),
     (Limit::LogPace, "log_pace"),
     (Limit::AuditLines, "audit_lines"),
+    (Limit::AuditActions, "audit_actions"),
     (Limit::HeadsInSum, "head_bytes_in_sum"),
 ];
 

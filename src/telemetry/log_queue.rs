@@ -1,9 +1,9 @@
 //! The queue between the program and standard error: parts put lines into it, one thread writes them.
 //!
 //! Invariants: putting a line never waits for the reader of standard error. Log lines that wait are bounded in number
-//! and in bytes; those beyond are dropped and counted. Audit lines are never dropped: they have a bound of their own,
-//! and an action that needs one reserves a [`Slot`] before it runs. Lines are written whole, in the order in which
-//! they came. Lines that wait are lost if the process is killed.
+//! and in bytes; those beyond are dropped and counted. Audit lines are never dropped: an action that needs one is refused
+//! before it runs if too many wait, or if too many actions run ([`Slot`]). So at most the sum of both can wait. Lines are
+//! written whole, in the order in which they came. Lines that wait are lost if the process is killed.
 //!
 //! It does not format lines and does not decide what is worth one.
 
@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::audit::{self, Full};
 use super::limit::Limit;
-use super::{audit, pace};
+use super::pace;
+use super::running::{RUNNING, Running};
 
 /// How much may wait: log lines.
 const LOG: Usage = Usage { lines: 8_192, bytes: 4 << 20 };
@@ -36,14 +38,15 @@ pub(super) enum Kind {
     Audit,
 }
 
-/// How much of the room for audit lines an action may fill, so that frequent ones cannot shut out rare ones.
+/// How much of the room for waiting audit lines, and for running actions, an action may fill, so that frequent ones cannot
+/// shut out rare ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
     /// Refusals by role, which any authenticated client can cause.
     Half,
     /// Calls.
     ThreeQuarters,
-    /// Operations.
+    /// Operations, and lines that belong to no action.
     All,
 }
 
@@ -80,11 +83,11 @@ impl Usage {
 }
 
 impl Share {
-    const fn limit(self) -> Usage {
+    const fn quarters(self) -> usize {
         match self {
-            Self::Half => AUDIT.quarters(2),
-            Self::ThreeQuarters => AUDIT.quarters(3),
-            Self::All => AUDIT,
+            Self::Half => 2,
+            Self::ThreeQuarters => 3,
+            Self::All => 4,
         }
     }
 }
@@ -106,20 +109,29 @@ struct State {
     /// Usage by lines that wait, including the one that is being written.
     log: Usage,
     audit: Usage,
-    /// Audit lines that are still to be put.
-    reserved: usize,
+    /// Actions whose audit lines are still to be put.
+    running: Running,
     /// Log lines dropped since the log last said how many.
     dropped: u64,
 }
 
-/// Room for one audit line, held until that line was put into the queue.
+/// A running action of a principal, held until its audit line was put into the queue.
 #[derive(Debug)]
-pub(super) struct Slot(Option<&'static LogQueue>);
+pub(super) struct Slot {
+    queue: Option<&'static LogQueue>,
+    principal: String,
+}
+
+impl Slot {
+    pub(super) fn principal(&self) -> &str {
+        &self.principal
+    }
+}
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(queue) = self.0 {
-            queue.lock().reserved -= 1;
+        if let Some(queue) = self.queue {
+            queue.lock().running.remove(&self.principal);
         }
     }
 }
@@ -131,7 +143,7 @@ impl LogQueue {
             lines: VecDeque::new(),
             log: Usage::NONE,
             audit: Usage::NONE,
-            reserved: 0,
+            running: Running::new(),
             dropped: 0,
         };
         Self { state: Mutex::new(state), filled: Condvar::new(), emptied: Condvar::new() }
@@ -166,19 +178,27 @@ impl LogQueue {
         }
     }
 
-    /// Reserves room for one audit line; none if what waits already fills `share` of it.
-    pub(super) fn reserve(&'static self, share: Share) -> Option<Slot> {
-        let mut state = self.lock();
-        if !state.has_writer {
-            return Some(Slot(None));
-        }
-        let waiting = Usage { lines: state.audit.lines + state.reserved, bytes: state.audit.bytes };
-        if waiting.with(0).exceeds(share.limit()) {
+    /// Fails if the audit lines that wait already fill `share` of their room.
+    pub(super) fn check(&self, share: Share) -> Result<(), Full> {
+        let state = self.lock();
+        if state.has_writer && state.audit.with(0).exceeds(AUDIT.quarters(share.quarters())) {
             drop(state);
-            return Limit::AuditLines.met(None);
+            return Limit::AuditLines.met(Err(Full::Lines));
         }
-        state.reserved += 1;
-        Some(Slot(Some(self)))
+        Ok(())
+    }
+
+    /// Counts a running action of `principal`, whose line is put at its end.
+    pub(super) fn reserve(&'static self, share: Share, principal: &str) -> Result<Slot, Full> {
+        self.check(share)?;
+        let mut state = self.lock();
+        let is_bounded = state.has_writer;
+        if is_bounded && !state.running.add(principal, RUNNING / 4 * share.quarters()) {
+            drop(state);
+            return Limit::AuditActions.met(Err(Full::Actions));
+        }
+        drop(state);
+        Ok(Slot { queue: is_bounded.then_some(self), principal: principal.to_owned() })
     }
 
     /// Waits until every line is written, at most for `limit`.

@@ -36,18 +36,31 @@ fn log_lines_are_bounded_in_number_and_in_bytes() {
 }
 
 #[test]
-fn audit_slots_are_bounded_by_share_and_come_back() {
+fn waiting_audit_lines_refuse_by_share() {
     let queue = queue();
-    let take = |share| std::iter::from_fn(|| queue.reserve(share)).collect::<Vec<_>>();
-    let half = take(Share::Half);
-    let more = take(Share::ThreeQuarters);
-    let rest = take(Share::All);
-    assert_eq!((half.len(), more.len(), rest.len()), (2_048, 1_024, 1_024));
-    drop(rest);
-    assert!(queue.reserve(Share::ThreeQuarters).is_none(), "kept for operations");
-    assert!(queue.reserve(Share::All).is_some());
+    let fill = |share| {
+        let put = std::iter::repeat_with(|| queue.check(share).map(|()| queue.put(Kind::Audit, b"x")));
+        put.take_while(Result::is_ok).count()
+    };
+    let filled = [Share::Half, Share::ThreeQuarters, Share::All].map(fill);
+    assert_eq!(filled, [2_048, 1_024, 1_024]);
+    let queue = self::queue();
     queue.put(Kind::Audit, &vec![b'x'; AUDIT.bytes + 1]);
-    assert!(queue.reserve(Share::All).is_none(), "bytes count too");
+    assert_eq!(queue.check(Share::All), Err(Full::Lines), "bytes count too");
+}
+
+#[test]
+fn running_actions_take_no_room_of_lines_and_leave_some_to_other_principals() {
+    let queue = queue();
+    let take = |share, who| std::iter::from_fn(|| queue.reserve(share, who).ok()).collect::<Vec<_>>();
+    let greedy = take(Share::ThreeQuarters, "a");
+    let other = take(Share::ThreeQuarters, "b");
+    assert_eq!((greedy.len(), other.len()), (RUNNING / 16 * 9, RUNNING / 64 * 9));
+    assert_eq!(queue.reserve(Share::ThreeQuarters, "a").err(), Some(Full::Actions));
+    assert!(queue.reserve(Share::All, "ops").is_ok(), "kept for operations");
+    assert_eq!(queue.check(Share::Half), Ok(()), "no line waits");
+    drop(greedy);
+    assert!(queue.reserve(Share::ThreeQuarters, "a").is_ok());
 }
 
 #[test]

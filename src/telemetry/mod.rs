@@ -1,7 +1,7 @@
 //! Logs on standard error, the types that every log line about a client needs, and the metrics.
 //!
 //! Invariants: nothing is written to standard output, which belongs to MCP over stdio. In JSON every line is exactly
-//! one object, panics included. Text of clients and servers is logged as [`untrusted`] only. Logging never waits for
+//! one object, panics included; in the pretty format a value that holds spaces is quoted (`pretty`). Text of clients and servers is logged as [`untrusted`] only. Logging never waits for
 //! the reader of standard error (`log_queue`).
 //!
 //! It does not decide what is worth a line; the parts do.
@@ -22,7 +22,9 @@ mod log_queue;
 pub mod metrics;
 pub mod pace;
 pub mod panics;
+mod pretty;
 mod request_id;
+mod running;
 #[cfg(test)]
 pub(crate) mod sink;
 
@@ -91,7 +93,7 @@ impl Log {
 
 /// Sends the log to standard error from now on; once per program.
 pub fn init(format: Format) -> Result<Log, Error> {
-    let pretty = match format {
+    let is_pretty = match format {
         Format::Auto => io::stderr().is_terminal(),
         Format::Json => false,
         Format::Pretty => true,
@@ -99,8 +101,8 @@ pub fn init(format: Format) -> Result<Log, Error> {
     let lines = tracing_subscriber::fmt().with_writer(log_queue::Lines).with_env_filter(filter()?);
     // A descriptor of its own: nothing else waits for a lock that a blocked write holds.
     let out = std::fs::File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    if pretty {
-        lines.with_target(false).finish().try_init()?;
+    if is_pretty {
+        lines.with_target(false).fmt_fields(pretty::Fields).finish().try_init()?;
     } else {
         lines.json().flatten_event(true).with_span_list(false).finish().try_init()?;
     }

@@ -12,7 +12,7 @@ use super::super::catalog::{History, MovedName};
 use super::super::config::Config;
 use super::Snapshot;
 use crate::protocol::feature::Kind;
-use crate::telemetry::audit;
+use crate::telemetry::audit::{self, Full};
 
 /// Moved names of one snapshot that are logged at most.
 const MAX_LOGGED: usize = 20;
@@ -50,14 +50,17 @@ impl Snapshot {
         }
     }
 
-    /// Logs the names that another server had before, less those that were so `before` already.
-    pub(in crate::manager) fn log_moved_names(&self, before: &Self) {
+    /// Logs the names that another server had before, less those that were so `before` already. If the audit log is
+    /// full, this fails and is to be repeated.
+    pub(in crate::manager) fn log_moved_names(&self, before: Option<&Self>) -> Result<(), Full> {
         for kind in [Kind::Tools, Kind::Prompts] {
-            let known: HashSet<MovedName<'_>> = before.catalog.moved(kind).collect();
+            let known: HashSet<MovedName<'_>> =
+                before.into_iter().flat_map(|before| before.catalog.moved(kind)).collect();
             let new = self.catalog.moved(kind).filter(|moved| !known.contains(moved));
             for moved in new.take(MAX_LOGGED) {
-                audit::name_moved(moved.route.0, moved.name, (moved.owner, moved.exposed));
+                audit::name_moved(moved.route.0, moved.name, (moved.owner, moved.exposed))?;
             }
         }
+        Ok(())
     }
 }

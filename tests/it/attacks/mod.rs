@@ -3,6 +3,7 @@
 //! Every test prints the figure that it asserts. The tests of this folder measure time and memory of the process,
 //! so each one runs alone (`.config/nextest.toml`).
 
+mod audit;
 mod bulk;
 mod edge;
 mod fairness;
