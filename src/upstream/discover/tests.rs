@@ -282,7 +282,8 @@ async fn a_list_that_fails_stays_as_it_was_read_last() {
                 let kind = Kind::ALL.into_iter().find(|kind| kind.method() == call.method)?;
                 if kind == broken { failure() } else { Some(Answer::result(&json!({kind.member(): []}))) }
             });
-            let connection = server.connect(Events::channel().0, Dialect::base()).await.expect("accepts");
+            let dialect = Dialect { era: Era::Legacy, ..Dialect::base() };
+            let connection = server.connect(Events::channel().0, dialect).await.expect("accepts");
             let before = Some(Arc::clone(&first));
             let discovery = Discovery { mirrors_parameters: false, server: "s".into(), before };
             let offer = discovery.on(connection.as_ref()).await.expect("reached").expect("listed");
