@@ -29,6 +29,7 @@ const SHARE_OF_POLL: usize = 16 * 1024;
 const MAX_BEFORE_HEAD: usize = 64 * 1024;
 
 /// Why an exchange got no answer.
+#[allow(clippy::large_enum_variant)] // it is as large as the answer beside it, and passed on at once
 pub(super) enum Failure {
     /// The error of hyper, with the request if nothing of it was sent.
     Hyper(TrySendError<Request<Sent>>),
