@@ -5,7 +5,7 @@
 //!
 //! It does not format JSON lines, and it does not shorten values ([`super::untrusted`]).
 
-use std::fmt::{self, Debug, Write as _};
+use std::fmt::{self, Debug};
 
 use tracing::field::{Field, Visit};
 use tracing_subscriber::field::RecordFields;
