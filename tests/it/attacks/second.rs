@@ -13,8 +13,7 @@ use crate::support::{Gateway, Registry, Running};
 const MIB: u64 = 1 << 20;
 
 async fn initialize(gateway: &Running, capabilities: &Value, info: &Value) -> (u16, String) {
-    let params =
-        json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string();
     let told = Line::to(&gateway.address).post("/mcp", &[], body.as_bytes()).await;
     (told.status, told.body)
