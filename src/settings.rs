@@ -58,15 +58,16 @@
 
 mod fields;
 mod fingerprint;
+mod nearest;
 mod node;
 mod problem;
 mod setting;
 
 pub use fields::Fields;
 pub use fingerprint::Fingerprint;
+pub(crate) use nearest::nearest;
 pub use node::{Entry, Mark, Node, Text, Value};
 pub use problem::{Problem, Problems, Shown};
-pub(crate) use setting::nearest;
 pub use setting::{Setting, member_path, one_line};
 
 #[cfg(test)]

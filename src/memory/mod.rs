@@ -156,10 +156,11 @@ impl Budget {
 }
 
 impl State {
-    /// A quarter is left for what allocations take beside their bytes, and for copies that are being made.
+    /// Three eighths are left for what allocations take beside their bytes, for buffers of sockets, and for pages
+    /// that were freed a moment ago.
     fn grow(&mut self, account: &Account, more: usize) -> bool {
         let held = self.accounts.get(account).copied().unwrap_or(0);
-        let room = self.limit - self.limit / 4;
+        let room = self.limit / 8 * 5;
         let free = room.saturating_sub(self.used.saturating_add(more));
         if held.saturating_add(more) > free.saturating_mul(ALPHA) {
             return false;

@@ -21,14 +21,14 @@ fn fill(budget: &'static Budget, id: &str) -> Vec<Charge> {
 fn a_principal_that_is_alone_gets_three_quarters_and_a_newcomer_finds_room() {
     let budget = Budget::of_size(256 * MIB);
     let first = fill(budget, "a");
-    assert_eq!(first.len(), 144, "of 192 MiB, which leave a quarter for overhead");
+    assert_eq!(first.len(), 120, "of 160 MiB, which leave three eighths for overhead");
     let second = fill(budget, "b");
-    assert_eq!(second.len(), 36, "three quarters of what is left");
-    assert_eq!(budget.usage(), Usage { limit: 256 * MIB, used: 180 * MIB });
+    assert_eq!(second.len(), 30, "three quarters of what is left");
+    assert_eq!(budget.usage(), Usage { limit: 256 * MIB, used: 150 * MIB });
     let refusals: Vec<_> = budget.refusals().collect();
     assert_eq!(refusals, [("requests", 2), ("answers", 0), ("notices", 0)]);
     drop(first);
-    assert_eq!(fill(budget, "b").len(), 108, "the rest of its three quarters");
+    assert_eq!(fill(budget, "b").len(), 90, "the rest of its three quarters");
 }
 
 #[test]

@@ -8,7 +8,8 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use super::fingerprint::Fingerprint;
-use super::setting::{Setting, nearest};
+use super::nearest::nearest;
+use super::setting::Setting;
 
 /// Unknown keys of one mapping that are compared with the known ones.
 const MAX_HINTS: usize = 100;

@@ -13,11 +13,9 @@ use url::Url;
 
 use super::fields::Fields;
 use super::fingerprint::Fingerprint;
+use super::nearest::nearest;
 use super::node::{Mark, Node, Text, Value};
 use super::problem::{Problem, Problems, Shown};
-
-/// Longest word that is compared with the known ones, in bytes.
-const MAX_COMPARED: usize = 64;
 
 /// One value: what it is, where it stands, what it is called, and where its problems go.
 #[derive(Debug, Clone)]
@@ -388,20 +386,4 @@ fn escaped(c: char) -> impl Iterator<Item = char> {
     let plain = (!control).then_some(c);
     let escape = control.then(|| c.escape_debug()).into_iter().flatten();
     plain.into_iter().chain(escape)
-}
-
-/// The word that is most likely meant, if one is near.
-pub(crate) fn nearest<'w>(found: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-    if found.len() > MAX_COMPARED {
-        return None; // nobody mistypes that much, and comparing takes time and space
-    }
-    let found = found.to_lowercase();
-    words
-        .filter(|word| word.len() <= MAX_COMPARED)
-        .map(|word| (strsim::damerau_levenshtein(&found, word), word))
-        .filter(|(distance, word)| {
-            *distance <= 1 + word.chars().count() / 4 && *distance < word.chars().count()
-        })
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, word)| word)
 }

@@ -34,7 +34,7 @@ fn config(transport: Transport) -> Config {
         enabled: true,
         description: None,
         timeout: minute * 2,
-        max_timeout: std::time::Duration::from_secs(600),
+        max_timeout: std::time::Duration::from_mins(10),
         health_check_interval: minute,
         retry: config::Retry { attempts: 0, delay: second, max_delay: second },
         breaker: config::Breaker { threshold: 5, successes: 1, timeout: second },

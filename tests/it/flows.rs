@@ -118,7 +118,7 @@ async fn who_does_not_read_costs_little_memory_and_nobody_else_anything() {
         assert_eq!(gateway.mcp().call("small", json!({"n": n})).await.text(), format!(r#"{{"n":{n}}}"#));
     }
     reads(stuck, &big).await;
-    let grown = gateway.peak_memory() - before;
+    let grown = gateway.peak_memory().saturating_sub(before);
     assert!(grown < 4 << 20, "a result of 48 MiB took {grown} bytes");
 }
 
@@ -132,7 +132,7 @@ async fn fifty_large_results_at_a_time_take_a_share_of_their_size() {
     let before = gateway.peak_memory();
     let calls = (0..50).map(async |_| reads(open(&gateway, "big", r#"{"name":"big"}"#).await, &big).await);
     futures_util::future::join_all(calls).await;
-    let grown = gateway.peak_memory() - before;
+    let grown = gateway.peak_memory().saturating_sub(before);
     assert!(grown < 50 << 20, "results of 200 MiB took {grown} bytes");
     assert_eq!(server.runs("big"), 50, "nothing was tried again");
 }

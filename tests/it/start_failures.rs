@@ -46,7 +46,7 @@ async fn the_end_of_standard_error_is_in_health_in_last_error_and_in_the_failing
     .await;
     eprintln!("call: {}\nhealth: {told}", call.json());
     explains(&told);
-    explains(&gateway.get("/api/v1/mcp/servers").await.json().to_string());
+    explains(&gateway.get("/servers").await.json().to_string());
     let lines = call.json().to_string().matches("frame").count();
     eprintln!("{lines} frames in the failing call");
     explains(&call.json().to_string());

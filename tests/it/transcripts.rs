@@ -162,7 +162,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         enabled: true,
         description: None,
         timeout: PATIENCE,
-        max_timeout: std::time::Duration::from_secs(600),
+        max_timeout: std::time::Duration::from_mins(10),
         health_check_interval: PATIENCE * 10,
         retry: config::Retry { attempts: 0, delay: second, max_delay: second },
         breaker: config::Breaker { threshold: 5, successes: 1, timeout: second },

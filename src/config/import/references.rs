@@ -45,6 +45,7 @@ pub(super) struct Translated {
     pub(super) left_to_program: Vec<String>,
 }
 
+#[derive(Clone, Copy)]
 enum Piece<'t> {
     Literal(&'t str),
     /// What stands between `${` and `}`.

@@ -35,7 +35,7 @@ impl TaskIds {
 
     /// The ids of one server for one principal.
     pub(super) fn of<'a>(&'a self, principal: &'a Principal, server: &'a str) -> Ids<'a> {
-        Ids { sealer: &self.0, principal, server }
+        Ids { sealer: &self.0, principal, server, asked: None }
     }
 
     /// The task that a client calls `token`, if it is the client's and of a server that it sees.
@@ -57,11 +57,21 @@ pub(super) struct Ids<'a> {
     sealer: &'a Sealer,
     principal: &'a Principal,
     server: &'a str,
+    /// A task by its id at the server, and as the client asked for it.
+    asked: Option<(&'a str, &'a str)>,
 }
 
-impl Ids<'_> {
+impl<'a> Ids<'a> {
+    /// These ids, where the client knows the task `id` as `token`: that may be sealed with an older key.
+    pub(super) const fn asked_as(self, id: &'a str, token: &'a str) -> Self {
+        Self { asked: Some((id, token)), ..self }
+    }
+
     /// `id` as the client knows it.
     pub(super) fn expose(&self, id: &str) -> String {
+        if let Some((_, token)) = self.asked.filter(|(asked, _)| *asked == id) {
+            return token.to_owned();
+        }
         let payload = [self.server.as_bytes(), &[SEPARATOR], id.as_bytes()].concat();
         self.sealer.seal(PURPOSE, self.principal, &payload)
     }

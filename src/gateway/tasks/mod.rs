@@ -60,11 +60,11 @@ pub(super) async fn handle(
         return list::answer(gateway, caller, params).await;
     }
     let params = params.cloned().unwrap_or_else(Raw::empty_object);
-    let token: Option<String> = params.get_as("taskId");
-    let found = token.and_then(|token| gateway.task_ids.find(caller, &token)).ok_or_else(unknown)?;
+    let token: String = params.get_as("taskId").ok_or_else(unknown)?;
+    let found = gateway.task_ids.find(caller, &token).ok_or_else(unknown)?;
     let params = params.with("taskId", &Raw::of(&found.id));
     let asking = Asking { gateway, caller, found: &found, params };
-    let ids = gateway.task_ids.of(&caller.principal, &found.server);
+    let ids = gateway.task_ids.of(&caller.principal, &found.server).asked_as(&found.id, &token);
     let reply = match (name, caller.version.era()) {
         (method::TASKS_GET, Era::Modern) => asking.get_modern().await,
         (method::TASKS_GET, Era::Legacy) => asking.get_legacy().await,

@@ -22,7 +22,7 @@ const CAP: usize = 1 << 20;
 async fn growth(gateway: &Running, call: impl AsyncFnOnce()) -> u64 {
     let before = gateway.peak_memory();
     call().await;
-    (gateway.peak_memory() - before) >> 20
+    gateway.peak_memory().saturating_sub(before) >> 20
 }
 
 /// A server whose tool answers by an event of so many MiB as it is asked for.

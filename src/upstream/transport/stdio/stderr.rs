@@ -130,7 +130,9 @@ mod tests {
 
     fn tail(lines: &[&str]) -> StderrTail {
         let tail = StderrTail::default();
-        lines.iter().for_each(|line| tail.push(Line::Whole(Bytes::from((*line).to_owned()))));
+        for line in lines {
+            tail.push(Line::Whole(Bytes::from((*line).to_owned())));
+        }
         tail
     }
 

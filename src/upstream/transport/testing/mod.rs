@@ -20,7 +20,7 @@ pub(super) fn config(transport: Transport) -> Config {
         enabled: true,
         description: None,
         timeout: second,
-        max_timeout: std::time::Duration::from_secs(600),
+        max_timeout: std::time::Duration::from_mins(10),
         health_check_interval: second,
         retry: Retry { attempts: 0, delay: second, max_delay: second },
         breaker: Breaker { threshold: 5, successes: 1, timeout: second },

@@ -138,7 +138,10 @@ fn old_sse(
             Outcome::Message(text) | Outcome::Cut(text) | Outcome::Later(_, text) => drop(stream.send(text)),
             Outcome::Stream(texts) => texts.into_iter().for_each(|text| drop(stream.send(text))),
             Outcome::Paced(pause, texts) => {
-                let send = move |text: String| std::future::ready(drop(stream.send(text)));
+                let send = move |text: String| {
+                    drop(stream.send(text));
+                    std::future::ready(())
+                };
                 tokio::spawn(paced(pause, texts).for_each(send));
             }
             Outcome::Status(code, _) => return status(code),
