@@ -4,7 +4,7 @@
 //! to the bytes themselves, so it lasts exactly as long as the last slice of them.
 //!
 //! Admission follows dynamic thresholds (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998): an
-//! account may hold at most [`ALPHA`] times what is free. An account that is alone gets three quarters of the
+//! account may hold at most `ALPHA` times what is free. An account that is alone gets three quarters of the
 //! budget, and there is room left for a newcomer without a table of quotas.
 //!
 //! Invariants: the charges together never exceed the limit; an account without a charge costs nothing. Messages

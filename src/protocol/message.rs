@@ -135,7 +135,7 @@ pub enum ParseError {
         /// The key, decoded, or its beginning.
         key: String,
     },
-    /// More members than [`MAX_MEMBERS`].
+    /// More members than `MAX_MEMBERS`.
     #[error("{place} has more than 1,024 members; send what belongs to a tool in its arguments")]
     TooMany {
         /// `the message`, `params` or `_meta`.

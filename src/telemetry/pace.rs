@@ -1,6 +1,6 @@
 //! How many log lines one cause may produce: clients and servers decide how often it happens.
 //!
-//! Invariant: a flood costs [`BURST`] lines at once and then one each [`REFILL`]. Those between are suppressed and
+//! Invariant: a flood costs `BURST` lines at once and then one each `REFILL`. Those between are suppressed and
 //! counted, and a line says how many: the next one of that cause, or a summary of the refused requests
 //! when the flood is over.
 //!

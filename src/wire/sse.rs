@@ -193,7 +193,7 @@ impl Decoder {
 
     /// Takes bytes off the front of `input` until an event is complete.
     ///
-    /// `None` when `input` is used up, or after [`LINES_AT_ONCE`] lines that complete nothing, so that the caller can
+    /// `None` when `input` is used up, or after `LINES_AT_ONCE` lines that complete nothing, so that the caller can
     /// yield between them. An event that is incomplete when the stream ends does not count.
     pub fn decode(&mut self, input: &mut Bytes) -> Option<Item> {
         for _ in 0..LINES_AT_ONCE {

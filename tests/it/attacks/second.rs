@@ -1,4 +1,4 @@
-//! What a second attack found at the edge and in answers: descriptions, ids, lists and blocks whose number or size a
+//! Findings of a second attack at the edge and in answers: descriptions, ids, lists and blocks whose number or size a
 //! stranger decides.
 
 use std::time::{Duration, Instant};

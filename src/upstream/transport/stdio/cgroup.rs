@@ -4,8 +4,8 @@
 //! gateway was killed. The child enters its group itself, before it becomes the program of the server.
 //!
 //! Invariants: each group is locked by the gateway that made it, for as long as that gateway lives. Groups without a
-//! lock are what a killed gateway left behind; the next gateway in the same control group kills what is in them at its
-//! start, and removes them in the background. Groups that a child made in its own are removed with it, depth first.
+//! lock are left from a gateway that was killed. The next gateway in the same control group kills their processes at
+//! its start, and removes them in the background. Groups that a child made in its own are removed with it, depth first.
 //!
 //! Not here: limits, as no controller is enabled; a child that leaves its group, which its user may do.
 
