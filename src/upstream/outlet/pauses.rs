@@ -1,6 +1,6 @@
 //! The clock of one call: it stands still while its server waits for a person, and each message moves the deadline.
 //!
-//! Invariants: a call without messages and questions never takes the lock but to look at it once; the time
+//! Invariants: a call without messages and questions never takes the lock but to look at it once. The time
 //! of open questions is not counted, so the last message is kept as a time without it.
 //!
 //! Not here: how far a message moves a deadline (`deadline`).
