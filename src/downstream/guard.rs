@@ -194,7 +194,7 @@ impl Guard {
     }
 }
 
-/// The host the request is for: `Host`, or the authority of an absolute target or of HTTP/2; where
+/// The host that the request is for: `Host`, or the authority of an absolute target; where
 /// both are there they agree.
 fn host_of(parts: &request::Parts) -> Result<Authority, Refusal> {
     let mut headers = parts.headers.get_all(HOST).iter();
