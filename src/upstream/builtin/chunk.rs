@@ -224,6 +224,7 @@ impl<'t> Iterator for Chunks<'t> {
         if cut.end.byte <= self.covered.byte {
             // What is shared leaves no room for what may not be cut.
             self.start = self.covered;
+            self.section = self.outline.section_at(self.section, self.start.byte);
             cut = self.cut();
         }
         let chunk = self.chunk(cut.end);

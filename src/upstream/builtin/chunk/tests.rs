@@ -108,6 +108,16 @@ proptest! {
 }
 
 #[test]
+fn a_chunk_that_cannot_share_begins_in_the_section_of_its_own_start() {
+    // The words that would be shared stand in the section without text, and leave no room for the family.
+    let text = "# x y z\n#\n👩‍👩‍👧‍👦 and more\n";
+    for (size, overlap) in (4..16).flat_map(|size| (0..=size / 2).map(move |overlap| (size, overlap))) {
+        check(text, size, overlap, Format::Markdown)
+            .unwrap_or_else(|told| panic!("{size}, {overlap}: {told}"));
+    }
+}
+
+#[test]
 fn paragraphs_come_before_sentences_before_words() {
     let text = "One two. Three four.\n\nFive six seven. Eight nine ten eleven twelve";
     assert_eq!(
