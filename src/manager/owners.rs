@@ -1,4 +1,4 @@
-//! Remembers which server each offered name belongs to, so that a name never moves to another server unnoticed.
+//! Remembers which server each offered name or URI belongs to, so that none moves to another server unnoticed.
 //!
 //! Invariants: a name keeps its first owner until that server leaves the configuration or an operator gives the
 //! name away. The memory for one server is bounded, and a server at that bound gets no further names.
@@ -48,6 +48,11 @@ impl Owners {
         *count += 1;
         self.by_name.insert(hash, Arc::clone(server));
         true
+    }
+
+    /// Whether a server other than `servers` owns anything.
+    pub fn has_others(&self, servers: &[Arc<str>]) -> bool {
+        self.counts.keys().any(|owner| !servers.contains(owner))
     }
 
     /// Forgets the owner of `name`: an operator decided that another server may have it.

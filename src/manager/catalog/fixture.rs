@@ -54,6 +54,11 @@ pub(super) fn catalog(servers: &[(&str, Has<'_>)]) -> Catalog {
 
 /// The same with the operator's choice, the same for all servers.
 pub(super) fn chosen(servers: &[(&str, Has<'_>)], choice: &Tools) -> Catalog {
+    after(servers, choice, &mut History::default())
+}
+
+/// The same after what `history` says.
+pub(super) fn after(servers: &[(&str, Has<'_>)], choice: &Tools, history: &mut History) -> Catalog {
     let offers: Vec<(Arc<str>, Offer)> =
         servers.iter().map(|(server, has)| (Arc::from(*server), has.offer())).collect();
     let trust = Trust::default();
@@ -61,7 +66,7 @@ pub(super) fn chosen(servers: &[(&str, Has<'_>)], choice: &Tools) -> Catalog {
     let parts: Vec<Part<'_>> = offers.iter().map(|(server, offer)| part((server, offer))).collect();
     let servers = offers.iter().map(|(server, _)| Arc::clone(server)).collect();
     let rules = Rules { mode: ToolNames::Auto, max_length: 64, servers: &servers };
-    Catalog::build(&parts, Style { rules, per_page: 2 }, &mut History::default())
+    Catalog::build(&parts, Style { rules, per_page: 2 }, history)
 }
 
 /// What a list shows, on all its pages.

@@ -58,12 +58,12 @@ pub enum Lookup<'a> {
     Unknown,
 }
 
-/// A bare name that another server had before the one that would have it now.
+/// A bare name or URI that another server had before the one that would have it now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MovedName<'a> {
     /// The server that had it.
     pub owner: &'a Arc<str>,
-    /// The server that would have it, and what that calls the tool or prompt.
+    /// The server that would have it, and what that calls it.
     pub route: (&'a Arc<str>, &'a str),
     /// The bare name.
     pub name: &'a str,
@@ -80,13 +80,15 @@ pub struct Style<'a> {
     pub per_page: usize,
 }
 
-/// Which server has had each name, for tools and for prompts.
+/// Which server has had each name, and each URI or template of URIs.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     /// The names of tools.
     pub tools: Owners,
     /// The names of prompts.
     pub prompts: Owners,
+    /// URIs of resources and templates, shared with the catalog, which looks URIs up that nobody lists.
+    pub uris: Arc<Owners>,
 }
 
 /// A tool that has its name and is neither listed nor called.
@@ -129,17 +131,23 @@ pub struct Catalog {
 impl Catalog {
     /// Merges `parts` and notes in `history` which server has which name.
     pub fn build(parts: &[Part<'_>], style: Style<'_>, history: &mut History) -> Self {
-        let resources = Resources::build(parts, style.per_page);
+        let resources = Resources::build(parts, style.per_page, &mut history.uris);
         let tools = tools(parts, style, &resources, &mut history.tools);
         let mirrors = tools.listing.entries().iter().any(|entry| !entry.route.header_params.is_empty());
         let prompts = prompts(parts, style, &mut history.prompts);
         Self { tools, prompts, resources, mirrors }
     }
 
-    /// The names of tools, or of prompts, that are not given to their servers because another server had them.
+    /// What is not given to the servers that list it because another server had it before: names of tools or prompts,
+    /// URIs or templates.
     pub fn moved(&self, kind: Kind) -> impl Iterator<Item = MovedName<'_>> {
-        let list = if kind == Kind::Prompts { &self.prompts } else { &self.tools };
-        (0..list.moved.len()).map(|place| list.moved(place))
+        let named = match kind {
+            Kind::Tools => Some(&self.tools),
+            Kind::Prompts => Some(&self.prompts),
+            Kind::Resources | Kind::Templates => None,
+        };
+        let named = named.into_iter().flat_map(|list| (0..list.moved.len()).map(|place| list.moved(place)));
+        named.chain(self.resources.moved(kind))
     }
 
     /// The list of one kind.

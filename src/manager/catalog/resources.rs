@@ -5,6 +5,8 @@
 //! no server can take a URI from another one. A URI that no server has may still exist; then
 //! [`Resources::places`] lists the servers worth asking.
 //!
+//! A server that listed a URI keeps it: later it counts as one of those that have it, although it no longer lists it.
+//!
 //! Invariant: a lookup has a budget for each server, and what a server lists can exhaust its own alone.
 //! Not here: asking (`gateway`), which URIs clash (`clashes`).
 
@@ -14,7 +16,8 @@ use std::sync::Arc;
 use super::clashes::{Claims, Clashes};
 use super::listing::{Entry, Listing};
 use super::uris::{Key, Uris};
-use super::{Part, caching, read_only};
+use super::{MovedName, Part, caching, read_only};
+use crate::manager::owners::Owners;
 use crate::protocol::Raw;
 use crate::protocol::feature::{Item, Kind, List};
 use crate::protocol::uri::{MAX_URI, Work, scheme, split_owner, with_owner};
@@ -74,6 +77,10 @@ pub struct Resources {
     servers: Vec<Arc<str>>,
     /// Those of them that list something with a scheme.
     by_scheme: HashMap<String, HashSet<Arc<str>>>,
+    /// The first server that listed each URI and each template.
+    history: Arc<Owners>,
+    /// Whether two servers have resources, or had.
+    can_clash: bool,
 }
 
 /// The budget for the links of one message.
@@ -87,22 +94,24 @@ impl Default for LinkBudget {
 }
 
 impl Resources {
-    pub(super) fn build(parts: &[Part<'_>], per_page: usize) -> Self {
+    /// Merges the lists of `parts`, and notes in `history` who listed a URI first.
+    pub(super) fn build(parts: &[Part<'_>], per_page: usize, history: &mut Arc<Owners>) -> Self {
         let with_resources = parts.iter().filter(|part| part.offer.peer.offers(List::Resources.capability()));
         let servers: Vec<Arc<str>> = with_resources.map(|part| Arc::clone(part.server)).collect();
         let (keys, template_keys) = (keys(parts, Kind::Resources), keys(parts, Kind::Templates));
         let claims = Claims::of(&template_keys);
-        let clashes = if servers.len() > 1 {
-            claims.clashes(&keys, &template_keys, &servers)
-        } else {
-            Clashes::default()
-        };
+        let can_clash = servers.len() > 1 || history.has_others(&servers);
+        let mut clashes =
+            if can_clash { claims.clashes(&keys, &template_keys, &servers) } else { Clashes::default() };
+        note(history, &keys, &mut clashes.uris);
+        note(history, &template_keys, &mut clashes.templates);
         let uris = Uris::assign(&keys, &clashes.uris);
         let template_uris = Uris::assign(&template_keys, &clashes.templates);
         let listing = merged(parts, Kind::Resources, &uris, per_page);
         let templates = merged(parts, Kind::Templates, &template_uris, per_page);
         let by_scheme = by_scheme(listing.entries().iter().chain(templates.entries()));
-        Self { uris, listing, template_uris, templates, claims, servers, by_scheme }
+        let history = Arc::clone(history);
+        Self { uris, listing, template_uris, templates, claims, servers, by_scheme, history, can_clash }
     }
 
     pub(super) const fn listing(&self) -> &Listing {
@@ -111,6 +120,29 @@ impl Resources {
 
     pub(super) const fn templates(&self) -> &Listing {
         &self.templates
+    }
+
+    /// The URIs or templates that another server listed before.
+    pub(super) fn moved(&self, kind: Kind) -> impl Iterator<Item = MovedName<'_>> {
+        let listing = match kind {
+            Kind::Resources => Some(&self.listing),
+            Kind::Templates => Some(&self.templates),
+            Kind::Tools | Kind::Prompts => None,
+        };
+        // An offer under the own name of a server is the only kind that can have moved.
+        let entries = listing.into_iter().flat_map(Listing::entries);
+        let entries = entries.filter(|entry| self.can_clash() && entry.exposed != *entry.route.subject);
+        entries.filter_map(|entry| {
+            let owner = self.history.owner(&entry.route.subject)?;
+            let (server, uri) = (&entry.route.server, &*entry.route.subject);
+            let is_moved = owner != server && !self.lists(owner, uri);
+            is_moved.then(|| MovedName { owner, route: (server, uri), name: uri, exposed: &entry.exposed })
+        })
+    }
+
+    /// Whether `server` lists `uri` itself, or the template that it is.
+    fn lists(&self, server: &str, uri: &str) -> bool {
+        self.uris.of_owner(server, uri).or(self.template_uris.of_owner(server, uri)).is_some()
     }
 
     /// Where `uri` leads; at most 8 places.
@@ -171,11 +203,12 @@ impl Resources {
         Some((server, rest))
     }
 
-    /// The servers that list `uri` or have a template that makes it, in the order of the file.
+    /// The servers that list `uri`, listed it first, or have a template that makes it, in the order of the file.
     fn owners(&self, uri: &str, budget: &mut LinkBudget) -> Vec<&Arc<str>> {
         let listed = self.uris.bare(uri).iter().map(|&index| &self.listing.entries()[index].route.server);
         let mut owners: Vec<&Arc<str>> = listed.collect();
         self.claims.add_makers(uri, &mut owners, &mut budget.0);
+        owners.extend(self.history.owner(uri).filter(|first| !owners.contains(first)));
         let place = |owner: &&Arc<str>| self.servers.iter().position(|server| server == *owner);
         owners.sort_by_key(place);
         owners
@@ -198,7 +231,9 @@ impl Resources {
         }
         match self.template_uris.bare(text) {
             [] => self.places(text),
-            [only] => listed(*only),
+            [only] if self.history.is_free_for(text, &self.templates.entries()[*only].route.server) => {
+                listed(*only)
+            }
             several => {
                 let exposed = several.iter().map(|&index| self.template_uris.exposed(index).to_owned());
                 Places::Ambiguous(exposed.collect())
@@ -228,9 +263,9 @@ impl Resources {
         (!leads_back).then(|| with_owner(uri, server))
     }
 
-    /// Whether two servers have resources, so that their URIs can be the same.
+    /// Whether two servers have resources, or had, so that their URIs can be the same.
     pub const fn can_clash(&self) -> bool {
-        self.servers.len() > 1
+        self.can_clash
     }
 
     /// A definition of `server` whose references to resources lead clients to that server's (MCP
@@ -252,6 +287,19 @@ impl Resources {
     fn followed(&self, server: &str, object: &Raw, member: &str, budget: &mut LinkBudget) -> Raw {
         let exposed = object.get_as(member).and_then(|uri: String| self.exposed(server, &uri, budget));
         exposed.map_or_else(|| object.clone(), |uri| object.with(member, &Raw::of(&uri)))
+    }
+}
+
+/// Notes the servers of `keys` as the first that listed them; what another server listed before is `clashing`.
+///
+/// Beyond the bound of [`Owners`] a URI is not remembered and stays free: lists of resources may change all day.
+fn note(history: &mut Arc<Owners>, keys: &[Key], clashing: &mut Vec<bool>) {
+    clashing.resize(keys.len(), false);
+    for (key, clashes) in keys.iter().zip(clashing) {
+        match history.owner(&key.uri) {
+            Some(owner) => *clashes |= *owner != key.server,
+            None => drop(Arc::make_mut(history).claim(&key.uri, &key.server)),
+        }
     }
 }
 

@@ -4,15 +4,15 @@ use std::collections::{BTreeSet, HashSet};
 
 use proptest::prelude::*;
 
-use super::super::fixture::{Has, catalog, shown};
-use super::super::{Catalog, Kind};
+use super::super::fixture::{Has, after, shown};
+use super::super::{Catalog, History, Kind, Tools};
 use super::tests::part;
 use super::*;
 
 /// The URIs and templates of one server.
 type Lists = (Vec<String>, Vec<String>);
 
-fn merged(servers: &[(&str, Lists)]) -> Catalog {
+fn merged(servers: &[(&str, Lists)], history: &mut History) -> Catalog {
     let texts: Vec<(Vec<&str>, Vec<&str>)> = servers
         .iter()
         .map(|(_, (uris, forms))| {
@@ -23,7 +23,13 @@ fn merged(servers: &[(&str, Lists)]) -> Catalog {
         .iter()
         .zip(&texts)
         .map(|((name, _), (resources, templates))| (*name, Has { resources, templates, ..Has::default() }));
-    catalog(&has.collect::<Vec<_>>())
+    after(&has.collect::<Vec<_>>(), &Tools::default(), history)
+}
+
+/// The lists of the server of `place`.
+fn lists_of<'a>(servers: &'a [(&str, Lists)], place: &Place) -> &'a Lists {
+    let found = servers.iter().find(|(name, _)| *name == &*place.server);
+    found.map(|(_, lists)| lists).expect("a server")
 }
 
 /// URIs that the templates and URIs of `servers` make, in every form that a client may use.
@@ -61,10 +67,11 @@ proptest! {
     fn no_uri_leads_to_a_server_that_did_not_have_it_and_none_is_listed_twice(
         parts in prop::collection::vec(part(), 1..3),
         attack in prop::collection::vec((any::<usize>(), any::<usize>()), 1..5),
-        place in any::<usize>(),
+        (place, keeps) in (any::<usize>(), any::<u16>()),
     ) {
         let mut servers: Vec<(&str, Lists)> = ["a", "b"].into_iter().zip(parts).collect();
-        let before = merged(&servers);
+        let mut history = History::default();
+        let before = merged(&servers, &mut history);
         let probes = probes(&before);
         let mut evil: (Vec<String>, Vec<String>) = Default::default();
         for (which, how) in attack.into_iter().filter(|_| !probes.is_empty()) {
@@ -75,15 +82,37 @@ proptest! {
                 list.push(text);
             }
         }
+        // The others may drop what they had.
+        let had = servers.clone();
+        for (server, (_, (uris, templates))) in servers.iter_mut().enumerate() {
+            let mut place = 0;
+            let mut stays = |_: &String| {
+                place += 1;
+                keeps >> ((place + 8 * server) % 16) & 1 == 1
+            };
+            uris.retain(&mut stays);
+            templates.retain(stays);
+        }
+        // URIs that only a template made are remembered for as long as the template is listed.
+        let is_remembered = |place: &Place| {
+            let (had, has) = (lists_of(&had, place), lists_of(&servers, place));
+            had.1 == has.1 || had.0.contains(&place.uri)
+        };
+        let remembered: Vec<(&String, Place)> = probes
+            .iter()
+            .filter_map(|uri| match before.resources().places(uri) {
+                Places::Listed(was) if is_remembered(&was) => Some((uri, was)),
+                _ => None,
+            })
+            .collect();
         servers.insert(place % (servers.len() + 1), ("e", evil));
-        let after = merged(&servers);
+        let after = merged(&servers, &mut history);
         for kind in [Kind::Resources, Kind::Templates] {
             let shown = shown(&after, kind);
             let distinct: HashSet<&String> = shown.iter().collect();
             prop_assert_eq!(distinct.len(), shown.len(), "{:?}", shown);
         }
-        for uri in &probes {
-            let Places::Listed(was) = before.resources().places(uri) else { continue };
+        for (uri, was) in remembered {
             match after.resources().places(uri) {
                 Places::Listed(now) => prop_assert_eq!(&now.server, &was.server, "{}", uri),
                 Places::Ambiguous(_) => {}

@@ -1,6 +1,6 @@
-//! Which server has had each name, carried from one snapshot to the next.
+//! Which server has had each name and URI, carried from one snapshot to the next.
 //!
-//! Invariants: a name is given to another server only by an operator: by an approval, by a `rename` in the
+//! Invariants: a name or URI is given to another server only by an operator: by an approval, by a `rename` in the
 //! configuration file, or by removing the server that had it. Each name that would move is logged once.
 //!
 //! Not here: the memory itself (`owners`), and how names are made (`naming`).
@@ -24,6 +24,7 @@ impl Snapshot {
         let is_there = |name: &str| config.servers.iter().any(|server| *server.name == *name);
         history.tools.retain(is_there);
         history.prompts.retain(is_there);
+        Arc::make_mut(&mut history.uris).retain(is_there);
         for server in &config.servers {
             for name in server.tools.rename.values() {
                 if !history.tools.is_free_for(name, &server.name) {
@@ -34,7 +35,7 @@ impl Snapshot {
         history
     }
 
-    /// Lets `server` have the names that another server had before: of one tool, or of all tools and prompts.
+    /// Lets `server` have what another server had before: the name of one tool, or all names and URIs.
     pub(super) fn release_names(&mut self, server: &str, tool: Option<&str>) {
         let is_wanted = |(owner, subject): (&Arc<str>, &str)| {
             owner.as_ref() == server && tool.is_none_or(|tool| tool == subject)
@@ -48,12 +49,17 @@ impl Snapshot {
                 history.prompts.release(moved.name);
             }
         }
+        for kind in [Kind::Resources, Kind::Templates].into_iter().filter(|_| tool.is_none()) {
+            for moved in self.catalog.moved(kind).filter(|moved| is_wanted(moved.route)) {
+                Arc::make_mut(&mut history.uris).release(moved.name);
+            }
+        }
     }
 
     /// Logs the names that another server had before, less those that were so `before` already. If the audit log is
     /// full, this fails and is to be repeated.
     pub(in crate::manager) fn log_moved_names(&self, before: Option<&Self>) -> Result<(), Full> {
-        for kind in [Kind::Tools, Kind::Prompts] {
+        for kind in Kind::ALL {
             let known: HashSet<MovedName<'_>> =
                 before.into_iter().flat_map(|before| before.catalog.moved(kind)).collect();
             let new = self.catalog.moved(kind).filter(|moved| !known.contains(moved));
