@@ -34,7 +34,7 @@ use crate::telemetry::limit::Limit;
 use crate::worker::until;
 
 /// Bytes of notifications that may wait for one slow reader.
-const MAX_WAITING_BYTES: usize = 512 * 1024;
+const MAX_WAITING_BYTES: usize = 256 * 1024;
 /// Notifications of at least so many bytes are not copied out of the buffer that they came in.
 const LARGE: usize = 64 * 1024;
 /// How long one question may stay open. Longer than anybody should think about it, and the most a

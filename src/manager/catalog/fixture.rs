@@ -57,7 +57,7 @@ pub(super) fn chosen(servers: &[(&str, Has<'_>)], choice: &Tools) -> Catalog {
     after(servers, choice, &mut History::default())
 }
 
-/// The same after what `history` says.
+/// The catalog of `servers` where `history` tells which server has had each name.
 pub(super) fn after(servers: &[(&str, Has<'_>)], choice: &Tools, history: &mut History) -> Catalog {
     let offers: Vec<(Arc<str>, Offer)> =
         servers.iter().map(|(server, has)| (Arc::from(*server), has.offer())).collect();

@@ -138,8 +138,7 @@ impl Catalog {
         Self { tools, prompts, resources, mirrors }
     }
 
-    /// What is not given to the servers that list it because another server had it before: names of tools or prompts,
-    /// URIs or templates.
+    /// The names, URIs or templates that their servers do not get because another server had them before.
     pub fn moved(&self, kind: Kind) -> impl Iterator<Item = MovedName<'_>> {
         let named = match kind {
             Kind::Tools => Some(&self.tools),

@@ -1,6 +1,6 @@
 //! Which server has had each name and URI, carried from one snapshot to the next.
 //!
-//! Invariants: a name or URI is given to another server only by an operator: by an approval, by a `rename` in the
+//! Invariants: only an operator gives a name or URI to another server. That is by an approval, by a `rename` in the
 //! configuration file, or by removing the server that had it. Each name that would move is logged once.
 //!
 //! Not here: the memory itself (`owners`), and how names are made (`naming`).

@@ -179,3 +179,32 @@ async fn an_event_stream_of_junk_is_ended_with_a_reason() {
     ended_for_flooding(&gateway, "flood").await;
     eprintln!("it had sent {} kB", server.sent() >> 10);
 }
+
+#[tokio::test]
+async fn floods_on_the_streams_of_older_connections_are_ended_and_take_only_their_share() {
+    for kind in ["session", "HTTP+SSE"] {
+        let steady = Scripted::modern().tool(Tool::named("steady").does(Act::Slow(SERVICE))).start();
+        let registry = Registry::new().setting(ONE_WORKER).http("steady", &steady.url());
+        let (server, registry) = if kind == "session" {
+            let server = Flooding::session("flood", STRAY);
+            let registry = registry.http("flood", &server.url());
+            (server, registry)
+        } else {
+            let server = Flooding::sse("flood", STRAY);
+            let registry = registry.sse("flood", &server.url());
+            (server, registry)
+        };
+        let gateway = Gateway::of(&registry).start().await;
+        gateway.offers(&["flood", "steady"]).await;
+        measure(&gateway).await; // all is loaded and connected
+        let before = measure(&gateway).await;
+        let _socket = unread(&gateway, "flood").await;
+        eventually("the flood has begun", async || (server.sent() > 0).then_some(())).await;
+        let beside = measure(&gateway).await;
+        let ratio = beside.call.as_secs_f64() / before.call.as_secs_f64();
+        eprintln!("{kind}: calls at {ratio:.2}, probes {:?}, before {:?}", beside.probe, before.probe);
+        assert!(ratio <= 2.0, "{kind}: calls take {ratio} times as long");
+        assert!(beside.probe <= SERVICE / 2, "{kind}: probes take {:?}", beside.probe);
+        ended_for_flooding(&gateway, "flood").await;
+    }
+}

@@ -29,6 +29,9 @@ use crate::wire::joined::Joined;
 
 /// How long a connection may take to open, TLS included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// Bytes that one read brings at most. A server that sends faster than its answer is read fills this for each
+/// connection, and the default of hyper is 408 KiB.
+const READ_BUFFER: usize = 64 * 1024;
 
 /// A connection's socket.
 pub(super) type Io = MaybeHttpsStream<Tcp>;
@@ -82,8 +85,14 @@ impl Dialer {
             Some(tls) => tls.clone().oneshot(self.origin.clone()).await?,
             None => MaybeHttpsStream::Http(self.tcp.clone().oneshot(self.origin.clone()).await?),
         };
-        Ok((meter(&io).clone(), http1::handshake(io).await?))
+        Ok((meter(&io).clone(), builder().handshake(io).await?))
     }
+}
+
+fn builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(READ_BUFFER);
+    builder
 }
 
 /// The meter of a socket; over TLS it counts what is encrypted.
