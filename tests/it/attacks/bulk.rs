@@ -2,10 +2,9 @@
 //!
 //! Not here: what is asserted.
 
-use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -56,7 +55,7 @@ pub async fn gateway(servers: &Servers) -> Running {
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers(&["bulk__json", "good__small"]).await;
     for _ in 0..3 {
-        small(&gateway).await.expect("it answers");
+        small(&gateway.address).await.expect("it answers");
     }
     gateway
 }
@@ -206,19 +205,19 @@ pub fn modern(tool: &str, padding: usize) -> (String, Vec<u8>) {
     (headers, body.into_bytes())
 }
 
-/// A small call; how long it took.
-pub async fn small(gateway: &Running) -> Result<Duration, String> {
+/// A small call to the program at `address`; how long it took.
+pub async fn small(address: &str) -> Result<Duration, String> {
     let begun = Instant::now();
     let body = br#"{"server":"good","tool":"small","arguments":{}}"#;
-    let told = Line::to(&gateway.address).post("/api/v1/mcp/call", &[], body).await;
+    let told = Line::to(address).post("/api/v1/mcp/call", &[], body).await;
     if told.status == 200 { Ok(begun.elapsed()) } else { Err(format!("{told:?}")) }
 }
 
 /// The 99th percentile of 100 small calls, and how many failed.
-pub async fn calls(gateway: &Running) -> (Duration, usize) {
+async fn calls(address: &str) -> (Duration, usize) {
     let (mut times, mut failed) = (Vec::new(), 0);
     for _ in 0..100 {
-        match small(gateway).await {
+        match small(address).await {
             Ok(time) => times.push(time),
             Err(told) => {
                 eprintln!("failed: {told}");
@@ -235,21 +234,22 @@ pub async fn median(gateway: &Running) -> (Duration, usize) {
     beside(gateway, std::future::ready(())).await
 }
 
-/// Measures like [`median`] while `attack` runs, however many rounds that takes, and for at least three rounds.
+/// Measures like [`median`] while `attack` runs, however many rounds that takes, and for at least three rounds. The
+/// calls are made on a thread of their own, so that they do not wait for what the attack writes.
 pub async fn beside(gateway: &Running, attack: impl Future<Output = ()>) -> (Duration, usize) {
-    let is_over = Cell::new(false);
-    let attacking = async {
-        attack.await;
-        is_over.set(true);
-    };
-    let measuring = async {
+    let (address, is_over) = (gateway.address.clone(), Arc::new(AtomicBool::new(false)));
+    let over = Arc::clone(&is_over);
+    let measuring = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let mut rounds = Vec::new();
-        while rounds.len() < 3 || !is_over.get() {
-            rounds.push(calls(gateway).await);
+        while rounds.len() < 3 || !over.load(Ordering::Relaxed) {
+            rounds.push(runtime.block_on(calls(&address)));
         }
         rounds
-    };
-    let ((), mut rounds) = tokio::join!(attacking, measuring);
+    });
+    attack.await;
+    is_over.store(true, Ordering::Relaxed);
+    let mut rounds = measuring.join().expect("the calls are made");
     rounds.sort();
     (rounds[rounds.len() / 2].0, rounds.iter().map(|(_, failed)| failed).sum())
 }
