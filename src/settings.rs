@@ -65,7 +65,7 @@ mod setting;
 
 pub use fields::Fields;
 pub use fingerprint::Fingerprint;
-pub(crate) use nearest::nearest;
+pub(crate) use nearest::{nearest, nearest_few};
 pub use node::{Entry, Mark, Node, Text, Value};
 pub use problem::{Problem, Problems, Shown};
 pub use setting::{Setting, member_path, one_line};

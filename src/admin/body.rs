@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use super::problem::{Code, FieldError, Problem};
 use crate::protocol::Raw;
 use crate::protocol::message::MAX_DEPTH;
+use crate::settings::nearest;
 
 const MEMBERS: [&str; 4] = ["server", "tool", "arguments", "timeout"];
 /// The longest name worth looking up, in bytes.
@@ -24,8 +25,6 @@ const MAX_MEMBERS: usize = 10_000;
 const MAX_ERRORS: usize = 10;
 /// Longest piece of a found value that is repeated, in characters.
 const MAX_FOUND: usize = 60;
-/// How alike an unknown member must be to be taken for a typing error.
-const ALIKE: f64 = 0.65;
 
 /// What to call, and with what.
 #[derive(Debug, Clone, PartialEq, ToSchema)]
@@ -93,10 +92,9 @@ fn not_json(body: &Bytes, error: &serde_json::Error) -> Problem {
 
 fn refusal(errors: Vec<FieldError>) -> Problem {
     let meant = errors.iter().find_map(|error| {
-        let alike = |name: &&str| strsim::jaro_winkler(&error.field.to_lowercase(), name);
-        let unknown = !MEMBERS.contains(&error.field.as_str());
-        let nearest = MEMBERS.into_iter().max_by(|a, b| alike(a).total_cmp(&alike(b)))?;
-        (unknown && alike(&nearest) >= ALIKE).then(|| format!("did you mean {nearest:?}?"))
+        let is_unknown = !MEMBERS.contains(&error.field.as_str());
+        let near = if is_unknown { nearest(&error.field, MEMBERS.into_iter()) } else { None };
+        near.map(|name| format!("did you mean {name:?}?"))
     });
     let problem = Problem::of_fields(errors);
     match meant {

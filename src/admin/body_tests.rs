@@ -92,7 +92,7 @@ fn every_wrong_member_is_named_with_what_was_found_and_expected() {
 
 #[test]
 fn the_detail_says_it_in_a_sentence_and_all_errors_are_listed() {
-    let document = refused(r#"{"tool":5,"timeout":"x","args":{}}"#);
+    let document = refused(r#"{"tool":5,"timeout":"x","argument":{}}"#);
     assert_eq!(document["errors"].as_array().expect("errors").len(), 3);
     assert_eq!(document["suggestion"], "did you mean \"arguments\"?");
     let document = refused(r#"{"tool":"t","timeout":"soon"}"#);

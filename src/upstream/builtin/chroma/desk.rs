@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::locks::Locks;
 use super::model::Collection;
 use super::{Chroma, names};
+use crate::settings::nearest_few;
 use crate::upstream::builtin::answer::Failure;
 use crate::upstream::builtin::embedding::{self, Embedding};
 use crate::upstream::builtin::refusal::Refusal;
@@ -114,13 +115,14 @@ impl Desk {
     pub(super) async fn no_collection(&self, field: &str, name: &str) -> Refusal {
         let prefix = self.options.collection_prefix.as_str();
         let some = self.chroma.collections(names::PAGE, 0).await.unwrap_or_default();
-        let own = some.iter().filter_map(|one| one.name.strip_prefix(prefix).map(str::to_owned));
+        let own = some.iter().filter_map(|one| one.name.strip_prefix(prefix));
+        let nearest: Vec<String> = nearest_few(name, own).into_iter().map(str::to_owned).collect();
         Refusal::new("not_found", field, name)
             .because("There is no such collection.")
             .valid("the name of a collection that is there")
             .suggest_names(
                 "Did you mean one of",
-                &names::nearest(name, own),
+                &nearest,
                 "Make it with create_collection; list_collections shows what there is.",
             )
     }

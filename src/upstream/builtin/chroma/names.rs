@@ -6,8 +6,6 @@ use super::super::refusal::Refusal;
 const LENGTH: std::ops::RangeInclusive<usize> = 3..=512;
 /// Collections that one request lists: each takes some kilobytes.
 pub(super) const PAGE: usize = 200;
-/// Names that are suggested.
-const SUGGESTED: usize = 3;
 
 /// The name that Chroma has for what callers call `name`.
 pub(super) fn full(prefix: &str, name: &str) -> Result<String, Refusal> {
@@ -35,16 +33,6 @@ pub(in crate::upstream) fn is_name(name: &str) -> bool {
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(byte))
 }
 
-/// Those of `known` that are most like `name`.
-pub(super) fn nearest(name: &str, known: impl Iterator<Item = String>) -> Vec<String> {
-    let wanted = name[..name.floor_char_boundary(128)].to_lowercase();
-    let like = |other: &String| strsim::jaro_winkler(&wanted, &other.to_lowercase());
-    let mut known: Vec<(f64, String)> = known.map(|other| (like(&other), other)).collect();
-    known.retain(|(like, _)| *like > 0.6);
-    known.sort_by(|a, b| b.0.total_cmp(&a.0));
-    known.into_iter().take(SUGGESTED).map(|(_, name)| name).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,12 +54,5 @@ mod tests {
             assert_eq!(full(prefix, name).ok().as_deref(), wanted, "{prefix:?} {name:?}");
         }
         assert!(full("mcp_", &"x".repeat(509)).is_err());
-    }
-
-    #[test]
-    fn the_nearest_names_are_suggested() {
-        let known = ["docs", "dogs", "invoices"].map(str::to_owned);
-        assert_eq!(nearest("docz", known.clone().into_iter()), ["docs", "dogs"]);
-        assert!(nearest("zzz", known.into_iter()).is_empty());
     }
 }

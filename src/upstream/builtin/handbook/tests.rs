@@ -217,7 +217,7 @@ async fn bad_arguments_are_explained() {
         ("search_handbook", json!({"query": "a", "n_results": 1.5}), "n_results", "Use 1"),
         ("search_handbook", json!({"query": "a", "n_results": "5"}), "n_results", "Use 5"),
         ("search_handbook", json!({"query": "a", "section": []}), "section", "quotation"),
-        ("search_handbook", json!({"query": "a", "limit": 5}), "limit", "did you mean"),
+        ("search_handbook", json!({"query": "a", "limit": 5}), "limit", "Leave it out."),
         ("search_handbook", json!({"query": "a", "n_result": 5}), "n_result", "n_results"),
         ("get_handbook_section", json!({"path": ""}), "path", "example"),
         ("get_handbook_section", json!({"path": {"x": "y".repeat(5_000)}}), "path", "quotation"),

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{Kind, Number, Shape, WHOLE};
 use crate::protocol::Raw;
+use crate::settings::nearest;
 use crate::upstream::builtin::refusal::Refusal;
 
 const INVALID: &str = "invalid_argument";
@@ -31,14 +32,14 @@ pub(super) fn twice(name: &str, value: Option<&Raw>) -> Refusal {
 
 pub(super) fn unknown(name: &str, value: &Raw, names: &[&str]) -> Refusal {
     let last = name.rsplit('.').next().unwrap_or(name);
-    let like = |other: &&&str| strsim::jaro_winkler(clipped(last), other);
-    let nearest = names.iter().max_by(|a, b| like(a).total_cmp(&like(b)));
     let refusal = Refusal::new(INVALID, clipped(name), value).because("There is no argument of this name.");
-    match nearest {
-        Some(nearest) => refusal
-            .valid(&format!("the arguments {}", names.join(", ")))
-            .suggest(&format!("Leave it out, or did you mean {nearest}?")),
-        None => refusal.valid("no arguments").suggest("Leave it out."),
+    let refusal = match names {
+        [] => refusal.valid("no arguments"),
+        names => refusal.valid(&format!("the arguments {}", names.join(", "))),
+    };
+    match nearest(last, names.iter().copied()) {
+        Some(nearest) => refusal.suggest(&format!("Leave it out, or did you mean {nearest}?")),
+        None => refusal.suggest("Leave it out."),
     }
 }
 
@@ -105,15 +106,12 @@ impl Place<'_> {
     }
 
     pub(super) fn no_such_word(&self, given: &str, words: &[String]) -> Refusal {
-        let nearest = words.iter().max_by(|a, b| {
-            let like = |word: &str| strsim::jaro_winkler(clipped(given), word);
-            like(a).total_cmp(&like(b))
-        });
-        let nearest = nearest.map_or("", String::as_str);
+        let nearest = nearest(given, words.iter().map(String::as_str));
+        let this = nearest.map_or_else(|| "one of these words".to_owned(), |word| format!("{word:?}"));
         Refusal::new(INVALID, self.field, given)
             .because("This argument is none of the words that are known.")
             .valid(&format!("one of {}", words.join(", ")))
-            .suggest(&self.use_this(&format!("{nearest:?}")))
+            .suggest(&self.use_this(&this))
     }
 
     pub(super) fn no_uuid(&self, given: &str) -> Refusal {
