@@ -38,12 +38,14 @@ impl From<manager::Error> for Problem {
                     (document.available, document.nearest) = (available, nearest);
                 })
             }
-            E::NameNotFound { name, server, available, nearest, .. } => Self::new(Code::ToolNotFound, detail)
-                .with(|document| {
+            E::NameNotFound { name, server, available, nearest, unreached, .. } => {
+                Self::new(Code::ToolNotFound, detail).with(|document| {
                     (document.tool, document.server) = (Some(clipped(name)), server);
                     document.suggestion = Some(instead(&nearest, "GET /api/v1/mcp/tools lists the tools"));
                     (document.available, document.nearest) = (available, nearest);
-                }),
+                    document.unreached = unreached.iter().map(ToString::to_string).collect();
+                })
+            }
             E::Ambiguous { name, candidates, .. } => {
                 Self::new(Code::AmbiguousTool, detail).with(|document| {
                     (document.tool, document.candidates) = (Some(name), candidates);
@@ -72,11 +74,11 @@ impl From<manager::Error> for Problem {
             }
             // Resources are not read over REST.
             E::ResourceNotFound { .. } | E::AmbiguousUri { .. } => Self::new(Code::NotFound, detail),
-            E::Upstream { server, tool, source } => {
+            E::Upstream { server, tool, source, .. } => {
                 let (code, retry_after) = of_upstream(&source);
                 Self::new(code, detail).with(|document| {
                     (document.server, document.tool) = (Some(server.to_string()), tool);
-                    document.retry_after_seconds = retry_after;
+                    document.retry_after_seconds = retry_after.or(verdict.retry_after);
                     if let upstream::Error::Status { status, .. } | upstream::Error::Backend { status, .. } =
                         source
                     {

@@ -30,7 +30,7 @@ async fn document_of(error: E) -> (Answered, Value) {
 }
 
 fn upstream(source: U) -> E {
-    E::Upstream { server: "docs".into(), tool: Some("find".into()), source }
+    E::Upstream { server: "docs".into(), tool: Some("find".into()), source, retry_in: None }
 }
 
 #[tokio::test]

@@ -55,6 +55,9 @@ pub(super) struct Document {
     /// Names that look like the one asked for, best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) nearest: Vec<String>,
+    /// Servers that may have what was asked for, because they were not reached yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unreached: Vec<String>,
     /// Names that are not ambiguous.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) candidates: Vec<String>,
@@ -125,6 +128,7 @@ impl Problem {
             tool: None,
             available: Vec::new(),
             nearest: Vec::new(),
+            unreached: Vec::new(),
             candidates: Vec::new(),
             changed: Vec::new(),
             error_type: ErrorType(code.word()),

@@ -8,6 +8,7 @@
 //! Not here: what servers answered, which passes untouched.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -67,6 +68,8 @@ struct Facts<'a> {
     available: &'a [String],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     candidates: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    unreached: &'a [Arc<str>],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     changed: &'a [&'static str],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,12 +165,13 @@ pub fn object(error: &Error, era: Era) -> ErrorObject {
             code::INVALID_PARAMS,
             Facts { code: "server_not_found", server: Some(server), nearest, available, ..Facts::default() },
         ),
-        Error::NameNotFound { kind, name, server, available, nearest } => {
+        Error::NameNotFound { kind, name, server, available, nearest, unreached } => {
             let code = match kind {
                 Named::Tool => "tool_not_found",
                 Named::Prompt => "prompt_not_found",
             };
-            let facts = Facts { code, server: server.as_deref(), nearest, available, ..Facts::default() };
+            let server = server.as_deref();
+            let facts = Facts { code, server, nearest, available, unreached, ..Facts::default() };
             (code::INVALID_PARAMS, facts.named(*kind, name))
         }
         Error::Ambiguous { kind, name, candidates, .. } => {
@@ -228,7 +232,7 @@ pub fn object(error: &Error, era: Era) -> ErrorObject {
         Error::ResourceNotFound { uri } => {
             (code::INVALID_PARAMS, Facts { code: "resource_not_found", uri: Some(uri), ..Facts::default() })
         }
-        Error::Upstream { server, tool, source } => {
+        Error::Upstream { server, tool, source, .. } => {
             let (number, code) = of_upstream(source);
             let facts = Facts {
                 code,

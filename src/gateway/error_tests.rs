@@ -6,7 +6,7 @@ use super::*;
 use crate::upstream::Error as U;
 
 fn told(source: U, era: Era) -> (i64, Value) {
-    let error = Error::Upstream { server: "docs".into(), tool: Some("find".into()), source };
+    let error = Error::Upstream { server: "docs".into(), tool: Some("find".into()), source, retry_in: None };
     let object = object(&error, era);
     (object.code(), value(&object))
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::caller::Caller;
-use super::era;
+use super::{absence, era};
 use crate::manager::{Manager, Scope, Server};
 use crate::protocol::caching::Caching;
 use crate::protocol::{Raw, Version, lifecycle};
@@ -56,6 +56,7 @@ pub(super) fn discover(manager: &Manager, caller: &Caller) -> Raw {
 /// everything.
 fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
     let snapshot = manager.snapshot();
+    let logs = snapshot.absence(&caller.scope).map(|_| Raw::empty_object());
     let offers = snapshot.servers().iter().filter_map(|server| server.offer.as_deref());
     let (peers, capabilities) = match &caller.scope {
         Scope::All => {
@@ -70,15 +71,21 @@ fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
             (peers, alone.unwrap_or_else(|| era::capabilities::merged(&[])))
         }
     };
+    // The reason why the server is down is told in a log line.
+    let capabilities = logs.map_or(capabilities.clone(), |logs| capabilities.with("logging", &logs));
     era::task::declared(&capabilities, caller.version, &peers)
 }
 
-/// The advice of all servers a scope sees, each under its server's name; of one alone, untouched.
+/// The advice of all servers a scope sees, each under its server's name; of one alone, untouched, after the reason why
+/// it is down if it is.
 fn instructions(manager: &Manager, scope: &Scope) -> Option<String> {
     let snapshot = manager.snapshot();
     let advice = |server: &Server| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());
     let merged = match scope {
-        Scope::Server(name) => snapshot.server(name).ok().and_then(advice)?,
+        Scope::Server(name) => {
+            let parts = [absence::reason(&snapshot, scope), snapshot.server(name).ok().and_then(advice)];
+            parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+        }
         Scope::All => {
             let part = |server: &Server| {
                 advice(server).map(|text| format!("## {}\n\n{}", server.upstream.config().name, text.trim()))

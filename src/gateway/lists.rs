@@ -10,27 +10,33 @@
 //! taken is one that the caller could have been given, and leads to nothing but that list; all others are
 //! refused. Sealed for a principal it could not stand in a page that is printed once for all of them.
 
-use std::time::Duration;
-
 use super::caller::Caller;
-use super::{era, error};
+use super::{absence, era, error};
 use crate::manager::catalog::Page;
 use crate::manager::{Manager, Snapshot};
 use crate::protocol::feature::Kind;
 use crate::protocol::{Closed, ErrorObject, Raw, Reply};
+use crate::upstream::Outlet;
 
-/// How long a list waits for servers that are still connecting for the first time.
-const PATIENCE: Duration = Duration::from_millis(300);
 /// What a cursor begins with, before the key.
 const AFTER: &str = "after:";
 
 /// One page of the list of `kind`.
-pub(super) async fn list(manager: &Manager, caller: &Caller, kind: Kind, params: Option<&Raw>) -> Reply {
-    manager.settled_at_start(&caller.scope, PATIENCE).await;
-    Ok(page(&manager.snapshot(), caller, kind, params)?.result())
+pub(super) async fn list(
+    manager: &Manager,
+    caller: &Caller,
+    (kind, params): (Kind, Option<&Raw>),
+    outlet: &Outlet,
+) -> Reply {
+    manager.listable(&caller.scope).await;
+    let snapshot = manager.snapshot();
+    if let Some(line) = absence::line(&snapshot, caller) {
+        outlet.deliver(line).await;
+    }
+    Ok(page(&snapshot, caller, kind, params)?.result())
 }
 
-/// The same where no server has to be waited for; none where one has.
+/// Answers a list for which no server has to be waited for and nothing is to be told; none otherwise.
 pub(super) fn at_once(
     manager: &Manager,
     caller: &Caller,
@@ -38,7 +44,8 @@ pub(super) fn at_once(
     params: Option<&Raw>,
 ) -> Option<Result<Closed, ErrorObject>> {
     let snapshot = manager.snapshot();
-    snapshot.is_settled(&caller.scope).then(|| page(&snapshot, caller, kind, params))
+    let is_plain = snapshot.listable_at(&caller.scope).is_none() && !absence::is_due(&snapshot, caller);
+    is_plain.then(|| page(&snapshot, caller, kind, params))
 }
 
 fn page(

@@ -4,6 +4,7 @@
 //! it. Notices born meanwhile go into the request's outlet. Not here: finding the caller
 //! (`downstream`), reaching servers (`manager`).
 
+mod absence;
 mod asking;
 mod bridged;
 pub mod caller;
@@ -169,7 +170,7 @@ impl Gateway {
             Row::Initialize => Ok(self.initialize(caller)),
             Row::Discover => Ok(lifecycle::discover(&self.manager, caller)),
             Row::Ping => Ok(Raw::empty_object()),
-            Row::List(kind) => lists::list(&self.manager, caller, kind, params).await,
+            Row::List(kind) => lists::list(&self.manager, caller, (kind, params), outlet).await,
             Row::CallTool => {
                 let received = tools::call(self, caller, params, outlet).await?;
                 whole(received, caller.version.era()).await
@@ -190,7 +191,9 @@ impl Gateway {
     fn initialize(&self, caller: &Caller) -> Raw {
         // What changes from here on is told on the session's stream, whenever that is opened.
         if let Some(mailbox) = &caller.mailbox {
-            mailbox.listen_to(Lists::ALL, self.manager.snapshot().revisions(&caller.scope));
+            let snapshot = self.manager.snapshot();
+            mailbox.listen_to(Lists::ALL, snapshot.revisions(&caller.scope));
+            mailbox.owe_reason(snapshot.absence(&caller.scope).is_some());
         }
         lifecycle::initialize(&self.manager, caller)
     }
@@ -210,7 +213,9 @@ pub async fn whole(received: Received, era: Era) -> Reply {
     };
     let server = flow.server().unwrap_or_default();
     let result = flow.whole().await;
-    result.map_err(|source| error::object(&manager::Error::Upstream { server, tool: None, source }, era))
+    result.map_err(|source| {
+        error::object(&manager::Error::Upstream { server, tool: None, source, retry_in: None }, era)
+    })
 }
 
 fn row(name: &str, caller: &Caller) -> Option<Row> {

@@ -5,22 +5,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::protocol::foreign;
+use crate::settings::nearest_few;
 use crate::upstream;
 
 /// Names listed in an error at most; a catalog can hold thousands.
 const LISTED: usize = 20;
-/// Names less alike than this are no suggestion.
-const ALIKE: f64 = 0.6;
-/// Names that are looked at for a suggestion, at most.
-const MAX_SCANNED: usize = 2_000;
-/// Names that are compared for a suggestion, at most.
-const MAX_COMPARED: usize = 200;
-/// Characters of a name that are compared: comparing is quadratic in them.
-const MAX_COMPARED_CHARS: usize = 64;
-/// Names whose lengths differ by more bytes are no suggestion, nor are those that neither begin nor end alike.
-const MAX_DIFFERENCE: usize = 16;
 
 /// What is asked for by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +46,7 @@ pub enum Error {
         nearest: Vec<String>,
     },
     /// No tool, or no prompt, has that name.
-    #[error("there is no {kind} called {name:?}{}{}", at(server.as_ref()), hint(nearest, available))]
+    #[error("there is no {kind} called {name:?}{}{}{}", at(server.as_ref()), hint(nearest, available), not_known(unreached))]
     NameNotFound {
         /// What was asked for.
         kind: Named,
@@ -66,6 +58,8 @@ pub enum Error {
         available: Vec<String>,
         /// Names that look like it.
         nearest: Vec<String>,
+        /// Servers that may have it, because they were not reached yet; at most 20.
+        unreached: Vec<Arc<str>>,
     },
     /// Several servers have one of that name.
     #[error("{name:?} {}; use one of {}", not_clear(before.as_deref()), candidates.join(", "))]
@@ -140,6 +134,8 @@ pub enum Error {
         tool: Option<String>,
         /// What happened.
         source: upstream::Error,
+        /// When the server is tried again, where `source` does not say it.
+        retry_in: Option<Duration>,
     },
 }
 
@@ -157,9 +153,28 @@ impl Error {
         server: Option<&str>,
         names: impl Iterator<Item = &'a str> + Clone,
     ) -> Self {
-        let (available, nearest) = alternatives(name, names);
+        Self::unknown_at(kind, (name, name), server, names)
+    }
+
+    /// A name that is not among `names`, of which only `own` is compared with them.
+    pub fn unknown_at<'a>(
+        kind: Named,
+        (name, own): (&str, &str),
+        server: Option<&str>,
+        names: impl Iterator<Item = &'a str> + Clone,
+    ) -> Self {
+        let (available, nearest) = alternatives(own, names);
         let (name, server) = (foreign::name(name), server.map(str::to_owned));
-        Self::NameNotFound { kind, name, server, available, nearest }
+        Self::NameNotFound { kind, name, server, available, nearest, unreached: Vec::new() }
+    }
+
+    /// Adds the servers that were not reached yet and may have the name.
+    #[must_use]
+    pub(super) fn unless_at<'a>(mut self, servers: impl Iterator<Item = &'a Arc<str>>) -> Self {
+        if let Self::NameNotFound { unreached, .. } = &mut self {
+            unreached.extend(servers.take(LISTED).cloned());
+        }
+        self
     }
 
     /// A URI that nobody has.
@@ -168,29 +183,21 @@ impl Error {
     }
 }
 
-/// The first names there are, and those that look like `name`, best first. The work is bounded in the number of names
-/// that are compared and in their length: an unknown name must not cost more than a call.
+/// The first names there are, and those that `name` was probably meant to be.
 fn alternatives<'a>(name: &str, names: impl Iterator<Item = &'a str> + Clone) -> (Vec<String>, Vec<String>) {
-    let beginning = |name: &str| name.chars().take(MAX_COMPARED_CHARS).collect::<String>().to_lowercase();
-    let asked = beginning(name);
-    let ends = |name: &str| {
-        let bytes = name.as_bytes();
-        [bytes.first(), bytes.last()].map(|byte| byte.map(u8::to_ascii_lowercase))
-    };
-    let is_near = |other: &&str| {
-        let ([first, last], [asked_first, asked_last]) = (ends(other), ends(name));
-        other.len().abs_diff(name.len()) <= MAX_DIFFERENCE && (first == asked_first || last == asked_last)
-    };
-    let alike = |other: &'a str| (strsim::jaro_winkler(&asked, &beginning(other)), other);
-    let near = names.clone().take(MAX_SCANNED).filter(is_near).take(MAX_COMPARED);
-    let mut scored: Vec<(f64, &str)> = near.map(alike).filter(|(score, _)| *score >= ALIKE).collect();
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    let nearest = scored.into_iter().take(3).map(|(_, name)| name.to_owned()).collect();
+    let nearest = nearest_few(name, names.clone()).into_iter().map(str::to_owned).collect();
     (names.take(LISTED).map(str::to_owned).collect(), nearest)
 }
 
 fn at(server: Option<&String>) -> String {
     server.map(|server| format!(" at server {server:?}")).unwrap_or_default()
+}
+
+fn not_known(unreached: &[Arc<str>]) -> String {
+    if unreached.is_empty() {
+        return String::new();
+    }
+    format!("; not reached yet, so their names are not known: {}", unreached.join(", "))
 }
 
 fn not_clear(before: Option<&str>) -> String {

@@ -124,7 +124,7 @@ async fn an_unknown_name_waits_for_servers_that_are_starting_but_not_for_ever() 
     assert!(started.elapsed() <= STARTUP_GRACE);
     let started = Instant::now();
     assert!(matches!(manager.route_tool("never", &none, None).await, Err(Error::NameNotFound { .. })));
-    manager.settled_at_start(&Scope::All, SECOND).await;
+    manager.listable(&Scope::All).await;
     assert_eq!(started.elapsed(), Duration::ZERO, "one that hangs is waited for once");
 }
 
@@ -170,7 +170,7 @@ async fn one_deadline_covers_everything_and_the_server_is_named() {
     let started = Instant::now();
     let error = manager.route_tool("slow", &Raw::empty_object(), Some(SECOND)).await.expect_err("no answer");
     assert!(started.elapsed() < SECOND * 2);
-    let Error::Upstream { server, tool, source } = error else { panic!("{error}") };
+    let Error::Upstream { server, tool, source, .. } = error else { panic!("{error}") };
     assert_eq!((server.as_ref(), tool.as_deref()), ("s", Some("slow")));
     assert!(matches!(source, upstream::Error::TimedOut { .. }));
     assert_eq!((slow.executed("tools/call"), slow.open_requests()), (1, 0), "once, and cancelled");

@@ -115,7 +115,8 @@ impl Manager {
             Upstream::start(server.clone(), connector, sender.clone(), &shutdown)
         };
         let upstreams = config.servers.iter().zip(connectors).map(start).collect();
-        let (registry, published) = Registry::new(Arc::new(config), Snapshot::new(upstreams));
+        let first = Snapshot::first(&config, upstreams);
+        let (registry, published) = Registry::new(Arc::new(config), first);
         shutdown.spawn_until_end(registry.run(updates, inbox));
         Arc::new(Self {
             published,
@@ -286,7 +287,7 @@ impl Manager {
             }
             Err(source) => {
                 server.ended(Err(&source), invocation.begun.elapsed());
-                Err(failed(&target.server, target.tool(), source))
+                Err(failed_at(upstream, target.tool(), source))
             }
         }
     }
@@ -302,11 +303,12 @@ impl Manager {
         let _ = tokio::time::timeout(patience, wait).await;
     }
 
-    /// The same for those who would rather have part of it at once: nobody waits for a server that
-    /// has been connecting for 10 seconds.
-    pub async fn settled_at_start(&self, scope: &Scope, patience: Duration) {
-        let grace = self.grace_ends().saturating_duration_since(Instant::now());
-        self.settled(scope, patience.min(grace)).await;
+    /// Returns when a list of `scope` need not wait any longer: every server has ended its first attempt to connect, or
+    /// was started more than 300 ms ago.
+    pub async fn listable(&self, scope: &Scope) {
+        if let Some(at) = self.snapshot().listable_at(scope) {
+            self.settled(scope, at.saturating_duration_since(Instant::now())).await;
+        }
     }
 
     fn grace_ends(&self) -> Instant {
@@ -317,7 +319,7 @@ impl Manager {
     pub async fn connect(&self, server: &str, timeout: Option<Duration>) -> Result<ServerStatus, Error> {
         let upstream = self.snapshot().server(server)?.upstream.clone();
         let deadline = Instant::now() + timeout.unwrap_or(upstream.config().timeout);
-        upstream.connect(deadline).await.map_err(|source| failed(&upstream.config().name, None, source))?;
+        upstream.connect(deadline).await.map_err(|source| failed_at(&upstream, None, source))?;
         self.status_after_updates(server).await
     }
 
@@ -325,7 +327,7 @@ impl Manager {
     /// [`Manager::reconnect`]. What it offered stays known; calls to it are refused.
     pub async fn disconnect(&self, server: &str) -> Result<ServerStatus, Error> {
         let upstream = self.snapshot().server(server)?.upstream.clone();
-        upstream.disconnect().await.map_err(|source| failed(&upstream.config().name, None, source))?;
+        upstream.disconnect().await.map_err(|source| failed_at(&upstream, None, source))?;
         self.server(server)
     }
 
@@ -333,7 +335,7 @@ impl Manager {
     pub async fn reconnect(&self, server: &str, timeout: Option<Duration>) -> Result<ServerStatus, Error> {
         let upstream = self.snapshot().server(server)?.upstream.clone();
         let deadline = Instant::now() + timeout.unwrap_or(upstream.config().timeout);
-        upstream.reconnect(deadline).await.map_err(|source| failed(&upstream.config().name, None, source))?;
+        upstream.reconnect(deadline).await.map_err(|source| failed_at(&upstream, None, source))?;
         self.status_after_updates(server).await
     }
 
@@ -349,8 +351,8 @@ impl Manager {
     /// Trusts definitions of a server that changed, as it shows them now, and gives it the names that another
     /// server had before; a blocked tool is offered again. To approve what is trusted already changes nothing.
     pub async fn approve(&self, server: &str, approval: Approval<'_>) -> Result<ServerStatus, Error> {
-        let name = self.server(server)?.config.name;
-        let gone = || failed(&name, None, upstream::Error::Unavailable { state: "shutting down" });
+        let upstream = Arc::clone(&self.snapshot().server(server)?.upstream);
+        let gone = || failed_at(&upstream, None, upstream::Error::Unavailable { state: "shutting down" });
         let (done, told) = oneshot::channel();
         let [tool, sha256] = [approval.tool, approval.sha256].map(|text| text.map(str::to_owned));
         let order = Order::Approve(Approve { server: server.to_owned(), tool, sha256, done });
@@ -367,7 +369,15 @@ impl Manager {
 }
 
 fn failed(server: &Arc<str>, tool: Option<&str>, source: upstream::Error) -> Error {
-    Error::Upstream { server: server.clone(), tool: tool.map(str::to_owned), source }
+    Error::Upstream { server: Arc::clone(server), tool: tool.map(str::to_owned), source, retry_in: None }
+}
+
+/// A failure of `upstream`, with the time of its next attempt to connect if it is away.
+fn failed_at(upstream: &Upstream, tool: Option<&str>, source: upstream::Error) -> Error {
+    let is_away = matches!(source, upstream::Error::Connect { .. } | upstream::Error::NotSent { .. });
+    let retry_in = if is_away { upstream.retry_in() } else { None };
+    let (server, tool) = (Arc::clone(&upstream.config().name), tool.map(str::to_owned));
+    Error::Upstream { server, tool, source, retry_in }
 }
 
 #[cfg(test)]

@@ -141,11 +141,9 @@ impl Names {
 }
 
 impl Rules<'_> {
-    /// The configured server whose qualified names `name` reads like; of several the one with the longest name.
+    /// The configured server whose qualified names `name` reads like.
     fn prefix(&self, name: &str) -> Option<&str> {
-        let pairs = name.as_bytes().windows(SEPARATOR.len()).take(MAX_SERVER_NAME + 1).enumerate();
-        let ends = pairs.filter(|(_, pair)| *pair == SEPARATOR.as_bytes()).map(|(end, _)| end);
-        ends.filter_map(|end| self.servers.get(&name[..end])).next_back().map(AsRef::as_ref)
+        qualifier(name, |server| self.servers.get(server)).map(|(server, _)| server.as_ref())
     }
 
     /// Whether `name` reads like a qualified name of `server`.
@@ -162,6 +160,15 @@ impl Rules<'_> {
         self.prefix(&key.name).is_some_and(|found| found != key.server.as_ref())
             || is_shortened(&key.name, fewest)
     }
+}
+
+/// The server whose qualified names `name` reads like, as `find` knows it, and the rest of `name`. If several match, the
+/// one with the longest name counts.
+pub(super) fn qualifier<'n, S>(name: &'n str, find: impl Fn(&'n str) -> Option<S>) -> Option<(S, &'n str)> {
+    let pairs = name.as_bytes().windows(SEPARATOR.len()).take(MAX_SERVER_NAME + 1).enumerate();
+    let ends = pairs.filter(|(_, pair)| *pair == SEPARATOR.as_bytes()).map(|(end, _)| end);
+    let found = |end: usize| Some((find(&name[..end])?, &name[end + SEPARATOR.len()..]));
+    ends.filter_map(found).next_back()
 }
 
 /// Whether `name` ends as shortened names do: `_`, then at least `fewest` hexadecimal digits with a letter among

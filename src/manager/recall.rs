@@ -20,7 +20,7 @@ use tokio::time::sleep_until;
 use super::apply::is_in;
 use super::snapshot::Server;
 use super::target::{Called, Invocation, Target};
-use super::{Error, Manager, failed};
+use super::{Error, Manager, failed_at};
 use crate::protocol::caching::{self, Caching};
 use crate::protocol::feature::List;
 use crate::protocol::{Era, ErrorObject, Raw, Version};
@@ -134,7 +134,7 @@ impl Manager {
             {
                 self.receive_anew(call, outlet).await
             }
-            Err(Failure::Ours(source)) => Err(failed(&call.target.server, call.target.tool(), source)),
+            Err(Failure::Ours(source)) => Err(failed_at(&call.server.upstream, call.target.tool(), source)),
         }
     }
 

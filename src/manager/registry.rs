@@ -223,7 +223,9 @@ async fn off_thread<T: Send + 'static>(build: impl FnOnce() -> T + Send + 'stati
 fn choose(now: &Snapshot, config: &Config, update: &Update) -> Option<Snapshot> {
     let server = now.server(&update.server).ok().filter(|server| server.upstream.id() == update.id)?;
     match &update.change {
-        Change::Offered(offer, announced) if server.offer.as_ref() != Some(offer) || !announced.is_none() => {
+        Change::Offered(offer, announced)
+            if !server.is_heard || server.offer.as_ref() != Some(offer) || !announced.is_none() =>
+        {
             Some(now.updated(config, &update.server, Some((offer.clone(), *announced))))
         }
         Change::State(State::Connecting) | Change::Told(_) | Change::Missed => None,

@@ -14,9 +14,9 @@ use super::catalog::{Place, Places, Route};
 use super::error::{Error, Named};
 use super::snapshot::{Scope, Snapshot};
 use super::target::Target;
-use super::{Manager, failed};
+use super::{Manager, failed_at};
 use crate::protocol::{Raw, foreign};
-use crate::upstream::{self, State, Status, Subject, Watching};
+use crate::upstream::{self, Subject, Watching};
 
 /// What is completed: an argument of a prompt, or a variable of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Manager {
         let upstream = self.snapshot().server(server)?.upstream.clone();
         let config = upstream.config();
         let watched = upstream.watch(principal, subject, Instant::now() + config.timeout).await;
-        watched.map_err(|source| failed(&config.name, None, source))
+        watched.map_err(|source| failed_at(&upstream, None, source))
     }
 
     /// The requests that complete an argument of what `reference` means: as
@@ -133,10 +133,7 @@ impl Manager {
         (kind, name): (Named, &str),
         patience: Option<Duration>,
     ) -> Result<Arc<Route>, Error> {
-        self.when_settled(scope, patience, |snapshot| {
-            snapshot.route(scope, kind, name).map_err(|error| explained(snapshot, scope, error))
-        })
-        .await
+        self.when_settled(scope, patience, |snapshot| snapshot.route(scope, kind, name)).await
     }
 
     /// What `look` finds. While servers are still connecting for the first time what it does not
@@ -148,17 +145,19 @@ impl Manager {
         look: impl Fn(&Snapshot) -> T,
     ) -> T {
         // Nearly always it is there, and then nothing has to be set up for waiting.
-        let found = look(&self.published.snapshot.load());
-        if !found.may_come() {
+        let snapshot = self.published.snapshot.load();
+        let found = look(&snapshot);
+        if !found.may_come(&snapshot, scope) {
             return found;
         }
+        drop(snapshot); // it would keep an old one while this waits
         let patience = self.patience_ends(patience);
         let mut changes = self.changes();
         loop {
             changes.mark_unchanged();
             let snapshot = self.snapshot();
             let found = look(&snapshot);
-            if !found.may_come() || snapshot.is_settled(scope) {
+            if !found.may_come(&snapshot, scope) {
                 return found;
             }
             if !matches!(tokio::time::timeout_at(patience, changes.changed()).await, Ok(Ok(()))) {
@@ -180,43 +179,31 @@ fn some(places: Places, uri: &str) -> Result<Vec<Place>, Error> {
 
 /// Whether something better may be found when more servers are known.
 trait Finding {
-    fn may_come(&self) -> bool;
+    fn may_come(&self, snapshot: &Snapshot, scope: &Scope) -> bool;
 }
 
 impl Finding for Result<Arc<Route>, Error> {
-    fn may_come(&self) -> bool {
-        matches!(self, Err(Error::NameNotFound { .. } | Error::Upstream { .. }))
+    fn may_come(&self, snapshot: &Snapshot, scope: &Scope) -> bool {
+        match self {
+            Err(Error::NameNotFound { server: None, .. }) => !snapshot.is_settled(scope),
+            Err(Error::NameNotFound { server: Some(server), .. }) => is_connecting(server, snapshot),
+            Err(Error::Upstream { server, .. }) => is_connecting(server, snapshot),
+            _ => false,
+        }
     }
 }
 
 impl Finding for Result<Places, Error> {
-    fn may_come(&self) -> bool {
-        self.as_ref().is_ok_and(Places::are_guessed)
+    fn may_come(&self, snapshot: &Snapshot, scope: &Scope) -> bool {
+        match self {
+            Ok(places) => places.are_guessed() && !snapshot.is_settled(scope),
+            Err(Error::Upstream { server, .. }) => is_connecting(server, snapshot),
+            Err(_) => false,
+        }
     }
 }
 
-/// Of a server that was never reached nobody knows what it has: why it was not is the answer.
-fn explained(snapshot: &Snapshot, scope: &Scope, error: Error) -> Error {
-    let (Error::NameNotFound { kind, name, .. }, Scope::Server(server)) = (&error, scope) else {
-        return error;
-    };
-    let unreached = snapshot.server(server).ok().filter(|server| server.offer.is_none());
-    let tool = (*kind == Named::Tool).then_some(name.as_str());
-    unreached.map_or(error.clone(), |there| failed(server, tool, trouble(&there.upstream.status())))
-}
-
-fn trouble(status: &Status) -> upstream::Error {
-    match (status.state, status.breaker.retry_in) {
-        (State::Disabled | State::Disconnected, _) => {
-            upstream::Error::Unavailable { state: status.state.as_str() }
-        }
-        (State::AuthFailed, _) => {
-            upstream::Error::AuthFailed { reason: status.last_error.clone().unwrap_or_default() }
-        }
-        (_, Some(retry_in)) => upstream::Error::CircuitOpen { retry_in },
-        (State::Connecting | State::Ready | State::Failed, None) => {
-            let reason = status.last_error.clone().unwrap_or_else(|| "it has not answered yet".into());
-            upstream::Error::Connect { reason }
-        }
-    }
+/// Whether `server`, which alone may have what was asked for, has not ended its first attempt to connect.
+fn is_connecting(server: &str, snapshot: &Snapshot) -> bool {
+    snapshot.server(server).is_ok_and(|found| !found.settled)
 }

@@ -4,6 +4,8 @@
 //! one it took at its start. Not here: how it comes about (`registry`).
 
 mod history;
+mod startup;
+mod unknown;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use super::naming::Rules;
 use super::target::Target;
 use super::trust::{Approval, Trust};
 use crate::protocol::Reply;
-use crate::protocol::feature::{Kind, List, Lists};
+use crate::protocol::feature::{List, Lists};
 use crate::telemetry::durations::{Durations, Outcome};
 use crate::upstream::config::OnChange;
 use crate::upstream::{self, Delivery, Offer, State, Upstream};
@@ -38,8 +40,10 @@ pub enum Scope {
 pub struct Server {
     /// How it is called.
     pub upstream: Arc<Upstream>,
-    /// What it last offered; none until it was reached for the first time.
+    /// Its last offer. Until it was reached for the first time, this is what it declares without that, if anything.
     pub offer: Option<Arc<Offer>>,
+    /// Whether it was reached, so that `offer` is its own list.
+    pub is_heard: bool,
     /// Which definitions of its tools are trusted.
     pub trust: Arc<Trust>,
     /// What it has alone, under its own names.
@@ -160,7 +164,7 @@ impl Snapshot {
 
     /// Whether a server that a scope sees has not said yet what it has: it may turn out to have anything.
     pub fn has_unheard(&self, scope: &Scope) -> bool {
-        let is_unheard = |server: &Server| server.offer.is_none() && server.upstream.config().enabled;
+        let is_unheard = |server: &Server| !server.is_heard && server.upstream.config().enabled;
         match scope {
             Scope::All => self.servers.iter().any(is_unheard),
             Scope::Server(server) => self.server(server).is_ok_and(is_unheard),
@@ -170,9 +174,9 @@ impl Snapshot {
     /// Who owns the tool or the prompt `name` in a scope.
     pub fn route(&self, scope: &Scope, kind: Named, name: &str) -> Result<Arc<Route>, Error> {
         let catalog = self.catalog(scope)?;
-        let (lookup, listing) = match kind {
-            Named::Tool => (catalog.tool(name), catalog.listing(Kind::Tools)),
-            Named::Prompt => (catalog.prompt(name), catalog.listing(Kind::Prompts)),
+        let lookup = match kind {
+            Named::Tool => catalog.tool(name),
+            Named::Prompt => catalog.prompt(name),
         };
         match lookup {
             Lookup::Found(route) => Ok(route.clone()),
@@ -187,14 +191,7 @@ impl Snapshot {
                 candidates: vec![moved.exposed.to_owned()],
                 before: Some(Arc::clone(moved.owner)),
             }),
-            Lookup::Unknown => {
-                let server = match scope {
-                    Scope::All => None,
-                    Scope::Server(server) => Some(server.as_ref()),
-                };
-                let names = listing.entries().iter().map(|entry| entry.exposed.as_str());
-                Err(Error::name_not_found(kind, name, server, names))
-            }
+            Lookup::Unknown => Err(self.unknown(scope, kind, name)),
         }
     }
 
@@ -215,7 +212,11 @@ impl Snapshot {
         look: impl FnOnce(&Resources) -> Places,
     ) -> Result<Places, Error> {
         match scope {
-            Scope::All => Ok(look(self.catalog.resources())),
+            Scope::All => match look(self.catalog.resources()) {
+                // It names a server that may have it, so no other one is asked.
+                guessed if guessed.are_guessed() => self.away_behind(uri).map_or(Ok(guessed), Err),
+                known => Ok(known),
+            },
             Scope::Server(name) => {
                 let server = self.server(name)?.upstream.config().name.clone();
                 Ok(Places::Listed(Place { server, uri: uri.to_owned() }))
@@ -251,7 +252,7 @@ impl Snapshot {
         let server = &mut next.servers[index];
         server.settled = true;
         let Some((offer, announced)) = offer else { return next };
-        server.offer = Some(offer);
+        (server.offer, server.is_heard) = (Some(offer), true);
         server.read_offer(config, announced);
         next.merge(config, announced);
         next
@@ -307,7 +308,8 @@ impl Server {
         Self {
             // It may have been quicker than whoever wants to know.
             settled: upstream.status().state != State::Connecting,
-            offer: upstream.offer(),
+            offer: upstream.offer().or_else(|| upstream.declared()),
+            is_heard: upstream.offer().is_some(),
             upstream,
             trust: Arc::default(),
             catalog: Arc::default(),
@@ -348,8 +350,8 @@ impl Server {
     fn follow(&mut self, before: &Self) {
         let is_same = Arc::ptr_eq(&self.upstream, &before.upstream);
         let (there, was_there) = (self.upstream.config(), before.upstream.config());
-        if self.offer.is_none() && there.enabled && there.target == was_there.target {
-            self.offer.clone_from(&before.offer);
+        if !self.is_heard && before.is_heard && there.enabled && there.target == was_there.target {
+            (self.offer, self.is_heard) = (before.offer.clone(), true);
         }
         self.settled |= is_same && before.settled;
         self.trust = Arc::clone(&before.trust);

@@ -60,8 +60,12 @@ impl Verdict {
 
 impl Error {
     /// What is said of it.
-    pub const fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> Verdict {
         match self {
+            // A server that was not reached yet may have the name.
+            Self::NameNotFound { unreached, .. } if !unreached.is_empty() => {
+                Verdict::passing(Word::NotFound, None)
+            }
             Self::ServerNotFound { .. } | Self::NameNotFound { .. } | Self::ResourceNotFound { .. } => {
                 Verdict::of(Word::NotFound)
             }
@@ -70,7 +74,10 @@ impl Error {
             | Self::AmbiguousArgument { .. }
             | Self::OtherDefinition { .. } => Verdict::of(Word::InvalidParams),
             Self::ToolChanged { .. } => Verdict::of(Word::ServiceUnavailable),
-            Self::Upstream { source, .. } => of_upstream(source),
+            Self::Upstream { source, retry_in, .. } => {
+                let verdict = of_upstream(source);
+                Verdict { retry_after: verdict.retry_after.or(*retry_in), ..verdict }
+            }
         }
     }
 }
@@ -232,7 +239,7 @@ mod tests {
             (E::CircuitOpen { retry_in: Duration::ZERO }, &["/mcp/circuit-breakers/docs/reset"][..], "{"),
             (E::AuthFailed { reason: reason() }, &["/mcp/reload", "/mcp/servers/docs/reconnect"][..], "{"),
         ] {
-            let error = Error::Upstream { server: "docs".into(), tool: None, source };
+            let error = Error::Upstream { server: "docs".into(), tool: None, source, retry_in: None };
             let advice = error.guidance().expect("advice");
             assert!(advised.iter().all(|part| advice.contains(part)), "{advice}");
             assert!(!advice.contains(idle) && !advice.contains('{'), "{advice}");

@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 pub use super::dialect::Dialect;
 pub use super::outlet::{Answer, Hold, Inlet, Outlet, Question, Said};
 
+use super::discover::Offer;
 use super::error::Error;
 use super::flow::Received;
 use super::home::Home;
@@ -59,10 +60,20 @@ pub trait Connector: Send + Sync + 'static {
     /// The server was away: what was learnt of it may not be true any more.
     fn forget(&self) {}
 
+    /// A remark for operators if the server was not reached as configured.
+    fn remark(&self) -> Option<String> {
+        None
+    }
+
     /// Resolves when it has another credential than the one that the server refused; never where none
     /// comes by itself.
     fn renewed(&self) -> BoxFuture<'_, ()> {
         Box::pin(pending())
+    }
+
+    /// The offer of the server, where it is known before the server was reached.
+    fn declared(&self) -> Option<Offer> {
+        None
     }
 
     /// How many requests one connection carries at a time before the pool opens another.

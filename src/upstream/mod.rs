@@ -5,6 +5,7 @@
 //!
 //! Not here: which servers there are and what their tools are called for clients (`manager`).
 
+mod absence;
 mod attempt;
 mod backoff;
 pub mod breaker;
@@ -114,6 +115,8 @@ pub struct Upstream {
     retries: Retries,
     pool: Arc<Pool>,
     facts: Facts,
+    /// Its offer before it was reached, if that is known.
+    declared: Option<Arc<Offer>>,
     secrets: Secrets,
     silence: Arc<Silence>,
     watches: Arc<Watches>,
@@ -160,6 +163,7 @@ impl Upstream {
         let (commands, inbox) = mpsc::channel(COMMANDS);
         let secrets = Secrets::of(&config);
         let limits = (pool_limits(&config), secrets.clone());
+        let declared = if config.enabled { connector.declared().map(Arc::new) } else { None };
         let upstream = Arc::new_cyclic(|me| Self {
             me: me.clone(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -168,6 +172,7 @@ impl Upstream {
             retries: Retries::new(config.retry),
             pool: Pool::new(connector, events.clone(), limits, group.clone()),
             facts: Facts::new(if config.enabled { State::Connecting } else { State::Disabled }, &secrets),
+            declared,
             secrets,
             silence,
             watches,
@@ -343,7 +348,7 @@ impl Upstream {
             running: self.bulkhead.running(),
             waiting: self.bulkhead.waiting(),
             tools: offer.map_or(0, |offer| offer.tools.len()),
-            problems: offer.map(|offer| offer.problems.clone()).unwrap_or_default(),
+            problems: self.problems(offer),
             counters: self.facts.counters(),
         }
     }

@@ -136,6 +136,8 @@ pub(super) struct Told {
     pub error: Option<(String, Instant)>,
     pub latency: Option<Duration>,
     pub offer: Option<Arc<Offer>>,
+    /// When the next attempt to connect is made; none while it is made, and while the server is up.
+    pub next_attempt: Option<Instant>,
 }
 
 impl Facts {
@@ -149,7 +151,7 @@ impl Facts {
             retries: AtomicU64::new(0),
             answers_errors: AtomicBool::new(false),
             secrets: secrets.clone(),
-            told: Mutex::new(Told { state, error: None, latency: None, offer: None }),
+            told: Mutex::new(Told { state, error: None, latency: None, offer: None, next_attempt: None }),
         }
     }
 
@@ -218,6 +220,14 @@ impl Facts {
 
     pub(super) fn offered(&self, offer: &Arc<Offer>) {
         self.lock().offer = Some(Arc::clone(offer));
+    }
+
+    pub(super) const fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    pub(super) fn will_try(&self, at: Option<Instant>) {
+        self.lock().next_attempt = at;
     }
 
     /// Sets the state; whether it is another one.

@@ -182,6 +182,7 @@ impl Supervisor {
         drop(there);
         self.stale = false;
         self.announced.begin();
+        self.upstream.facts.will_try(None);
         let upstream = Arc::clone(&self.upstream);
         let limit = super::first_attempt_limit(&upstream.config);
         let deadline = deadline.unwrap_or(Instant::now() + limit);
@@ -303,6 +304,7 @@ impl Supervisor {
         let refused_for = self.upstream.breaker.refuses_for().unwrap_or_default();
         let due = self.backoff.next().max(Instant::now() + refused_for);
         self.due = self.upstream.pool.held_until().map_or(due, |held| due.max(held));
+        self.upstream.facts.will_try(Some(self.due));
     }
 
     /// Reads the offer again soon, but not at once: notices come in swarms.

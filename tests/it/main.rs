@@ -4,6 +4,7 @@
 mod attacks;
 mod attribution;
 mod audit;
+mod away;
 mod bad_input;
 mod calls;
 mod changed_tools;
@@ -41,6 +42,7 @@ mod signs_of_life;
 mod sockets;
 mod start_failures;
 mod streams;
+mod suggestions;
 mod support;
 mod support_tests;
 mod tool_cache;

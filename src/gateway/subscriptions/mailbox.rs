@@ -6,6 +6,7 @@
 //! changes of one list are one. The memory budget is charged for what waits and for all subscriptions.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
@@ -32,6 +33,8 @@ const MAX_EXPECTED: usize = 64;
 #[derive(Debug)]
 pub struct Mailbox {
     state: Mutex<State>,
+    /// Whether it is still to be told why its server is down.
+    owes_reason: AtomicBool,
     /// Changes when something was put in.
     arrivals: watch::Sender<()>,
 }
@@ -118,13 +121,24 @@ impl Mailbox {
             expected: VecDeque::new(),
             is_closed: false,
         };
-        Self { state: Mutex::new(state), arrivals: watch::Sender::default() }
+        let (arrivals, owes_reason) = (watch::Sender::default(), AtomicBool::default());
+        Self { state: Mutex::new(state), owes_reason, arrivals }
     }
 
     /// Tells of changes of `lists` from now on, where `known` is what the listener knows.
     pub fn listen_to(&self, lists: Lists, known: Revisions) {
         let mut state = self.state();
         (state.lists, state.told) = (lists, known);
+    }
+
+    /// Whether it is still to be told why its server is down.
+    pub fn owes_reason(&self) -> bool {
+        self.owes_reason.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether it is still to be told that.
+    pub fn owe_reason(&self, owes: bool) {
+        self.owes_reason.store(owes, Ordering::Relaxed);
     }
 
     /// Puts a notice in. One that is about the same as one that waits replaces it.

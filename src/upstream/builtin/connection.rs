@@ -10,15 +10,14 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
+use super::declared::{self, Declared, LISTS};
 use super::{Builtin, Report, no_text};
 use crate::protocol::error::code;
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{Era, ErrorObject, Notification, Raw, Reply, Version, method};
+use crate::protocol::{Era, ErrorObject, Notification, Raw, Reply, method};
 use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet};
+use crate::upstream::discover::Offer;
 use crate::upstream::error::Error;
-
-/// How long lists may be kept: an hour, since who changes one says so.
-const LIST_TTL_MS: u64 = 3_600_000;
 
 /// Resources to be told of, in a `subscriptions/listen`.
 const RESOURCES: &str = "resourceSubscriptions";
@@ -27,6 +26,7 @@ const RESOURCES: &str = "resourceSubscriptions";
 /// at start may be there later.
 pub struct InProcess<F> {
     open: F,
+    declared: Option<Declared>,
 }
 
 impl<F, B> InProcess<F>
@@ -36,7 +36,12 @@ where
 {
     /// A connector whose connections are servers made by `open`, which report to the events they get.
     pub const fn new(open: F) -> Self {
-        Self { open }
+        Self { open, declared: None }
+    }
+
+    /// Adds the offer that is known before `open` succeeded.
+    pub(super) fn declaring(self, declared: Declared) -> Self {
+        Self { declared: Some(declared), ..self }
     }
 }
 
@@ -62,6 +67,10 @@ where
         Some(era == Era::Modern)
     }
 
+    fn declared(&self) -> Option<Offer> {
+        self.declared.clone().map(Declared::offer)
+    }
+
     fn requests_per_connection(&self) -> usize {
         usize::MAX
     }
@@ -77,22 +86,15 @@ struct Local<B> {
 fn list(member: &'static str, items: &[Raw]) -> Raw {
     Raw::object(&[
         (member, &Raw::of(items)),
-        ("ttlMs", &Raw::of(&LIST_TTL_MS)),
-        ("cacheScope", &Raw::of("public")),
+        ("ttlMs", &Raw::of(&LISTS.ttl_ms)),
+        ("cacheScope", &Raw::of(LISTS.scope())),
     ])
 }
 
 impl<B: Builtin> Local<B> {
     fn new(builtin: B) -> Self {
-        let changes = Raw::of(&json!({"listChanged": true}));
-        let mut capabilities = Raw::empty_object().with("tools", &changes);
-        if builtin.resources().is_some() {
-            let can_tell = !builtin.told_resources().is_empty();
-            let changes = Raw::of(&json!({"listChanged": true, "subscribe": can_tell}));
-            capabilities = capabilities.with("resources", &changes);
-        }
-        let (info, instructions) = (builtin.info(), builtin.instructions());
-        let peer = Peer { version: Version::NEWEST_MODERN, info, capabilities, instructions };
+        let subscribable = builtin.resources().map(|_| !builtin.told_resources().is_empty());
+        let peer = declared::peer(builtin.info(), builtin.instructions(), subscribable);
         Self { builtin, peer }
     }
 

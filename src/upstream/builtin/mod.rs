@@ -8,6 +8,7 @@ mod answer;
 pub mod chroma;
 pub mod chunk;
 mod connection;
+mod declared;
 pub mod embedding;
 pub mod handbook;
 #[cfg(test)]
@@ -44,15 +45,17 @@ use super::{Means, config};
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw, Reply, foreign};
 use crate::telemetry::RequestId;
+use declared::Declared;
 
 /// A connector whose connections are servers of this type, opened anew for each.
 macro_rules! opening {
     ($server:ty, $options:ident, $name:ident, $means:ident) => {{
         let (options, name, means) = ($options.clone(), Arc::clone($name), $means.clone());
-        Arc::new(InProcess::new(move |events| {
+        let open = move |events| {
             let (options, name, means) = (options.clone(), Arc::clone(&name), means.clone());
             async move { <$server>::open(&name, &options, &means, events).await }.boxed()
-        }))
+        };
+        Arc::new(InProcess::new(open).declaring(<$server>::declared($options)))
     }};
 }
 

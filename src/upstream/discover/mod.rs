@@ -80,6 +80,15 @@ impl Offer {
         }
     }
 
+    /// An offer of our own, with these definitions of tools and resources.
+    pub(super) fn of_own(peer: Peer, tools: Vec<Raw>, resources: Vec<Raw>, caching: Caching) -> Self {
+        let (mut problems, mut offer) = (Problems::default(), Self::empty(peer));
+        offer.tools = usable_tools(tools, false, &mut problems);
+        offer.resources = usable(Kind::Resources, resources, &mut problems);
+        offer.caching[Kind::Tools as usize] = Some(caching);
+        offer
+    }
+
     /// What its list of `kind` allows caches to keep; none when it has no such list.
     pub const fn caching(&self, kind: Kind) -> Option<Caching> {
         self.caching[kind as usize]

@@ -55,7 +55,7 @@ use self::desk::Desk;
 use super::answer::{Failure, reply};
 use super::refusal::Refusal;
 use super::tool::Tool;
-use super::{Builtin, Report, embedding, info, no_tool, schema};
+use super::{Builtin, Declared, Report, embedding, info, no_tool, schema};
 use crate::protocol::{Raw, Reply};
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
@@ -83,6 +83,11 @@ impl VectorStore {
         let embedding = embedding::open(&options.embedding, &means.store).await;
         let embedding = embedding.map_err(|error| Error::Connect { reason: error.to_string() })?;
         Ok(Self::new(Desk::new(chroma, options, embedding)))
+    }
+
+    /// Its offer before Chroma answered.
+    pub(super) fn declared(options: &config::Chroma) -> Declared {
+        Declared::new(about(), INSTRUCTIONS, &tools(options))
     }
 
     fn new(desk: Desk) -> Self {
@@ -150,9 +155,13 @@ const INSTRUCTIONS: &str = "Documents in a vector store, in collections. search 
     meaning; add_document takes a text in, update_document replaces it, delete_document drops it; \
     list_collections shows where to look.";
 
+fn about() -> Raw {
+    info("chroma", "Chroma")
+}
+
 impl Builtin for VectorStore {
     fn info(&self) -> Raw {
-        info("chroma", "Chroma")
+        about()
     }
 
     fn instructions(&self) -> Option<String> {

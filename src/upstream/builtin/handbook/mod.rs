@@ -59,7 +59,7 @@ use self::meaning::{KeptVectors, Link, Meaning, Opening, Shelf};
 use self::resources::Naming;
 use super::answer::{refused, result};
 use super::tool::Tool;
-use super::{Builtin, Report, info, no_resource, no_tool};
+use super::{Builtin, Declared, Report, info, no_resource, no_tool};
 use super::{embedding, private_file};
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::shutdown::Shutdown;
@@ -123,6 +123,11 @@ impl Handbook {
         };
         let opening = async move { embedding::open(&embedding, &store).await }.boxed();
         Ok(handbook.with(opening, kept, shelf))
+    }
+
+    /// Its offer before the folder was read.
+    pub(super) fn declared(_: &config::Handbook) -> Declared {
+        Declared::new(about(), INSTRUCTIONS, &tools::definitions()).with_resources(Vec::new(), false)
     }
 
     /// With vectors from the provider that `opening` gives, beside those of `kept`, in this place.
@@ -261,9 +266,13 @@ impl Drop for Handbook {
     }
 }
 
+fn about() -> Raw {
+    info("handbook", "Handbook")
+}
+
 impl Builtin for Handbook {
     fn info(&self) -> Raw {
-        info("handbook", "Handbook")
+        about()
     }
 
     fn instructions(&self) -> Option<String> {

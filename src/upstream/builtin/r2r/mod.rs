@@ -57,7 +57,7 @@ use super::answer::{Failure, passing, reply};
 #[cfg(test)]
 use super::served; // for the double
 use super::tool::Tool;
-use super::{Builtin, Report, info, no_tool};
+use super::{Builtin, Declared, Report, info, no_tool};
 use crate::protocol::{Raw, Reply};
 use crate::upstream::config::AdvancedSearch;
 use crate::upstream::connection::Events;
@@ -93,6 +93,12 @@ impl R2r {
             },
         );
         Ok(Self { desk, ingest, tools: tools(options.advanced_search) })
+    }
+
+    /// Its offer before it logged in.
+    pub(super) fn declared(options: &config::R2r) -> Declared {
+        Declared::new(about(), INSTRUCTIONS, &tools(options.advanced_search))
+            .with_resources(resources::definitions(), true)
     }
 
     async fn take_in(&self, input: ingest::Arguments, report: &Report) -> Result<Raw, Failure> {
@@ -152,9 +158,13 @@ const INSTRUCTIONS: &str = "Documents of a project, kept in R2R. r2r_search find
     r2r_rag_query answers a question from them; both use the project's own collection unless another \
     one is named. r2r_ingest_document takes a file in, r2r_monitor_task follows that.";
 
+fn about() -> Raw {
+    info("r2r", "R2R")
+}
+
 impl Builtin for R2r {
     fn info(&self) -> Raw {
-        info("r2r", "R2R")
+        about()
     }
 
     fn instructions(&self) -> Option<String> {

@@ -39,7 +39,7 @@ use super::answer::{passing, reply, result};
 #[cfg(test)]
 use super::served; // for the double
 use super::tool::Tool;
-use super::{Builtin, Report, info, no_tool};
+use super::{Builtin, Declared, Report, info, no_tool};
 use crate::protocol::{Raw, Reply};
 use crate::shutdown::Shutdown;
 use crate::upstream::connection::Events;
@@ -70,6 +70,13 @@ impl Rag {
         Ok(Self { bridge, shelf, health: health::tool(), tasks })
     }
 
+    /// Its offer before the bridge answered: the techniques that are described here.
+    pub(super) fn declared(options: &config::Rag) -> Declared {
+        let (known, health) = (techniques::Offer::known(options.max_techniques), health::tool());
+        let techniques = known.techniques.iter().map(|technique| &technique.tool);
+        Declared::new(about(), INSTRUCTIONS, techniques.chain([&health]))
+    }
+
     async fn ask(&self, technique: &str, tool: &Tool, arguments: &Raw) -> Result<Reply, Error> {
         let asked = async { ask::ask(&self.bridge, technique, tool.read(arguments)?).await };
         match asked.await {
@@ -88,9 +95,13 @@ const INSTRUCTIONS: &str = "Answers to questions from the documents of a RAG ser
     find passages and to write an answer from them: begin with rag_basic where it is offered. Every call \
     costs time and a language model's tokens, so ask once and well. rag_health says how the service is.";
 
+fn about() -> Raw {
+    info("rag", "RAG techniques")
+}
+
 impl Builtin for Rag {
     fn info(&self) -> Raw {
-        info("rag", "RAG techniques")
+        about()
     }
 
     fn instructions(&self) -> Option<String> {

@@ -60,6 +60,12 @@ impl Offer {
         offer
     }
 
+    /// At most `most` of the techniques that are described here.
+    pub(super) fn known(most: usize) -> Self {
+        let names = KNOWN.iter().map(|known| known.name.to_owned()).collect();
+        Self::of(Listed { names, others: 0 }, most)
+    }
+
     /// The names of its techniques.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.techniques.iter().map(|technique| technique.name.as_str())

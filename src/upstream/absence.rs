@@ -1,0 +1,42 @@
+//! Facts about a server that was not reached, or is away.
+//!
+//! Not here: its last offer and its state (`status`), when it is tried again (`supervise`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Offer, State, Upstream};
+
+/// Time after which a caller may try again while an attempt to connect is under way.
+const ATTEMPT_RETRY_IN: Duration = Duration::from_secs(1);
+/// Shortest time after which a caller may try again.
+const LEAST_RETRY_IN: Duration = Duration::from_millis(100);
+impl Upstream {
+    /// Its offer before it was reached: none, except for built-in servers.
+    pub fn declared(&self) -> Option<Arc<Offer>> {
+        self.declared.clone()
+    }
+
+    /// When it was started.
+    pub const fn started(&self) -> Instant {
+        self.facts.begun()
+    }
+
+    /// Returns when a call to a server that is away may succeed: after the next attempt to connect.
+    pub fn retry_in(&self) -> Option<Duration> {
+        let told = self.facts.told();
+        if !matches!(told.state, State::Connecting | State::Failed) {
+            return None;
+        }
+        let due = told.next_attempt.map(|at| at.saturating_duration_since(Instant::now()));
+        Some(due.unwrap_or(ATTEMPT_RETRY_IN).max(LEAST_RETRY_IN))
+    }
+
+    /// Problems of its offer, and of how it was reached.
+    pub(super) fn problems(&self, offer: Option<&Offer>) -> Vec<String> {
+        let of_offer = offer.into_iter().flat_map(|offer| offer.problems.iter().cloned());
+        of_offer.chain(self.pool.connector.remark()).collect()
+    }
+}
