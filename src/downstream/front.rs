@@ -231,6 +231,8 @@ impl Line {
 /// Which servers a path of the MCP endpoint means; none when it is no such path.
 fn scope_of(path: &str) -> Option<Scope> {
     let rest = path.strip_prefix(MCP)?;
+    // People write a slash at the end, and some clients add one.
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.is_empty() {
         return Some(Scope::All);
     }
@@ -308,7 +310,10 @@ mod tests {
             ("/mcp", Some(Scope::All)),
             ("/mcp/files", server("files")),
             ("/mcp/two%20words", server("two words")),
-            ("/mcp/", None),
+            ("/mcp/", Some(Scope::All)),
+            ("/mcp/files/", server("files")),
+            ("/mcp//", None),
+            ("/mcp/files//", None),
             ("/mcp/a/b", None),
             ("/mcpx", None),
             ("/MCP", None),

@@ -38,6 +38,12 @@ const PUBLIC: [&str; 6] = ["/", "/health", "/health/live", "/health/ready", "/op
 /// Of those, what a supervisor asks that knows us by an address alone (Kubernetes sends that of the pod): they are
 /// answered whatever the host is called, because all they tell is that we live, and whether we are ready.
 const PROBES: [&str; 2] = ["/health/live", "/health/ready"];
+/// Paths that clients try to log in at (OAuth 2.0). Without a credential they are answered 404, because clients take 401
+/// for a login that was rejected and do not tell their users that a key is missing.
+const OAUTH: [&str; 5] = ["/register", "/authorize", "/token", "/revoke", "/introspect"];
+/// The metadata of such a login (RFC 8414, OpenID Connect Discovery), at any place of a path.
+const OAUTH_METADATA: [&str; 2] =
+    ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
 /// Path prefix of the scripts and styles of the page at `/docs`.
 const PAGES: &str = "/docs/";
 /// How long the rest of a refused body is read and thrown away, so that a client that is still
@@ -134,7 +140,10 @@ impl Guard {
         if judged.is_err() && judged != Err(Denied::Unchecked) && is_public(parts) {
             return Ok(None);
         }
-        judged.map(Some).map_err(Refusal::Denied)
+        match judged {
+            Err(Denied::Missing) if is_of_oauth(parts.uri.path()) => Err(Refusal::NoSuchPath),
+            judged => judged.map(Some).map_err(Refusal::Denied),
+        }
     }
 
     /// The same for a key that it takes long to check.
@@ -217,6 +226,10 @@ fn is_public(parts: &request::Parts) -> bool {
     let path = parts.uri.path();
     matches!(parts.method, Method::GET | Method::HEAD)
         && (PUBLIC.contains(&path) || path.starts_with(PAGES) || protected_resource::is_below(path))
+}
+
+fn is_of_oauth(path: &str) -> bool {
+    OAUTH.contains(&path) || OAUTH_METADATA.iter().any(|metadata| path.contains(metadata))
 }
 
 /// Whether it only asks how we are. A page of another origin is none that may, as everywhere.

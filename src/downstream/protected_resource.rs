@@ -128,6 +128,7 @@ pub(super) fn is_below(path: &str) -> bool {
 /// The endpoint that `path` belongs to; nothing for the gateway as a whole. A name is only repeated if it can do
 /// no harm in a header.
 fn endpoint_of(path: &str) -> &str {
+    let path = path.strip_suffix('/').unwrap_or(path);
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~%".contains(&b);
     let is_name = |name: &str| (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_plain);
     let of = |at: &'static str| match path.strip_prefix(at)?.strip_prefix('/') {

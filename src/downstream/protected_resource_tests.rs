@@ -132,6 +132,8 @@ async fn a_refusal_leads_to_the_document_of_its_endpoint() {
     for (path, of) in [
         ("/mcp", "/mcp"),
         ("/mcp/files", "/mcp/files"),
+        ("/mcp/", "/mcp"),
+        ("/mcp/files/", "/mcp/files"),
         ("/mcp/%22,x=%22", "/mcp"),
         ("/mcp/\"x", "/mcp"),
         ("/sse/files", "/sse/files"),

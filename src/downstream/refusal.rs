@@ -81,6 +81,9 @@ pub enum Refusal {
     /// No principal.
     #[error("{}", text_of(*.0))]
     Denied(Denied),
+    /// A path that OAuth clients try and that does not exist here.
+    #[error("there is no such path; clients of this gateway send a credential that they were given")]
+    NoSuchPath,
     /// No place for one more connection.
     #[error("all {most} connections are taken; come back when one has ended")]
     Full {
@@ -150,6 +153,7 @@ impl Refusal {
             Self::Host | Self::Origin | Self::Denied(Denied::NoRole) => StatusCode::FORBIDDEN,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTimedOut => StatusCode::REQUEST_TIMEOUT,
+            Self::NoSuchPath => StatusCode::NOT_FOUND,
             Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => {
                 StatusCode::UNAUTHORIZED
             }
@@ -169,6 +173,7 @@ impl Refusal {
             Self::Origin => "origin_not_allowed",
             Self::TooLarge { .. } => "body_too_large",
             Self::BodyTimedOut => "body_timeout",
+            Self::NoSuchPath => "not_found",
             Self::BodyCut => "body_incomplete",
             Self::MemoryExhausted => "memory_exhausted",
             Self::HeadsFull => "too_many_heads",
@@ -190,6 +195,7 @@ impl Refusal {
             Self::Denied(Denied::Busy) | Self::MemoryExhausted | Self::HeadsFull => Word::RateLimited,
             Self::Host | Self::Origin | Self::Denied(_) => Word::AuthenticationError,
             Self::BodyTimedOut => Word::Timeout,
+            Self::NoSuchPath => Word::NotFound,
             Self::Full { .. } => Word::ConnectionLimitExceeded,
             Self::Panicked => Word::InternalError,
         }
@@ -228,6 +234,7 @@ impl Refusal {
             Self::Origin => "This origin may not ask here",
             Self::TooLarge { .. } => "The body is too large",
             Self::BodyTimedOut => "The body did not arrive in time",
+            Self::NoSuchPath => "There is no such path",
             Self::BodyCut => "The body is not complete",
             Self::MemoryExhausted => "The memory budget is exhausted",
             Self::HeadsFull => "Too many large heads are being read",

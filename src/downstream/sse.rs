@@ -75,11 +75,14 @@ impl Endpoint {
         Self(Arc::new(Parts { gateway, sessions, tasks, max_body, conversations }))
     }
 
-    /// `/sse` for all servers, `/sse/{server}` for one alone, `/messages` for what clients say.
+    /// `/sse` for all servers, `/sse/{server}` for one alone, both also with a slash at the end, and `/messages` for
+    /// what clients say.
     pub fn router(self) -> Router {
         Router::new()
             .route("/sse", any(listen_to_all))
+            .route("/sse/", any(listen_to_all))
             .route("/sse/{server}", any(listen_to_one))
+            .route("/sse/{server}/", any(listen_to_one))
             .route(MESSAGES, any(say))
             .with_state(self)
     }

@@ -12,6 +12,7 @@ mod config;
 mod credentials;
 mod deploy;
 mod down;
+mod endpoints;
 mod ends;
 mod every_method;
 mod fidelity;

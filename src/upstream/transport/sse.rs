@@ -60,7 +60,8 @@ impl Connector for ToStream {
         let (name, client, shutdown) =
             (Arc::clone(&self.name), Arc::clone(&self.client), self.shutdown.clone());
         async move {
-            let opened = open(&name, &client, &shutdown, (events, dialect)).await;
+            let open = || open(&name, &client, &shutdown, (events.clone(), dialect.clone()));
+            let opened = client.located(&name, open).await;
             opened.map_err(handshake::while_connecting).map_err(|error| client.advise(error))
         }
         .boxed()
@@ -68,6 +69,14 @@ impl Connector for ToStream {
 
     fn speaks(&self, era: Era) -> Option<bool> {
         Some(era == Era::Legacy)
+    }
+
+    fn forget(&self) {
+        self.client.forget();
+    }
+
+    fn remark(&self) -> Option<String> {
+        self.client.remark()
     }
 
     fn renewed(&self) -> BoxFuture<'_, ()> {
@@ -100,7 +109,7 @@ pub(super) async fn open(
     let account = Account::Server(Arc::clone(&client.server));
     let mut stream = EventStream::of(response.into_body(), client.limit, account);
     let silent = |_| handshake::refused("the server's event stream does not begin with an endpoint");
-    let endpoint = tokio::time::timeout(PROBE_LIMIT, endpoint(name, &client.url, &mut stream))
+    let endpoint = tokio::time::timeout(PROBE_LIMIT, endpoint(name, &client.endpoint().url, &mut stream))
         .await
         .map_err(silent)??;
     let post = client.post(&path(&endpoint)?, &HeaderMap::new());

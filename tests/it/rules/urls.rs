@@ -221,7 +221,7 @@ async fn what_a_server_names_is_not_connected_to() {
     eventually("it counts", async || (elsewhere.visits() == 1).then_some(())).await;
 }
 
-/// RULES S18: on no transport is a redirect followed, wherever it leads.
+/// RULES S18: on no transport is a redirect to another origin followed (those within it: `endpoints`).
 #[tokio::test]
 async fn no_redirect_is_followed_by_any_transport() {
     let elsewhere = Elsewhere::start();

@@ -1,8 +1,8 @@
 //! The HTTP client for one server: how requests are sent, and what a failure to send them means.
 //!
 //! Invariants: a request carries what its transport puts there and the headers configured for this
-//! server, and nothing else; redirects are not followed and no proxy comes from the environment, so
-//! credentials go where they were meant for; nothing is sent twice. Reasons of failures name neither
+//! server, and nothing else; no proxy comes from the environment, and redirects are followed within the
+//! origin only (`place`), so credentials go where they were meant for; nothing is sent twice. Reasons of failures name neither
 //! the URL nor a header, because both may hold secrets. Dropping a request, or the body of its answer
 //! before its end, closes the connection.
 //!
@@ -21,6 +21,7 @@ mod error;
 mod idle;
 mod link;
 mod metered;
+mod place;
 
 use std::future::pending;
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub(in crate::upstream) use self::error::{decoded, reason, retry_after};
 pub(super) use self::error::{is_media_type, status_error};
 use self::idle::Idle;
 use self::link::Failure;
+use self::place::{At, Place};
 use crate::shutdown::Shutdown;
 use crate::upstream::config::{Http, Limits};
 use crate::upstream::connection::Sockets;
@@ -83,10 +85,7 @@ pub(super) struct Client {
     /// When idle connections are trusted again, in milliseconds after `made`.
     wary_until: AtomicU64,
     made: Instant,
-    /// Where the server is.
-    pub(super) url: Url,
-    /// Where in it the endpoint is.
-    pub(super) path: Uri,
+    place: Place,
     /// What every request to it carries.
     headers: HeaderMap,
     /// Holds what it carries beside that.
@@ -129,8 +128,7 @@ impl Client {
             idle: Idle::new(limits.connections, shutdown),
             wary_until: AtomicU64::new(0),
             made: Instant::now(),
-            path: path(&http.url)?,
-            url: http.url.clone(),
+            place: Place::new(&http.url)?,
             headers: headers(http)?,
             token: http.token.clone(),
             challenge: Challenge::default(),
@@ -154,14 +152,14 @@ impl Client {
 
     /// The head of requests that open an event stream.
     pub(super) fn get(&self, protocol: &HeaderMap) -> Head {
-        let mut head = self.head(Method::GET, &self.path, protocol);
+        let mut head = self.head(Method::GET, &self.endpoint().path, protocol);
         head.put(ACCEPT, EVENTS);
         head
     }
 
     /// The head of requests that end a session.
     pub(super) fn delete(&self, protocol: &HeaderMap) -> Head {
-        let mut head = self.head(Method::DELETE, &self.path, protocol);
+        let mut head = self.head(Method::DELETE, &self.endpoint().path, protocol);
         head.put(ACCEPT, ANYTHING);
         head
     }
@@ -187,7 +185,10 @@ impl Client {
         let mut request = head.with(body);
         let idle = (!(once && self.is_wary())).then(|| self.idle.here());
         let received = |answer: http::Response<Incoming>, link| {
-            self.challenge.note(answer.status(), answer.headers());
+            if !answer.status().is_success() {
+                self.challenge.note(answer.status(), answer.headers());
+                self.place.note(answer.status(), answer.headers());
+            }
             decoded(answer)
                 .map(|answer| answer.map(|body| Body::new(body, Line { link, shelf: idle.cloned() })))
         };
@@ -248,7 +249,25 @@ impl Client {
 
     /// Adds what to do about it to `error`, for which there is no connection.
     pub(super) fn advise(&self, error: Error) -> Error {
-        advice::advise(error, &self.url, &self.challenge)
+        match error {
+            Error::Status { status: status @ 300..=399, .. } => self.place.redirected(status),
+            error => advice::advise(error, &self.endpoint().url, &self.challenge),
+        }
+    }
+
+    /// Where requests of new connections go.
+    pub(super) fn endpoint(&self) -> Arc<At> {
+        self.place.now()
+    }
+
+    /// Forgets where the endpoint turned out to be, as far as that was not for good.
+    pub(super) fn forget(&self) {
+        self.place.forget();
+    }
+
+    /// A remark for operators if the endpoint is not the configured one.
+    pub(super) fn remark(&self) -> Option<String> {
+        self.place.remark()
     }
 
     fn failed(&self, error: &hyper::Error) -> Error {

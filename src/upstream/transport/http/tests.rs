@@ -30,7 +30,7 @@ async fn bench(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> (
 }
 
 async fn post(client: &Client, once: bool) -> Result<Response, Error> {
-    let head = client.post(&client.path, &HeaderMap::new());
+    let head = client.post(&client.endpoint().path, &HeaderMap::new());
     client.send(head, Bytes::from_static(NOTE.as_bytes()), once).await
 }
 
@@ -155,7 +155,7 @@ async fn a_server_may_answer_before_it_has_read_the_request() {
     let mut long = vec![b'x'; 16 << 20];
     long.push(b'y');
     let long = Bytes::from(long);
-    let head = client.post(&client.path, &HeaderMap::new());
+    let head = client.post(&client.endpoint().path, &HeaderMap::new());
     let (answer, server) = tokio::join!(client.send(head, long.clone(), true), async {
         let mut stream = listener.accept().await.expect("a connection").0;
         stream.write_all(b"HTTP/1.1 202 X\r\ncontent-length: 0\r\n\r\n").await.expect("written");
@@ -315,7 +315,7 @@ async fn the_protocol_wins_over_the_configuration_and_that_over_us() {
         "the protocol's".parse().expect("a value"),
     )]);
     theirs
-        .send(theirs.post(&theirs.path, &protocol), Bytes::from_static(b"{}"), true)
+        .send(theirs.post(&theirs.endpoint().path, &protocol), Bytes::from_static(b"{}"), true)
         .await
         .expect("an answer");
     theirs.send(theirs.get(&protocol), Bytes::new(), true).await.expect("an answer");

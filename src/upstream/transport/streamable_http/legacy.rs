@@ -100,7 +100,7 @@ impl Session {
         let (peer, headers) = initialize(server, &events, dialect.capabilities).await?;
         let told = Notification { method: method::INITIALIZED.into(), params: None }.encode();
         let client = &server.client;
-        let response = client.send(client.post(&client.path, &headers), told, true).await?;
+        let response = client.send(client.post(&client.endpoint().path, &headers), told, true).await?;
         if !response.status().is_success() {
             return Err(status_error(response.status(), response.headers()).into());
         }
@@ -114,7 +114,7 @@ impl Session {
 
     fn new(server: &Arc<Server>, events: Events, peer: Peer, headers: &HeaderMap) -> Self {
         let client = &server.client;
-        let post = client.post(&client.path, headers);
+        let post = client.post(&client.endpoint().path, headers);
         let aside = Aside::new(client, &post, &server.shutdown);
         let canceller = aside.clone();
         let closing = Closing::default();
@@ -148,7 +148,7 @@ async fn initialize(
     let call = Call::of_gateway(method::INITIALIZE, Some(params));
     let request = compose(&call, FIRST_ID, Era::Legacy)?;
     let client = &server.client;
-    let post = client.post(&client.path, &HeaderMap::new());
+    let post = client.post(&client.endpoint().path, &HeaderMap::new());
     let response = client.send(post, request, false).await?;
     let mut headers = HeaderMap::new();
     if let Some(mut session) = response.headers().get(SESSION_ID).cloned() {

@@ -72,8 +72,9 @@ impl Connector for ToUrl {
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
         let server = Arc::clone(&self.0);
         async move {
-            let opened = server.connect(events, dialect).await.map_err(handshake::while_connecting);
-            opened.map_err(|error| server.client.advise(error))
+            let open = || server.connect(events.clone(), dialect.clone());
+            let opened = server.client.located(&server.name, open).await;
+            opened.map_err(handshake::while_connecting).map_err(|error| server.client.advise(error))
         }
         .boxed()
     }
@@ -85,6 +86,11 @@ impl Connector for ToUrl {
     fn forget(&self) {
         self.0.eras.forget();
         self.0.is_old_sse.store(false, Ordering::Relaxed);
+        self.0.client.forget();
+    }
+
+    fn remark(&self) -> Option<String> {
+        self.0.client.remark()
     }
 
     fn renewed(&self) -> BoxFuture<'_, ()> {
@@ -194,7 +200,7 @@ fn is_refusal_for_good(failure: &Failure) -> bool {
 /// Whether the status is about credentials or the way to the server, so that every request would
 /// get it.
 fn says_nothing_of_the_era(status: u16) -> bool {
-    matches!(status, 401 | 403 | 407 | 429 | 502..=504)
+    matches!(status, 300..=399 | 401 | 403 | 407 | 429 | 502..=504)
 }
 
 #[cfg(test)]

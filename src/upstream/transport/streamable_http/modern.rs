@@ -61,7 +61,7 @@ pub(super) struct Wire {
 impl Wire {
     pub(super) fn new(server: Arc<Server>, events: Events) -> Arc<Self> {
         let client = &server.client;
-        let post = client.post(&client.path, &HeaderMap::new());
+        let post = client.post(&client.endpoint().path, &HeaderMap::new());
         let mut tools_call = post.clone();
         tools_call.put(PROTOCOL_VERSION, HeaderValue::from_static(NEWEST));
         tools_call.put(METHOD, HeaderValue::from_static(method::TOOLS_CALL));
