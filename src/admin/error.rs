@@ -79,6 +79,7 @@ impl From<manager::Error> for Problem {
                 Self::new(code, detail).with(|document| {
                     (document.server, document.tool) = (Some(server.to_string()), tool);
                     document.retry_after_seconds = retry_after.or(verdict.retry_after);
+                    document.backend = source.facts().cloned();
                     if let upstream::Error::Status { status, .. } | upstream::Error::Backend { status, .. } =
                         source
                     {

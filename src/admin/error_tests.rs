@@ -59,8 +59,13 @@ async fn each_failure_of_a_server_has_its_status_and_code() {
         (U::Status { status: 404, retry_after: None }, 502, "invalid_answer", ""),
         (U::Status { status: 401, retry_after: None }, 503, "auth_failed", ""),
         (U::Status { status: 403, retry_after: Some(soon) }, 503, "auth_failed", ""),
-        (U::Backend { status: 429, detail: reason(), retry_after: Some(soon) }, 502, "backend_error", "3"),
-        (U::Backend { status: 404, detail: reason(), retry_after: None }, 502, "backend_error", ""),
+        (
+            U::Backend { status: 429, detail: reason(), retry_after: Some(soon), facts: None },
+            502,
+            "backend_error",
+            "3",
+        ),
+        (U::backend(404, reason()), 502, "backend_error", ""),
         (U::AuthFailed { reason: reason() }, 503, "auth_failed", ""),
         (U::Malformed { reason: reason() }, 502, "invalid_answer", ""),
         (U::TooLarge { limit: 5 }, 502, "invalid_answer", ""),
@@ -92,7 +97,7 @@ fn mcp_clients_are_told_the_same_codes() {
         upstream(U::Status { status: 401, retry_after: None }),
         upstream(U::Status { status: 429, retry_after: None }),
         upstream(U::Status { status: 400, retry_after: None }),
-        upstream(U::Backend { status: 500, detail: reason(), retry_after: None }),
+        upstream(U::backend(500, reason())),
         upstream(U::AuthFailed { reason: reason() }),
         upstream(U::Malformed { reason: reason() }),
         upstream(U::TooLarge { limit: 5 }),
@@ -102,7 +107,7 @@ fn mcp_clients_are_told_the_same_codes() {
         E::Ambiguous { kind: Named::Tool, name: "x".into(), candidates: Vec::new(), before: None },
         E::ToolChanged { server: "docs".into(), tool: "x".into(), changed: Vec::new() },
         upstream(U::Leased { retry_in: Duration::ZERO }),
-        upstream(U::Backend { status: 429, detail: reason(), retry_after: None }),
+        upstream(U::backend(429, reason())),
     ] {
         let object = crate::gateway::error::object(&error, crate::protocol::Era::Modern);
         let is_refusal = object.origin() == crate::protocol::Origin::Refusal;

@@ -89,6 +89,10 @@ pub(super) struct Document {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object, nullable = false)]
     rpc_error: Option<Raw>,
+    /// The facts that the service behind a built-in server told of its error, such as `code` and `field`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object, nullable = false)]
+    pub(super) backend: Option<Raw>,
     /// The HTTP status the server answered with.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -138,6 +142,7 @@ impl Problem {
             suggestion: code.suggestion().map(str::to_owned),
             errors: Vec::new(),
             rpc_error: None,
+            backend: None,
             server_status: None,
         }))
     }

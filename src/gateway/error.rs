@@ -86,6 +86,9 @@ struct Facts<'a> {
     guidance: Option<Cow<'a, str>>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     wrong: Option<Shown<'a>>,
+    /// The facts that the service behind a built-in server told of its error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backend: Option<&'a Raw>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error_id: Option<RequestId>,
     #[serde(rename = "requiredCapabilities", skip_serializing_if = "Option::is_none")]
@@ -240,6 +243,7 @@ pub fn object(error: &Error, era: Era) -> ErrorObject {
                 tool: tool.as_deref(),
                 detail: Some(source.to_string()),
                 guidance: error.guidance(),
+                backend: source.facts(),
                 ..Facts::default()
             };
             (number.map_or(code::INTERNAL_ERROR, |number| number.code(era)), facts)
@@ -267,6 +271,7 @@ const fn of_upstream(error: &upstream::Error) -> (Option<Number>, &'static str) 
         E::Status { status: 429, .. } => (Some(Number::RateLimit), "rate_limited"),
         E::Status { status: 500.., .. } => (Some(Number::Backend), "server_error"),
         E::Status { .. } => (Some(Number::Backend), "invalid_answer"),
+        E::Backend { status: 401 | 403, .. } => (Some(Number::Authentication), "backend_error"),
         E::Backend { status: 429, .. } => (Some(Number::RateLimit), "backend_error"),
         E::Backend { .. } => (Some(Number::Backend), "backend_error"),
         E::Malformed { .. } | E::TooLarge { .. } => (None, "invalid_answer"),

@@ -17,7 +17,7 @@ fn value(object: &ErrorObject) -> Value {
 }
 
 fn backend(status: u16) -> U {
-    U::Backend { status, detail: "it said no".into(), retry_after: Some(Duration::from_secs(2)) }
+    U::Backend { status, detail: "it said no".into(), retry_after: Some(Duration::from_secs(2)), facts: None }
 }
 
 #[test]

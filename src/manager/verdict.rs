@@ -149,7 +149,11 @@ fn guidance_of(server: &str, error: &upstream::Error) -> Cow<'static, str> {
         E::TimedOut { .. } => {
             "the tool may have run; give it longer: the server's `timeout`, or \"timeout\" of a REST call, in seconds"
         }
-        E::Status { status, .. } | E::Backend { status, .. } => guidance_of_status(*status),
+        E::Backend { status, facts, .. } => match facts.as_ref().and_then(|facts| facts.get_as("guidance")) {
+            Some(theirs) => return Cow::Owned(theirs),
+            None => guidance_of_status(*status),
+        },
+        E::Status { status, .. } => guidance_of_status(*status),
         E::Malformed { .. } => NO_MCP,
         E::MemoryExhausted => {
             "the tool may have run: find out before calling it again; ask for less at a time, or raise `memory_budget` of the gateway"
@@ -261,8 +265,9 @@ mod tests {
             (503, Word::ServiceUnavailable, true),
             (504, Word::ServiceUnavailable, true),
         ] {
-            let verdict =
-                of_upstream(&upstream::Error::Backend { status, detail: String::new(), retry_after: soon });
+            let detail = String::new();
+            let error = upstream::Error::Backend { status, detail, retry_after: soon, facts: None };
+            let verdict = of_upstream(&error);
             assert_eq!((verdict.word, verdict.is_retryable), (word, is_retryable), "{status}");
             assert_eq!(verdict.retry_after, soon.filter(|_| is_retryable), "{status}");
         }

@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::memory::Exhausted;
+use crate::protocol::Raw;
 
 /// A failure between us and one server. Texts are for people; they hold no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,8 +77,11 @@ pub enum Error {
         status: u16,
         /// What it said, for people: clipped, without what was sent.
         detail: String,
-        /// What `Retry-After` asked for.
+        /// The time to wait that `Retry-After` or the body of the answer asked for.
         retry_after: Option<Duration>,
+        /// The other facts of its answer, an object: `code`, `field`, `guidance`. On the heap, because few
+        /// answers have any and every error would be larger.
+        facts: Option<Box<Raw>>,
     },
     /// It refuses our credentials. Nothing is tried again until an operator does something about it, or the
     /// file of its token holds another one.
@@ -142,6 +148,11 @@ impl Error {
         }
     }
 
+    /// The answer `status` of the service behind a built-in server, without a time to wait or facts.
+    pub fn backend(status: u16, detail: impl Into<String>) -> Self {
+        Self::Backend { status, detail: detail.into(), retry_after: None, facts: None }
+    }
+
     /// Whether the call reached the server.
     pub const fn delivery(&self) -> Delivery {
         match self {
@@ -171,8 +182,8 @@ impl Error {
             Self::Cut { reason } => Self::Cut { reason: say(reason) },
             Self::AuthFailed { reason } => Self::AuthFailed { reason: say(reason) },
             Self::Malformed { reason } => Self::Malformed { reason: say(reason) },
-            Self::Backend { status, detail, retry_after } => {
-                Self::Backend { status, detail: say(detail), retry_after }
+            Self::Backend { status, detail, retry_after, facts } => {
+                Self::Backend { status, detail: say(detail), retry_after, facts }
             }
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
@@ -182,6 +193,25 @@ impl Error {
             | Self::TooLarge { .. }
             | Self::MemoryExhausted
             | Self::Unavailable { .. } => self,
+        }
+    }
+
+    /// Rewrites the JSON text of the facts with `blank`. Facts that are no JSON after
+    /// that are dropped.
+    #[must_use]
+    pub(super) fn with_facts(mut self, blank: impl FnOnce(&str) -> String) -> Self {
+        if let Self::Backend { facts, .. } = &mut self {
+            let blanked = facts.take().map(|facts| Raw::parse(&Bytes::from(blank(facts.as_str()))));
+            *facts = blanked.and_then(Result::ok).map(Box::new);
+        }
+        self
+    }
+
+    /// The facts that the service behind a built-in server told beside its text.
+    pub fn facts(&self) -> Option<&Raw> {
+        match self {
+            Self::Backend { facts, .. } => facts.as_deref(),
+            _ => None,
         }
     }
 

@@ -79,6 +79,7 @@ fn the_service_behind_a_built_in_is_asked_again_where_that_is_harmless() {
         status,
         detail: text(),
         retry_after: retry_after.map(Duration::from_secs),
+        facts: None,
     };
     for code in [429, 503] {
         row(&backend(code, Some(2)), [true; 3]);

@@ -68,7 +68,7 @@ impl Secrets {
 
     /// `error` without any of them.
     pub(super) fn cover(&self, error: Error) -> Error {
-        error.reworded(|text| self.blank(&text))
+        error.reworded(|text| self.blank(&text)).with_facts(|text| self.blank(text))
     }
 
     /// What came of reading an offer, as operators are told of it. Definitions are clients' and stay.

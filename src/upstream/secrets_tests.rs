@@ -136,7 +136,7 @@ fn every_failure_with_words_is_covered() {
         Error::Cut { reason: reason() },
         Error::AuthFailed { reason: reason() },
         Error::Malformed { reason: reason() },
-        Error::Backend { status: 500, detail: reason(), retry_after: None },
+        Error::backend(500, reason()),
     ] {
         let covered = secrets.cover(error.clone());
         assert_eq!(covered.to_string(), error.to_string().replace(KEY, "***"));

@@ -19,9 +19,11 @@ pub(super) fn arguments(tool: &Tool) -> impl Strategy<Value = Value> + use<> {
 pub(super) fn is_judged<I: DeserializeOwned>(tool: &Tool, arguments: &Value) {
     let Err(refusal) = tool.read::<I>(&Raw::of(arguments)) else { return };
     let shown: Value = refusal.raw().read().expect("JSON");
-    for member in ["error", "message", "valid_range", "suggestion"] {
+    for member in ["error", "type", "message", "suggestion"] {
         assert!(shown[member].as_str().is_some_and(|text| !text.is_empty()), "{member}: {shown}");
     }
+    let range = &shown["valid_range"];
+    assert!(range.is_array() || range.as_str().is_some_and(|text| !text.is_empty()), "{shown}");
     let first = refusal.field().split(['.', '[']).next().unwrap_or_default();
     let given = |name: &str| arguments.get(name).is_some();
     let known = given(first)

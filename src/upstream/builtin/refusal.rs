@@ -4,8 +4,30 @@
 //! one and seldom gets to see the other.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::protocol::{Raw, foreign};
+
+/// The `type` of a refusal: whether the arguments, an unknown name or something else is the cause.
+fn kind(error: &str) -> &'static str {
+    match error {
+        "not_found" => "not_found",
+        "unavailable" | "not_configured" | "embedding_failed" | "contested" => "service_unavailable",
+        _ => "invalid_params",
+    }
+}
+
+/// One end of a range of numbers.
+fn end(number: f64) -> Value {
+    match number {
+        // Ranges that end here have no end that anybody set.
+        _ if number.abs() > f64::from(i32::MAX) => Value::Null,
+        // In range and whole: nothing is lost.
+        #[allow(clippy::cast_possible_truncation)]
+        _ if number.fract() == 0.0 => (number as i64).into(),
+        _ => number.into(),
+    }
+}
 
 /// One argument that can not be used.
 #[derive(Debug, Clone)]
@@ -15,10 +37,13 @@ pub(super) struct Refusal(Box<Members>);
 struct Members {
     /// `invalid_argument`, or what a tool calls it: `invalid_path`, `not_found`.
     error: &'static str,
+    /// The kind of failure, in the words of the gateway's own errors.
+    r#type: &'static str,
     message: String,
     field: String,
     rejected_value: Raw,
-    valid_range: String,
+    /// A text, or the two ends of a range of numbers, of which null is open.
+    valid_range: Value,
     suggestion: String,
 }
 
@@ -26,9 +51,9 @@ impl Refusal {
     /// `value` of the argument `field` can not be used.
     pub(super) fn new<T: Serialize + ?Sized>(error: &'static str, field: &str, value: &T) -> Self {
         let rejected_value = foreign::value(&Raw::of(value));
-        let (message, valid_range, suggestion) = <(String, String, String)>::default();
-        let field = field.to_owned();
-        Self(Box::new(Members { error, message, field, rejected_value, valid_range, suggestion }))
+        let (message, valid_range, suggestion) = <(String, Value, String)>::default();
+        let (field, r#type) = (field.to_owned(), kind(error));
+        Self(Box::new(Members { error, r#type, message, field, rejected_value, valid_range, suggestion }))
     }
 
     /// Says what is wrong.
@@ -47,7 +72,13 @@ impl Refusal {
 
     /// Says what would be right.
     pub(super) fn valid(mut self, range: &str) -> Self {
-        range.clone_into(&mut self.0.valid_range);
+        self.0.valid_range = range.into();
+        self
+    }
+
+    /// Says which numbers would be right. An end beyond `i32` counts as open.
+    pub(super) fn between(mut self, least: f64, most: f64) -> Self {
+        self.0.valid_range = [end(least), end(most)].into_iter().collect();
         self
     }
 

@@ -9,6 +9,7 @@
 //!
 //! Not here: what a service means by its answers, and logging in to it.
 
+mod facts;
 mod line;
 mod refusal;
 mod trace;
@@ -39,8 +40,9 @@ use crate::upstream::transport::{decoded, reason};
 use crate::wire::sse::{Decoder, Event, Item};
 use crate::worker::WorkBudget;
 
+pub(super) use facts::facts;
 use line::Dialer;
-pub(super) use refusal::plain;
+pub(super) use refusal::{Cleaner, plain};
 
 const OURSELVES: HeaderValue = HeaderValue::from_static(concat!("switchyard/", env!("CARGO_PKG_VERSION")));
 const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
@@ -129,7 +131,7 @@ fn is_ambiguous(segment: &str) -> bool {
 
 /// What was asked for cannot be sent, which is not the service's fault.
 pub(super) fn unsendable(why: &str) -> Error {
-    Error::Backend { status: 400, detail: format!("the request was not sent: {why}"), retry_after: None }
+    Error::backend(400, format!("the request was not sent: {why}"))
 }
 
 /// One request that is being put together.
@@ -229,15 +231,7 @@ impl Answer {
 
     /// All of it, as JSON of a known form; what else it has is not looked at.
     pub(super) async fn json<T: DeserializeOwned>(self) -> Result<T, Error> {
-        let body = self.bytes().await?;
-        // The text of the error would quote the answer.
-        serde_json::from_slice(&body).map_err(|error| Error::Malformed {
-            reason: format!(
-                "not the JSON that was expected, at line {} column {}",
-                error.line(),
-                error.column()
-            ),
-        })
+        read_json(&self.bytes().await?)
     }
 
     /// The events of a stream, until it ends. One beyond the cap ends it with an error.
@@ -270,6 +264,13 @@ impl Answer {
             }
         })
     }
+}
+
+/// `body` as JSON of a known form. The error does not quote it.
+pub(super) fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(body).map_err(|error| Error::Malformed {
+        reason: format!("not the JSON that was expected, at line {} column {}", error.line(), error.column()),
+    })
 }
 
 /// The whole body, if it has at most `limit` bytes. It is charged to `account` as long as it lives.

@@ -107,7 +107,7 @@ pub(super) struct DeleteOutput {
 
 /// The answer of `create_collection`.
 pub(super) async fn create(desk: &Desk, input: CreateInput) -> Result<Raw, Failure> {
-    let full = names::full(&desk.options.collection_prefix, &input.name)?;
+    let full = names::full(&desk.options.collection_prefix, "name", &input.name)?;
     let said = metadata::check(input.metadata.unwrap_or_default(), Subject::Collection)?;
     let mut metadata = said.clone();
     metadata.insert(CREATED_AT.into(), layout::time_of(layout::now()).into());
@@ -187,7 +187,7 @@ async fn listed(desk: &Desk, collection: Collection) -> Result<Option<Listed>, E
 
 /// The answer of `delete_collection`.
 pub(super) async fn delete(desk: &Desk, input: DeleteInput) -> Result<Raw, Failure> {
-    let full = names::full(&desk.options.collection_prefix, &input.name)?;
+    let full = names::full(&desk.options.collection_prefix, "name", &input.name)?;
     desk.forget(&full);
     if !desk.chroma.drop_collection(&full).await? {
         return Err(desk.no_collection("name", &input.name).await.into());

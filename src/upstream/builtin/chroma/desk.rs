@@ -59,7 +59,7 @@ impl Desk {
 
     /// The collection that callers know as `name`.
     pub(super) async fn open(&self, name: &str) -> Result<Arc<Collection>, Failure> {
-        let full = names::full(&self.options.collection_prefix, name)?;
+        let full = names::full(&self.options.collection_prefix, "collection", name)?;
         let known = self.lock().get(&full).cloned();
         match known {
             Some(known) => Ok(known),
@@ -69,7 +69,7 @@ impl Desk {
 
     /// The same as Chroma has it now, whatever was known.
     pub(super) async fn open_anew(&self, name: &str) -> Result<Arc<Collection>, Failure> {
-        let full = names::full(&self.options.collection_prefix, name)?;
+        let full = names::full(&self.options.collection_prefix, "collection", name)?;
         self.find(name, full).await
     }
 

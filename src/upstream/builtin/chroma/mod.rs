@@ -39,6 +39,7 @@ mod tools_tests;
 #[cfg(test)]
 mod writing_tests;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -136,11 +137,33 @@ fn search(options: &config::Chroma) -> Tool {
     Tool::with_schemas(&search::ABOUT, &input, &schema::of_output::<search::Output>())
 }
 
+/// The arguments that Chroma calls otherwise, and how.
+const THEIR_WORDS: [(&str, &str); 3] =
+    [("filters", "where"), ("content", "document"), ("query", "embedding")];
+
+/// The argument that Chroma complains of in `detail`: one that it names, or the only one. All of them if that is
+/// not clear.
+fn complained_of(arguments: &Raw, detail: &str) -> (String, Raw) {
+    let detail = detail.to_lowercase();
+    let is_named = |(name, _): &(Cow<'_, str>, Raw)| {
+        let theirs = THEIR_WORDS.iter().find(|(ours, _)| ours == name);
+        detail.contains(&name.to_lowercase()) || theirs.is_some_and(|(_, theirs)| detail.contains(theirs))
+    };
+    let named = arguments.members().filter(|(_, value)| !value.is_null()).find(is_named);
+    let mut all = arguments.members();
+    let only = || all.next().filter(|_| all.next().is_none());
+    match named.or_else(only) {
+        Some((name, value)) => (name.into_owned(), value),
+        None => ("arguments".to_owned(), arguments.clone()),
+    }
+}
+
 /// The failure of `tool`, which is named in it. What Chroma refuses is the caller's to know, and no fault of Chroma.
-fn blamed(tool: &str, failure: Failure) -> Failure {
+fn blamed(tool: &str, arguments: &Raw, failure: Failure) -> Failure {
     match failure {
         Failure::Failed(Error::Backend { status: 400 | 404 | 413 | 422, detail, .. }) => {
-            Refusal::new("refused_by_chroma", "arguments", &detail)
+            let (field, value) = complained_of(arguments, &detail);
+            Refusal::new("refused_by_chroma", &field, &value)
                 .because(&format!("{tool}: Chroma refused this: {detail}"))
                 .valid("what Chroma takes")
                 .suggest("Change what it complains of.")
@@ -182,7 +205,7 @@ impl Builtin for VectorStore {
             match self.tools.iter().find(|tool| tool.name() == name) {
                 Some(tool) => {
                     let done = self.run(tool, &arguments, report).await;
-                    reply(done.map_err(|failure| blamed(name, failure)))
+                    reply(done.map_err(|failure| blamed(name, &arguments, failure)))
                 }
                 None => Ok(Err(no_tool(name))),
             }

@@ -7,13 +7,13 @@ const LENGTH: std::ops::RangeInclusive<usize> = 3..=512;
 /// Collections that one request lists: each takes some kilobytes.
 pub(super) const PAGE: usize = 200;
 
-/// The name that Chroma has for what callers call `name`.
-pub(super) fn full(prefix: &str, name: &str) -> Result<String, Refusal> {
+/// The name that Chroma has for what callers call `name` in the argument `field`.
+pub(super) fn full(prefix: &str, field: &str, name: &str) -> Result<String, Refusal> {
     let full = format!("{prefix}{name}");
     if is_name(&full) {
         return Ok(full);
     }
-    Err(Refusal::new("invalid_argument", "collection", name)
+    Err(Refusal::new("invalid_argument", field, name)
         .because(&format!("With the prefix `{prefix}` this is no name that Chroma takes."))
         .valid(&format!(
             "letters and digits of ASCII, `.`, `_` and `-`, the last one a letter or digit; {} to {} with the prefix",
@@ -51,8 +51,8 @@ mod tests {
             ("mcp_", "../x", None),
             ("_", "docs", None),
         ] {
-            assert_eq!(full(prefix, name).ok().as_deref(), wanted, "{prefix:?} {name:?}");
+            assert_eq!(full(prefix, "name", name).ok().as_deref(), wanted, "{prefix:?} {name:?}");
         }
-        assert!(full("mcp_", &"x".repeat(509)).is_err());
+        assert!(full("mcp_", "name", &"x".repeat(509)).is_err());
     }
 }

@@ -24,7 +24,7 @@ const WAYS: [(&str, bool); 3] =
 /// What a setting may be.
 enum Rule {
     Flag,
-    Whole(u64, u64),
+    Whole(u32, u32),
     Number(f64, f64),
     Word(&'static [&'static str]),
     Part(&'static [(&'static str, Rule)]),
@@ -110,17 +110,25 @@ fn member(rules: &[(&str, Rule)], name: &str, at: &str, value: &Value) -> Result
         Rule::Flag if value.is_boolean() => return Ok(()),
         Rule::Flag => "true or false".to_owned(),
         Rule::Whole(least, most)
-            if value.as_u64().is_some_and(|number| (*least..=*most).contains(&number)) =>
+            if value
+                .as_u64()
+                .is_some_and(|number| (u64::from(*least)..=u64::from(*most)).contains(&number)) =>
         {
             return Ok(());
         }
-        Rule::Whole(least, most) => format!("a whole number from {least} to {most}"),
+        Rule::Whole(least, most) => {
+            let because = format!("R2R takes a whole number from {least} to {most}.");
+            return Err(out_of_range(at, value, &because, [f64::from(*least), f64::from(*most)]));
+        }
         Rule::Number(least, most)
             if value.as_f64().is_some_and(|number| (*least..=*most).contains(&number)) =>
         {
             return Ok(());
         }
-        Rule::Number(least, most) => format!("a number from {least} to {most}"),
+        Rule::Number(least, most) => {
+            let because = format!("R2R takes a number from {least} to {most}.");
+            return Err(out_of_range(at, value, &because, [*least, *most]));
+        }
         Rule::Word(words) if value.as_str().is_some_and(|word| words.contains(&word)) => return Ok(()),
         Rule::Word(words) => format!("one of {}", words.join(", ")),
         Rule::Part(rules) => match value.as_object() {
@@ -133,6 +141,10 @@ fn member(rules: &[(&str, Rule)], name: &str, at: &str, value: &Value) -> Result
         },
     };
     Err(wrong(at, value, "R2R could not search with that.", &said))
+}
+
+fn out_of_range(at: &str, value: &Value, because: &str, [least, most]: [f64; 2]) -> Refusal {
+    wrong(at, value, because, "").between(least, most)
 }
 
 fn wrong(at: &str, value: &Value, because: &str, valid: &str) -> Refusal {

@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::answer::{self, Failed};
+use super::answer;
 use super::bridge::{Bridge, Wish};
+use super::failed::Failed;
 use crate::protocol::Raw;
 use crate::upstream::builtin::refusal::Refusal;
 use crate::upstream::builtin::schema;

@@ -7,10 +7,11 @@ use http::Method;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::failed::Said;
 use super::listed::Listed;
 use crate::protocol::Raw;
 use crate::secret::SecretString;
-use crate::upstream::builtin::rest::{Request, Rest};
+use crate::upstream::builtin::rest::{Request, Rest, read_json};
 use crate::upstream::config;
 use crate::upstream::error::Error;
 
@@ -41,8 +42,9 @@ impl Bridge {
     /// The names of its techniques. [`Error::AuthFailed`] when it does not take our key.
     pub(super) async fn techniques(&self) -> Result<Listed, Error> {
         let answer = self.request(Method::GET, "list_techniques")?.send().await;
-        let answer = answer.map_err(|error| self.refusal(error))?;
-        answer.json().await
+        let body = answer.map_err(|error| self.refusal(error))?.bytes().await?;
+        self.check_denial(&body).map_err(|error| self.refusal(error))?;
+        read_json(&body)
     }
 
     /// What it says of its health: an object.
@@ -51,6 +53,7 @@ impl Bridge {
         if body.len() > MOST_HEALTH {
             return Err(Error::TooLarge { limit: MOST_HEALTH });
         }
+        self.check_denial(&body)?;
         object(&body)
     }
 
@@ -72,6 +75,13 @@ impl Bridge {
             Some(key) => request.bearer(key),
             None => request,
         })
+    }
+
+    /// Fails with 401 if `body` is a refusal of the key with the status 200, as some bridges send it.
+    fn check_denial(&self, body: &Bytes) -> Result<(), Error> {
+        let failed = Raw::parse(body).ok().filter(|body| body.get_as("success") == Some(false));
+        let denial = failed.and_then(|failed| Said::of(&failed, self.secrets()).into_denial());
+        denial.map_or(Ok(()), |detail| Err(Error::backend(401, detail)))
     }
 
     /// The list is asked for with the key alone, so it is the key that is refused.

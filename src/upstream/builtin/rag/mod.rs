@@ -10,6 +10,7 @@
 mod answer;
 mod ask;
 mod bridge;
+mod failed;
 mod health;
 mod listed;
 mod shelf;

@@ -9,8 +9,9 @@ use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use serde_json::Value;
 
-use super::{trace, whole};
+use super::{facts, trace, whole};
 use crate::memory::Account;
+use crate::protocol::Raw;
 use crate::secret::{ExposeSecret, SecretString};
 use crate::upstream::error::Error;
 use crate::upstream::secrets::Secrets;
@@ -26,17 +27,45 @@ const MOST_PROBLEMS: usize = 5;
 /// The error that `response` is. `secrets` were sent with the request, and `account` pays while it is read.
 pub(super) async fn of(response: Response<Incoming>, secrets: &[SecretString], account: Account) -> Error {
     let status = response.status();
-    let retry_after = retry_after(response.headers());
-    let said = whole(response.into_body(), MOST_BYTES, account).await.ok().and_then(|body| said(&body));
-    let said = said.map(|text| plain(text, secrets)).filter(|text| !text.is_empty());
+    let waits = retry_after(response.headers());
+    let body = whole(response.into_body(), MOST_BYTES, account).await.unwrap_or_default();
+    let cleaner = Cleaner::new(secrets);
+    let said = said(&body).map(|text| cleaner.line(text)).filter(|text| !text.is_empty());
     let detail = said.unwrap_or_else(|| of_status(status));
-    Error::Backend { status: status.as_u16(), detail, retry_after }
+    let facts = Raw::parse(&body).ok().and_then(|body| facts::facts(&body, &cleaner));
+    let retry_after = waits.or_else(|| facts::retry_after(facts.as_ref()?));
+    Error::Backend { status: status.as_u16(), detail, retry_after, facts: facts.map(Box::new) }
+}
+
+/// Makes texts of a service safe to show: without secrets, traces and line ends, and short.
+pub(in crate::upstream::builtin) struct Cleaner<'a> {
+    secrets: &'a [SecretString],
+    /// The secrets in any other form, such as Base64.
+    forms: Secrets,
+}
+
+impl<'a> Cleaner<'a> {
+    /// Removes `secrets`.
+    pub(in crate::upstream::builtin) fn new(secrets: &'a [SecretString]) -> Self {
+        Self { secrets, forms: Secrets::new(secrets) }
+    }
+
+    /// `text` as one short line. It is empty if it was nothing but a trace.
+    pub(in crate::upstream::builtin) fn line(&self, text: String) -> String {
+        line(&trace::cut(&self.without_secrets(text)))
+    }
+
+    fn without_secrets(&self, text: String) -> String {
+        let shown = self.secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty());
+        let text = shown.fold(text, |text, secret| text.replace(secret, "…"));
+        self.forms.blank(&text)
+    }
 }
 
 /// What a service says for people: one short line with none of `secrets` and no trace in it; empty when it
 /// says nothing else.
 pub(in crate::upstream::builtin) fn plain(text: String, secrets: &[SecretString]) -> String {
-    line(&trace::cut(&without(text, secrets)))
+    Cleaner::new(secrets).line(text)
 }
 
 fn of_status(status: StatusCode) -> String {
@@ -59,25 +88,20 @@ fn said(body: &[u8]) -> Option<String> {
     (!said.trim().is_empty()).then_some(said)
 }
 
+/// Where a validation error is: `body.params.depth`.
+pub(super) fn place(problem: &Value) -> String {
+    let parts = problem.get("loc").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let parts = parts.iter().map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
+    parts.collect::<Vec<_>>().join(".")
+}
+
 /// Where each problem is and what it is.
 fn invalid(problems: &[Value]) -> String {
-    let place = |problem: &Value| {
-        let parts = problem.get("loc").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let parts = parts.iter().map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
-        parts.collect::<Vec<_>>().join(".")
-    };
     let one = |problem: &Value| {
         let what = problem.get("msg").and_then(Value::as_str).unwrap_or("invalid");
         format!("{}: {what}", place(problem))
     };
     problems.iter().take(MOST_PROBLEMS).map(one).collect::<Vec<_>>().join("; ")
-}
-
-fn without(text: String, secrets: &[SecretString]) -> String {
-    let shown = secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty());
-    let text = shown.fold(text, |text, secret| text.replace(secret, "…"));
-    // In any other form, such as Base64.
-    Secrets::new(secrets).blank(&text)
 }
 
 /// `text` as one short line without control characters. Quotes stay: it is shown to people.

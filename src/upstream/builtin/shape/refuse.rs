@@ -124,8 +124,8 @@ impl Place<'_> {
     pub(super) fn no_number(&self, given: &Raw, number: Number) -> Refusal {
         let whole = if number.whole { "whole " } else { "" };
         Refusal::new(INVALID, self.field, given)
-            .because(&format!("This argument is not a {whole}number in range."))
-            .valid(&format!("a {whole}number {}", range(number)))
+            .because(&format!("This argument must be a {whole}number {}.", range(number)))
+            .between(number.least, number.most)
             .suggest(&self.use_this(&nearest_number(given, number).to_string()))
     }
 }

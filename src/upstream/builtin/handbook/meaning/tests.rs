@@ -82,7 +82,7 @@ impl Embedding for Concepts {
         Box::pin(async move {
             self.asked.lock().expect("lock").push(texts.to_vec());
             let failed = |failure| Err(Error::Failed { provider: "openai", model: "m".into(), failure });
-            let backend = |status| Failure::Backend { status, detail: "no".into(), retry_after: None };
+            let backend = |status| Failure::backend(status, "no");
             match self.mode() {
                 Mode::Hangs => {
                     tokio::time::sleep_until(deadline).await;

@@ -82,7 +82,7 @@ pub(super) fn away() -> Error {
 }
 
 pub(super) fn status(status: u16, detail: &str) -> Error {
-    Error::Backend { status, detail: detail.into(), retry_after: None }
+    Error::backend(status, detail)
 }
 
 /// A document as R2R shows it.

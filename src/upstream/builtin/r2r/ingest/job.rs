@@ -290,7 +290,7 @@ impl Job<'_> {
 fn failed(reason: &str) -> Failure {
     let detail = format!("the document could not be ingested: {reason}");
     // What it was given can not be ingested; the service itself is well.
-    Failure::Failed(Error::Backend { status: 422, detail, retry_after: None })
+    Failure::Failed(Error::backend(422, detail))
 }
 
 /// The file can not be read as it is.
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn what_may_have_been_done_is_looked_for_and_what_is_refused_is_not_repeated() {
-        let status = |status| Error::Backend { status, detail: String::new(), retry_after: None };
+        let status = |status| Error::backend(status, "");
         for refused in [400, 401, 403, 404, 413, 415, 422] {
             assert_eq!(what_next(&status(refused)), Next::Stop, "{refused}");
         }
@@ -368,7 +368,7 @@ mod tests {
         let away = Error::Connect { reason: String::new() };
         assert!(pause(0, &away) <= FIRST_PAUSE && pause(100, &away) <= LONGEST_PAUSE);
         let retry_after = Some(Duration::from_secs(9999));
-        let patient = Error::Backend { status: 429, detail: String::new(), retry_after };
+        let patient = Error::Backend { status: 429, detail: String::new(), retry_after, facts: None };
         assert_eq!(pause(0, &patient), LONGEST_PAUSE);
     }
 }

@@ -164,8 +164,12 @@ async fn a_service_that_is_away_is_waited_for_unless_somebody_waits_for_the_answ
 async fn a_rate_limit_is_waited_out() {
     let place = Place::new();
     let ingest = place.open();
-    let limited =
-        Error::Backend { status: 429, detail: "slow".into(), retry_after: Some(Duration::from_secs(9)) };
+    let limited = Error::Backend {
+        status: 429,
+        detail: "slow".into(),
+        retry_after: Some(Duration::from_secs(9)),
+        facts: None,
+    };
     place.fake.next([Sending::Refused(limited)]);
     let begun = Instant::now();
     ok(place.call(&ingest, "a.md").await);

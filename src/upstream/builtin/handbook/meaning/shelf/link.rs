@@ -107,7 +107,7 @@ impl Link {
 /// It was there a moment ago.
 pub(super) fn gone(name: &str) -> Trouble {
     let detail = format!("the collection `{name}` is gone");
-    Trouble::Chroma(Error::Backend { status: 404, detail, retry_after: None })
+    Trouble::Chroma(Error::backend(404, detail))
 }
 
 /// A request that ends in time.

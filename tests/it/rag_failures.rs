@@ -1,0 +1,171 @@
+//! What a RAG bridge says of a failure: its code, its field, its time to wait and its advice reach the caller,
+//! whether they stand in a 200 with `success: false` or in an HTTP error. A refused key is told as one.
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Running;
+use crate::support::rag::{Bridge, Fault, INVOKE, LIST};
+use crate::support::{Gateway, Registry, eventually};
+
+const KEY: &str = "key-that-nobody-sees";
+
+fn registry(bridge: &Bridge) -> Registry {
+    let lines = [
+        "transport: builtin".to_owned(),
+        "builtin: rag".to_owned(),
+        format!("url: {}", bridge.url()),
+        "timeout: 5".to_owned(),
+        "retry_delay: 0.1".to_owned(),
+        "circuit_breaker_threshold: 50".to_owned(),
+        format!("rag: {{api_key: {KEY:?}, refresh: 3600}}"),
+    ];
+    Registry::new().server("rag", &lines).setting("health_check_interval: 3600")
+}
+
+async fn serving(bridge: &Bridge) -> Running {
+    let gateway = Gateway::of(&registry(bridge)).start().await;
+    gateway.offers(&["rag_basic", "rag_health"]).await;
+    gateway
+}
+
+fn question() -> Value {
+    json!({"query": "when do tokens expire"})
+}
+
+/// What `rag_crag` tells of a failure that is its answer.
+async fn told(gateway: &Running) -> Value {
+    let answer = gateway.mcp().call("rag_crag", question()).await;
+    assert_eq!(answer.result()["isError"], true, "{answer:?}");
+    serde_json::from_str(&answer.text()).expect("JSON")
+}
+
+fn unsuccessful(error: &Value) -> Option<Fault> {
+    Some(Fault::body(&json!({"success": false, "error": error})))
+}
+
+#[tokio::test]
+async fn an_error_object_of_the_bridge_passes_with_all_its_facts() {
+    let bridge = Bridge::start();
+    let gateway = serving(&bridge).await;
+    let facts = json!({
+        "field": "params.temperature", "rejected_value": 7.5, "valid_range": [0, 2],
+        "guidance": format!("Lower it, {KEY} or not."), "limit": {"of": "model", "most": 2},
+    });
+    let error = json!({"code": -32602, "message": "temperature is too high", "data": facts});
+    let wrapped = json!({"success": false, "error": error});
+    for fault in [
+        Fault::body(&wrapped),
+        Fault::status(422, &wrapped),
+        Fault::status(400, &error),
+        Fault::status(422, &json!({"detail": error})),
+    ] {
+        bridge.fail(INVOKE, Some(fault));
+        let told = told(&gateway).await;
+        assert_eq!(
+            (&told["type"], &told["field"], &told["rejected_value"], &told["valid_range"]),
+            (&json!("invalid_params"), &json!("params.temperature"), &json!(7.5), &json!([0, 2])),
+            "{told}"
+        );
+        assert_eq!((&told["code"], &told["guidance"]), (&json!(-32602), &json!("Lower it, … or not.")));
+        assert_eq!(told["data"], json!({"limit": {"of": "model", "most": 2}}));
+        assert!(
+            told["message"].as_str().is_some_and(|text| text.ends_with("temperature is too high")),
+            "{told}"
+        );
+    }
+    let rest = gateway.call("rag", "rag_crag", question()).await.json();
+    assert_eq!((&rest["success"], &rest["data"]["field"]), (&json!(false), &json!("params.temperature")));
+}
+
+#[tokio::test]
+async fn a_time_to_wait_and_advice_pass_in_an_answer_and_in_an_error_of_http() {
+    let bridge = Bridge::start();
+    let gateway = serving(&bridge).await;
+    let data = json!({"retry_after_seconds": 40, "guidance": "The index is being built.", "index": "wiki"});
+    let error = json!({"code": "INDEX_BUILDING", "message": "no index yet", "data": data});
+    bridge.fail(INVOKE, unsuccessful(&error));
+    let told = told(&gateway).await;
+    assert_eq!(
+        (&told["type"], &told["code"], &told["retry_after_seconds"], &told["retryable"], &told["guidance"]),
+        (
+            &json!("service_unavailable"),
+            &json!("INDEX_BUILDING"),
+            &json!(40),
+            &json!(true),
+            &json!("The index is being built.")
+        ),
+        "{told}"
+    );
+    for body in [error.clone(), json!({"error": error}), json!({"success": false, "error": error})] {
+        bridge.fail(INVOKE, Some(Fault::status(503, &body)));
+        let failed = gateway.mcp().call("rag_crag", question()).await.error();
+        let data = &failed["data"];
+        assert_eq!(
+            (&data["type"], &data["retry_after_seconds"], &data["guidance"]),
+            (&json!("service_unavailable"), &json!(40.0), &json!("The index is being built.")),
+            "{failed}"
+        );
+        assert_eq!(data["backend"]["code"], "INDEX_BUILDING", "{failed}");
+        assert_eq!(data["backend"]["data"], json!({"index": "wiki"}));
+        let rest = gateway.call("rag", "rag_crag", question()).await;
+        let problem = rest.json();
+        assert_eq!((rest.status, rest.header("retry-after")), (502, Some("40")), "{problem}");
+        assert_eq!(
+            (&problem["suggestion"], &problem["backend"]["code"]),
+            (&json!("The index is being built."), &json!("INDEX_BUILDING"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_refused_key_is_an_authentication_failure_however_the_bridge_says_it() {
+    let bridge = Bridge::start();
+    let gateway = serving(&bridge).await;
+    for error in [
+        json!("Invalid API key"),
+        json!("Unauthorized"),
+        json!({"code": 401, "message": "no"}),
+        json!({"code": "AUTHENTICATION_FAILED", "message": "no"}),
+        json!({"message": "no", "data": {"type": "authentication_error"}}),
+    ] {
+        let read = bridge.count(LIST);
+        bridge.fail(INVOKE, unsuccessful(&error));
+        let told = told(&gateway).await;
+        assert_eq!(
+            (&told["error"], &told["type"], &told["retryable"]),
+            (&json!("authentication_failed"), &json!("authentication_error"), &json!(false)),
+            "{told}"
+        );
+        let guidance = told["guidance"].as_str().expect("guidance").to_owned();
+        assert!(guidance.contains("rag.api_key") && !guidance.contains("another technique"), "{guidance}");
+        eventually("the list is read again", async || (bridge.count(LIST) > read).then_some(())).await;
+    }
+    bridge.fail(INVOKE, unsuccessful(&json!("no passage names an author")));
+    assert_eq!(told(&gateway).await["type"], "service_unavailable");
+    bridge.fail(LIST, unsuccessful(&json!("Invalid API key")));
+    bridge.fail(INVOKE, unsuccessful(&json!("Invalid API key")));
+    told(&gateway).await;
+    eventually("the list says so too, and the server is parked", async || {
+        let servers = gateway.get("/servers").await.json().to_string();
+        (servers.contains(r#""state":"auth_failed""#) && servers.contains("rag.api_key")).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refused_argument_has_a_type_and_a_numeric_range() {
+    let bridge = Bridge::start();
+    let gateway = serving(&bridge).await;
+    for top_k in [json!(0), json!(51), json!(1.5), json!("many")] {
+        let arguments = json!({"query": "q", "top_k": top_k});
+        let answer = gateway.call("rag", "rag_crag", arguments).await.json();
+        let refused = &answer["data"];
+        assert_eq!(
+            (&refused["type"], &refused["field"], &refused["rejected_value"], &refused["valid_range"]),
+            (&json!("invalid_params"), &json!("top_k"), &top_k, &json!([1, 50])),
+            "{answer}"
+        );
+        assert!(refused["message"].as_str().is_some_and(|text| text.contains("from 1 to 50")), "{refused}");
+    }
+    assert_eq!(bridge.count(INVOKE), 0);
+}
