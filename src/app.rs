@@ -87,9 +87,27 @@ pub fn router(
     config: &downstream::Config,
     shutdown: &Shutdown,
 ) -> Result<Router, Error> {
-    let guard = Guard::new(config)?;
+    Ok(mounted(Guard::new(config)?, manager, config, shutdown))
+}
+
+/// All routes of [`router`] for a program that authenticates requests itself. Each request needs a [`Principal`] among
+/// its extensions; requests without one are answered 401, except on the open routes (health, documentation).
+///
+/// Keys and tokens of `config` open nothing here. A principal with the same id and role is the same client,
+/// however often it is made.
+///
+/// [`Principal`]: crate::auth::Principal
+pub fn router_for_principals(
+    manager: &Arc<Manager>,
+    config: &downstream::Config,
+    shutdown: &Shutdown,
+) -> Result<Router, Error> {
+    Ok(mounted(Guard::of_host(config)?, manager, config, shutdown))
+}
+
+fn mounted(guard: Guard, manager: &Arc<Manager>, config: &downstream::Config, shutdown: &Shutdown) -> Router {
     let ends = Ends { edge: shutdown.clone(), leaving: shutdown.clone() };
-    Ok(front(guard, manager, config, &ends, None).0.into_router())
+    front(guard, manager, config, &ends, None).0.into_router()
 }
 
 /// The two steps in which the HTTP side ends.

@@ -55,11 +55,22 @@ pub(super) trait Incoming: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> +
 
 impl<B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Unpin + Send> Incoming for B {}
 
+/// The part of the program that says which principal sends a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Identity {
+    /// Switchyard, from the credential in the headers.
+    Credential,
+    /// The program that embeds Switchyard, with a [`Principal`] among the extensions of the request. Clients
+    /// cannot reach those.
+    Host,
+}
+
 /// What the door knows.
 #[derive(Debug)]
 pub struct Guard {
     hosts: Hosts,
     origins: Origins,
+    identity: Identity,
     authenticator: Arc<Authenticator>,
     metadata: Metadata,
     max_body_bytes: usize,
@@ -70,10 +81,21 @@ pub struct Guard {
 impl Guard {
     /// Reads the key files that `config` names; blocks on them.
     pub fn new(config: &Config) -> Result<Self, auth::Error> {
-        let authenticator = Arc::new(Authenticator::new(&config.auth)?);
+        Self::with(config, Identity::Credential, &config.auth)
+    }
+
+    /// Accepts the [`Principal`] among the extensions of a request and nothing else. For a program that
+    /// authenticates requests before they come here; the `auth` of `config` is not used.
+    pub fn of_host(config: &Config) -> Result<Self, auth::Error> {
+        Self::with(config, Identity::Host, &auth::Config::None)
+    }
+
+    fn with(config: &Config, identity: Identity, keys: &auth::Config) -> Result<Self, auth::Error> {
+        let authenticator = Arc::new(Authenticator::new(keys)?);
         Ok(Self {
             hosts: config.hosts.clone(),
             origins: config.origins.clone(),
+            identity,
             metadata: Metadata::new(config.public_url.clone(), Arc::clone(&authenticator)),
             authenticator,
             max_body_bytes: config.max_body_bytes,
@@ -136,7 +158,10 @@ impl Guard {
         if declared_length(&parts.headers).is_some_and(|length| length > self.max_body_bytes as u64) {
             return Err(Refusal::TooLarge { limit: self.max_body_bytes });
         }
-        let judged = self.authenticator.authenticate(&parts.headers);
+        let judged = match self.identity {
+            Identity::Credential => self.authenticator.authenticate(&parts.headers),
+            Identity::Host => parts.extensions.get().cloned().ok_or(Denied::Missing),
+        };
         if judged.is_err() && judged != Err(Denied::Unchecked) && is_public(parts) {
             return Ok(None);
         }

@@ -18,6 +18,7 @@ mod ends;
 mod every_method;
 mod fidelity;
 mod flows;
+mod host_program;
 mod import;
 mod limits;
 mod logs;
