@@ -36,7 +36,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// Time for closing the connections to servers after that.
 const CLOSE_TIME: Duration = Duration::from_secs(8);
 
-/// What the routes of this program work with.
+/// State that the routes of this program share.
 struct Host {
     keys: Vec<Key>,
     orders: PathBuf,
@@ -97,7 +97,8 @@ fn router(host: Arc<Host>, gateway: Router) -> Router {
         .layer(middleware::from_fn_with_state(host, authenticate))
 }
 
-/// Authenticates every request. One without a credential goes on without a principal: only open routes answer it.
+/// Authenticates every request. One without a credential continues without a principal: only open routes
+/// answer it.
 async fn authenticate(State(host): State<Arc<Host>>, mut request: Request, next: Next) -> Response {
     match principal(&host.keys, request.headers()) {
         Ok(Some(principal)) => _ = request.extensions_mut().insert(principal),

@@ -66,10 +66,12 @@ pub enum Limit {
     AuditActions,
     /// Bytes of the heads of requests.
     HeadsInSum,
+    /// Requests to R2R within a minute.
+    R2rRequests,
 }
 
 /// All of them, with the word that each has in metrics.
-const ALL: [(Limit, &str); 27] = [
+const ALL: [(Limit, &str); 28] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
@@ -97,6 +99,7 @@ const ALL: [(Limit, &str); 27] = [
     (Limit::AuditLines, "audit_lines"),
     (Limit::AuditActions, "audit_actions"),
     (Limit::HeadsInSum, "head_bytes_in_sum"),
+    (Limit::R2rRequests, "r2r_requests"),
 ];
 
 static MET: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];

@@ -7,6 +7,7 @@ mod builtin;
 mod chroma;
 mod handbook;
 mod parse;
+mod project;
 mod rag;
 mod tools;
 mod transport;
@@ -14,6 +15,7 @@ mod transport;
 pub use chroma::Chroma;
 pub use handbook::{Collection, Handbook, Keeping};
 pub use parse::{Defaults, MAX_SERVER_NAME, server_name};
+pub use project::ProjectName;
 pub use rag::Rag;
 pub use tools::{OnChange, Tools};
 pub use transport::is_reserved_header;
@@ -184,7 +186,11 @@ pub struct R2r {
     /// Who we are there.
     pub credentials: Credentials,
     /// Names the default collection.
-    pub project: String,
+    pub project: ProjectName,
+    /// Whether calls are about the project of their client, where that tells one.
+    pub follows_client: bool,
+    /// Requests to R2R within a minute, if they are limited.
+    pub requests_per_minute: Option<usize>,
     /// Whether that is made when it is missing.
     pub auto_create_collections: bool,
     /// Where the collection of each project is remembered; none: below the user's state folder.

@@ -32,6 +32,7 @@ TOOLS = {
     "r2r_search": True,
     "r2r_rag_query": True,
     "r2r_ingest_document": False,
+    "r2r_ingest_folder": False,
     "r2r_list_documents": True,
     "r2r_monitor_task": True,
     "r2r_list_collections": True,

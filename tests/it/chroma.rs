@@ -1,4 +1,4 @@
-//! Chroma before a service of ours that refuses: which argument of a tool it was that could not be used.
+//! Refusals of the Chroma tools: each names the argument that could not be used.
 
 use axum::Router;
 use axum::extract::Request;

@@ -26,6 +26,7 @@ mod orphans;
 mod peers;
 mod places;
 mod r2r;
+mod r2r_project;
 mod r2r_tools;
 mod rag;
 mod rag_failures;

@@ -1,5 +1,5 @@
-//! What a RAG bridge says of a failure: its code, its field, its time to wait and its advice reach the caller,
-//! whether they stand in a 200 with `success: false` or in an HTTP error. A refused key is told as one.
+//! Failures of a RAG bridge: code, field, time to wait and advice reach the caller. They may come with 200 and
+//! `success: false` or with an HTTP error. A refused key is an authentication failure.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn question() -> Value {
     json!({"query": "when do tokens expire"})
 }
 
-/// What `rag_crag` tells of a failure that is its answer.
+/// The failure that `rag_crag` answers with.
 async fn told(gateway: &Running) -> Value {
     let answer = gateway.mcp().call("rag_crag", question()).await;
     assert_eq!(answer.result()["isError"], true, "{answer:?}");

@@ -56,6 +56,12 @@ impl Refusal {
         Self(Box::new(Members { error, r#type, message, field, rejected_value, valid_range, suggestion }))
     }
 
+    /// Names another argument than it was made for.
+    pub(super) fn of_field(mut self, field: &str) -> Self {
+        field.clone_into(&mut self.0.field);
+        self
+    }
+
     /// Says what is wrong.
     pub(super) fn because(mut self, message: &str) -> Self {
         message.clone_into(&mut self.0.message);

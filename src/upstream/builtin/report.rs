@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use crate::protocol::{Method, Notification, Raw, method};
+use crate::protocol::{Method, Notification, Part, Raw, method};
 use crate::upstream::connection::{Call, Outlet};
 use crate::upstream::home::Home;
 
@@ -16,6 +16,9 @@ pub struct Report {
     outlet: Outlet,
     wants_progress: bool,
     home: Option<Home>,
+    /// The parameters of the call.
+    params: Option<Raw>,
+    can_list_roots: bool,
     /// Progress grows with every message (2026-07-28 `basic/utilities/progress`).
     step: Arc<AtomicU64>,
 }
@@ -34,12 +37,24 @@ struct Params<'a> {
 impl Report {
     /// The way through `outlet`, to somebody who asked for progress or did not.
     pub fn new(outlet: &Outlet, wants_progress: bool) -> Self {
-        Self { outlet: outlet.clone(), wants_progress, home: None, step: Arc::default() }
+        Self {
+            outlet: outlet.clone(),
+            wants_progress,
+            home: None,
+            params: None,
+            can_list_roots: false,
+            step: Arc::default(),
+        }
     }
 
     /// The way to whoever made `call`, through `outlet`.
     pub(super) fn of(call: &Call, outlet: &Outlet) -> Self {
-        Self { home: call.home.clone(), ..Self::new(outlet, call.wants_progress) }
+        Self {
+            home: call.home.clone(),
+            params: call.params.clone(),
+            can_list_roots: call.sender.capabilities.part("roots").is_some_and(Part::is_object),
+            ..Self::new(outlet, call.wants_progress)
+        }
     }
 
     /// To nobody.
@@ -55,6 +70,27 @@ impl Report {
     /// Whose it is: what is kept for one client is kept under this. None: a program without sessions.
     pub const fn home(&self) -> Option<&Home> {
         self.home.as_ref()
+    }
+
+    /// The member `name` of the `_meta` of the call.
+    pub fn meta(&self, name: &str) -> Option<Raw> {
+        self.params.as_ref()?.get("_meta")?.get(name)
+    }
+
+    /// The answer of the client to the input request `key`, where the call is made again with one.
+    pub fn input(&self, key: &str) -> Option<Raw> {
+        self.params.as_ref()?.get("inputResponses")?.get(key)
+    }
+
+    /// Whether the client can be asked for its folders (`roots/list`).
+    pub const fn can_list_roots(&self) -> bool {
+        self.can_list_roots
+    }
+
+    /// Reports that `done` of `total` items are finished.
+    pub fn counted(&self, done: usize, total: usize, message: &str) {
+        #[allow(clippy::cast_precision_loss)] // of some thousands
+        self.offer(done as f64, Some(total as f64), message);
     }
 
     /// Says that the work went on, when there is no telling how much is left.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::parse::Defaults;
 use super::transport::{Given, header_value, require};
-use super::{AdvancedSearch, Builtin, CacheTtl, Credentials, R2r, chroma, handbook, rag};
+use super::{AdvancedSearch, Builtin, CacheTtl, Credentials, ProjectName, R2r, chroma, handbook, rag};
 use crate::settings::{Fields, Setting};
 
 /// One kind of built-in server.
@@ -42,7 +42,8 @@ const TTL: std::ops::RangeInclusive<f64> = 0.0..=86_400.0;
 const MOST_FILE_BYTES: u64 = 1 << 30;
 /// The same when nothing is said: 30 MiB, which is what R2R takes of a PDF.
 const FILE_BYTES: u64 = 30 << 20;
-const LONGEST_PROJECT: usize = 128;
+/// Requests within a minute that a limit can allow.
+const REQUESTS: std::ops::RangeInclusive<usize> = 1..=100_000;
 
 /// Reads the options of the built-in that is asked for.
 pub(super) fn from_fields(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Builtin> {
@@ -78,6 +79,9 @@ fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) ->
     let mut fields = setting.fields()?;
     let credentials = credentials(&mut fields);
     let project = fields.require("project", "add a name, such as `project: my-app`");
+    let sources = [("settings", false), ("client", true)];
+    let follows_client = fields.choice("project_from", &sources).unwrap_or(false);
+    let requests_per_minute = fields.integer("requests_per_minute", REQUESTS);
     let auto_create_collections = fields.boolean("auto_create_collections").unwrap_or(true);
     let mapping = fields.take("collection_mapping_file").map(|setting| setting.file_path(defaults.folder()));
     let roots = fields.take("ingest_roots").map(|setting| roots(&setting, defaults));
@@ -86,14 +90,13 @@ fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) ->
     let advanced_search = fields.choice("advanced_search", &modes).unwrap_or_default();
     let cache_ttl = fields.part("cache_ttl", cache_ttl).unwrap_or_default();
     fields.finish();
-    let name = |text: &str| {
-        let fits = text.len() <= LONGEST_PROJECT && !text.contains(char::is_control);
-        (fits && !text.trim().is_empty()).then(|| text.trim().to_owned())
-    };
     Some(R2r {
         url: url.url()?,
         credentials: credentials?,
-        project: project?.parsed("a name of at most 128 bytes", name)?,
+        project: project?
+            .parsed("a name of at most 128 bytes, or the absolute path of the project", ProjectName::parse)?,
+        follows_client,
+        requests_per_minute,
         auto_create_collections,
         collection_mapping_file: mapping.flatten(),
         ingest_roots: roots.unwrap_or_default(),

@@ -132,6 +132,14 @@ impl Config {
         // The tools of a built-in server are part of this program.
         let usual = (!is_builtin).then_some(defaults.on_change);
         let tools = fields.part("tools", |setting| tools(setting, sharing, usual));
+        let follows = |(transport, _): &(Transport, _)| matches!(transport, Transport::Builtin(super::Builtin::R2r(r2r)) if r2r.follows_client);
+        if transport.as_ref().is_some_and(follows)
+            && tools.as_ref().is_some_and(|tools| tools.cache_ttl.is_some())
+        {
+            let hint = "an answer belongs to the project of one client; remove one of the two";
+            setting
+                .key_problem("`tools.cache` does not go with `r2r.project_from: client`", Some(hint.into()));
+        }
         let usual = || Tools { on_change: usual.unwrap_or(OnChange::Allow), ..Tools::default() };
         fields.refuse_foreign(&FOREIGN);
         fields.finish();

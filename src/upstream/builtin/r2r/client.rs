@@ -15,6 +15,7 @@ use reqwest::multipart::Form;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
+use super::pace::Pace;
 use super::session::Session;
 use crate::upstream::builtin::rest::{Answer, Request, Rest};
 use crate::upstream::error::Error;
@@ -39,6 +40,7 @@ pub(super) struct Results<T> {
 pub(super) struct Client {
     rest: Rest,
     session: Arc<Session>,
+    pace: Option<Arc<Pace>>,
 }
 
 impl Client {
@@ -47,7 +49,8 @@ impl Client {
     pub(super) async fn open(options: &config::R2r, means: &Means) -> Result<Self, Error> {
         let rest = Rest::new(&options.url)?;
         let session = Session::open(rest.clone(), options.credentials.clone(), &means.shutdown).await?;
-        Ok(Self { rest, session })
+        let pace = options.requests_per_minute.map(|most| Arc::new(Pace::new(most)));
+        Ok(Self { rest, session, pace })
     }
 
     /// Reads what is at `path`, a segment each, with `query` behind it.
@@ -131,14 +134,21 @@ impl Client {
         self.rest.request(method, &path)
     }
 
+    /// Counts a request, where they are limited.
+    fn admit(&self) -> Result<(), Error> {
+        self.pace.as_ref().map_or(Ok(()), |pace| pace.admit())
+    }
+
     /// Makes a request as whoever we are, a second time if our token was refused.
     async fn made(&self, request: impl Fn() -> Result<Request, Error>) -> Result<Answer, Error> {
         // On the heap: a request in flight is large, and a tool may make several.
         Box::pin(async move {
             let pass = self.session.pass().await?;
+            self.admit()?;
             match pass.on(request()?).send().await {
                 Err(error) if is_of_our_token(&error) => {
                     let pass = self.session.renewed(&pass, error).await?;
+                    self.admit()?;
                     pass.on(request()?).send().await
                 }
                 answered => answered,

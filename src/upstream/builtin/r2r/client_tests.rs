@@ -27,7 +27,9 @@ fn options(r2r: &R2r, credentials: Credentials) -> config::R2r {
     config::R2r {
         url: r2r.url().parse().expect("a URL"),
         credentials,
-        project: "my-app".into(),
+        project: config::ProjectName { name: "my-app".into(), path: None },
+        follows_client: false,
+        requests_per_minute: None,
         auto_create_collections: true,
         collection_mapping_file: None,
         ingest_roots: Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::answers::{self, Answers};
 use super::client::Client;
 use super::history::History;
-use super::project::Project;
+use super::projects::Projects;
 use super::titles::Titles;
 use crate::upstream::error::Error;
 use crate::upstream::{Means, config};
@@ -16,8 +16,8 @@ pub(super) struct Desk {
     pub client: Client,
     /// How it was configured.
     pub options: config::R2r,
-    /// The default collection.
-    pub project: Project,
+    /// The projects, whose collections are meant where a caller names none.
+    pub projects: Projects,
     /// Answers that may be given again.
     pub answers: Answers,
     /// Titles of documents.
@@ -32,7 +32,7 @@ impl Desk {
         let client = Client::open(options, means).await?;
         let identity = answers::identity(options);
         Ok(Self {
-            project: Project::open(&client, options, &identity).await?,
+            projects: Projects::open(&client, options, &identity).await?,
             answers: Answers::new(&means.store, name, &identity),
             titles: Titles::new(&client),
             history: History::default(),

@@ -17,6 +17,7 @@ use super::desk::Desk;
 use super::id::Id;
 use super::ingest::{Failed, Ingest, Ours};
 use super::model::{Document, Stage};
+use super::project::Project;
 use crate::protocol::Raw;
 use crate::upstream::builtin::answer::Failure;
 use crate::upstream::builtin::refusal::Refusal;
@@ -125,12 +126,17 @@ impl Listed {
 }
 
 /// The answer of `r2r_list_documents`.
-pub(super) async fn list(desk: &Desk, ingest: &Ingest, input: ListInput) -> Result<Raw, Failure> {
-    match listed(desk, ingest, &input).await {
+pub(super) async fn list(
+    desk: &Desk,
+    project: &Project,
+    ingest: &Ingest,
+    input: ListInput,
+) -> Result<Raw, Failure> {
+    match listed((desk, project), ingest, &input).await {
         // The project's collection went away just now: it is looked for anew, once.
         Err(Gone::Collection(id)) if input.collection_id.is_none() => {
-            desk.project.forget(id);
-            listed(desk, ingest, &input).await.map_err(Gone::failure)
+            project.forget(id);
+            listed((desk, project), ingest, &input).await.map_err(Gone::failure)
         }
         other => other.map_err(Gone::failure),
     }
@@ -150,8 +156,8 @@ impl Gone {
     }
 }
 
-async fn listed(desk: &Desk, ingest: &Ingest, input: &ListInput) -> Result<Raw, Gone> {
-    let collection = desk.project.or_own(input.collection_id).await.map_err(Gone::Other)?;
+async fn listed((desk, project): (&Desk, &Project), ingest: &Ingest, input: &ListInput) -> Result<Raw, Gone> {
+    let collection = project.or_own(input.collection_id).await.map_err(Gone::Other)?;
     let inputs = (ABOUT_LIST.name, input.offset, input.limit, input.status_filter);
     let make = async {
         match input.status_filter {

@@ -12,7 +12,7 @@ use crate::protocol::{Raw, Reply};
 use crate::shutdown::Shutdown;
 use crate::upstream::builtin::means;
 use crate::upstream::builtin::{Builtin, Report};
-use crate::upstream::config::{self, CacheTtl, Credentials};
+use crate::upstream::config::{self, CacheTtl, Credentials, ProjectName};
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
 
@@ -28,7 +28,9 @@ pub(super) fn options(r2r: &double::R2r, folder: &TempDir) -> config::R2r {
     config::R2r {
         url: r2r.url().parse().expect("a URL"),
         credentials: Credentials::Account { email, password },
-        project: "my-app".into(),
+        project: ProjectName { name: "my-app".into(), path: None },
+        follows_client: false,
+        requests_per_minute: None,
         auto_create_collections: true,
         collection_mapping_file: Some(folder.path().join("collections.json")),
         ingest_roots: Vec::new(),
@@ -78,7 +80,7 @@ impl Fixture {
     }
 
     pub(super) async fn own(&self) -> Id {
-        let Ok(own) = self.ours.desk.project.own().await else { panic!("no collection") };
+        let Ok(own) = self.ours.desk.projects.own().own().await else { panic!("no collection") };
         own
     }
 

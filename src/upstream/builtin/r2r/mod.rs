@@ -17,7 +17,9 @@ mod id;
 mod ingest;
 mod mapping;
 mod model;
+mod pace;
 mod project;
+mod projects;
 mod rag;
 mod resources;
 mod search;
@@ -52,13 +54,18 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::desk::Desk;
+use self::id::Id;
 use self::ingest::Ingest;
+use self::project::Project;
+use self::projects::Choice;
 use super::answer::{Failure, passing, reply};
+use super::refusal::Refusal;
 #[cfg(test)]
 use super::served; // for the double
 use super::tool::Tool;
 use super::{Builtin, Declared, Report, info, no_tool};
-use crate::protocol::{Raw, Reply};
+use crate::protocol::error::code;
+use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::upstream::config::AdvancedSearch;
 use crate::upstream::connection::Events;
 use crate::upstream::error::Error;
@@ -80,7 +87,7 @@ impl R2r {
         events: Events,
     ) -> Result<Self, Error> {
         let desk = Arc::new(Desk::open(name, options, means).await?);
-        let mapping = desk.project.mapping().filter(|_| !means.only_looks);
+        let mapping = desk.projects.own().mapping().filter(|_| !means.only_looks);
         let journal = mapping.map(|mapping| ingest::journal_beside(mapping.path(), name));
         let ingest = Ingest::open(
             desk.client.clone(),
@@ -101,36 +108,59 @@ impl R2r {
             .with_resources(resources::definitions(), true)
     }
 
-    async fn take_in(&self, input: ingest::Arguments, report: &Report) -> Result<Raw, Failure> {
-        let project = &self.desk.project;
-        let collection = project.or_own(input.collection_id).await?;
-        let is_own = match input.collection_id {
+    /// The project of a call of the tool `name`. A client is only asked for it where the arguments name no
+    /// collection.
+    fn project(&self, name: &str, arguments: &Raw, report: &Report) -> Result<Choice, Refusal> {
+        let projects = &self.desk.projects;
+        let needs_none = [documents::ABOUT_MONITOR.name, collections::ABOUT.name].contains(&name);
+        let has_collection = || arguments.part("collection_id").is_some_and(|id| !id.is_null());
+        match projects.of(report)? {
+            Choice::Ask(_) if needs_none || has_collection() => Ok(Choice::Known(Arc::clone(projects.own()))),
+            choice => Ok(choice),
+        }
+    }
+
+    /// The place of a document in the collection that is asked for, or in that of `project`.
+    async fn target(&self, project: &Project, asked: Option<Id>) -> Result<ingest::Target<'static>, Failure> {
+        let collection = project.or_own(asked).await?;
+        let is_own = match asked {
             Some(_) => matches!(project.peek().await, Ok(Some(own)) if own == collection),
             None => true,
         };
-        let target = ingest::Target {
-            collection,
-            is_known: input.collection_id.is_none(),
-            resource: is_own.then_some(resources::CONTEXT),
-        };
-        self.ingest.ingest(input, target, report).await.map(|answer| Raw::of(&answer))
+        let resource = is_own.then_some(resources::CONTEXT);
+        Ok(ingest::Target { collection, is_known: asked.is_none(), resource })
     }
 
-    async fn run(&self, tool: &Tool, arguments: &Raw, report: &Report) -> Result<Raw, Failure> {
+    async fn run(
+        &self,
+        tool: &Tool,
+        project: &Project,
+        arguments: &Raw,
+        report: &Report,
+    ) -> Result<Raw, Failure> {
         let desk = &*self.desk;
         match tool.name() {
             "r2r_search" => {
                 let input: search::Input = tool.read(arguments)?;
                 desk.history.note(report.home(), search::ABOUT.name, &input.query);
-                search::search(desk, input).await
+                search::search(desk, project, input).await
             }
             "r2r_rag_query" => {
                 let input: rag::Input = tool.read(arguments)?;
                 desk.history.note(report.home(), rag::ABOUT.name, &input.question);
-                rag::ask(desk, input, report).await
+                rag::ask(desk, project, input, report).await
             }
-            "r2r_ingest_document" => self.take_in(tool.read(arguments)?, report).await,
-            "r2r_list_documents" => documents::list(desk, &self.ingest, tool.read(arguments)?).await,
+            "r2r_ingest_document" => {
+                let input: ingest::Arguments = tool.read(arguments)?;
+                let target = self.target(project, input.collection_id).await?;
+                self.ingest.ingest(input, target, report).await.map(|answer| Raw::of(&answer))
+            }
+            "r2r_ingest_folder" => {
+                let input: ingest::FolderArguments = tool.read(arguments)?;
+                let target = self.target(project, input.collection_id).await?;
+                self.ingest.ingest_folder(input, target, report).await.map(|answer| Raw::of(&answer))
+            }
+            "r2r_list_documents" => documents::list(desk, project, &self.ingest, tool.read(arguments)?).await,
             "r2r_monitor_task" => {
                 let input: documents::MonitorInput = tool.read(arguments)?;
                 // Before R2R is asked: it may be done in between.
@@ -148,6 +178,7 @@ fn tools(advanced_search: AdvancedSearch) -> Vec<Tool> {
         Tool::new::<search::Input, search::Output>(&search::about(advanced_search)),
         Tool::new::<rag::Input, rag::Output>(&rag::ABOUT),
         Tool::new::<ingest::Arguments, ingest::Ingested>(&ingest::ABOUT),
+        Tool::new::<ingest::FolderArguments, ingest::FolderIngested>(&ingest::ABOUT_FOLDER),
         Tool::new::<documents::ListInput, documents::ListOutput>(&documents::ABOUT_LIST),
         Tool::new::<documents::MonitorInput, documents::MonitorOutput>(&documents::ABOUT_MONITOR),
         Tool::new::<collections::Input, collections::Output>(&collections::ABOUT),
@@ -156,7 +187,8 @@ fn tools(advanced_search: AdvancedSearch) -> Vec<Tool> {
 
 const INSTRUCTIONS: &str = "Documents of a project, kept in R2R. r2r_search finds passages and \
     r2r_rag_query answers a question from them; both use the project's own collection unless another \
-    one is named. r2r_ingest_document takes a file in, r2r_monitor_task follows that.";
+    one is named. r2r_ingest_document adds a file and r2r_monitor_task follows that; r2r_ingest_folder \
+    adds all files of a folder.";
 
 fn about() -> Raw {
     info("r2r", "R2R")
@@ -182,13 +214,16 @@ impl Builtin for R2r {
         report: &'a Report,
     ) -> BoxFuture<'a, Result<Reply, Error>> {
         async move {
-            match self.tools.iter().find(|tool| tool.name() == name) {
-                Some(tool) if tool.name() == documents::ABOUT_MONITOR.name => {
-                    reply(self.run(tool, &arguments, report).await).map(passing)
-                }
-                Some(tool) => reply(self.run(tool, &arguments, report).await),
-                None => Ok(Err(no_tool(name))),
-            }
+            let Some(tool) = self.tools.iter().find(|tool| tool.name() == name) else {
+                return Ok(Err(no_tool(name)));
+            };
+            let project = match self.project(name, &arguments, report) {
+                Ok(Choice::Known(project)) => project,
+                Ok(Choice::Ask(question)) => return Ok(Ok(question)),
+                Err(refusal) => return reply(Err(refusal.into())),
+            };
+            let replied = reply(self.run(tool, &project, &arguments, report).await);
+            if name == documents::ABOUT_MONITOR.name { replied.map(passing) } else { replied }
         }
         .boxed()
     }
@@ -202,7 +237,19 @@ impl Builtin for R2r {
     }
 
     fn read<'a>(&'a self, uri: &'a str, report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
-        resources::read(&self.desk, &self.ingest, uri, report).boxed()
+        async move {
+            let project = match self.desk.projects.of(report) {
+                Ok(Choice::Known(project)) => project,
+                Ok(Choice::Ask(question)) if uri == resources::CONTEXT => return Ok(Ok(question)),
+                Ok(Choice::Ask(_)) => Arc::clone(self.desk.projects.own()),
+                Err(refusal) => {
+                    let error = ErrorObject::new(code::INVALID_PARAMS, refusal.message());
+                    return Ok(Err(error.with_data(&refusal.raw())));
+                }
+            };
+            resources::read((&self.desk, &project), &self.ingest, uri, report).await
+        }
+        .boxed()
     }
 
     fn health(&self) -> BoxFuture<'_, Result<(), Error>> {

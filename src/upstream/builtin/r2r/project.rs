@@ -17,7 +17,7 @@ use super::mapping::{self, Entry, Mapping, Owner};
 use super::model;
 use crate::upstream::builtin::answer::Failure;
 use crate::upstream::builtin::refusal::Refusal;
-use crate::upstream::config;
+use crate::upstream::config::{self, ProjectName};
 use crate::upstream::error::Error;
 
 /// How long a collection is taken to be there without asking: searching one that is gone finds
@@ -34,6 +34,7 @@ pub(super) struct Project {
     client: Client,
     owner: Owner,
     collection_name: String,
+    path: Option<String>,
     may_create: bool,
     mapping: Option<Mapping>,
     known: Mutex<Option<Known>>,
@@ -53,19 +54,33 @@ impl Project {
         options: &config::R2r,
         identity: &Arc<str>,
     ) -> Result<Self, Error> {
-        let owner = Owner { project: options.project.clone(), identity: identity.to_string() };
-        let mapping = Mapping::new(options.collection_mapping_file.as_deref());
-        let project = Self {
+        let project = Self::new(client, options, identity, options.project.clone());
+        project.remembered().await.map_err(|error| Error::Connect { reason: error.to_string() })?;
+        Ok(project)
+    }
+
+    /// The project `name`, with the other settings of `options`.
+    pub(super) fn new(
+        client: &Client,
+        options: &config::R2r,
+        identity: &Arc<str>,
+        ProjectName { name, path }: ProjectName,
+    ) -> Self {
+        Self {
             client: client.clone(),
-            collection_name: format!("claude-code-{}", options.project),
+            collection_name: format!("claude-code-{name}"),
+            path,
             may_create: options.auto_create_collections,
             known: Mutex::new(None),
             looking: Semaphore::new(1),
-            mapping,
-            owner,
-        };
-        project.remembered().await.map_err(|error| Error::Connect { reason: error.to_string() })?;
-        Ok(project)
+            mapping: Mapping::new(options.collection_mapping_file.as_deref()),
+            owner: Owner { project: name, identity: identity.to_string() },
+        }
+    }
+
+    /// Its folder, as the client or the settings name it.
+    pub(super) fn path(&self) -> Option<&str> {
+        self.path.as_deref()
     }
 
     /// What the project is called.

@@ -35,7 +35,7 @@ async fn it_is_remembered_in_the_file_and_found_by_name_without_it() {
             fs::remove_file(&file).expect("removed");
         }
         let again = open(&options(&fixture.r2r, &fixture.folder)).await.expect("opened");
-        let Ok(found) = again.desk.project.own().await else { panic!("not found") };
+        let Ok(found) = again.desk.projects.own().own().await else { panic!("not found") };
         assert_eq!(found, own);
     }
     assert_eq!(fixture.r2r.count(CREATE), 1);
@@ -83,13 +83,13 @@ async fn looking_at_the_project_makes_nothing() {
 
 #[tokio::test]
 async fn a_name_with_a_slash_is_looked_for_in_the_list() {
-    let fixture = Fixture::with(|options| options.project = "a/b".into()).await;
+    let fixture = Fixture::with(|options| options.project.name = "a/b".into()).await;
     let own = fixture.own().await;
     fs::remove_file(fixture.folder.path().join("collections.json")).expect("written");
     let mut same = options(&fixture.r2r, &fixture.folder);
-    same.project = "a/b".into();
+    same.project.name = "a/b".into();
     let again = open(&same).await.expect("opened");
-    let Ok(found) = again.desk.project.own().await else { panic!("not found") };
+    let Ok(found) = again.desk.projects.own().own().await else { panic!("not found") };
     assert_eq!((found, fixture.r2r.count(CREATE)), (own, 1));
 }
 

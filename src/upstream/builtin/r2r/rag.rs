@@ -17,6 +17,7 @@ use super::desk::Desk;
 use super::filters;
 use super::id::Id;
 use super::model::{Chunk, Generated};
+use super::project::Project;
 use super::search::{self, LONGEST, Mode};
 use super::telling;
 use crate::protocol::Raw;
@@ -112,8 +113,13 @@ pub(super) struct Told {
 }
 
 /// The answer of `r2r_rag_query`; it goes to `report` while it grows.
-pub(super) async fn ask(desk: &Desk, input: Input, report: &Report) -> Result<Raw, Failure> {
-    let collection = desk.project.or_own(input.collection_id).await?;
+pub(super) async fn ask(
+    desk: &Desk,
+    project: &Project,
+    input: Input,
+    report: &Report,
+) -> Result<Raw, Failure> {
+    let collection = project.or_own(input.collection_id).await?;
     let inputs = (
         (ABOUT.name, &input.question, &input.model),
         (input.max_tokens, input.temperature, input.include_sources),

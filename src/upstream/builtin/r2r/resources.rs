@@ -11,10 +11,12 @@ use super::documents;
 use super::id::Id;
 use super::ingest::Ingest;
 use super::model::{Collection, Document, Stage};
+use super::project::Project;
 use crate::protocol::error::code;
 use crate::protocol::{ErrorObject, Raw, Reply};
 use crate::upstream::builtin::answer::Failure;
 use crate::upstream::builtin::{Report, no_resource};
+use crate::upstream::config;
 use crate::upstream::error::Error;
 
 /// The project and its documents in numbers.
@@ -42,9 +44,14 @@ pub(super) fn definitions() -> Vec<Raw> {
 }
 
 /// The result of `resources/read` for `uri`.
-pub(super) async fn read(desk: &Desk, ingest: &Ingest, uri: &str, report: &Report) -> Result<Reply, Error> {
+pub(super) async fn read(
+    (desk, project): (&Desk, &Project),
+    ingest: &Ingest,
+    uri: &str,
+    report: &Report,
+) -> Result<Reply, Error> {
     let text = match uri {
-        CONTEXT => match context(desk, ingest).await {
+        CONTEXT => match context(desk, project, ingest).await {
             Ok(text) => text,
             Err(Failure::Failed(error)) => return Err(error),
             Err(Failure::Refused(refusal)) => {
@@ -67,7 +74,8 @@ pub(super) async fn read(desk: &Desk, ingest: &Ingest, uri: &str, report: &Repor
 #[derive(Debug, Serialize, JsonSchema)]
 struct Context<'a> {
     project_name: &'a str,
-    /// The first folder that documents are taken from.
+    /// The absolute path of the project's folder, as the client or the settings name it; else the first folder
+    /// that documents are taken from.
     project_path: Option<String>,
     /// None: there is no collection yet.
     collection_id: Option<Id>,
@@ -89,17 +97,21 @@ struct Counts {
     incomplete: bool,
 }
 
-async fn context(desk: &Desk, ingest: &Ingest) -> Result<Raw, Failure> {
-    let Some(collection) = desk.project.peek().await? else {
-        return Ok(Raw::of(&about(desk, None, None, Counts::default())));
+async fn context(desk: &Desk, project: &Project, ingest: &Ingest) -> Result<Raw, Failure> {
+    let Some(collection) = project.peek().await? else {
+        return Ok(Raw::of(&about((desk, project), None, None, Counts::default())));
     };
-    let make = async { counted(desk, ingest, collection).await.map(Fresh::lasting) };
+    let make = async { counted((desk, project), ingest, collection).await.map(Fresh::lasting) };
     let ttl = desk.options.cache_ttl.list;
-    let answer = desk.answers.fetch(ttl, Some(collection), &CONTEXT, make).await?;
+    let answer = desk.answers.fetch(ttl, Some(collection), &(CONTEXT, project.path()), make).await?;
     Ok(answer.without("cached"))
 }
 
-async fn counted<'a>(desk: &'a Desk, ingest: &Ingest, id: Id) -> Result<Context<'a>, Failure> {
+async fn counted<'a>(
+    (desk, project): (&Desk, &'a Project),
+    ingest: &Ingest,
+    id: Id,
+) -> Result<Context<'a>, Failure> {
     let text = id.to_string();
     let (itself, page) = (["collections", &text], ["collections", &text, "documents"]);
     let (itself, page, scan) = tokio::try_join!(
@@ -119,17 +131,28 @@ async fn counted<'a>(desk: &'a Desk, ingest: &Ingest, id: Id) -> Result<Context<
     let times = scan.documents.into_iter().filter_map(|document| document.updated_at);
     // RFC 3339 of one form and zone: the order of the texts is that of the times.
     let last = times.chain(itself.results.updated_at).max();
-    Ok(about(desk, Some(id), last, counts))
+    Ok(about((desk, project), Some(id), last, counts))
 }
 
-fn about(desk: &Desk, id: Option<Id>, last_updated: Option<String>, counts: Counts) -> Context<'_> {
+fn about<'a>(
+    (desk, project): (&Desk, &'a Project),
+    id: Option<Id>,
+    last_updated: Option<String>,
+    counts: Counts,
+) -> Context<'a> {
     Context {
-        project_name: desk.project.name(),
-        project_path: desk.options.ingest_roots.first().map(|root| root.display().to_string()),
+        project_name: project.name(),
+        project_path: project.path().map(str::to_owned).or_else(|| first_root(&desk.options)),
         collection_id: id,
-        collection_name: desk.project.collection_name(),
+        collection_name: project.collection_name(),
         document_count: counts.success,
         last_updated,
         ingestion_status: counts,
     }
+}
+
+/// The first folder that documents are taken from, as an absolute path.
+fn first_root(options: &config::R2r) -> Option<String> {
+    let root = options.ingest_roots.first()?;
+    Some(std::path::absolute(root).as_deref().unwrap_or(root).display().to_string())
 }

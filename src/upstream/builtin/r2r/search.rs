@@ -12,6 +12,7 @@ use super::desk::Desk;
 use super::filters;
 use super::id::Id;
 use super::model::{Chunk, Found};
+use super::project::Project;
 use super::settings;
 use crate::protocol::Raw;
 use crate::upstream::builtin::answer::Failure;
@@ -132,10 +133,10 @@ struct Passage {
 }
 
 /// The answer of `r2r_search`.
-pub(super) async fn search(desk: &Desk, input: Input) -> Result<Raw, Failure> {
+pub(super) async fn search(desk: &Desk, project: &Project, input: Input) -> Result<Raw, Failure> {
     let advanced = desk.options.advanced_search;
     input.check(advanced)?;
-    let collection = desk.project.or_own(input.collection_id).await?;
+    let collection = project.or_own(input.collection_id).await?;
     let is_r2rs = input.search_mode == Mode::Advanced && advanced == AdvancedSearch::R2r;
     let how = (input.search_mode, is_r2rs, input.limit, &input.filters, &input.search_settings);
     let inputs = (ABOUT.name, &input.query, how);

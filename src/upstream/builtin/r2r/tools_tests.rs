@@ -98,7 +98,7 @@ fn every_definition_is_whole_closed_and_true() {
             );
         }
         assert!(definition["description"].as_str().is_some_and(|text| text.len() > 40));
-        let reads = tool.name() != "r2r_ingest_document";
+        let reads = !tool.name().starts_with("r2r_ingest_");
         assert_eq!(definition["annotations"]["readOnlyHint"], reads, "{}", tool.name());
         // A model is paid for each question: it is never put again by itself.
         let costs = tool.name() == "r2r_rag_query";

@@ -1,7 +1,7 @@
 //! Why a technique gave no answer: what kind of failure it is, and all that the bridge tells of it.
 //!
-//! Invariants: the facts of the bridge reach the caller, cleaned (`rest::facts`); its words are one short line
-//! without the key of the bridge and without a trace; a refused key is never a reason to try another technique.
+//! Invariants: the facts of the bridge reach the caller, cleaned (`rest::facts`). Its words are one short line
+//! without the key of the bridge and without a trace. A refused key is never a reason to try another technique.
 //!
 //! Not here: how the bridge is asked (`bridge`), and what counts for the circuit breaker.
 
@@ -36,7 +36,7 @@ const WRONG: [&str; 9] =
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// What was asked can not be put to the bridge.
+    /// The arguments cannot be sent to the bridge.
     Refused(Refusal),
     /// The bridge does not do what was asked, and says why.
     Said(Box<Said>),
@@ -44,7 +44,7 @@ pub(super) enum Failed {
     Bridge(Error),
 }
 
-/// What a bridge says of a failure.
+/// A failure as the bridge tells it.
 #[derive(Debug)]
 pub(super) struct Said {
     kind: Kind,
@@ -140,7 +140,7 @@ impl Kind {
         }
     }
 
-    /// The kind that `facts` and `cause` tell together. What says it most exactly comes first.
+    /// The kind that `facts` and `cause` tell together. The most exact source comes first.
     fn of(facts: Option<&Raw>, cause: &str) -> Self {
         let fact = |name: &str| facts.and_then(|facts| facts.get(name));
         let word = || fact("data").and_then(|data| Self::of_code(&data.get("type")?));

@@ -1,4 +1,4 @@
-//! What a service tells of a failure beside its text: `{code, message, data}`, and the usual facts in them.
+//! The facts that a service tells of a failure beside its text, such as `{code, message, data}`.
 //!
 //! Invariants: no fact has a secret of the request, a trace or a line end in it; each is short, and all of
 //! them together have a few kilobytes. A fact is taken from the innermost object that has it.

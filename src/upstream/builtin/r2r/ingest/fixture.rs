@@ -303,7 +303,9 @@ impl Place {
         let options = config::R2r {
             url: "http://127.0.0.1:1".parse().expect("a URL"),
             credentials: Credentials::None,
-            project: "p".into(),
+            project: config::ProjectName { name: "p".into(), path: None },
+            follows_client: false,
+            requests_per_minute: None,
             auto_create_collections: false,
             collection_mapping_file: None,
             ingest_roots: vec![self.dir.path().join("docs")],

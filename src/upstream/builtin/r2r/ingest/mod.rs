@@ -10,10 +10,12 @@
 
 mod about;
 mod failed;
+mod folder;
 mod form;
 mod job;
 mod journal;
 mod kept;
+mod listing;
 mod remote;
 mod roots;
 mod source;
@@ -41,6 +43,7 @@ use crate::upstream::error::Error;
 pub(super) use about::{ABOUT, Arguments, Ingested};
 use about::{Mode, Status};
 pub(super) use failed::Failed;
+pub(super) use folder::{ABOUT_FOLDER, FolderArguments, FolderIngested};
 use job::{Outcome, Step};
 pub(super) use journal::beside as journal_beside;
 use journal::{Entry, Journal};

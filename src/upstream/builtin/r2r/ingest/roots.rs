@@ -15,6 +15,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 
+use super::listing::{self, Listing, MAX_FILES, Unlisted};
 use super::source::Source;
 use crate::upstream::builtin::refusal::Refusal;
 
@@ -42,23 +43,48 @@ impl Roots {
         Self { all: paths.iter().map(named).collect(), max_bytes }
     }
 
+    /// The files below the folder at `path`, each as an absolute path. It blocks for as long as the disk does.
+    pub(super) fn list(&self, path: &str) -> Result<Listing, Refusal> {
+        let listed = self.check_any(path).and_then(|()| {
+            let (root, names) = self.place(path, 0)?;
+            listing::files(&root.path, &names).map_err(|failure| match failure {
+                Unlisted::Unreadable(error) => self.unopened(path, &error),
+                Unlisted::TooMany => refusal(path)
+                    .because("The folder has too many files or subfolders.")
+                    .valid(&format!("a folder with at most {MAX_FILES} files"))
+                    .suggest("Name its subfolders one after another."),
+            })
+        });
+        let absolute = |name: String| format!("{}/{name}", path.trim_end_matches('/'));
+        let listed = listed.map(|Listing { files, ignored }| {
+            let files = files.into_iter().map(absolute).collect();
+            Listing { files, ignored }
+        });
+        listed.map_err(|refusal| refusal.of_field("folder_path"))
+    }
+
     /// Opens the file at `path`. It blocks for as long as the disk does.
     pub(super) fn open(&self, path: &str) -> Result<Source, Refusal> {
-        if self.all.is_empty() {
-            return Err(refusal(path)
-                .because("Files can not be ingested: the operator has allowed no folder.")
-                .valid("none until the setting `ingest_roots` of this server names a folder")
-                .suggest("Ask the operator to add the folder to `r2r: {ingest_roots: [...]}`."));
-        }
-        let (root, names) = self.place(path)?;
+        self.check_any(path)?;
+        let (root, names) = self.place(path, 1)?;
         let file = beneath(&root.path, &names).map_err(|error| self.unopened(path, &error))?;
         let len = self.checked(path, &file)?;
         let name = names.iter().fold(root.label.clone(), |name, part| format!("{name}/{part}"));
         Ok(Source::new(file, name, len))
     }
 
-    /// The folder that the file is in, the innermost one, and the names that lead there from it.
-    fn place<'a>(&self, path: &'a str) -> Result<(&Root, Vec<&'a str>), Refusal> {
+    fn check_any(&self, path: &str) -> Result<(), Refusal> {
+        if !self.all.is_empty() {
+            return Ok(());
+        }
+        Err(refusal(path)
+            .because("Files can not be ingested: the operator has allowed no folder.")
+            .valid("none until the setting `ingest_roots` of this server names a folder")
+            .suggest("Ask the operator to add the folder to `r2r: {ingest_roots: [...]}`."))
+    }
+
+    /// The folder that the file is in, the innermost one, and the names that lead there from it, at least `least`.
+    fn place<'a>(&self, path: &'a str, least: usize) -> Result<(&Root, Vec<&'a str>), Refusal> {
         let written = Path::new(path);
         let is_odd = path.len() > LONGEST_PATH || path.contains(char::is_control);
         let goes_up = written.components().any(|part| part == Component::ParentDir);
@@ -72,7 +98,7 @@ impl Roots {
         let below = |root: &Path| {
             let below = written.strip_prefix(root).ok()?;
             let names: Option<Vec<&str>> = below.components().map(|part| name(&part)).collect();
-            names.filter(|names| !names.is_empty())
+            names.filter(|names| names.len() >= least)
         };
         // The folder as it is written, or where its own links lead.
         let found = self.all.iter().filter_map(|root| {
@@ -135,12 +161,20 @@ fn name<'a>(part: &Component<'a>) -> Option<&'a str> {
 /// wrote it.
 fn beneath(root: &Path, names: &[&str]) -> io::Result<File> {
     let (last, folders) = names.split_last().ok_or(io::ErrorKind::NotFound)?;
-    let mut folder = openat(CWD, root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    for name in folders {
-        folder = step(&folder, name, OFlags::DIRECTORY)?;
-    }
+    let folder = open_folder(root, folders)?;
     // Without waiting for the other end of a pipe.
     Ok(File::from(step(&folder, last, OFlags::NONBLOCK | OFlags::NOCTTY)?))
+}
+
+/// Opens the folder that `names` lead to from `root`, none of them through a link.
+pub(super) fn open_folder(root: &Path, names: &[&str]) -> io::Result<OwnedFd> {
+    let root = openat(CWD, root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    names.iter().try_fold(root, |folder, name| step_into(&folder, name))
+}
+
+/// Opens the folder `name` in `folder`, which is no link.
+pub(super) fn step_into(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    step(folder, name, OFlags::DIRECTORY)
 }
 
 fn step(folder: &OwnedFd, name: &str, flags: OFlags) -> io::Result<OwnedFd> {

@@ -24,7 +24,9 @@ async fn client(r2r: &R2r) -> Client {
     let options = config::R2r {
         url: r2r.url().parse().expect("a URL"),
         credentials: Credentials::Account { email, password: PASSWORD.to_owned().into() },
-        project: "p".into(),
+        project: config::ProjectName { name: "p".into(), path: None },
+        follows_client: false,
+        requests_per_minute: None,
         auto_create_collections: false,
         collection_mapping_file: None,
         ingest_roots: Vec::new(),

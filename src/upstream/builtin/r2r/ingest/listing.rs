@@ -1,0 +1,119 @@
+//! The files below a folder that a caller names.
+//!
+//! Invariants: only folders below those of the operator are read. Each is opened below the one before it and never
+//! through a link. The number of entries, files and levels is limited. The files are in the order of their names.
+//!
+//! Not here: whether a file can be ingested, which is checked when it is opened (`roots`).
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, Dir, FileType, statat};
+
+use super::roots::{open_folder, step_into};
+
+/// Files of one folder, those of its subfolders included.
+pub(super) const MAX_FILES: usize = 1_000;
+/// Entries that are looked at.
+const MAX_ENTRIES: usize = 20_000;
+/// Levels of subfolders.
+const MAX_DEPTH: usize = 32;
+
+/// The files below a folder.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Listing {
+    /// The paths of the files, relative to the folder.
+    pub(super) files: Vec<String>,
+    /// Entries that are neither files nor folders, such as links, and names that are no text.
+    pub(super) ignored: usize,
+}
+
+/// Why a folder was not listed.
+#[derive(Debug)]
+pub(super) enum Unlisted {
+    Unreadable(io::Error),
+    TooMany,
+}
+
+impl From<io::Error> for Unlisted {
+    fn from(error: io::Error) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
+/// The files below the folder that `names` lead to from `root`. Hidden ones, whose names begin with a dot, do not
+/// count. It blocks.
+pub(super) fn files(root: &std::path::Path, names: &[&str]) -> Result<Listing, Unlisted> {
+    let (mut listing, mut seen) = (Listing::default(), 0);
+    let mut folders = vec![(open_folder(root, names)?, String::new(), 0)];
+    while let Some((folder, prefix, depth)) = folders.pop() {
+        for entry in Dir::read_from(&folder).map_err(io::Error::from)? {
+            let entry = entry.map_err(io::Error::from)?;
+            seen += 1;
+            if seen > MAX_ENTRIES {
+                return Err(Unlisted::TooMany);
+            }
+            let Ok(name) = entry.file_name().to_str() else {
+                listing.ignored += 1;
+                continue;
+            };
+            if name.starts_with('.') {
+                continue;
+            }
+            let path = format!("{prefix}{name}");
+            match kind(&folder, name, entry.file_type())? {
+                FileType::RegularFile => listing.files.push(path),
+                FileType::Directory if depth < MAX_DEPTH => {
+                    folders.push((step_into(&folder, name)?, format!("{path}/"), depth + 1));
+                }
+                _ => listing.ignored += 1,
+            }
+        }
+        if listing.files.len() > MAX_FILES {
+            return Err(Unlisted::TooMany);
+        }
+    }
+    listing.files.sort_unstable();
+    Ok(listing)
+}
+
+/// The type of an entry. Some file systems do not say that in their lists.
+fn kind(folder: &OwnedFd, name: &str, said: FileType) -> io::Result<FileType> {
+    match said {
+        FileType::Unknown => {
+            Ok(FileType::from_raw_mode(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode))
+        }
+        known => Ok(known),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn files_are_listed_in_order_and_links_are_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |path: &str| folder.path().join(path);
+        fs::create_dir_all(at("in/deep/er")).expect("made");
+        fs::create_dir_all(at("in/.git")).expect("made");
+        fs::create_dir_all(at("out")).expect("made");
+        for path in ["in/b.md", "in/a.md", "in/deep/er/c.md", "in/.git/config", "in/.env", "out/secret.md"] {
+            fs::write(at(path), "text").expect("written");
+        }
+        std::os::unix::fs::symlink(at("out"), at("in/link")).expect("linked");
+        std::os::unix::fs::symlink(at("out/secret.md"), at("in/link.md")).expect("linked");
+        let files = |names: &[&str]| files(folder.path(), names).expect("listed");
+        let all = ["a.md", "b.md", "deep/er/c.md"].map(str::to_owned).to_vec();
+        assert_eq!(files(&["in"]), Listing { files: all, ignored: 2 });
+        assert_eq!(files(&["in", "deep"]).files, ["er/c.md"]);
+        assert!(matches!(super::files(folder.path(), &["in", "link"]), Err(Unlisted::Unreadable(_))));
+        fs::create_dir_all(at("many")).expect("made");
+        for number in 0..=MAX_FILES {
+            fs::write(at(&format!("many/{number}")), "").expect("written");
+        }
+        assert!(matches!(super::files(folder.path(), &["many"]), Err(Unlisted::TooMany)));
+    }
+}
