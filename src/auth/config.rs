@@ -13,6 +13,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::api_key::{self, ApiKey, Hash};
 use super::principal::Role;
+use super::role_words::{RoleWords, filled};
 use super::slow;
 use crate::settings::{Fields, Setting};
 
@@ -62,8 +63,8 @@ pub struct Jwt {
     pub key: KeySource,
     /// How far the clocks may be apart.
     pub leeway: Duration,
-    /// The claim that names the role; `None`: `role`, `roles` or `scope`, whichever comes first.
-    pub role_claim: Option<String>,
+    /// Where they name the role, and in which words.
+    pub roles: RoleWords,
 }
 
 /// What signatures are checked with.
@@ -236,7 +237,7 @@ impl Jwt {
         let family = algorithms.first().map(|algorithm| algorithm.family());
         let key = read_key_source(&mut fields, family, folder);
         let leeway = fields.seconds("leeway", 0.0..=MAX_LEEWAY_SECONDS).unwrap_or(DEFAULT_LEEWAY);
-        let role_claim = fields.take("role_claim").and_then(|claim| filled(&claim));
+        let roles = RoleWords::from_fields(&mut fields);
         fields.finish();
         Some(Self {
             issuer: filled(&issuer?)?,
@@ -244,14 +245,9 @@ impl Jwt {
             algorithms,
             key: key?,
             leeway,
-            role_claim,
+            roles,
         })
     }
-}
-
-fn filled(setting: &Setting<'_>) -> Option<String> {
-    setting
-        .parsed("a text of 1 to 1024 bytes", |text| (1..=1024).contains(&text.len()).then(|| text.to_owned()))
 }
 
 /// `algorithm`, or several `algorithms` of one family.

@@ -21,6 +21,7 @@ use super::config::{Jwt, KeySource};
 use super::jwt_keys::{Key, Keys, encoding_key};
 use super::known::{Known, Name, Now};
 use super::principal::{Principal, Role};
+use super::role_words::RoleWords;
 use super::standing::Standing;
 use super::{Denied, Error, Reason};
 use crate::protocol::Raw;
@@ -29,12 +30,6 @@ use crate::protocol::Raw;
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
 /// The longest subject, in bytes: it is a key of maps and stands in logs.
 const MAX_SUBJECT_BYTES: usize = 256;
-/// The claims that may name the role when none is configured, in order of preference.
-const ROLE_CLAIMS: [&str; 3] = ["role", "roles", SCOPE];
-/// The claim that an authorization server fills with what a client asked it for (RFC 9068, section 2.2.3).
-const SCOPE: &str = "scope";
-/// The roles as scopes.
-const SCOPES: [&str; 3] = [Role::Reader.as_str(), Role::Caller.as_str(), Role::Superuser.as_str()];
 /// Header members that change what the token is; we know none of them.
 const REFUSED_HEADERS: [&str; 4] = ["crit", "b64", "enc", "zip"];
 
@@ -46,13 +41,16 @@ pub struct TokenSource {
     /// What their `aud` names.
     pub audience: String,
     /// The scopes to ask for. Which those are is known only where the role is said to be one.
-    pub scopes: &'static [&'static str],
+    pub scopes: Vec<String>,
 }
 
 impl TokenSource {
     fn of(config: &Jwt) -> Self {
-        let scopes = if config.role_claim.as_deref() == Some(SCOPE) { &SCOPES[..] } else { &[] };
-        Self { issuer: config.issuer.clone(), audience: config.audience.clone(), scopes }
+        Self {
+            issuer: config.issuer.clone(),
+            audience: config.audience.clone(),
+            scopes: config.roles.scopes(),
+        }
     }
 }
 
@@ -61,7 +59,7 @@ pub(super) struct Verifier {
     keys: Keys,
     source: Arc<TokenSource>,
     validation: Validation,
-    role_claim: Option<String>,
+    roles: RoleWords,
     /// Tokens that these keys were found to fit.
     known: Known,
 }
@@ -84,7 +82,7 @@ impl Verifier {
             keys: Keys::new(config)?,
             source: Arc::new(TokenSource::of(config)),
             validation: validation(config)?,
-            role_claim: config.role_claim.clone(),
+            roles: config.roles.clone(),
             known: Known::new(),
         })
     }
@@ -110,7 +108,7 @@ impl Verifier {
     fn principal(&self, claims: &Raw, key: &Key) -> Result<Principal, Denied> {
         let subject = claims.get_as::<String>("sub").filter(|subject| is_subject(subject));
         let subject = subject.ok_or(Denied::Credential(Reason::Claims))?;
-        let role = self.role_in(claims).ok_or(Denied::NoRole)?;
+        let role = self.roles.role_in(claims).ok_or(Denied::NoRole)?;
         Ok(Principal::of_token(&subject, role).under(key.standing.clone()))
     }
 
@@ -118,8 +116,7 @@ impl Verifier {
     /// accepted, as the same principal.
     pub(super) fn after(mut self, before: &Self) -> Self {
         let algorithms = |of: &Self| of.validation.algorithms.iter().copied().collect::<HashSet<_>>();
-        let asks_the_same =
-            self.source.issuer == before.source.issuer && self.role_claim == before.role_claim;
+        let asks_the_same = self.source.issuer == before.source.issuer && self.roles == before.roles;
         if asks_the_same
             && self.validation.aud == before.validation.aud
             && algorithms(&self) == algorithms(before)
@@ -153,25 +150,6 @@ impl Verifier {
             _ => Err(Reason::Issuer),
         }
     }
-
-    /// The strongest role that the first claim we find names.
-    fn role_in(&self, claims: &Raw) -> Option<Role> {
-        let named = match &self.role_claim {
-            Some(name) => find_claim(claims, name),
-            None => ROLE_CLAIMS.iter().find_map(|name| claims.get(name)),
-        }?;
-        let texts = match named.read::<Vec<String>>() {
-            Ok(list) => list,
-            Err(_) => named.read::<String>().ok()?.split(' ').map(str::to_owned).collect(),
-        };
-        Role::ALL.into_iter().rev().find(|role| texts.iter().any(|text| text == role.as_str()))
-    }
-}
-
-/// A claim by its name, or by a path such as `realm_access.roles`.
-fn find_claim(claims: &Raw, name: &str) -> Option<Raw> {
-    let by_path = || name.split('.').try_fold(claims.clone(), |value, part| value.get(part));
-    claims.get(name).or_else(by_path)
 }
 
 fn is_subject(text: &str) -> bool {
@@ -275,11 +253,15 @@ impl Signer {
     /// key is an error here and not a riddle later.
     pub fn sign(&self, grant: &Grant<'_>, now: SystemTime) -> Result<SecretString, Error> {
         let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let role_claim = self.config.role_claim.as_deref().unwrap_or(ROLE_CLAIMS[0]);
+        let (role_claim, word) = self
+            .config
+            .roles
+            .words_for(grant.role)
+            .ok_or(Error::Key("no word in `role_map` stands for this role"))?;
         let claims = serde_json::json!({
             "iss": self.config.issuer, "aud": self.config.audience, "sub": grant.subject,
             "iat": since(now), "exp": since(now).saturating_add(grant.lifetime.as_secs()),
-            "jti": uuid::Uuid::new_v4().to_string(), role_claim: grant.role.as_str(),
+            "jti": uuid::Uuid::new_v4().to_string(), role_claim: word,
         });
         let token = jsonwebtoken::encode(&self.header, &claims, &self.key)?;
         match self.verifier.check(&token) {

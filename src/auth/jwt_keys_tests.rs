@@ -109,7 +109,7 @@ fn a_private_key_of_somebody_else_signs_nothing() {
 #[test]
 fn a_role_may_have_a_claim_of_its_own() {
     let mut config = hmac();
-    config.role_claim = Some("realm_access.roles".into());
+    config.roles.claim = Some("realm_access.roles".into());
     let verifier = Verifier::new(&config).expect("a good configuration");
     let token = |changes| hs256(PLAIN, &with(changes).to_string());
     let nested = token(json!({"role": null, "realm_access": {"roles": ["superuser"]}}));

@@ -18,7 +18,7 @@ pub(in crate::auth) fn config(algorithms: &[Algorithm], key: KeySource) -> Jwt {
         algorithms: algorithms.to_vec(),
         key,
         leeway: Duration::from_secs(30),
-        role_claim: None,
+        roles: RoleWords::default(),
     }
 }
 

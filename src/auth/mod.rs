@@ -14,6 +14,7 @@ mod jwt;
 mod jwt_keys;
 mod known;
 mod principal;
+mod role_words;
 mod seal;
 mod slow;
 mod standing;
@@ -32,6 +33,7 @@ pub use api_key::{ApiKey, Hash, is_id, mint};
 pub use config::{Config, Jwt, KeySource, PublicKey};
 pub use jwt::{Grant, Signer, TokenSource};
 pub use principal::{Action, Principal, Role};
+pub use role_words::RoleWords;
 pub use seal::{Sealer, read_seal_keys};
 
 /// Where an API key may stand instead of in `Authorization`.

@@ -128,7 +128,7 @@ fn a_token_goes_on_while_it_would_be_taken_as_the_same_principal() {
         (with(&|jwt| jwt.key = KeySource::Secret(other.clone().into())), false, "another secret"),
         (with(&|jwt| jwt.issuer = "https://other.example/".into()), false, "another issuer"),
         (with(&|jwt| jwt.audience = "other".into()), false, "another audience"),
-        (with(&|jwt| jwt.role_claim = Some("may".into())), false, "roles are read elsewhere"),
+        (with(&|jwt| jwt.roles.claim = Some("may".into())), false, "roles are read elsewhere"),
         (Config::ApiKey(Vec::new()), false, "tokens are none any more"),
         (Config::None, false, "nobody is asked any more"),
     ] {

@@ -46,7 +46,7 @@ struct Document<'a> {
     authorization_servers: [&'a str; 1],
     bearer_methods_supported: [&'static str; 1],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    scopes_supported: &'a [&'static str],
+    scopes_supported: &'a [String],
     resource_name: &'static str,
 }
 
@@ -92,7 +92,7 @@ impl Metadata {
             resource: &resource,
             authorization_servers: [&source.issuer],
             bearer_methods_supported: ["header"],
-            scopes_supported: source.scopes,
+            scopes_supported: &source.scopes,
             resource_name: "Switchyard",
         }))
     }
