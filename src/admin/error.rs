@@ -111,7 +111,9 @@ const fn of_upstream(error: &upstream::Error) -> (Code, Option<Duration>) {
     use upstream::Error as E;
     match error {
         E::CircuitOpen { retry_in } => (Code::CircuitOpen, Some(*retry_in)),
-        E::Overloaded { retry_in } | E::Leased { retry_in } => (Code::Overloaded, Some(*retry_in)),
+        E::Overloaded { retry_in } | E::Leased { retry_in } | E::Paced { retry_in, .. } => {
+            (Code::Overloaded, Some(*retry_in))
+        }
         E::Connect { .. } | E::NotSent { .. } => (Code::ConnectionFailed, None),
         E::Lost { .. } | E::Cut { .. } => (Code::OutcomeUnknown, None),
         E::TimedOut { .. } => (Code::TimedOut, None),

@@ -260,7 +260,7 @@ const fn of_upstream(error: &upstream::Error) -> (Option<Number>, &'static str) 
     use upstream::Error as E;
     match error {
         E::CircuitOpen { .. } => (Some(Number::CircuitOpen), "circuit_open"),
-        E::Overloaded { .. } | E::Leased { .. } => (Some(Number::RateLimit), "overloaded"),
+        E::Overloaded { .. } | E::Leased { .. } | E::Paced { .. } => (Some(Number::RateLimit), "overloaded"),
         E::Connect { .. } | E::NotSent { .. } => (Some(Number::Connection), "connection_failed"),
         E::Lost { .. } | E::Cut { .. } => (Some(Number::Connection), "outcome_unknown"),
         E::TimedOut { .. } => (Some(Number::TimedOut), "timed_out"),

@@ -89,7 +89,10 @@ impl Error {
         use upstream::Error as E;
         match self {
             Self::Upstream { source, .. } => {
-                matches!(source, E::Overloaded { .. } | E::Leased { .. } | E::Status { status: 429, .. })
+                matches!(
+                    source,
+                    E::Overloaded { .. } | E::Leased { .. } | E::Paced { .. } | E::Status { status: 429, .. }
+                )
             }
             Self::ServerNotFound { .. }
             | Self::NameNotFound { .. }
@@ -141,7 +144,9 @@ fn guidance_of(server: &str, error: &upstream::Error) -> Cow<'static, str> {
             ));
         }
         E::Unavailable { state } => return guidance_of_state(server, state),
-        E::Overloaded { .. } | E::Leased { .. } => "try again after the seconds in retry_after_seconds",
+        E::Overloaded { .. } | E::Leased { .. } | E::Paced { .. } => {
+            "try again after the seconds in retry_after_seconds"
+        }
         E::Connect { .. } | E::NotSent { .. } => {
             "check that the server runs and is reachable from the gateway, GET /api/v1/mcp/health"
         }
@@ -193,7 +198,7 @@ const fn of_upstream(error: &upstream::Error) -> Verdict {
     use upstream::Error as E;
     match error {
         E::CircuitOpen { retry_in } => Verdict::passing(Word::CircuitOpen, Some(*retry_in)),
-        E::Overloaded { retry_in } | E::Leased { retry_in } => {
+        E::Overloaded { retry_in } | E::Leased { retry_in } | E::Paced { retry_in, .. } => {
             Verdict::passing(Word::RateLimited, Some(*retry_in))
         }
         E::Connect { .. } | E::NotSent { .. } => Verdict::passing(Word::ServiceUnavailable, None),

@@ -250,6 +250,10 @@ impl Upstream {
     }
 
     async fn attempt<W: Work>(&self, work: &W, frame: Frame) -> Result<(W::Output, Version), Error> {
+        // Refused here, a request says nothing of the server.
+        if let Some(rate) = self.rate.as_ref().filter(|_| work.is_a_call()) {
+            rate.take(work.principal(), frame.now)?;
+        }
         // Before the permit: that we do not connect yet says nothing new of the server.
         self.pool.check_stamina(work.wish())?;
         let mut trial = Trial::begin(self, work.is_a_call(), (frame.now, frame.left()))?;

@@ -9,8 +9,13 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::shutdown::Shutdown;
 
-const LIMITS: config::Limits =
-    config::Limits { connections: 1, concurrent_calls: 2, waiting_calls: 3, message_bytes: 1 };
+const LIMITS: config::Limits = config::Limits {
+    connections: 1,
+    concurrent_calls: 2,
+    waiting_calls: 3,
+    message_bytes: 1,
+    requests_per_minute: None,
+};
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(10)

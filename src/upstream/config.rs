@@ -302,6 +302,8 @@ pub struct Limits {
     pub waiting_calls: usize,
     /// Bytes of one message.
     pub message_bytes: usize,
+    /// Requests of clients that are sent to it in a minute; none: as many as come.
+    pub requests_per_minute: Option<usize>,
 }
 
 #[cfg(test)]

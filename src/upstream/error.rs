@@ -32,6 +32,14 @@ pub enum Error {
         /// When it is worth trying again.
         retry_in: Duration,
     },
+    /// The server was sent as many requests in the last minute as it may get. Nothing was sent.
+    #[error("more than {most} requests in a minute (`limits.requests_per_minute`)")]
+    Paced {
+        /// How many it may get.
+        most: usize,
+        /// When there is room for the next one.
+        retry_in: Duration,
+    },
     /// No connection could be made, or its handshake failed. The call was not sent.
     #[error("{reason}")]
     Connect {
@@ -159,6 +167,7 @@ impl Error {
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
             | Self::Leased { .. }
+            | Self::Paced { .. }
             | Self::AuthFailed { .. }
             | Self::Unavailable { .. } => Delivery::Refused,
             Self::Connect { .. } | Self::NotSent { .. } => Delivery::NotSent,
@@ -188,6 +197,7 @@ impl Error {
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
             | Self::Leased { .. }
+            | Self::Paced { .. }
             | Self::TimedOut { .. }
             | Self::Status { .. }
             | Self::TooLarge { .. }
@@ -235,6 +245,7 @@ impl Error {
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
             | Self::Leased { .. }
+            | Self::Paced { .. }
             | Self::AuthFailed { .. }
             | Self::TooLarge { .. }
             | Self::MemoryExhausted

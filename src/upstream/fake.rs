@@ -383,6 +383,7 @@ pub(crate) fn config(name: &str) -> Config {
             concurrent_calls: 64,
             waiting_calls: 256,
             message_bytes: 1024 * 1024,
+            requests_per_minute: None,
         },
         sharing: config::Sharing::Shared,
         tools: config::Tools::default(),

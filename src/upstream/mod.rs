@@ -31,6 +31,7 @@ mod news;
 mod outlet;
 mod phase;
 mod pool;
+mod rate_limit;
 mod refresh;
 mod retry;
 mod secrets;
@@ -76,6 +77,7 @@ use carrier::Carrier;
 use dialect::Wish;
 use news::Command;
 use pool::Pool;
+use rate_limit::RateLimit;
 use retry::Retries;
 use secrets::Secrets;
 use silence::{Patience, Silence};
@@ -112,6 +114,7 @@ pub struct Upstream {
     config: Config,
     breaker: Breaker,
     bulkhead: Bulkhead,
+    rate: Option<RateLimit>,
     retries: Retries,
     pool: Arc<Pool>,
     facts: Facts,
@@ -169,6 +172,7 @@ impl Upstream {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             breaker: Breaker::new(config.breaker),
             bulkhead: Bulkhead::new(&config.limits),
+            rate: config.limits.requests_per_minute.map(RateLimit::new),
             retries: Retries::new(config.retry),
             pool: Pool::new(connector, events.clone(), limits, group.clone()),
             facts: Facts::new(if config.enabled { State::Connecting } else { State::Disabled }, &secrets),

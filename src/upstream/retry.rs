@@ -71,6 +71,7 @@ const fn after(error: &Error, kind: Kind) -> Next {
             Error::CircuitOpen { .. }
             | Error::Overloaded { .. }
             | Error::Leased { .. }
+            | Error::Paced { .. }
             | Error::AuthFailed { .. }
             | Error::Unavailable { .. },
             Read | Repeatable | Unsafe,

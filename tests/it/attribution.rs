@@ -43,6 +43,7 @@ fn config(transport: Transport) -> Config {
             concurrent_calls: OWNERS * AT_A_TIME,
             waiting_calls: OWNERS,
             message_bytes: 1 << 20,
+            requests_per_minute: None,
         },
         sharing: config::Sharing::Shared,
         tools: config::Tools::default(),

@@ -33,6 +33,7 @@ mod rag_failures;
 mod reach;
 mod redis;
 mod reload;
+mod requests_per_minute;
 mod rest;
 mod revoked;
 mod rotating;

@@ -171,6 +171,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
             concurrent_calls: 128,
             waiting_calls: 128,
             message_bytes: 1 << 20,
+            requests_per_minute: None,
         },
         sharing: config::Sharing::Shared,
         tools: config::Tools::default(),

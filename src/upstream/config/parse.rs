@@ -25,7 +25,7 @@ const FIXED: [&str; 10] = [
     "description",
 ];
 /// Keys of a server in the files of MCP clients, and what to write in place of each.
-const FOREIGN: [(&str, &str); 11] = [
+const FOREIGN: [(&str, &str); 15] = [
     ("type", "write `transport: http`, `sse` or `stdio`, or leave it out: a `url` means `http`"),
     ("disabled", "write `enabled: false` to disable the server, or remove the line"),
     ("serverUrl", "write `url:`"),
@@ -37,7 +37,15 @@ const FOREIGN: [(&str, &str); 11] = [
     ("autoApprove", "clients ask their users before a call; remove the line"),
     ("envFile", "name the variables under `env:`, or those of Switchyard under `pass_env:`"),
     ("workingDirectory", "write `cwd:`"),
+    ("requests_per_minute", PER_MINUTE),
+    ("rate_limit", PER_MINUTE),
+    ("rate_limit_per_minute", PER_MINUTE),
+    (
+        "circuit_breaker",
+        "write `circuit_breaker_threshold:`, `circuit_breaker_timeout:` and `circuit_breaker_success_threshold:`",
+    ),
 ];
+const PER_MINUTE: &str = "write `limits: {requests_per_minute: 60}`";
 /// The fields for all servers where null is as if it was not written.
 const FIXED_GLOBALS: [&str; 4] =
     ["default_timeout", "default_retry_attempts", "connection_pool_size", "health_check_interval"];
@@ -226,6 +234,7 @@ fn default_limits(defaults: &Defaults) -> Limits {
         concurrent_calls: 64,
         waiting_calls: 256,
         message_bytes: 16 << 20,
+        requests_per_minute: None,
     }
 }
 
@@ -236,8 +245,11 @@ fn limits(setting: &Setting<'_>, defaults: &Defaults) -> Option<Limits> {
         concurrent_calls: fields.integer("concurrent_calls", 1..=10_000).unwrap_or(usual.concurrent_calls),
         waiting_calls: fields.integer("waiting_calls", 0..=100_000).unwrap_or(usual.waiting_calls),
         message_bytes: fields.integer("message_bytes", 1 << 10..=1 << 30).unwrap_or(usual.message_bytes),
+        requests_per_minute: fields.integer("requests_per_minute", 1..=60_000),
         ..usual
     };
+    let own = "write `requests_per_minute`";
+    fields.refuse_foreign(&[("rate_limit", own), ("rate_limit_per_minute", own), ("rpm", own)]);
     fields.finish();
     Some(limits)
 }

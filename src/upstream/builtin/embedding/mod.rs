@@ -148,7 +148,8 @@ const fn is_retryable(failure: &Failure) -> bool {
         | Failure::TimedOut { .. }
         | Failure::CircuitOpen { .. }
         | Failure::Overloaded { .. }
-        | Failure::Leased { .. } => true,
+        | Failure::Leased { .. }
+        | Failure::Paced { .. } => true,
         Failure::Status { status, .. } | Failure::Backend { status, .. } => {
             matches!(status, 429 | 500..=599)
         }

@@ -19,8 +19,13 @@ fn client(url: &Url, headers: Vec<(HeaderName, secrecy::SecretString)>) -> Clien
     Client::new(&http, &LIMITS, &Shutdown::new()).expect("a client")
 }
 
-const LIMITS: Limits =
-    Limits { connections: 300, concurrent_calls: 300, waiting_calls: 0, message_bytes: MESSAGE_BYTES };
+const LIMITS: Limits = Limits {
+    connections: 300,
+    concurrent_calls: 300,
+    waiting_calls: 0,
+    message_bytes: MESSAGE_BYTES,
+    requests_per_minute: None,
+};
 
 /// A server that does `script` to each request, and a client for it.
 async fn bench(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> (TestServer, Client) {

@@ -29,6 +29,7 @@ pub(super) fn config(transport: Transport) -> Config {
             concurrent_calls: 16,
             waiting_calls: 16,
             message_bytes: MESSAGE_BYTES,
+            requests_per_minute: None,
         },
         sharing: Sharing::Shared,
         tools: Tools::default(),
