@@ -38,7 +38,7 @@ use crate::gateway::Gateway;
 use crate::manager::Manager;
 use crate::memory;
 use crate::shutdown::Shutdown;
-use crate::telemetry::metrics::Clients;
+use crate::telemetry::{self, metrics::Clients};
 use crate::worker::Crew;
 use crate::{admin, auth, upstream};
 
@@ -217,6 +217,9 @@ pub async fn serve(
     let (front, sessions) = front(guard, &manager, &config.server, &ends, reload);
     if config.server.transport == Transport::Both {
         serve_pipe(&manager, edge, config.server.max_body_bytes);
+    }
+    for exception in (downstream::Config { listen: bound, ..config.server.clone() }).exceptions() {
+        tracing::warn!(target: telemetry::EXPOSURE, "{exception}");
     }
     tracing::info!(address = %bound, memory_budget_bytes = config.server.memory_budget, "listening");
     let limits = config.server.limits;

@@ -15,7 +15,7 @@ pub async fn start(server: &str) -> anyhow::Result<SocketAddr> {
     let unknown = |_: &str| Err(std::env::VarError::NotPresent);
     let config = Config::parse(Path::new("mcp_servers.yaml"), yaml.as_bytes(), &unknown)?;
     // As in the program: what a disabled log costs belongs to a call.
-    let _log = telemetry::init(config.server.log_format).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let _log = telemetry::init(&config.server.log).map_err(|error| anyhow::anyhow!("{error}"))?;
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let config = Config { server: config.server.listening_on(address)?, ..config };
     let serving = tokio::spawn(app::serve(config, None, stream::pending()));

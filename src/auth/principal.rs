@@ -124,6 +124,11 @@ impl Principal {
         ANONYMOUS.get_or_init(|| Self::new("anonymous", Role::Superuser)).clone()
     }
 
+    /// The sender of a request without a credential, where reading needs none (`anonymous_role: reader`).
+    pub fn anonymous_reader() -> Self {
+        Self::new("anonymous", Role::Reader)
+    }
+
     /// Somebody a program that embeds the gateway has authenticated itself. `id` must be unique.
     pub fn new(id: impl Into<Arc<str>>, role: Role) -> Self {
         Self(Arc::new(Identity { id: id.into(), role, standing: Standing::default() }))

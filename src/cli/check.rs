@@ -46,6 +46,9 @@ fn print(file: &Path, config: &Config, out: &mut dyn Write) -> io::Result<()> {
     if budget != memory::system::default_limit() {
         writeln!(out, "memory budget: {} MiB", budget >> 20)?;
     }
+    for exception in config.server.exceptions() {
+        writeln!(out, "warning: server: {exception}")?;
+    }
     if servers.is_empty() {
         return Ok(());
     }

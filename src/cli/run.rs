@@ -70,7 +70,7 @@ fn run<F>(config: Config, program: impl FnOnce(Config, Signals) -> F) -> ExitCod
 where
     F: Future<Output = Result<(), app::Error>>,
 {
-    let log = match telemetry::init(config.server.log_format) {
+    let log = match telemetry::init(&config.server.log) {
         Ok(log) => log,
         Err(error) => return refuse(&error),
     };

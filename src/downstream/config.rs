@@ -2,7 +2,8 @@
 //!
 //! Invariant: a gateway that others can reach asks for credentials and knows its own name. A bind
 //! address that is not loopback is refused without `auth_mode` or without `allowed_hosts`, wherever
-//! the address comes from: the file, the environment or the command line.
+//! the address comes from: the file, the environment or the command line. The exceptions are explicit words in the file,
+//! `allow_unauthenticated` and `anonymous_role`, which each start names.
 //!
 //! Not here: who is let in (`auth`), which has its keys in the same mapping.
 
@@ -19,7 +20,7 @@ use super::protected_resource::parse_public_url;
 use crate::auth;
 use crate::memory;
 use crate::settings::{Fields, Setting};
-use crate::telemetry::Format;
+use crate::telemetry::{self, Format, Level};
 
 const MIB: usize = 1024 * 1024;
 /// What `public_url` looks like.
@@ -54,6 +55,10 @@ pub struct Config {
     pub origins: Origins,
     /// How clients are authenticated.
     pub auth: auth::Config,
+    /// Whether everybody who can reach another address than loopback may do everything.
+    pub allow_unauthenticated: bool,
+    /// Whether GET requests of REST without a credential are answered as for a reader (`anonymous_role: reader`).
+    pub anonymous_reader: bool,
     /// Secrets that tokens for clients are sealed with; none: a random key of this process.
     pub seal_keys: Vec<SecretString>,
     /// Caps and times of connections.
@@ -70,8 +75,8 @@ pub struct Config {
     pub session_idle_timeout: Duration,
     /// Bytes that requests, answers and notices in flight may take together.
     pub memory_budget: usize,
-    /// How log lines look.
-    pub log_format: Format,
+    /// The log.
+    pub log: telemetry::Options,
 }
 
 impl Default for Config {
@@ -84,6 +89,8 @@ impl Default for Config {
             public_url: None,
             origins: Origins::default(),
             auth: auth::Config::default(),
+            allow_unauthenticated: false,
+            anonymous_reader: false,
             seal_keys: Vec::new(),
             limits: Limits::default(),
             shutdown_delay: Duration::ZERO,
@@ -92,7 +99,7 @@ impl Default for Config {
             max_sessions: 10_000,
             session_idle_timeout: Duration::from_mins(30),
             memory_budget: memory::system::default_limit(),
-            log_format: Format::default(),
+            log: telemetry::Options::default(),
         }
     }
 }
@@ -117,7 +124,8 @@ impl Exposed {
     const fn hint(self) -> &'static str {
         match self {
             Self::NoAuthentication => {
-                "set `auth_mode: api_key`, `jwt` or `any` under `server:`, or listen on 127.0.0.1"
+                "set `auth_mode: api_key`, `jwt` or `any` under `server:`, or listen on 127.0.0.1; in a container \
+                 that only trusted programs reach, `allow_unauthenticated: true` opens it to everybody"
             }
             Self::NoHosts => {
                 "list them in `allowed_hosts` under `server:`, such as [gateway.example.org], or listen on 127.0.0.1"
@@ -133,6 +141,7 @@ impl Config {
         let default = Self::default();
         let listen = fields.take("listen");
         let clients = fields.integer("max_connections", 1..=1_000_000);
+        let auth = auth::Config::from_fields(&mut fields, folder);
         let config = Self {
             transport: read_transport(&mut fields),
             listen: listen.as_ref().and_then(read_address).unwrap_or(default.listen),
@@ -140,7 +149,9 @@ impl Config {
             hosts: read_hosts(&mut fields),
             public_url: fields.parsed("public_url", PUBLIC_URL, parse_public_url),
             origins: read_origins(&mut fields),
-            auth: auth::Config::from_fields(&mut fields, folder),
+            allow_unauthenticated: read_allow_unauthenticated(&mut fields, &auth),
+            anonymous_reader: read_anonymous_role(&mut fields, &auth),
+            auth,
             seal_keys: auth::read_seal_keys(&mut fields),
             limits: read_limits(&mut fields, clients, default.limits),
             shutdown_delay: fields.seconds("shutdown_delay", 0.0..=600.0).unwrap_or(default.shutdown_delay),
@@ -153,7 +164,7 @@ impl Config {
                 .seconds("session_idle_timeout", 1.0..=86_400.0)
                 .unwrap_or(default.session_idle_timeout),
             memory_budget: read_memory_budget(&mut fields).unwrap_or(default.memory_budget),
-            log_format: read_log_format(&mut fields),
+            log: read_log(&mut fields, folder),
         };
         fields.finish();
         if let (Some(listen), Err(exposed)) = (listen, config.check()) {
@@ -176,12 +187,25 @@ impl Config {
         Ok(config)
     }
 
+    /// Names each exception from authentication in the file, for `check` and the log of each start.
+    pub fn exceptions(&self) -> Vec<String> {
+        let open = format!(
+            "`allow_unauthenticated: true`: everybody who can reach {} may use and operate everything",
+            self.listen
+        );
+        let readers =
+            "`anonymous_role: reader`: everybody may read the REST API without a credential".to_owned();
+        let is_open = self.allow_unauthenticated && self.auth.is_open();
+        is_open.then_some(open).into_iter().chain(self.anonymous_reader.then_some(readers)).collect()
+    }
+
     fn check(&self) -> Result<(), Exposed> {
         if self.listen.ip().is_loopback() {
             return Ok(());
         }
         if self.auth.is_open() {
-            return Err(Exposed::NoAuthentication);
+            // Names of other hosts stay refused unless they are listed.
+            return if self.allow_unauthenticated { Ok(()) } else { Err(Exposed::NoAuthentication) };
         }
         if self.hosts == Hosts::Loopback { Err(Exposed::NoHosts) } else { Ok(()) }
     }
@@ -264,9 +288,35 @@ fn parse_bytes(text: &str) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_mul(unit)
 }
 
-fn read_log_format(fields: &mut Fields<'_>) -> Format {
-    let options = [("auto", Format::Auto), ("json", Format::Json), ("pretty", Format::Pretty)];
-    fields.choice("log_format", &options).unwrap_or_default()
+fn read_allow_unauthenticated(fields: &mut Fields<'_>, auth: &auth::Config) -> bool {
+    let Some(setting) = fields.take("allow_unauthenticated") else { return false };
+    let is_allowed = setting.boolean().unwrap_or_default();
+    if is_allowed && !auth.is_open() {
+        let hint = "remove it, or write `auth_mode: none`".to_owned();
+        setting.key_problem("it has no effect while `auth_mode` asks for credentials", Some(hint));
+    }
+    is_allowed
+}
+
+fn read_anonymous_role(fields: &mut Fields<'_>, auth: &auth::Config) -> bool {
+    let Some(setting) = fields.take("anonymous_role") else { return false };
+    let hint = "only GET requests are answered without a credential; give callers a key";
+    let is_reader = setting.choice_or(&[("reader", true)], &[("caller", hint), ("superuser", hint)]);
+    if is_reader.is_some() && auth.is_open() {
+        let hint = "add `auth_mode: api_key`, `jwt` or `any`, or remove it".to_owned();
+        setting.key_problem("it has no effect while `auth_mode` asks for no credentials", Some(hint));
+    }
+    is_reader.unwrap_or_default()
+}
+
+fn read_log(fields: &mut Fields<'_>, folder: &Path) -> telemetry::Options {
+    let formats = [("auto", Format::Auto), ("json", Format::Json), ("pretty", Format::Pretty)];
+    let levels = "one of `error`, `warn`, `info`, `debug`, `trace`";
+    telemetry::Options {
+        format: fields.choice("log_format", &formats).unwrap_or_default(),
+        level: fields.parsed("log_level", levels, Level::from_word).unwrap_or_default(),
+        file: fields.part("log_file", |file| file.file_path(folder)),
+    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,8 @@ fn everything_can_be_said() {
         "allowed_origins": ["https://app.example"], "auth_mode": "api_key", "api_keys": keys(),
         "max_body_bytes": 1024, "max_connections": 7, "max_sockets": 9, "header_timeout": 1, "body_timeout": 2,
         "idle_timeout": 3, "write_timeout": 4, "drain_timeout": 0, "shutdown_delay": 7, "max_sessions": 5,
-        "session_idle_timeout": 6, "log_format": "json", "transport": "both",
+        "session_idle_timeout": 6, "log_format": "json", "log_level": "Warning", "log_file": "logs/a.log",
+        "transport": "both", "anonymous_role": "reader",
     }));
     assert_eq!(problems, [""; 0]);
     assert_eq!(config.listen.to_string(), "0.0.0.0:80");
@@ -52,7 +53,11 @@ fn everything_can_be_said() {
     );
     assert_eq!((config.max_connections, config.shutdown_delay), (7, seconds(7)));
     assert_eq!((config.max_sessions, config.session_idle_timeout), (5, seconds(6)));
-    assert_eq!((config.max_body_bytes, config.log_format), (1_024, Format::Json));
+    let file = Some("logs/a.log".into());
+    let log = telemetry::Options { format: Format::Json, level: Level::Warn, file };
+    assert_eq!((config.max_body_bytes, config.log.clone()), (1_024, log));
+    assert!(config.anonymous_reader && !config.allow_unauthenticated);
+    assert_eq!(config.exceptions().len(), 1);
     assert_eq!((config.transport, Config::default().transport), (Transport::Both, Transport::Http));
 }
 
@@ -96,6 +101,19 @@ fn what_is_wrong_is_said() {
         (json!({"header_timeout": 61}), "header_timeout: 61 is out of range"),
         (json!({"transport": "sse"}), "transport: `sse` is not one of `http`, `stdio`, `both`"),
         (json!({"log_format": "xml"}), "log_format: `xml` is not one of `auto`, `json`, `pretty`"),
+        (json!({"log_level": "loud"}), "log_level: `loud` is not one of `error`, `warn`"),
+        (
+            json!({"anonymous_role": "reader"}),
+            "anonymous_role: it has no effect while `auth_mode` asks for no",
+        ),
+        (
+            json!({"anonymous_role": "caller", "auth_mode": "api_key", "api_keys": keys()}),
+            "anonymous_role: `caller` is not one of `reader` (hint: only GET requests",
+        ),
+        (
+            json!({"allow_unauthenticated": true, "auth_mode": "api_key", "api_keys": keys()}),
+            "allow_unauthenticated: it has no effect while `auth_mode` asks for credentials",
+        ),
         (json!({"max_conections": 3}), "max_conections: unknown key (hint: did you mean `max_connections`?)"),
     ] {
         let (_, problems) = read(settings);
@@ -111,6 +129,7 @@ fn another_address_is_checked_like_the_one_in_the_file() {
     assert_eq!(refused(json!({"auth_mode": "api_key", "api_keys": keys()})), Err(Exposed::NoHosts));
     let named = json!({"auth_mode": "api_key", "api_keys": keys(), "allowed_hosts": ["gw.example"]});
     assert_eq!(refused(named), Ok(open));
+    assert_eq!(refused(json!({"allow_unauthenticated": true})), Ok(open));
     let text = Exposed::NoAuthentication.to_string();
     assert!(text.contains("auth_mode: api_key") && text.contains("127.0.0.1"), "{text}");
     for (text, read) in [

@@ -25,7 +25,7 @@ use super::Config;
 use super::authority::{Authority, Hosts, Origin, Origins};
 use super::protected_resource::{self, Metadata};
 use super::reading;
-use super::refusal::Refusal;
+use super::refusal::{Face, Refusal};
 use crate::auth::{self, Authenticator, Denied, Principal, Reason};
 use crate::memory::{Account, Charge, Kind};
 use crate::wire::transfer_coding;
@@ -73,6 +73,8 @@ pub struct Guard {
     identity: Identity,
     authenticator: Arc<Authenticator>,
     metadata: Metadata,
+    /// The principal of requests that read the REST API without a credential, if the file allows them.
+    anonymous: Option<Principal>,
     max_body_bytes: usize,
     /// The first `Host` that was allowed: most clients write the same.
     usual_host: OnceLock<HeaderValue>,
@@ -92,12 +94,15 @@ impl Guard {
 
     fn with(config: &Config, identity: Identity, keys: &auth::Config) -> Result<Self, auth::Error> {
         let authenticator = Arc::new(Authenticator::new(keys)?);
+        // A host program decides alone who reads.
+        let has_anonymous = config.anonymous_reader && matches!(identity, Identity::Credential);
         Ok(Self {
             hosts: config.hosts.clone(),
             origins: config.origins.clone(),
             identity,
             metadata: Metadata::new(config.public_url.clone(), Arc::clone(&authenticator)),
             authenticator,
+            anonymous: has_anonymous.then(Principal::anonymous_reader),
             max_body_bytes: config.max_body_bytes,
             usual_host: OnceLock::new(),
         })
@@ -162,13 +167,22 @@ impl Guard {
             Identity::Credential => self.authenticator.authenticate(&parts.headers),
             Identity::Host => parts.extensions.get().cloned().ok_or(Denied::Missing),
         };
-        if judged.is_err() && judged != Err(Denied::Unchecked) && is_public(parts) {
+        let denied = match judged {
+            Ok(principal) => return Ok(Some(principal)),
+            Err(denied) => denied,
+        };
+        if denied == Denied::Missing
+            && let Some(reader) = self.anonymous.as_ref().filter(|_| is_rest_read(parts))
+        {
+            return Ok(Some(reader.clone()));
+        }
+        if denied != Denied::Unchecked && is_public(parts) {
             return Ok(None);
         }
-        match judged {
-            Err(Denied::Missing) if is_of_oauth(parts.uri.path()) => Err(Refusal::NoSuchPath),
-            judged => judged.map(Some).map_err(Refusal::Denied),
+        if denied == Denied::Missing && is_of_oauth(parts.uri.path()) {
+            return Err(Refusal::NoSuchPath);
         }
+        Err(Refusal::Denied(denied))
     }
 
     /// The same for a key that it takes long to check.
@@ -255,6 +269,11 @@ fn is_public(parts: &request::Parts) -> bool {
 
 fn is_of_oauth(path: &str) -> bool {
     OAUTH.contains(&path) || OAUTH_METADATA.iter().any(|metadata| path.contains(metadata))
+}
+
+/// Whether it reads the REST API. MCP uses GET too, for streams and sessions, which are for clients with a credential.
+fn is_rest_read(parts: &request::Parts) -> bool {
+    matches!(parts.method, Method::GET | Method::HEAD) && Face::of(parts.uri.path()) == Face::Rest
 }
 
 /// Whether it only asks how we are. A page of another origin is none that may, as everywhere.

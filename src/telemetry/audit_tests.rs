@@ -49,7 +49,7 @@ const WHO: Who<'_> = Who { principal: "key:ops", role: "superuser", request: Non
 #[test]
 fn what_operators_do_and_may_not_do_is_told_by_default() {
     let request = RequestId::new();
-    let written = lines(super::super::DEFAULT_FILTER, || {
+    let written = lines(super::super::Level::Info.filter(), || {
         let deed = operation(Who { request: Some(request), ..WHO }, "reconnect", Some("issues"));
         deed.expect("room").expect("it is heard").ended(DONE);
         drop(operation(WHO, "reload", None));

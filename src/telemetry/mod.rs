@@ -1,14 +1,16 @@
-//! Logs on standard error, the types that every log line about a client needs, and the metrics.
+//! Logs on standard error or in a file, the types that every log line about a client needs, and the metrics.
 //!
 //! Invariants: nothing is written to standard output, which belongs to MCP over stdio. In JSON every line is exactly
 //! one object, panics included; in the pretty format a value that holds spaces is quoted (`pretty`). Text of clients and servers is logged as [`untrusted`] only. Logging never waits for
-//! the reader of standard error (`log_queue`).
+//! the reader of standard error or for the file (`log_queue`).
 //!
 //! It does not decide what is worth a line; the parts do.
 
 use std::fmt;
-use std::io::{self, IsTerminal};
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tracing::field::{DisplayValue, display};
@@ -18,6 +20,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 pub mod audit;
 pub mod durations;
 pub mod limit;
+mod log_file;
 mod log_queue;
 pub mod metrics;
 pub mod pace;
@@ -28,11 +31,12 @@ mod running;
 #[cfg(test)]
 pub(crate) mod sink;
 
+use log_file::LogFile;
 use log_queue::{Kind, QUEUE};
 pub use request_id::RequestId;
 
-/// What is logged when neither variable says otherwise: our own facts, the warnings of libraries.
-const DEFAULT_FILTER: &str = "warn,switchyard=info";
+/// The target of the lines that name exceptions from authentication. The configuration file cannot turn it off.
+pub const EXPOSURE: &str = "switchyard::exposure";
 /// Where a filter is looked for, in this order. The syntax is that of `tracing_subscriber::EnvFilter`.
 const FILTER_VARIABLES: [&str; 2] = ["SWITCHYARD_LOG", "RUST_LOG"];
 /// The longest piece of foreign text in one field, in characters.
@@ -54,6 +58,58 @@ pub enum Format {
     Pretty,
 }
 
+/// The least level of lines that the program itself writes. Lines of libraries below `warn` are never written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Level {
+    /// Failures that an operator has to do something about.
+    Error,
+    /// Faults that may become failures.
+    Warn,
+    /// Events, once for each fact.
+    #[default]
+    Info,
+    /// Every request.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl Level {
+    /// The level called `word`, in any case, and as Python calls it.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Some(match word.to_ascii_lowercase().as_str() {
+            "error" | "critical" | "fatal" => Self::Error,
+            "warn" | "warning" => Self::Warn,
+            "info" => Self::Info,
+            "debug" => Self::Debug,
+            "trace" => Self::Trace,
+            _ => return None,
+        })
+    }
+
+    /// The filter when no variable says otherwise. Operations are audited at every level.
+    const fn filter(self) -> &'static str {
+        match self {
+            Self::Error => "error,switchyard::audit=info,switchyard::exposure=warn",
+            Self::Warn => "warn,switchyard::audit=info",
+            Self::Info => "warn,switchyard=info",
+            Self::Debug => "warn,switchyard=debug",
+            Self::Trace => "warn,switchyard=trace",
+        }
+    }
+}
+
+/// Settings of the log in the configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    /// How lines look.
+    pub format: Format,
+    /// Which lines there are.
+    pub level: Level,
+    /// The file they are appended to; none: standard error.
+    pub file: Option<PathBuf>,
+}
+
 /// Why logging could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -64,6 +120,14 @@ pub enum Error {
         variable: &'static str,
         /// What is wrong with it.
         reason: String,
+    },
+    /// The file of the log cannot be used.
+    #[error("`log_file` under `server:` cannot be written: {}: {reason}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// The answer of the system.
+        reason: io::Error,
     },
     /// It was set up before.
     #[error(transparent)]
@@ -91,17 +155,18 @@ impl Log {
     }
 }
 
-/// Sends the log to standard error from now on; once per program.
-pub fn init(format: Format) -> Result<Log, Error> {
-    let is_pretty = match format {
-        Format::Auto => io::stderr().is_terminal(),
+/// Sends the log to standard error, or to its file, from now on; once per program.
+pub fn init(options: &Options) -> Result<Log, Error> {
+    let is_pretty = match options.format {
+        Format::Auto => options.file.is_none() && io::stderr().is_terminal(),
         Format::Json => false,
         Format::Pretty => true,
     };
-    let lines = tracing_subscriber::fmt().with_writer(log_queue::Lines).with_env_filter(filter()?);
-    // A descriptor of its own: nothing else waits for a lock that a blocked write holds.
-    let out = std::fs::File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let lines =
+        tracing_subscriber::fmt().with_writer(log_queue::Lines).with_env_filter(filter(options.level)?);
+    let out = output(options.file.as_deref())?;
     if is_pretty {
+        let lines = lines.with_ansi(options.file.is_none());
         lines.with_target(false).fmt_fields(pretty::Fields).finish().try_init()?;
     } else {
         lines.json().flatten_event(true).with_span_list(false).finish().try_init()?;
@@ -111,10 +176,19 @@ pub fn init(format: Format) -> Result<Log, Error> {
     Ok(Log(()))
 }
 
-fn filter() -> Result<EnvFilter, Error> {
+fn output(file: Option<&Path>) -> Result<Box<dyn Write + Send>, Error> {
+    let Some(path) = file else {
+        // A descriptor of its own: nothing else waits for a lock that a blocked write holds.
+        return Ok(Box::new(File::from(io::stderr().as_fd().try_clone_to_owned()?)));
+    };
+    let file = LogFile::open(path).map_err(|reason| Error::File { path: path.to_owned(), reason })?;
+    Ok(Box::new(file))
+}
+
+fn filter(level: Level) -> Result<EnvFilter, Error> {
     let set = |name: &&str| std::env::var(name).ok().filter(|text| !text.is_empty());
     let found = FILTER_VARIABLES.iter().find_map(|name| Some((*name, set(name)?)));
-    let Some((variable, text)) = found else { return Ok(EnvFilter::new(DEFAULT_FILTER)) };
+    let Some((variable, text)) = found else { return Ok(EnvFilter::new(level.filter())) };
     EnvFilter::try_new(text).map_err(|error| Error::Filter { variable, reason: error.to_string() })
 }
 

@@ -343,6 +343,11 @@ impl StdioSession {
         response["result"].clone()
     }
 
+    /// Sends it SIGHUP.
+    pub fn hang_up(&self) {
+        self.process.hang_up();
+    }
+
     /// Where it listens beside, once it does.
     pub async fn address(&mut self) -> String {
         let process = &mut self.process;
