@@ -56,7 +56,8 @@ pub enum Command {
     Stdio(Stdio),
     /// Check a configuration file and print what would run.
     Check(Check),
-    /// Print the servers of another client's JSON file (`mcpServers`, or `servers`) as a configuration file.
+    /// Print the servers of another client's JSON file (`mcpServers`, or `servers`), or the YAML file of another MCP
+    /// server, as a configuration file.
     Import(Import),
     /// API keys (`auth_mode: api_key`).
     #[command(subcommand)]
@@ -138,7 +139,7 @@ pub struct Check {
 /// Arguments of `import`.
 #[derive(Debug, Clone, Args)]
 pub struct Import {
-    /// The file of Claude Desktop, Claude Code, Cursor or VS Code; `-` is standard input.
+    /// The file of Claude Desktop, Claude Code, Cursor, VS Code or another MCP server; `-` is standard input.
     pub file: PathBuf,
     /// The folder whose own servers are taken too, as Claude Code keeps them in `~/.claude.json` [default: the
     /// current folder, if the file has servers for it].

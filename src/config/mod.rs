@@ -8,6 +8,7 @@
 mod document;
 mod error;
 mod expand;
+mod foreign;
 pub mod import;
 mod scalar;
 
@@ -64,6 +65,7 @@ impl Config {
         let problems = Problems::default();
         let text = text_of(content, &problems);
         let mut document = document::parse(text, &problems);
+        foreign::refuse(&mut document.root, &problems);
         expand::expand(&mut document.root, environment, &problems);
         let folder = path.parent().unwrap_or(Path::new(""));
         let config = Self::from_settings(&Setting::root(&document.root, &problems), folder);

@@ -19,6 +19,7 @@ mod every_method;
 mod fidelity;
 mod flows;
 mod host_program;
+mod foreign_configs;
 mod import;
 mod limits;
 mod log_settings;

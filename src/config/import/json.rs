@@ -9,10 +9,10 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use super::Error;
-use crate::settings::{Mark, one_line};
+use crate::settings::{Mark, Node, Value, one_line};
 
 /// One value.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Json {
     Null,
     Bool(bool),
@@ -63,9 +63,30 @@ impl Json {
     }
 }
 
+/// References stay as they are written.
+impl From<Node> for Json {
+    fn from(node: Node) -> Self {
+        match node.value {
+            Value::Null | Value::Unusable => Self::Null,
+            Value::Bool(value) => Self::Bool(value),
+            Value::Integer { written, .. } | Value::Float { written, .. } => Self::Number(written),
+            Value::Text(text) => Self::Text(text.written().to_owned()),
+            Value::List(items) => Self::List(items.into_iter().map(Self::from).collect()),
+            Value::Map(entries) => {
+                Self::Object(entries.into_iter().map(|entry| (entry.key, entry.node.into())).collect())
+            }
+        }
+    }
+}
+
 /// The member `name` of `members`.
 pub(super) fn member<'j>(members: &'j Members, name: &str) -> Option<&'j Json> {
     members.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+}
+
+/// Whether `text` is meant to be JSON: an object, a list or a comment begins it, or nothing is in it.
+pub(super) fn begins(text: &str) -> bool {
+    text.trim_start().chars().next().is_none_or(|first| "{[/".contains(first))
 }
 
 /// Reads `text`.

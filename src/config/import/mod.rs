@@ -1,13 +1,15 @@
-//! The file in which an MCP client keeps its servers (JSON), as a registry file (YAML).
+//! The file in which an MCP client keeps its servers (JSON), or that of another program (YAML), as a configuration file.
 //!
 //! Read are `mcpServers` (Claude Desktop, Claude Code, Cursor, Gemini CLI, Windsurf), those of one folder (Claude
-//! Code), and `servers` with `inputs` (VS Code). Pure: the caller reads the file and prints the outcome.
+//! Code), `servers` with `inputs` (VS Code), and the files of other MCP servers (`programs`). The caller reads the file
+//! and prints the outcome.
 //!
 //! Invariants: what is written is read by [`super::Config`] and means the same; nothing is lost in silence;
 //! one server that can not be taken over does not cost the others; no note quotes a value that may be a
 //! secret. What is a secret in the JSON stands in the YAML as it was.
 
 mod json;
+mod programs;
 mod projects;
 mod references;
 mod server;
@@ -23,8 +25,8 @@ use projects::Projects;
 use references::References;
 
 use super::Config;
-use super::document::MAX_BYTES;
-use crate::settings::{Mark, one_line};
+use super::document::{self, MAX_BYTES};
+use crate::settings::{Mark, Problems, one_line};
 use crate::upstream::config::{MAX_SERVER_NAME, server_name};
 
 /// Largest file that is read, in bytes: clients keep other things in theirs too.
@@ -73,12 +75,36 @@ impl Error {
 
 /// Makes a registry file of `content`, with what it has for `folder`; `source` is what a comment in it calls the file.
 pub fn import(source: &str, content: &[u8], folder: Folder<'_>) -> Result<Imported, Error> {
-    let root = match json::read(text_of(content)?)? {
+    let text = text_of(content)?;
+    let is_json = json::begins(text);
+    let root = match if is_json { json::read(text)? } else { of_yaml(text)? } {
         Json::Object(members) => members,
         other => return Err(Error::whole(format!("this is {}, expected an object", other.kind()), None)),
     };
+    let is_of_client = |(name, _): &(String, Json)| matches!(name.as_str(), "mcpServers" | "servers");
+    if is_json || root.iter().any(is_of_client) {
+        of_client(source, &root, folder)
+    } else {
+        programs::import(source, &root)
+    }
+}
+
+/// The values of a YAML file, without the values of variables.
+fn of_yaml(text: &str) -> Result<Json, Error> {
+    if text.len() > MAX_BYTES {
+        return Err(Error::whole(format!("the file is larger than {MAX_BYTES} bytes"), None));
+    }
+    let problems = Problems::default();
+    let document = document::parse(text, &problems);
+    match problems.sorted().into_iter().next() {
+        None => Ok(document.root.into()),
+        Some(problem) => Err(Error { mark: problem.mark, message: problem.message, hint: None }),
+    }
+}
+
+fn of_client(source: &str, root: &Members, folder: Folder<'_>) -> Result<Imported, Error> {
     let mut notes = Vec::new();
-    let (servers, inputs) = parts(&root, folder, &mut notes)?;
+    let (servers, inputs) = parts(root, folder, &mut notes)?;
     let values: Vec<_> = servers.iter().map(|(_, server)| server).collect();
     let mut all = All { references: References::new(inputs, &values), names: BTreeSet::new(), notes };
     let yaml: Vec<_> = servers.iter().map(|(name, server)| all.server(name, server)).collect();
@@ -165,7 +191,7 @@ impl All<'_> {
             }
         };
         let lines = |name: &str, remarks: &str| format!("  {}:\n{remarks}{}", yaml::key(name), draft.yaml);
-        if let Some(reason) = refusal(&format!("mcp_servers:\n{}", lines("x", ""))) {
+        if let Some(reason) = refusal(&format!("mcp_servers:\n{}", lines("x", "")), "mcp_servers.x") {
             self.references = before;
             return self.left_out(name, &reason);
         }
@@ -216,8 +242,8 @@ impl All<'_> {
     }
 }
 
-/// Why a registry file with this one server would be refused, if it would be.
-fn refusal(yaml: &str) -> Option<String> {
+/// Why a configuration file would be refused, if it would be. Paths in the text begin below `base`.
+fn refusal(yaml: &str, base: &str) -> Option<String> {
     let attempts = TRIED.map(|value| {
         let environment = |_: &str| Ok(value.to_owned());
         Config::parse(Path::new("mcp_servers.yaml"), yaml.as_bytes(), &environment)
@@ -225,7 +251,7 @@ fn refusal(yaml: &str) -> Option<String> {
     match attempts {
         [Err(super::Error::Invalid(report)), Err(_)] => {
             let problem = report.problems.first()?;
-            let at = problem.path.strip_prefix("mcp_servers.x").unwrap_or(&problem.path);
+            let at = problem.path.strip_prefix(base).unwrap_or(&problem.path);
             let at = at.trim_start_matches('.');
             let colon = if at.is_empty() { "" } else { ": " };
             Some(format!("{at}{colon}{}", problem.message))

@@ -215,6 +215,15 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     found
 }
 
+/// The variables in a text of a configuration file that have no default.
+pub(super) fn without_default(text: &str) -> impl Iterator<Item = &str> {
+    let names = pieces(text).into_iter().filter_map(|piece| match piece {
+        Piece::Reference(inner) => variable(inner),
+        Piece::Literal(_) => None,
+    });
+    names.filter(|(name, default)| default.is_none() && !USUAL.contains(name)).map(|(name, _)| name)
+}
+
 /// Whether only an editor knows what it means.
 fn is_editors(inner: &str) -> bool {
     let (kind, name) = inner.split_once(':').unwrap_or((inner, ""));

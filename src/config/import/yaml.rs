@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use super::json::{Json, Members};
+
 /// What a reader of YAML 1.1 or 1.2 takes for something else than a text.
 const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "none"];
 
@@ -22,6 +24,47 @@ pub(super) fn key(text: &str) -> String {
 pub(super) fn list(texts: &[String]) -> String {
     let items: Vec<_> = texts.iter().map(|text| quoted(text)).collect();
     format!("[{}]", items.join(", "))
+}
+
+/// The lines of a mapping.
+pub(super) fn block(members: &Members) -> String {
+    let mut lines = String::new();
+    add_block(members, 0, &mut lines);
+    lines
+}
+
+fn add_block(members: &Members, depth: usize, lines: &mut String) {
+    for (name, value) in members {
+        let (indent, name) = ("  ".repeat(depth), key(name));
+        match value {
+            Json::Object(members) if !members.is_empty() => {
+                let _ = writeln!(lines, "{indent}{name}:");
+                add_block(members, depth + 1, lines);
+            }
+            value => {
+                let _ = writeln!(lines, "{indent}{name}: {}", in_line(value, scalar));
+            }
+        }
+    }
+}
+
+/// A value on one line, whose texts are written by `text`.
+fn in_line(value: &Json, text: fn(&str) -> String) -> String {
+    match value {
+        Json::Null => "null".to_owned(),
+        Json::Bool(value) => value.to_string(),
+        Json::Number(number) => number.clone(),
+        Json::Text(value) => text(value),
+        Json::List(items) => {
+            let items: Vec<_> = items.iter().map(|item| in_line(item, quoted)).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Json::Object(members) => {
+            let member =
+                |(name, value): &(String, Json)| format!("{}: {}", key(name), in_line(value, quoted));
+            format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(", "))
+        }
+    }
 }
 
 fn is_plain(text: &str, marks: &str) -> bool {
