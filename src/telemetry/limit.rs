@@ -40,6 +40,8 @@ pub enum Limit {
     SessionQuestions,
     /// Questions of one server that are open on one connection.
     ServerQuestions,
+    /// Connections of one server that were replaced after cancelled calls and have not ended.
+    ReplacedConnections,
     /// Notices of one call that wait for a slow reader.
     CallNotices,
     /// Notices that belong to no call and wait for one client.
@@ -86,6 +88,7 @@ const ALL: [(Limit, &str); 28] = [
     (Limit::CallQuestions, "call_questions"),
     (Limit::SessionQuestions, "session_questions"),
     (Limit::ServerQuestions, "server_questions"),
+    (Limit::ReplacedConnections, "replaced_connections"),
     (Limit::CallNotices, "call_notices"),
     (Limit::SessionNotices, "session_notices"),
     (Limit::Cancellations, "cancellations"),

@@ -79,6 +79,17 @@ impl Carrier {
         tokio::select! {
             () = work => {}
             _ = connection.closed() => {}
+            () = self.is_passed_over(&connection) => {}
+        }
+    }
+
+    /// Resolves when another connection has been there longest, because this one was replaced.
+    async fn is_passed_over(&self, connection: &Arc<dyn Connection>) {
+        let mut occupancy = self.pool.occupancy();
+        while self.pool.oldest().is_none_or(|oldest| Arc::ptr_eq(&oldest, connection)) {
+            if occupancy.changed().await.is_err() {
+                return;
+            }
         }
     }
 

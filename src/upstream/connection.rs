@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::BoxFuture;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout_at};
 
 pub use super::dialect::Dialect;
 pub use super::outlet::{Answer, Hold, Inlet, Outlet, Question, Said};
@@ -121,12 +122,41 @@ pub trait Connection: Send + Sync + 'static {
         false
     }
 
+    /// Cancelled calls of other owners than `owner` for which the server may still send requests. None where
+    /// each of its requests says which call it belongs to. Asked on every call.
+    fn unanswered(&self, _owner: Owner) -> Option<Unanswered> {
+        None
+    }
+
     /// Resolves when the connection is of no more use, with the reason; at once if it is already.
     fn closed(&self) -> BoxFuture<'_, String>;
 
     /// Ends the connection in the way of its era: DELETE of a session, end of input for a child.
     /// Returns when nothing of it is left.
     fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Cancelled calls that have no answer.
+#[derive(Debug)]
+pub struct Unanswered {
+    /// When their answers are not waited for any more.
+    pub until: Instant,
+    /// Whether the server answered many calls on the connection and never sent a request.
+    pub is_quiet: bool,
+    /// Changes with each late answer.
+    pub answers: watch::Receiver<()>,
+}
+
+impl Unanswered {
+    /// Whether their answers are not waited for any more.
+    pub(super) fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// Resolves when one of them was answered, or none is waited for any more.
+    pub(super) async fn settled(&mut self) {
+        let _ = timeout_at(self.until, self.answers.changed()).await;
+    }
 }
 
 /// One request as the layers above want it made.

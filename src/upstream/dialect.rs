@@ -68,6 +68,11 @@ impl<'a> Wish<'a> {
         if let Self::Of(call) = self { call.principal.as_ref() } else { None }
     }
 
+    /// Capabilities that its client declared; none for ourselves.
+    pub(super) const fn capabilities(self) -> Option<&'a Raw> {
+        if let Self::Of(call) = self { Some(&call.sender.capabilities) } else { None }
+    }
+
     /// Whose calls stand on the connection; none for our own, which are no reason to wait.
     pub(super) const fn owner(self) -> Option<Owner> {
         if let Self::Of(call) = self { Some(call.owner) } else { None }

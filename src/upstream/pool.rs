@@ -15,6 +15,7 @@ mod group;
 mod lease;
 mod lifetime;
 mod private;
+mod replace;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,6 +75,8 @@ pub(super) struct Occupancy {
     pub arrivals: u64,
     /// Why the last one that closed by itself did.
     pub lost: Option<Arc<str>>,
+    /// Why one that was to be replaced after a cancelled call has no successor.
+    pub unreplaced: Option<Arc<str>>,
 }
 
 /// Of each dialect:
@@ -119,7 +122,7 @@ impl Pool {
     /// A seat for `wish` on the connection of its dialect with the fewest requests; on the first one,
     /// as soon as it is there. `leased` is set while others hold all connections.
     pub(super) async fn seat(self: &Arc<Self>, wish: Wish<'_>, leased: &AtomicBool) -> Result<Seat, Error> {
-        let mut sitter = Sitter { owner: wish.owner(), is_woken: false };
+        let mut sitter = Sitter { owner: wish.owner(), capabilities: wish.capabilities(), is_woken: false };
         loop {
             let (key, connecting, freed) = match self.choose(wish, sitter)? {
                 Choice::Take(seat) => return Ok(seat),
@@ -156,7 +159,7 @@ impl Pool {
         }
     }
 
-    fn choose(self: &Arc<Self>, wish: Wish<'_>, sitter: Sitter) -> Result<Choice, Error> {
+    fn choose(self: &Arc<Self>, wish: Wish<'_>, sitter: Sitter<'_>) -> Result<Choice, Error> {
         self.check_open()?;
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -187,6 +190,16 @@ impl Pool {
             return Ok(Choice::Take(seat));
         }
         turn.ends_with(group.head_start_of(owner));
+        if let Some(unanswered) = group.held_up_by(sitter) {
+            if unanswered.is_over() {
+                self.begin_replacement(group, sitter, &state.tasks);
+                // Without a successor it keeps serving.
+                if let Some(seat) = group.seat(sitter) {
+                    return Ok(Choice::Take(seat));
+                }
+            }
+            turn.waits_for(unanswered);
+        }
         let may_grow = self.connector.requests_per_connection() < usize::MAX;
         if may_grow && group.has_room(self.limits.connections) {
             self.begin_connect(group, &state.tasks);
@@ -203,6 +216,12 @@ impl Pool {
         });
     }
 
+    /// Tells that a connection that was to be replaced after a cancelled call keeps serving.
+    fn tell_unreplaced(&self, error: &Error) {
+        let reason: Arc<str> = error.to_string().into();
+        self.occupancy.send_modify(|occupancy| occupancy.unreplaced = Some(reason));
+    }
+
     /// Ends all connections and the connects under way, and waits until they have ended. The next
     /// one who asks connects anew.
     pub(super) async fn close_all(&self) {
@@ -215,6 +234,7 @@ impl Pool {
                 group.live.clear();
                 group.connecting = None;
                 group.no_extra_before = None;
+                group.replacement = replace::Replacement::default();
                 group.queue.wake_all();
             }
             let tasks = std::mem::replace(&mut state.tasks, self.shutdown.child());

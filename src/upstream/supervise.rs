@@ -84,6 +84,8 @@ pub(super) struct Supervisor {
     /// Time from one discovery to the next for change notices.
     gap: Duration,
     failed_checks: u32,
+    /// The failure to replace a connection that was told last.
+    unreplaced: Option<Arc<str>>,
     /// Paces the log lines about its offer.
     pace: Pace,
 }
@@ -114,6 +116,7 @@ impl Supervisor {
             discovered_at: None,
             gap: LEAST_GAP,
             failed_checks: 0,
+            unreplaced: None,
             pace: Pace::new(),
         }
     }
@@ -265,6 +268,7 @@ impl Supervisor {
     /// Connections came or went.
     async fn look_who_is_there(&mut self) {
         let there = self.occupancy.borrow_and_update().clone();
+        self.look_for_a_successor(there.unreplaced.as_ref());
         match self.phase {
             Phase::Down | Phase::Up { .. }
                 if let Err(Error::AuthFailed { reason }) = self.upstream.pool.check_open() =>
@@ -288,6 +292,20 @@ impl Supervisor {
             }
             Phase::Up { .. } | Phase::Down | Phase::Off | Phase::Parked => {}
         }
+    }
+
+    /// Says that a connection keeps serving for which there is no successor.
+    fn look_for_a_successor(&mut self, unreplaced: Option<&Arc<str>>) {
+        let Some(reason) = unreplaced else { return };
+        if self.unreplaced.as_ref().is_some_and(|told| Arc::ptr_eq(told, reason)) {
+            return;
+        }
+        self.unreplaced = Some(Arc::clone(reason));
+        tracing::warn!(
+            server = %self.upstream.config.name, %reason,
+            "the connection of a cancelled call could not be replaced and keeps serving; server requests that may belong to that call are refused"
+        );
+        self.upstream.facts.failed(&format!("the connection could not be replaced: {reason}"));
     }
 
     fn go_down(&mut self, error: Option<&Error>) {

@@ -23,12 +23,20 @@ pub(in crate::upstream::pool) fn pool_with(
     connections: usize,
     is_private: bool,
 ) -> (Arc<Pool>, Shutdown) {
+    pool_over(server.connector(), connections, is_private)
+}
+
+pub(in crate::upstream::pool) fn pool_over(
+    connector: Arc<dyn Connector>,
+    connections: usize,
+    is_private: bool,
+) -> (Arc<Pool>, Shutdown) {
     let shutdown = Shutdown::new();
     let second = Duration::from_secs(1);
     let patience = Patience { check: second, call: second };
     let limits = Limits { connections, connect: Duration::from_secs(30), is_private, patience };
     let (events, _) = Events::channel();
-    (Pool::new(server.connector(), events, (limits, Secrets::new(&[])), shutdown.clone()), shutdown)
+    (Pool::new(connector, events, (limits, Secrets::new(&[])), shutdown.clone()), shutdown)
 }
 
 /// A call of somebody new who speaks `era` and can do `capabilities`.

@@ -11,7 +11,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::lease::{Lease, Queue};
 use super::private::Stay;
-use crate::protocol::LogLevel;
+use super::replace::Replacement;
+use crate::protocol::{LogLevel, Raw};
 use crate::upstream::connection::{Connection, Owner};
 use crate::upstream::dialect::{Dialect, Key, Private};
 use crate::upstream::error::Error;
@@ -51,6 +52,7 @@ pub(super) struct Group {
     asks: bool,
     /// Whether the last failure on any of its connections was held against the server: only where it is private.
     is_blamed: Arc<AtomicBool>,
+    pub replacement: Replacement,
     used: Instant,
 }
 
@@ -70,13 +72,17 @@ pub(super) struct Live {
     pub is_blamed: Arc<AtomicBool>,
     /// Asks for its end.
     pub retired: CancellationToken,
+    /// It takes no new calls, and ends when those on it are over.
+    pub replaced: CancellationToken,
 }
 
 /// Who wants a seat.
 #[derive(Clone, Copy)]
-pub(super) struct Sitter {
+pub(super) struct Sitter<'a> {
     /// Whose calls stand on the connection; none for our own, which always pass.
     pub owner: Option<Owner>,
+    /// Capabilities that its client declared; none for our own.
+    pub capabilities: Option<&'a Raw>,
     /// Whether it waited, and its turn has come.
     pub is_woken: bool,
 }
@@ -92,7 +98,7 @@ pub(in crate::upstream) struct Seat {
 
 impl Seat {
     /// A seat for `sitter`, if it may sit down.
-    pub(super) fn on(live: &Arc<Live>, sitter: Sitter, exclusive: bool) -> Option<Self> {
+    pub(super) fn on(live: &Arc<Live>, sitter: Sitter<'_>, exclusive: bool) -> Option<Self> {
         let holder = sitter.owner.filter(|_| live.lease.is_some());
         if let (Some(lease), Some(owner)) = (&live.lease, holder)
             && !lease.take(owner, exclusive, sitter.is_woken)
@@ -164,6 +170,7 @@ impl Group {
             tended: None,
             asks: false,
             is_blamed: Arc::default(),
+            replacement: Replacement::default(),
             used: Instant::now(),
         }
     }
@@ -176,7 +183,7 @@ impl Group {
     /// A connection of this dialect.
     pub(super) fn admit(&mut self, connection: Arc<dyn Connection>) -> Arc<Live> {
         let lease = (!connection.tells_whose()).then(|| Lease::new(&self.queue));
-        let (requests, retired) = (AtomicUsize::new(0), CancellationToken::new());
+        let (retired, replaced) = (CancellationToken::new(), CancellationToken::new());
         let is_blamed = Arc::clone(&self.is_blamed);
         let (key, since, verbosity) = (self.key, Instant::now(), Verbosity::default());
         let silence = self.private.as_ref().map(|_| Silence::default());
@@ -184,19 +191,20 @@ impl Group {
             connection,
             key,
             since,
-            requests,
+            requests: AtomicUsize::new(0),
             verbosity,
             lease,
             silence,
             is_blamed,
             retired,
+            replaced,
         });
         self.live.push(Arc::clone(&live));
         live
     }
 
     /// A seat on the connection with the fewest requests among those that are free for `owner`.
-    pub(super) fn seat(&mut self, sitter: Sitter) -> Option<Seat> {
+    pub(super) fn seat(&mut self, sitter: Sitter<'_>) -> Option<Seat> {
         let least = self.live.iter().min_by_key(|live| live.requests.load(Ordering::Relaxed))?;
         match sitter.owner {
             Some(owner) if least.lease.is_some() => self.leased(owner, sitter),
@@ -204,12 +212,13 @@ impl Group {
         }
     }
 
-    fn leased(&mut self, owner: Owner, sitter: Sitter) -> Option<Seat> {
+    fn leased(&mut self, owner: Owner, sitter: Sitter<'_>) -> Option<Seat> {
         let exclusive = self.asks();
         if let [only] = self.live.as_slice() {
-            return Seat::on(only, sitter, exclusive);
+            return if self.holds_up(only, sitter) { None } else { Seat::on(only, sitter, exclusive) };
         }
-        let mut free: Vec<&Arc<Live>> = self.live.iter().collect();
+        let mut free: Vec<&Arc<Live>> =
+            self.live.iter().filter(|live| !self.holds_up(live, sitter)).collect();
         let elsewhere = |live: &Arc<Live>| live.lease.as_ref().is_none_or(|lease| !lease.is_held_by(owner));
         // Calls of one owner stay together, so that the others find room.
         free.sort_by_key(|live| (exclusive && elsewhere(live), live.requests.load(Ordering::Relaxed)));
@@ -224,6 +233,11 @@ impl Group {
     /// Whether its connections are leased to one owner at a time.
     pub(super) fn asks(&mut self) -> bool {
         self.asks = self.asks || self.live.iter().any(|live| live.connection.asks());
+        self.asks
+    }
+
+    /// Whether its server was seen asking when that was looked at last.
+    pub(super) const fn is_known_to_ask(&self) -> bool {
         self.asks
     }
 
@@ -261,6 +275,6 @@ impl Group {
 
     /// Ends its connections.
     pub(super) fn retire(&mut self) {
-        self.live.drain(..).for_each(|live| live.retired.cancel());
+        self.live.drain(..).chain(self.replacement.outgoing()).for_each(|live| live.retired.cancel());
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::upstream::connection::Owner;
+use crate::upstream::connection::{Owner, Unanswered};
 use crate::worker::at;
 
 /// How long an owner who left stays behind those who were woken then.
@@ -36,7 +36,7 @@ impl Queue {
     pub(super) fn join(&self, owner: Owner) -> Turn {
         let (wake, woken) = oneshot::channel();
         self.lock().push_back((owner, wake));
-        Turn { woken, head_start: None, queue: self.clone(), is_taken: false }
+        Turn { woken, head_start: None, unanswered: None, queue: self.clone(), is_taken: false }
     }
 
     /// Wakes everybody: connections came or went.
@@ -81,6 +81,8 @@ impl Queue {
 pub(super) struct Turn {
     woken: oneshot::Receiver<()>,
     head_start: Option<Instant>,
+    /// Cancelled calls of others that keep it off a connection, while their answers may come.
+    unanswered: Option<Unanswered>,
     queue: Queue,
     is_taken: bool,
 }
@@ -92,14 +94,27 @@ impl Turn {
         self.head_start = head_start;
     }
 
+    /// It comes too when such cancelled calls were answered, or are waited for no longer.
+    pub(super) fn waits_for(&mut self, unanswered: Unanswered) {
+        self.unanswered = Some(unanswered).filter(|unanswered| !unanswered.is_over());
+    }
+
     /// Resolves when it is worth looking again.
     pub(super) async fn comes(mut self) {
         let over = at(self.head_start);
+        let unanswered = self.unanswered.take();
+        let settled = async {
+            match unanswered {
+                Some(mut unanswered) => unanswered.settled().await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
             biased;
             // The sender is dropped only with the whole queue.
             _ = &mut self.woken => self.is_taken = true,
             () = over => {}
+            () = settled => {}
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::group::{Group, Live};
-use super::{CLOSE_LIMIT, Pool, State, private};
+use super::{CLOSE_LIMIT, Pool, State, private, replace};
 use crate::shutdown::Shutdown;
 use crate::upstream::connection::Connection;
 use crate::upstream::dialect::{Dialect, Key};
@@ -84,15 +84,21 @@ impl Pool {
         if is_over {
             return; // who waits learns it from the dropped sender
         }
+        let mut unreplaced = false;
         if let Some(group) = state.find_mut(key) {
             group.connecting = None;
             group.no_extra_before = opened.as_ref().err().map(|_| Instant::now() + NO_EXTRA);
+            unreplaced = opened.is_err() && group.replacement.is_due();
+            if unreplaced {
+                group.replacement.keep_for(NO_EXTRA);
+            }
         }
         match &opened {
             Ok(live) => {
                 self.events.heard();
-                self.arrived(state, live);
+                self.arrived(state, key, live);
             }
+            Err(error) if unreplaced => self.tell_unreplaced(error),
             // Before anybody else asks: whoever is refused must not be tried again and again.
             Err(refused @ Error::AuthFailed { .. }) => {
                 state.shut.get_or_insert(refused.clone());
@@ -110,8 +116,12 @@ impl Pool {
     }
 
     /// Tells of a connection that is there now.
-    fn arrived(self: &Arc<Self>, state: &mut State, live: &Live) {
+    fn arrived(self: &Arc<Self>, state: &mut State, wanted: Key, live: &Live) {
+        let has_replaced = state.find_mut(wanted).is_some_and(Group::replace);
         self.publish(state, None);
+        if has_replaced && live.key == state.base {
+            self.occupancy.send_modify(|occupancy| occupancy.arrivals += 1);
+        }
         let (base, tasks) = (state.base, state.tasks.clone());
         let Some(group) = state.find_mut(live.key) else { return };
         if live.key != base && group.live.len() == 1 {
@@ -130,6 +140,7 @@ impl Pool {
         tokio::select! {
             reason = live.connection.closed() => self.evict(&live, &self.secrets.blank(&reason)),
             () = private::hangs(&live, self.limits.patience) => self.evict(&live, private::HUNG),
+            () = async { live.replaced.cancelled().await; replace::runs_out(&live).await } => {}
             () = live.retired.cancelled() => {}
             () = tasks.requested() => {}
         }

@@ -5,13 +5,13 @@
 //! request that was given up stays behind; a request whose ticket is gone before it was written is
 //! never written; when the channel ends, each request ends with what is true of it: `Lost` when it
 //! was written, `NotSent` when it was not. The table grows with the callers, whose number the
-//! bulkhead bounds. The lock is never held while anybody is woken or told. What cannot be tied to a
-//! call is tied to an owner, when all open calls are one owner's; a call that was given up counts for
-//! a while, because its server may not know that yet.
+//! bulkhead bounds. The lock is never held while anybody is woken or told.
 //!
-//! Our request id is also the progress token of the request.
+//! Our request id is also the progress token of the request. Not here: to which call a message belongs that
+//! does not say so (`attribution`).
 
-mod ghosts;
+mod attribution;
+mod cancelled;
 mod ticket;
 
 use std::collections::HashMap;
@@ -21,7 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::ghosts::Ghosts;
+pub(super) use self::attribution::{Asked, Whose};
+use self::cancelled::Cancelled;
 pub(super) use self::ticket::Ticket;
 
 use super::clipped::id_in;
@@ -43,15 +44,21 @@ pub(super) struct Pending {
     is_private: AtomicBool,
     /// Counts calls that were written, for questions that wait for one.
     begun: watch::Sender<u64>,
+    /// Whether the server ever sent a request that did not say whose it is.
+    asks: AtomicBool,
+    /// Whether cancelled calls are without an answer. Read on every call, so it takes no lock.
+    has_cancelled: AtomicBool,
+    /// Changes with each late answer of a cancelled call.
+    late_answers: watch::Sender<()>,
 }
 
 struct Table {
     last_id: u64,
     open: HashMap<u64, Open>,
-    /// Calls given up a moment ago.
-    ghosts: Ghosts,
-    /// Whether the server ever asked something that did not say whose it is.
-    asks: bool,
+    /// Cancelled calls that have no answer.
+    cancelled: Cancelled,
+    /// Calls that were answered.
+    answered: usize,
     /// Why the channel ended.
     ended: Option<String>,
 }
@@ -89,32 +96,6 @@ impl Drop for Over {
     fn drop(&mut self) {
         self.0.iter().for_each(CancellationToken::cancel);
     }
-}
-
-/// Whose a question is.
-pub(super) enum Whose {
-    /// Of this call.
-    Of(Asked),
-    /// Of the next call that begins: all are one client's.
-    OfTheNext(watch::Receiver<u64>),
-    /// Of no call that is open.
-    Nobodys,
-    /// Calls of several owners are open, and it may be any of theirs.
-    Unclear,
-}
-
-/// A call whose client can be asked.
-pub(super) struct Asked {
-    /// Where to ask.
-    pub(super) outlet: Outlet,
-    /// Whose call it is.
-    pub(super) owner: Owner,
-    /// What the client declared.
-    pub(super) capabilities: Raw,
-    /// Cancelled when the call has ended.
-    pub(super) over: CancellationToken,
-    /// The calls of which one may be meant instead.
-    pub(super) beside: Vec<Outlet>,
 }
 
 /// What a request is for, as far as it matters here.
@@ -159,10 +140,17 @@ impl Pending {
     /// An empty table whose first id follows `last_id`. `cancel` is called for each request that was
     /// written and then given up; it must not block.
     pub(super) fn new(last_id: u64, cancel: impl Fn(u64) + Send + Sync + 'static) -> Arc<Self> {
-        let table =
-            Table { last_id, open: HashMap::new(), ghosts: Ghosts::default(), asks: false, ended: None };
-        let (is_private, begun) = (AtomicBool::new(false), watch::Sender::new(0));
-        Arc::new(Self { table: Mutex::new(table), cancel: Box::new(cancel), is_private, begun })
+        let (open, cancelled) = (HashMap::new(), Cancelled::default());
+        let table = Table { last_id, open, cancelled, answered: 0, ended: None };
+        Arc::new(Self {
+            table: Mutex::new(table),
+            cancel: Box::new(cancel),
+            is_private: AtomicBool::new(false),
+            begun: watch::Sender::new(0),
+            asks: AtomicBool::new(false),
+            has_cancelled: AtomicBool::new(false),
+            late_answers: watch::Sender::new(()),
+        })
     }
 
     /// Opens a request; fails when the channel has ended.
@@ -227,8 +215,8 @@ impl Pending {
 
     /// Puts a notification that belongs to a call into its outlet, and says what it was worth.
     ///
-    /// Progress names its call. Log lines do not on a shared channel: they go to the owner whose
-    /// calls are alone in flight, and to nobody when that could be the wrong one.
+    /// Progress names its call. Log lines do not on a shared channel: they go to the owner whose calls are
+    /// alone in flight, and to nobody beside calls of others.
     pub(super) fn notify(&self, notification: Notification) -> Worth {
         let outlet = match notification.method.as_str() {
             method::PROGRESS => self.outlet_of_token(&notification).ok_or(Worth::Junk),
@@ -249,36 +237,6 @@ impl Pending {
         self.is_private.store(true, Ordering::Relaxed);
     }
 
-    /// Whose a question is that does not say so: of the owner whose calls are alone in flight, on
-    /// the oldest of them. With `owner`, of that one or of nobody.
-    pub(super) fn whose(&self, owner: Option<Owner>) -> Whose {
-        let mut table = self.lock();
-        let found = table.oldest_of_only_owner(owner).map(|(id, _)| id);
-        table.asks |= !matches!(found, Err(Whose::Nobodys));
-        match found {
-            Ok(id) => match table.asked(id) {
-                Whose::Of(asked) => Whose::Of(Asked { beside: table.beside(id), ..asked }),
-                other => other,
-            },
-            // The connection was made for a call, which is about to come.
-            Err(Whose::Nobodys) if self.is_private.load(Ordering::Relaxed) => {
-                Whose::OfTheNext(self.begun.subscribe())
-            }
-            Err(nobody) => nobody,
-        }
-    }
-
-    /// The call `id`, for a question that came on its own stream.
-    pub(super) fn whose_on(&self, id: u64) -> Whose {
-        self.lock().asked(id)
-    }
-
-    /// Whether the server was seen asking without saying whom, so that calls of several owners
-    /// should not be open at a time.
-    pub(super) fn asks(&self) -> bool {
-        self.lock().asks
-    }
-
     /// Ends the channel: every open request fails, and no other is opened.
     pub(super) fn end(&self, reason: &str) {
         let open = {
@@ -295,23 +253,20 @@ impl Pending {
     }
 
     fn settle(&self, id: u64, answer: Result<Reply, Error>) -> Option<Answered> {
-        let open = {
+        let (open, is_late) = {
             let mut table = self.lock();
-            // An answer that comes too late says that the call has ended there too.
-            table.ghosts.lay(id);
-            table.open.remove(&id)
+            let open = table.open.remove(&id);
+            table.answered += usize::from(open.as_ref().is_some_and(|open| open.purpose.owner().is_some()));
+            let is_late = open.is_none() && table.cancelled.answered(id);
+            if is_late {
+                self.has_cancelled.store(!table.cancelled.is_empty(), Ordering::Relaxed);
+            }
+            (open, is_late)
         };
-        open.map(|open| Answered { waiting: open.answer, answer, share: open.share })
-    }
-
-    /// The call that a log line may belong to. A server may write them also between calls, and whose they
-    /// are is unclear beside calls of several owners: that is not the server's fault.
-    fn outlet_of_only_owner(&self) -> Result<Outlet, Worth> {
-        match self.lock().oldest_of_only_owner(None) {
-            Ok((_, open)) => Ok(open.outlet.clone()),
-            Err(Whose::Unclear) => Err(Worth::Wanted),
-            Err(_) => Err(Worth::Notice),
+        if is_late {
+            self.late_answers.send_replace(());
         }
+        open.map(|open| Answered { waiting: open.answer, answer, share: open.share })
     }
 
     fn outlet_of_token(&self, progress: &Notification) -> Option<Outlet> {
@@ -342,43 +297,6 @@ impl Pending {
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.lock().open.len()
-    }
-}
-
-impl Table {
-    /// The oldest call, if all calls that the server may speak for are of one owner: it is the most
-    /// likely one to wait for an answer.
-    fn oldest_of_only_owner(&self, wanted: Option<Owner>) -> Result<(u64, &Open), Whose> {
-        let mut oldest: Option<(u64, Owner, &Open)> = None;
-        for (id, open) in self.open.iter().filter(|(_, open)| open.written) {
-            let Some(owner) = open.purpose.owner() else { continue };
-            match oldest {
-                Some((_, other, _)) if other != owner => return Err(Whose::Unclear),
-                Some((older, ..)) if older < *id => {}
-                _ => oldest = Some((*id, owner, open)),
-            }
-        }
-        let Some((id, owner, open)) = oldest else { return Err(Whose::Nobodys) };
-        if wanted.is_some_and(|wanted| wanted != owner) {
-            return Err(Whose::Nobodys);
-        }
-        if self.ghosts.are_of_others(owner) { Err(Whose::Unclear) } else { Ok((id, open)) }
-    }
-
-    fn asked(&mut self, id: u64) -> Whose {
-        let Some(open) = self.open.get_mut(&id) else { return Whose::Nobodys };
-        let Purpose::Call { owner, capabilities, .. } = &open.purpose else { return Whose::Nobodys };
-        Whose::Of(Asked {
-            outlet: open.outlet.clone(),
-            owner: *owner,
-            capabilities: capabilities.clone(),
-            over: open.over.0.get_or_insert_default().clone(),
-            beside: Vec::new(),
-        })
-    }
-
-    fn beside(&self, id: u64) -> Vec<Outlet> {
-        self.open.iter().filter(|(other, _)| **other != id).map(|(_, open)| open.outlet.clone()).collect()
     }
 }
 

@@ -29,7 +29,7 @@ use crate::protocol::{ErrorObject, Message, Notification, Raw, Reply, Request, R
 use crate::shutdown::Shutdown;
 use crate::telemetry::limit::Limit;
 use crate::telemetry::pace::Pace;
-use crate::upstream::connection::{Answer, Hold, Outlet, Owner};
+use crate::upstream::connection::{Answer, Hold, Outlet, Owner, Unanswered};
 
 /// Questions that may be open on one connection.
 const MAX_OPEN: usize = 256;
@@ -200,6 +200,8 @@ enum Put {
     },
     /// Somebody is asked when a call begins.
     Waits(watch::Receiver<u64>),
+    /// Somebody is asked when a cancelled call that may be meant was answered.
+    Queued(Unanswered),
 }
 
 fn ask(server: &Arc<str>, request: &Request, whose: Whose) -> Put {
@@ -216,6 +218,11 @@ fn ask(server: &Arc<str>, request: &Request, whose: Whose) -> Put {
             Put::Asked { answer, owner, over, holds }
         }
         Whose::OfTheNext(begun) => Put::Waits(begun),
+        Whose::Later(unanswered) => Put::Queued(unanswered),
+        Whose::Cancelled => refused(
+            code::CONNECTION_CLOSED,
+            "the client cannot be asked now: a call of another client was cancelled, the server has not answered it, and the request does not say which call it belongs to; make the call again",
+        ),
         Whose::Nobodys => refused(
             code::METHOD_NOT_FOUND,
             "the client cannot be asked: no call is open that the question could belong to",
@@ -245,6 +252,11 @@ async fn follow(
                 put = ask(server, request, whose(None));
                 continue;
             }
+            Put::Queued(mut unanswered) => {
+                unanswered.settled().await;
+                put = ask(server, request, whose(None));
+                continue;
+            }
         };
         tokio::select! {
             biased;
@@ -258,7 +270,7 @@ async fn follow(
         put = match whose(Some(owner)) {
             Whose::Of(asked) => ask(server, request, Whose::Of(asked)),
             Whose::OfTheNext(begun) => Put::Waits(begun),
-            Whose::Nobodys | Whose::Unclear => {
+            Whose::Nobodys | Whose::Unclear | Whose::Later(_) | Whose::Cancelled => {
                 return Err(unanswered("the call ended before its client answered"));
             }
         };

@@ -28,7 +28,9 @@ use crate::protocol::{Era, Message, Notification, Raw, Reply, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::closing::Closing;
 use crate::upstream::config::{Config, Http};
-use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet, Sockets};
+use crate::upstream::connection::{
+    Call, Connection, Connector, Dialect, Events, Outlet, Owner, Sockets, Unanswered,
+};
 use crate::upstream::error::Error;
 use crate::wire::sse::Item;
 
@@ -341,6 +343,10 @@ impl Connection for Stream {
 
     fn asks(&self) -> bool {
         self.ending.0.pending.asks()
+    }
+
+    fn unanswered(&self, owner: Owner) -> Option<Unanswered> {
+        self.ending.0.pending.unanswered(owner)
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

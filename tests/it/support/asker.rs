@@ -4,6 +4,10 @@
 //! A call brings a nonce. Progress and question name it, and the answer is the nonce of the call and
 //! that in the client's answer, `n|n`; or `n|error CODE` when the question was refused, or `n` when
 //! the call did not want to be asked. No other module is used here: the child process includes it.
+//!
+//! A call with `hangs` is not answered. Others act on it: `then` is a list of `[ACTION, NONCE]`, done after the
+//! answer of the call that brings it, `cancelled` one that is done when the call itself is cancelled. Actions:
+//! `ask` sends a request to the client, `log` a log line, `answer` the answer of the hanging call.
 
 use std::collections::HashMap;
 
@@ -14,6 +18,15 @@ use serde_json::{Value, json};
 pub struct Asker<S> {
     asked: u64,
     waiting: HashMap<u64, Waiting<S>>,
+    hanging: Vec<Hanging<S>>,
+}
+
+#[derive(Debug, Clone)]
+struct Hanging<S> {
+    call: Value,
+    nonce: String,
+    stream: S,
+    cancelled: Value,
 }
 
 #[derive(Debug)]
@@ -25,7 +38,7 @@ struct Waiting<S> {
 
 impl<S> Default for Asker<S> {
     fn default() -> Self {
-        Self { asked: 0, waiting: HashMap::new() }
+        Self { asked: 0, waiting: HashMap::new(), hanging: Vec::new() }
     }
 }
 
@@ -38,6 +51,7 @@ impl<S: Clone> Asker<S> {
         let result = |result: Value| said(json!({"jsonrpc": "2.0", "id": id, "result": result}));
         match (message["method"].as_str(), id) {
             (None, id) => self.answered(id, &message),
+            (Some("notifications/cancelled"), _) => self.cancelled(&params["requestId"]),
             (_, Value::Null) => Vec::new(),
             (Some("initialize"), _) => result(json!({
                 "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "asker", "version": "1"}
@@ -63,17 +77,48 @@ impl<S: Clone> Asker<S> {
             out.push(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
         }
         if arguments["asks"] == true {
-            self.asked += 1;
-            let params = json!({"message": nonce, "requestedSchema": {"type": "object", "properties": {}}});
-            let question =
-                json!({"jsonrpc": "2.0", "id": self.asked, "method": "elicitation/create", "params": params});
-            out.push(question);
-            let waiting = Waiting { call: id.clone(), nonce, stream: stream.clone() };
-            self.waiting.insert(self.asked, waiting);
+            out.push(self.ask(id, nonce, stream));
+        } else if arguments["hangs"] == true {
+            let (call, stream, cancelled) = (id.clone(), stream.clone(), arguments["cancelled"].clone());
+            self.hanging.push(Hanging { call, nonce, stream, cancelled });
         } else {
             out.push(text(id, &nonce));
         }
-        out.into_iter().map(|body| (stream.clone(), body.to_string())).collect()
+        let mut out: Vec<_> = out.into_iter().map(|body| (stream.clone(), body.to_string())).collect();
+        out.extend(self.act(&arguments["then"]));
+        out
+    }
+
+    fn ask(&mut self, call: &Value, nonce: String, stream: &S) -> Value {
+        self.asked += 1;
+        let params = json!({"message": nonce, "requestedSchema": {"type": "object", "properties": {}}});
+        let waiting = Waiting { call: call.clone(), nonce, stream: stream.clone() };
+        self.waiting.insert(self.asked, waiting);
+        json!({"jsonrpc": "2.0", "id": self.asked, "method": "elicitation/create", "params": params})
+    }
+
+    fn cancelled(&mut self, call: &Value) -> Vec<(S, String)> {
+        let actions = self.hanging.iter().find(|hanging| hanging.call == *call);
+        let actions = actions.map(|hanging| hanging.cancelled.clone()).unwrap_or_default();
+        self.act(&actions)
+    }
+
+    /// Does `[ACTION, NONCE]` one after the other.
+    fn act(&mut self, actions: &Value) -> Vec<(S, String)> {
+        let mut out = Vec::new();
+        for action in actions.as_array().into_iter().flatten() {
+            let Some(on) = self.hanging.iter().find(|hanging| hanging.nonce == action[1]).cloned() else {
+                continue;
+            };
+            let said = match action[0].as_str() {
+                Some("ask") => self.ask(&on.call, on.nonce, &on.stream),
+                Some("answer") => text(&on.call, &on.nonce),
+                _ => json!({"jsonrpc": "2.0", "method": "notifications/message",
+                    "params": {"level": "error", "data": on.nonce}}),
+            };
+            out.push((on.stream, said.to_string()));
+        }
+        out
     }
 
     /// The client's answer to a question.

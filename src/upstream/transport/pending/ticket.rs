@@ -4,6 +4,7 @@
 //! did. Not here: the table (`pending`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
@@ -65,8 +66,12 @@ impl Drop for Ticket {
         let open = {
             let mut table = self.pending.lock();
             let open = table.open.remove(&self.id).filter(|open| open.written);
-            if let Some(owner) = open.as_ref().and_then(|open| open.purpose.owner()) {
-                table.ghosts.bury(self.id, owner);
+            // On a private connection all calls are one client's.
+            if let Some(owner) = open.as_ref().and_then(|open| open.purpose.owner())
+                && !self.pending.is_private.load(Ordering::Relaxed)
+            {
+                table.cancelled.add(self.id, owner);
+                self.pending.has_cancelled.store(true, Ordering::Relaxed);
             }
             open
         };

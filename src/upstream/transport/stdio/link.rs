@@ -19,7 +19,7 @@ use crate::memory::{self, Account, Kind};
 use crate::protocol::{Era, Notification, Raw, Reply};
 use crate::shutdown::Shutdown;
 use crate::upstream::closing::Closing;
-use crate::upstream::connection::{Call, Events, Outlet};
+use crate::upstream::connection::{Call, Events, Outlet, Owner, Unanswered};
 use crate::upstream::error::Error;
 use crate::upstream::transport::pending::{Pending, Purpose};
 use crate::upstream::transport::questions::Questions;
@@ -150,6 +150,11 @@ impl Link {
     /// Whether the child was seen asking.
     pub(super) fn asks(&self) -> bool {
         self.channel.pending.asks()
+    }
+
+    /// The cancelled calls of other owners than `owner` that the child has not answered.
+    pub(super) fn unanswered(&self, owner: Owner) -> Option<Unanswered> {
+        self.channel.pending.unanswered(owner)
     }
 
     /// Sends a notification.

@@ -39,7 +39,7 @@ use crate::protocol::lifecycle::Peer;
 use crate::protocol::{Abilities, Era, Notification, Raw, Reply, method};
 use crate::shutdown::Shutdown;
 use crate::upstream::config::{Config, Stdio};
-use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet};
+use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet, Owner, Unanswered};
 use crate::upstream::dialect::Eras;
 use crate::upstream::error::Error;
 use crate::upstream::secrets::Secrets;
@@ -280,6 +280,10 @@ impl Connection for ToServer {
 
     fn asks(&self) -> bool {
         self.link.asks()
+    }
+
+    fn unanswered(&self, owner: Owner) -> Option<Unanswered> {
+        self.link.unanswered(owner)
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

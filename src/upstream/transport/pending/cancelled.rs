@@ -1,0 +1,64 @@
+//! Cancelled calls that the server has not answered: it may still send requests for them.
+//!
+//! Invariants: a call stays here until its late answer or the end of the channel. So no request of the server that
+//! may belong to it is taken for another client's. At most 256 are kept one by one, the rest count together.
+//!
+//! Not here: what becomes of the connection meanwhile (`pool/replace`).
+
+use tokio::time::Instant;
+
+use crate::upstream::connection::Owner;
+
+/// Cancelled calls that are kept one by one.
+const MAX_SINGLE: usize = 256;
+
+/// The cancelled calls of one channel that have no answer.
+#[derive(Default)]
+pub(super) struct Cancelled {
+    single: Vec<One>,
+    rest: Option<Rest>,
+}
+
+struct One {
+    id: u64,
+    owner: Owner,
+    since: Instant,
+}
+
+/// Those beyond the first 256. No answer tells that they have ended.
+struct Rest {
+    /// None if they have several owners.
+    owner: Option<Owner>,
+    since: Instant,
+}
+
+impl Cancelled {
+    /// Adds a call that was cancelled now.
+    pub(super) fn add(&mut self, id: u64, owner: Owner) {
+        let since = Instant::now();
+        if self.single.len() < MAX_SINGLE {
+            self.single.push(One { id, owner, since });
+            return;
+        }
+        let rest = self.rest.get_or_insert(Rest { owner: Some(owner), since });
+        rest.owner = rest.owner.filter(|other| *other == owner);
+    }
+
+    /// Removes a call that was answered after all; whether it was here.
+    pub(super) fn answered(&mut self, id: u64) -> bool {
+        let before = self.single.len();
+        self.single.retain(|one| one.id != id);
+        self.single.len() < before
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.single.is_empty() && self.rest.is_none()
+    }
+
+    /// When the oldest call of another owner than `owner` was cancelled, if there is one.
+    pub(super) fn oldest_of_others(&self, owner: Owner) -> Option<Instant> {
+        let single = self.single.iter().find(|one| one.owner != owner).map(|one| one.since);
+        let rest = self.rest.as_ref().filter(|rest| rest.owner != Some(owner)).map(|rest| rest.since);
+        single.into_iter().chain(rest).min()
+    }
+}

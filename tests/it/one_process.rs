@@ -1,0 +1,1 @@
+//! One process of a stdio server for clients of both eras, and the setting `era`.
