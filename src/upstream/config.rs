@@ -31,6 +31,7 @@ use secrecy::SecretString;
 use url::{Host, Url};
 
 use super::token_file::TokenFile;
+use crate::protocol::Era;
 use crate::settings::Fingerprint;
 
 /// Bounds of the time one connect has, handshake included; between them it is the server's
@@ -65,6 +66,8 @@ pub struct Config {
     pub limits: Limits,
     /// Who shares a connection to it.
     pub sharing: Sharing,
+    /// The protocol era that is spoken with it; none: Switchyard finds out.
+    pub era: Option<Era>,
     /// Which of its tools are offered, and under which names.
     pub tools: Tools,
     /// What must not be shown of what it says: the values of variables in its settings, and the texts

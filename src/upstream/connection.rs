@@ -52,6 +52,12 @@ pub trait Connector: Send + Sync + 'static {
     /// Whether the server speaks `era`; none while that is unknown. Asked on every call.
     fn speaks(&self, era: Era) -> Option<bool>;
 
+    /// Whether a connection that is for all clients serves those of both eras, in the newest era of the server.
+    /// So it is where each connection is a process with a state of its own.
+    fn is_one_for_both_eras(&self) -> bool {
+        false
+    }
+
     /// What a legacy connection declares for callers with `abilities`: the same, unless one
     /// connection is for all of them.
     fn declares(&self, abilities: Abilities) -> Abilities {

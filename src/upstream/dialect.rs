@@ -1,10 +1,10 @@
 //! In which dialect a server is spoken to: the era, and what a client can be asked.
 //!
-//! A server that speaks both eras is spoken to in the era of the client, because then nothing has to
-//! be translated. Modern requests declare their client's capabilities themselves, so there is one
-//! modern dialect; a legacy connection declares them once for all its calls, so there is one for each
-//! set of abilities. Requests of our own use the base dialect: the modern era if there is one, and
-//! everything but roots where it has to be declared.
+//! A server that speaks both eras is spoken to in the era of the client, because then nothing has to be translated.
+//! A process that all clients share is spoken to in the modern era alone, so that there is one of it. Modern requests
+//! declare their client's capabilities themselves, so there is one modern dialect. A legacy connection declares them
+//! once for all its calls, so there is one dialect for each set of abilities. Requests of our own use the base
+//! dialect: the modern era if there is one, and everything but roots where it has to be declared.
 //!
 //! Not here: connections (`pool`), and how an era is found out (`transport`).
 
@@ -129,6 +129,8 @@ impl Key {
 pub(super) struct Eras {
     modern: AtomicU8,
     legacy: AtomicU8,
+    /// The era that the operator chose; then nothing is found out.
+    pin: Option<Era>,
 }
 
 const UNKNOWN: u8 = 0;
@@ -136,6 +138,22 @@ const YES: u8 = 1;
 const NO: u8 = 2;
 
 impl Eras {
+    /// Those of a server with which only `pin` is spoken, if the operator chose one.
+    pub(super) fn pinned(pin: Option<Era>) -> Self {
+        let eras = Self::default();
+        for era in [Era::Modern, Era::Legacy] {
+            if let Some(pin) = pin {
+                eras.note(era, era == pin);
+            }
+        }
+        Self { pin, ..eras }
+    }
+
+    /// The era that the operator chose.
+    pub(super) const fn pin(&self) -> Option<Era> {
+        self.pin
+    }
+
     /// Whether the server speaks `era`; none while that is unknown.
     pub(super) fn speaks(&self, era: Era) -> Option<bool> {
         match self.of(era).load(Ordering::Relaxed) {
@@ -147,13 +165,17 @@ impl Eras {
 
     /// Notes what was found out.
     pub(super) fn note(&self, era: Era, speaks: bool) {
-        self.of(era).store(if speaks { YES } else { NO }, Ordering::Relaxed);
+        if self.pin.is_none() {
+            self.of(era).store(if speaks { YES } else { NO }, Ordering::Relaxed);
+        }
     }
 
     /// Nothing is known any more.
     pub(super) fn forget(&self) {
-        self.modern.store(UNKNOWN, Ordering::Relaxed);
-        self.legacy.store(UNKNOWN, Ordering::Relaxed);
+        if self.pin.is_none() {
+            self.modern.store(UNKNOWN, Ordering::Relaxed);
+            self.legacy.store(UNKNOWN, Ordering::Relaxed);
+        }
     }
 
     const fn of(&self, era: Era) -> &AtomicU8 {

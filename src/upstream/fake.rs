@@ -386,6 +386,7 @@ pub(crate) fn config(name: &str) -> Config {
             requests_per_minute: None,
         },
         sharing: config::Sharing::Shared,
+        era: None,
         tools: config::Tools::default(),
         secrets: Vec::new(),
         source: crate::settings::Fingerprint::default(),

@@ -30,6 +30,10 @@ SERVER_LEGS = ("http", "sse", "stdio", "http+noise", "sse+noise", "stdio+noise")
 #: A server of our own, because the everything server has no tasks.
 TASKS_LEGS = ("tasks", "tasks+noise")
 CLIENT_LEG = "client"
+#: One process speaks one era, so in this leg each set has the process of its own: `era` in the registry file. With
+#: `stdio+noise` both sets meet the process of `era: auto`.
+PINNED_LEG = "stdio"
+ERAS = {"2025-11-25": "legacy", "2026-07-28": "modern"}
 LEGS = (*SERVER_LEGS, *TASKS_LEGS, CLIENT_LEG)
 #: Enough to keep two cores busy; more makes the suite's own clocks run out.
 AT_A_TIME = 3
@@ -107,11 +111,11 @@ def direct_server(settings: Settings, kind: str, folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def gateway_server(settings: Settings, leg: str, folder: Path) -> Iterator[str]:
-    """A fixture behind the gateway; the URL under test."""
+def gateway_server(settings: Settings, leg: str, folder: Path, era: str = "auto") -> Iterator[str]:
+    """A fixture behind the gateway, spoken to in `era`; the URL under test."""
     with ExitStack() as stack:
         folder.mkdir(parents=True, exist_ok=True)
-        servers = {"peer": upstream(settings, fixture(leg), folder, stack)}
+        servers = {"peer": {**upstream(settings, fixture(leg), folder, stack), "era": era}}
         if leg.endswith("+noise"):
             servers |= noise(settings, folder)
         gateway = stack.enter_context(Gateway(settings.binary, servers, folder / "gateway.log"))
@@ -138,6 +142,18 @@ def test_server(
     except Failed as error:
         print(f"conformance: {leg}: {error}", file=sys.stderr)
         return {revision: {} for revision in revisions}
+
+
+def test_leg(settings: Settings, leg: str, revisions: Sequence[str]) -> dict[str, Run]:
+    """The sets against the gateway; each against a gateway of its own where the era is pinned."""
+    folder = settings.out / leg
+    if leg != PINNED_LEG:
+        return test_server(settings, leg, gateway_server(settings, leg, folder), revisions, folder)
+    runs: dict[str, Run] = {}
+    for revision in revisions:
+        server = gateway_server(settings, leg, folder / ERAS[revision], ERAS[revision])
+        runs |= test_server(settings, leg, server, [revision], folder)
+    return runs
 
 
 def test_set(settings: Settings, leg: str, url: str, revision: str, folder: Path) -> Run:
@@ -196,13 +212,7 @@ def run_servers(settings: Settings, legs: Sequence[str], revisions: Sequence[str
         kind: pool.submit(test_server, settings, kind, server, revisions, settings.out / f"direct-{kind}")
         for kind, server in servers.items()
     }
-    jobs = {
-        leg: pool.submit(
-            test_server, settings, leg, gateway_server(settings, leg, settings.out / leg), sets[leg], settings.out / leg
-        )
-        for leg in legs
-        if sets[leg]
-    }
+    jobs = {leg: pool.submit(test_leg, settings, leg, sets[leg]) for leg in legs if sets[leg]}
     return [
         compare(
             settings,

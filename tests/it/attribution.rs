@@ -46,6 +46,7 @@ fn config(transport: Transport) -> Config {
             requests_per_minute: None,
         },
         sharing: config::Sharing::Shared,
+        era: None,
         tools: config::Tools::default(),
         secrets: Vec::new(),
         source: switchyard::settings::Fingerprint::default(),

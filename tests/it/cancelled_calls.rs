@@ -3,90 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::support::asker_user::User;
 use crate::support::asking::Asking;
 use crate::support::child;
-use crate::support::client::{Client, Stream};
 use crate::support::{Gateway, Registry, Running, eventually};
-
-/// A legacy session whose client can be asked.
-struct User {
-    client: Client,
-    next: u64,
-}
-
-/// The result of a call: its text, and what its client was sent meanwhile.
-struct Called {
-    text: String,
-    asked: Vec<String>,
-    logged: Vec<String>,
-}
-
-impl User {
-    async fn of(gateway: &Running) -> Self {
-        let client = gateway.mcp();
-        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
-            "clientInfo": {"name": "t", "version": "0"}});
-        let hello = client.post(&client.envelope("initialize", &params.to_string()), &[]).await;
-        let id = hello.header("mcp-session-id").expect("a session").to_owned();
-        let client = client.with_header("mcp-session-id", &id);
-        client.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, &[]).await;
-        Self { client, next: 100 }
-    }
-
-    /// Calls `ask`, and reads until the first message; the id and the stream.
-    async fn begin(&mut self, arguments: &Value) -> (u64, Stream) {
-        self.next += 1;
-        let params = json!({"name": "ask", "arguments": arguments, "_meta": {"progressToken": self.next}});
-        let body = json!({"jsonrpc": "2.0", "id": self.next, "method": "tools/call", "params": params});
-        (self.next, self.client.post_stream(&body.to_string(), &[]).await)
-    }
-
-    /// A call that the server has and does not answer.
-    async fn hangs(&mut self, nonce: &str, cancelled: &Value) -> (u64, Stream) {
-        let arguments = json!({"nonce": nonce, "hangs": true, "cancelled": cancelled});
-        let (id, mut stream) = self.begin(&arguments).await;
-        assert_eq!(stream.next().await.expect("progress")["method"], "notifications/progress");
-        (id, stream)
-    }
-
-    async fn cancel(&self, id: u64) {
-        let told =
-            json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
-        assert_eq!(self.client.post(&told.to_string(), &[]).await.status, 202);
-    }
-
-    /// Reads to the end of a call and accepts whatever is asked.
-    async fn finish(&self, stream: &mut Stream) -> Called {
-        let mut called = Called { text: String::new(), asked: Vec::new(), logged: Vec::new() };
-        while let Some(message) = stream.next().await {
-            match message["method"].as_str() {
-                Some("elicitation/create") => {
-                    let nonce = message["params"]["message"].as_str().expect("a nonce").to_owned();
-                    let result = json!({"action": "accept", "content": {"nonce": nonce}});
-                    let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
-                    assert_eq!(self.client.post(&answer.to_string(), &[]).await.status, 202);
-                    called.asked.push(nonce);
-                }
-                Some("notifications/message") => {
-                    called.logged.push(message["params"]["data"].as_str().expect("a nonce").to_owned());
-                }
-                Some(_) => {}
-                None => {
-                    called.text =
-                        message["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned();
-                }
-            }
-        }
-        called
-    }
-
-    async fn call(&mut self, arguments: &Value) -> Called {
-        let (_, mut stream) = self.begin(arguments).await;
-        self.finish(&mut stream).await
-    }
-}
 
 /// A gateway before one asking program, whose starts are recorded.
 async fn before_a_program() -> Running {

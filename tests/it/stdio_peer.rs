@@ -10,7 +10,8 @@
 //! to standard error. `--pause MS` waits between the record of a call and its answer. `--noise N` writes N lines
 //! to standard error. The tool `paced` sends
 //! eight progress messages, 300 ms apart, before it answers. The tool `exit` ends the process, `hang` never answers, `read`
-//! is said to only read. `--stays` goes on after the end of its input.
+//! is said to only read, `count` answers how often this process was asked for it, `form` asks its client by the
+//! input of 2026-07-28. `--stays` goes on after the end of its input.
 
 #![allow(unreachable_pub)] // a program exports nothing
 
@@ -20,6 +21,7 @@ mod asker;
 use std::fs::OpenOptions;
 use std::io::{BufRead, Write};
 use std::process::{Command, Stdio, exit};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -49,6 +51,8 @@ struct Params<'a> {
     version: Option<String>,
     #[serde(default, rename = "_meta")]
     meta: Value,
+    #[serde(default, rename = "inputResponses")]
+    inputs: Value,
 }
 
 struct Peer {
@@ -214,6 +218,21 @@ fn call(params: &Params<'_>, end: &str) -> Option<Result<String, (i64, &'static 
     match params.name.as_deref()? {
         "exit" => exit(4),
         "hang" => None,
+        "count" => {
+            static COUNT: AtomicU64 = AtomicU64::new(1);
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            Some(Ok(format!(r#"{{"content":[{{"type":"text","text":"{count}"}}]{end}}}"#)))
+        }
+        "form" if params.inputs.is_null() => Some(Ok(json!({
+            "resultType": "input_required",
+            "inputRequests": {"q": {"method": "elicitation/create", "params": {
+                "message": "which?", "requestedSchema": {"type": "object", "properties": {}}}}},
+        })
+        .to_string())),
+        "form" => {
+            let text = params.inputs["q"]["content"]["nonce"].to_string();
+            Some(Ok(format!(r#"{{"content":[{{"type":"text","text":{text}}}]{end}}}"#)))
+        }
         name => {
             if name == "paced" {
                 pace(&params.meta["progressToken"]);

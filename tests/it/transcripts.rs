@@ -174,6 +174,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
             requests_per_minute: None,
         },
         sharing: config::Sharing::Shared,
+        era: None,
         tools: config::Tools::default(),
         secrets: Vec::new(),
         source: switchyard::settings::Fingerprint::default(),

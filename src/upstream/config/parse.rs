@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{Breaker, Config, Limits, OnChange, Retry, Sharing, Tools, Transport, transport};
 use crate::hex::read_sha256;
+use crate::protocol::Era;
 use crate::settings::{Fields, Fingerprint, Setting};
 
 /// Longest name of a server.
@@ -136,6 +137,7 @@ impl Config {
         let limits = fields.part("limits", |limits| self::limits(limits, defaults));
         let words = [Sharing::Shared, Sharing::PerSession].map(|sharing| (sharing.as_str(), sharing));
         let sharing = fields.choice("sharing", &words).unwrap_or_default();
+        let era = fields.part("era", |word| era(word, transport.as_ref().map(|(transport, _)| transport)));
         let is_builtin = matches!(&transport, Some((Transport::Builtin(_), _)));
         // The tools of a built-in server are part of this program.
         let usual = (!is_builtin).then_some(defaults.on_change);
@@ -165,6 +167,7 @@ impl Config {
             breaker,
             limits: limits.unwrap_or_else(|| default_limits(defaults)),
             sharing,
+            era: era.flatten(),
             tools: tools.unwrap_or_else(usual),
             secrets: setting.secrets(),
             source: defaults.complete(setting.fingerprint()),
@@ -186,6 +189,26 @@ fn check_name(name: &str, setting: &Setting<'_>) {
         let message = format!("a server's name has 1 to {MAX_SERVER_NAME} letters, digits, `.`, `_` or `-`");
         setting.key_problem(message, None);
     }
+}
+
+/// `era`: none is `auto`.
+fn era(setting: &Setting<'_>, transport: Option<&Transport>) -> Option<Option<Era>> {
+    let words = [("auto", None), ("legacy", Some(Era::Legacy)), ("modern", Some(Era::Modern))];
+    let era = setting.choice(&words)?;
+    let refuse = |message: &str, hint: &str| setting.key_problem(message, Some(hint.into()));
+    match transport {
+        Some(Transport::Sse(_)) if era == Some(Era::Modern) => {
+            refuse(
+                "`era: modern` does not go with transport `sse`",
+                "2026-07-28 has no HTTP+SSE; write `transport: http`, or remove `era`",
+            );
+        }
+        Some(Transport::Builtin(_)) => {
+            refuse("`era` does not go with a built-in server", "it is part of this program; remove `era`");
+        }
+        _ => {}
+    }
+    Some(era)
 }
 
 /// The default for all servers is no less than what one of them has as `timeout`.

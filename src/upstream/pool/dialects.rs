@@ -34,6 +34,7 @@ impl Pool {
         let era = match (call.era, speaks(Era::Modern), speaks(Era::Legacy)) {
             // Nothing is known yet: the base connection finds it out.
             (_, None, _) => return (base(), true),
+            (_, Some(true), _) if home.is_none() && self.connector.is_one_for_both_eras() => Era::Modern,
             (Era::Modern, Some(true), _) | (Era::Legacy, _, Some(false)) => Era::Modern,
             (Era::Modern, Some(false), _) | (Era::Legacy, ..) => Era::Legacy,
         };

@@ -12,7 +12,7 @@ use crate::protocol::error::code;
 use crate::protocol::foreign::{listed, shown};
 use crate::protocol::lifecycle::{self, Peer};
 use crate::protocol::meta::Sender;
-use crate::protocol::{ErrorObject, Raw, Reply, Version};
+use crate::protocol::{Era, ErrorObject, Raw, Reply, Version};
 use crate::upstream::error::Error;
 
 /// How long a server may think about `server/discover` before it counts as legacy.
@@ -52,6 +52,32 @@ fn legacy_or_foreign(supported: Vec<String>) -> Finding {
 /// The revisions named by the error that only a modern server sends.
 fn supported_by(error: &ErrorObject) -> Option<Vec<String>> {
     (error.code() == code::UNSUPPORTED_PROTOCOL_VERSION).then(|| error.data()?.get_as("supported")).flatten()
+}
+
+/// Reads the answer to `server/discover` of a server with which only the modern era may be spoken.
+pub(super) fn only_modern(reply: &Reply) -> Result<Peer, Error> {
+    match find(reply) {
+        Finding::Modern(peer) => Ok(*peer),
+        Finding::Legacy => Err(no_modern()),
+        Finding::Foreign(supported) => Err(foreign(&supported)),
+    }
+}
+
+/// The error for a server that does not speak the modern era, although that is set.
+pub(super) fn no_modern() -> Error {
+    refused(
+        "the server does not speak 2026-07-28, but `era: modern` is set; remove that or write `era: auto`",
+    )
+}
+
+/// Adds to a failed `initialize` that no other handshake was tried, if the operator chose the era.
+pub(super) fn of_pinned(error: Error, pin: Option<Era>) -> Error {
+    match pin {
+        Some(_) => {
+            error.reworded(|reason| format!("{reason} (only this is tried, because `era: legacy` is set)"))
+        }
+        None => error,
+    }
 }
 
 /// The parameters of our `initialize`, declaring `capabilities`.

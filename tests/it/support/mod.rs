@@ -19,6 +19,7 @@
 
 pub mod answer;
 pub mod asker;
+pub mod asker_user;
 pub mod asking;
 pub mod child;
 pub mod client;

@@ -77,7 +77,7 @@ impl ToChild {
             message_bytes: config.limits.message_bytes,
             handshake_limit: Some(config.connect_limit().saturating_sub(REPORT_MARGIN)),
             shutdown: shutdown.clone(),
-            eras: Eras::default(),
+            eras: Eras::pinned(config.era),
         }))
     }
 }
@@ -100,7 +100,12 @@ impl Connector for ToChild {
         self.0.eras.speaks(era)
     }
 
-    /// One child is for everybody who speaks its era.
+    /// One child is for everybody, in the newest era that it speaks.
+    fn is_one_for_both_eras(&self) -> bool {
+        true
+    }
+
+    /// One child is for everybody.
     fn declares(&self, _abilities: Abilities) -> Abilities {
         Abilities::WITHOUT_ROOTS
     }
@@ -134,7 +139,7 @@ impl Server {
     }
 
     /// Probes with `server/discover`, unless the era is known to be the old one, or the old one is
-    /// wanted and not known to be refused.
+    /// wanted for one client's own child and not known to be refused.
     ///
     /// The era is noted before `initialize` succeeds, so that a server which is slow or dies on the
     /// probe is not probed again by the next attempt.
@@ -150,6 +155,10 @@ impl Server {
             (_, Some(false), _) => return self.initialize(link, dialect.capabilities).await,
             (Era::Legacy, Some(true), None | Some(true)) => {
                 return self.initialize_too(link, dialect.capabilities).await;
+            }
+            _ if self.eras.pin() == Some(Era::Modern) => {
+                let reply = link.ask(method::DISCOVER, None, Era::Modern).await?;
+                return Ok(self.modern(handshake::only_modern(&reply)?, link));
             }
             _ => {}
         }
@@ -204,7 +213,7 @@ impl Server {
             Err(Failure::Refused(_)) => self.eras.forget(),
             Err(Failure::Other(_)) => {}
         }
-        server.map_err(Failure::into_error)
+        server.map_err(|failure| handshake::of_pinned(failure.into_error(), self.eras.pin()))
     }
 
     /// The handshake with a modern server that may speak the old era too. If it does not, the next

@@ -58,7 +58,7 @@ impl ToUrl {
             client: Arc::new(Client::new(http, &config.limits, shutdown)?),
             shutdown: shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
-            eras: Eras::default(),
+            eras: Eras::pinned(config.era),
             is_old_sse: AtomicBool::new(false),
         })))
     }
@@ -123,7 +123,7 @@ impl Server {
                     // The next connect, in the other era, gets through.
                     self.eras.note(Era::Legacy, false);
                 }
-                opened.map_err(|failure| failure.error)
+                opened.map_err(|failure| handshake::of_pinned(failure.error, self.eras.pin()))
             }
         }
     }
@@ -148,6 +148,7 @@ impl Server {
                 self.eras.note(Era::Modern, true);
                 Ok(Arc::new(Modern::new(*peer, wire)))
             }
+            Finding::Legacy if self.eras.pin().is_some() => Err(handshake::no_modern()),
             Finding::Legacy => {
                 let opened = self.initialize(events, dialect).await.map_err(|failure| failure.error)?;
                 self.eras.note(Era::Modern, false);

@@ -32,6 +32,7 @@ pub(super) fn config(transport: Transport) -> Config {
             requests_per_minute: None,
         },
         sharing: Sharing::Shared,
+        era: None,
         tools: Tools::default(),
         secrets: Vec::new(),
         source: Fingerprint::default(),
