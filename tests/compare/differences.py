@@ -1,0 +1,81 @@
+"""What differs between a run of the steps directly and one through Switchyard: pure, no files and no processes.
+
+A run is a list of `[item, outcome]`. Outcomes are compared member by member, so that one difference is one path:
+`a: list Tools at once / result.tools[3]`. Lists of named definitions are compared by name, and their order as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Run = Sequence[tuple[str, Any]]
+
+#: Stands for a member or an item that is not there.
+NOTHING = "nothing"
+
+#: By what the elements of lists of definitions are told apart, where all have it.
+_KEYS = ("name", "uriTemplate", "uri")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One place in the outcome of one item with another value than the direct run has."""
+
+    item: str
+    path: str
+    direct: str
+    through: str
+
+    def __str__(self) -> str:
+        return f"{self.item} / {self.path}\n      direct:  {self.direct}\n      through: {self.through}"
+
+
+def differences(direct: Run, through: Run) -> list[Difference]:
+    """Every place that differs, in the order of the direct run."""
+    before, after = dict(direct), dict(through)
+    if len(before) != len(direct):
+        raise ValueError("two items have one name")
+    found = []
+    for item in dict.fromkeys([*before, *after]):
+        for path, one, other in _places(before.get(item, NOTHING), after.get(item, NOTHING), ""):
+            found.append(Difference(item, path or "outcome", _short(one), _short(other)))
+    return found
+
+
+def _places(one: Any, other: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in dict.fromkeys([*one, *other]):
+            place = f"{path}.{key}" if path else str(key)
+            yield from _places(one.get(key, NOTHING), other.get(key, NOTHING), place)
+    elif isinstance(one, list) and isinstance(other, list):
+        yield from _elements(one, other, path)
+    elif one != other or type(one) is not type(other):
+        yield path, one, other
+
+
+def _elements(one: list[Any], other: list[Any], path: str) -> Iterator[tuple[str, Any, Any]]:
+    key = next((key for key in _KEYS if _named(one, key) and _named(other, key)), None)
+    if key is None:
+        if len(one) != len(other):
+            yield f"{path}.length", len(one), len(other)
+        for at, (left, right) in enumerate(zip(one, other, strict=False)):
+            yield from _places(left, right, f"{path}[{at}]")
+        return
+    before, after = ({element[key]: element for element in elements} for elements in (one, other))
+    yield from _places(before, after, path)
+    order = [name for name in before if name in after]
+    if order != [name for name in after if name in before]:
+        yield f"{path}.order", list(before), list(after)
+
+
+def _named(elements: list[Any], key: str) -> bool:
+    names = [element.get(key) if isinstance(element, Mapping) else None for element in elements]
+    return all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+
+
+def _short(value: Any) -> str:
+    text = value if value is NOTHING else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 300 else f"{text[:300]}…"

@@ -1,0 +1,159 @@
+"""Which servers are compared with which clients, and how each pair is started directly and behind Switchyard.
+
+Every run has its own server, its own gateway and its own folder. The registry says `sharing: per_session`, as its
+user would write it for servers that keep state or ask for roots.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import actions
+from programs import Gateway, Peers, free_port, start_listening
+
+HERE = Path(__file__).resolve().parent
+
+#: What reaches a child process, directly and through Switchyard alike.
+INHERITED = ("HOME", "PATH")
+
+#: A PNG of one pixel.
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server on one transport; `command` gets a port that only servers with one look at."""
+
+    name: str
+    transport: str
+    command: Callable[[Peers, int], list[str]]
+    steps: Callable[[Path], list[actions.Step]]
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client program; `mode` is how it settles the era."""
+
+    name: str
+    program: str
+    file: str
+    mode: str
+
+
+def everything(transport: str) -> Server:
+    word = {"http": "streamableHttp"}.get(transport, transport)
+    path = {"http": "/mcp", "sse": "/sse"}.get(transport, "")
+    return Server(
+        f"everything-{transport}",
+        transport,
+        lambda peers, _: [peers.program("mcp-server-everything"), word],
+        lambda _: actions.everything(),
+        path,
+    )
+
+
+def fastmcp(name: str, file: str, transport: str, steps: Callable[[], list[actions.Step]]) -> Server:
+    return Server(
+        f"{name}-{transport}",
+        transport,
+        lambda peers, port: [peers.program("peer-python"), str(HERE / "servers" / file), transport, str(port)],
+        lambda _: steps(),
+        "/mcp" if transport == "http" else "",
+    )
+
+
+SERVERS = (
+    everything("stdio"),
+    everything("http"),
+    everything("sse"),
+    # Its first folder is where it may work until it has heard the roots of its client.
+    Server(
+        "filesystem-stdio",
+        "stdio",
+        lambda peers, _: [peers.program("mcp-server-filesystem"), "."],
+        lambda folder: actions.filesystem(str(folder)),
+    ),
+    fastmcp("state", "state.py", "stdio", actions.state),
+    fastmcp("state", "state.py", "http", actions.state),
+    fastmcp("session-tools", "session_tools.py", "stdio", actions.session_tools),
+    fastmcp("session-tools", "session_tools.py", "http", actions.session_tools),
+)
+
+CLIENTS = (
+    Client("typescript-1", "peer-node", "typescript-1.mjs", "legacy"),
+    Client("typescript-2", "peer-node", "typescript-2.mjs", "legacy"),
+    Client("python-legacy", "peer-python", "python_sdk.py", "legacy"),
+    Client("python", "peer-python", "python_sdk.py", "auto"),
+    Client("fastmcp-legacy", "peer-python", "fastmcp_client.py", "legacy"),
+    Client("fastmcp", "peer-python", "fastmcp_client.py", "auto"),
+)
+
+
+def prepare(folder: Path) -> None:
+    """The files that server-filesystem works on."""
+    for name in ("one", "two", "three"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / f"{name}.txt").write_text(f"{name}\n")
+    (folder / "one" / "one.png").write_bytes(PIXEL)
+
+
+def environment(peers: Peers) -> dict[str, str]:
+    everywhere = peers.env()
+    return {name: everywhere[name] for name in INHERITED if name in everywhere}
+
+
+@contextmanager
+def target(server: Server, peers: Peers, folder: Path, binary: Path | None) -> Iterator[dict[str, Any]]:
+    """Where a client finds the server: itself, or behind the gateway `binary`."""
+    port = free_port()
+    command, env = server.command(peers, port), environment(peers)
+    if server.transport == "stdio":
+        entry: dict[str, Any] = {"command": command[0], "args": command[1:], "cwd": str(folder)}
+        with _through(server, entry, folder, env, binary) as found:
+            yield found or {"transport": "stdio", "command": command, "env": env, "cwd": str(folder)}
+        return
+    with _listening(command, port, folder, env, peers):
+        entry = {"url": f"http://127.0.0.1:{port}{server.path}", "transport": server.transport}
+        with _through(server, entry, folder, env, binary) as found:
+            yield found or entry
+
+
+@contextmanager
+def _listening(command: list[str], port: int, folder: Path, env: dict[str, str], peers: Peers) -> Iterator[None]:
+    with_port = _Environment(peers, {**env, "PORT": str(port)})
+    with start_listening("server", command, port, folder / "server.log", with_port):
+        yield
+
+
+class _Environment(Peers):
+    """The peers with an environment of their own for the program to be started."""
+
+    def __init__(self, peers: Peers, env: dict[str, str]) -> None:
+        self.bin, self.client, self._env = peers.bin, peers.client, env
+
+    def env(self) -> dict[str, str]:
+        return self._env
+
+
+@contextmanager
+def _through(
+    server: Server, entry: dict[str, Any], folder: Path, env: dict[str, str], binary: Path | None
+) -> Iterator[dict[str, Any] | None]:
+    if binary is None:
+        yield None
+        return
+    registry = {"peer": {**entry, "sharing": "per_session"}}
+    # Clients of HTTP+SSE stay with it; all others use the endpoint of one server.
+    sse = server.transport == "sse"
+    with Gateway(binary, registry, folder / "gateway.log", env) as gateway:
+        url = f"{gateway.url}/peer"
+        yield {"transport": "sse", "url": url.replace("/mcp/", "/sse/")} if sse else {"transport": "http", "url": url}

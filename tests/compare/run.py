@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""The same steps with a server directly and with Switchyard in front of it: every difference.
+
+See README.md beside this file. Exit code: 0 no difference without a reason and no reason without a difference, 1 there
+is one or a run had no result, 2 wrong arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "conformance"))
+
+from differences import Difference, Run, differences  # noqa: E402
+from matrix import CLIENTS, HERE as FILES, SERVERS, Client, Server, environment, prepare, target  # noqa: E402
+from normalize import normalized, notices  # noqa: E402
+from programs import Failed, Peers  # noqa: E402
+from settled import reason, stale  # noqa: E402
+
+#: Most of a run is waiting for notices, so more than one for each core.
+AT_A_TIME = 6
+#: Seconds for all steps of one run.
+PATIENCE = 150
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One server and one client."""
+
+    server: Server
+    client: Client
+
+    def __str__(self) -> str:
+        return f"{self.server.name}/{self.client.name}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of a pair."""
+
+    pair: Pair
+    items: int
+    found: list[Difference]
+    failed: str | None = None
+
+    def counting(self) -> list[Difference]:
+        return [one for one in self.found if not reason(str(self.pair), one)]
+
+
+def run(pair: Pair, peers: Peers, folder: Path, binary: Path | None) -> Run:
+    """All steps of a pair in one run; what the client printed, without what belongs to this run."""
+    files = folder / "files"
+    prepare(files)
+    steps = pair.server.steps(files)
+    with target(pair.server, peers, files, binary) as where:
+        ask = {"target": where, "steps": steps, "mode": pair.client.mode}
+        (folder / "steps.json").write_text(json.dumps(ask, indent=1))
+        command = [peers.program(pair.client.program), str(FILES / "clients" / pair.client.file), "steps.json"]
+        printed = _output(command, folder, environment(peers))
+    heard = {step["item"] for step in steps if step["do"] == "heard"}
+    found = [(item, normalized(outcome, str(files))) for item, outcome in json.loads(printed.splitlines()[-1])]
+    for item, outcome in found:
+        if item in heard and "result" in outcome:
+            outcome["result"] = notices(outcome["result"])
+    (folder / "outcomes.json").write_text(json.dumps(found, indent=1, ensure_ascii=False))
+    return found
+
+
+def _output(command: list[str], folder: Path, env: dict[str, str]) -> str:
+    with (folder / "client.log").open("wb") as log:
+        try:
+            done = subprocess.run(
+                command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+                text=True, timeout=PATIENCE, check=True,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as late:
+            raise Failed(f"the client did not end within {PATIENCE} s, see {log.name}") from late
+        except subprocess.CalledProcessError as error:
+            raise Failed(f"the client ended with {error.returncode}, see {log.name}") from error
+    return done.stdout
+
+
+def compare(pair: Pair, peers: Peers, out: Path, binary: Path) -> Row:
+    """Both runs of a pair, one after the other."""
+    try:
+        runs = []
+        for side, program in (("direct", None), ("through", binary)):
+            folder = out / str(pair).replace("/", "-") / side
+            folder.mkdir(parents=True)
+            runs.append(run(pair, peers, folder, program))
+        return Row(pair, len(runs[0]), differences(*runs))
+    except (Failed, ValueError) as error:
+        return Row(pair, 0, [], str(error))
+
+
+def report(rows: list[Row], unneeded: list[Any]) -> None:
+    """The table, then each difference with all pairs that have it."""
+    print(f"\n{'server/client':<36} {'items':>5} {'differences':>11} {'settled':>7}")
+    places: dict[tuple[str, str], list[tuple[Pair, Difference]]] = {}
+    for row in rows:
+        counting = row.counting()
+        settled = len(row.found) - len(counting)
+        print(f"{row.pair!s:<36} {row.items:>5} {len(counting):>11} {settled:>7}  {row.failed or ''}".rstrip())
+        for one in counting:
+            places.setdefault((one.item, one.path), []).append((row.pair, one))
+    for having in places.values():
+        print(f"\n{having[0][1]}\n      with:    {' '.join(str(pair) for pair, _ in having)}")
+    for entry in unneeded:
+        print(f"\nsettled.py: no difference needs this any more, remove it: {entry}")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    names = [server.name for server in SERVERS], [client.name for client in CLIENTS]
+    parser.add_argument("--server", action="append", choices=names[0], help="only this one; may be repeated")
+    parser.add_argument("--client", action="append", choices=names[1], help="only this one; may be repeated")
+    parser.add_argument("--binary", type=Path, help="the gateway; default: $SWITCHYARD_BINARY")
+    parser.add_argument("--out", type=Path, help="a folder for outcomes and logs; default: a new one")
+    parser.add_argument("--settled", action="store_true", help="print each difference that has a reason, too")
+    return parser.parse_args()
+
+
+def main() -> int:
+    asked = arguments()
+    began = time.monotonic()
+    binary, folder = asked.binary or os.environ.get("SWITCHYARD_BINARY"), os.environ.get("SWITCHYARD_PEERS")
+    if not binary or not folder:
+        print("compare: --binary and SWITCHYARD_PEERS (what `scripts/peers` prints) are needed", file=sys.stderr)
+        return 2
+    out = (asked.out or Path(tempfile.mkdtemp(prefix="compare-"))).resolve()
+    peers, binary = Peers(Path(folder).resolve()), Path(binary).resolve()
+    pairs = [
+        Pair(server, client)
+        for server in SERVERS
+        for client in CLIENTS
+        if (not asked.server or server.name in asked.server) and (not asked.client or client.name in asked.client)
+    ]
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        rows = list(pool.map(lambda pair: compare(pair, peers, out, binary), pairs))
+    unneeded = stale([(str(row.pair), one) for row in rows for one in row.found], [str(row.pair) for row in rows])
+    report(rows, unneeded)
+    print(f"\noutcomes and logs: {out}\n{time.monotonic() - began:.0f} s")
+    return 1 if unneeded or any(row.failed or row.counting() for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""The comparison itself: `python3 -m unittest discover tests/compare`."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from actions import everything, filesystem, session_tools, state
+from differences import NOTHING, Difference, differences
+from normalize import normalized, notices
+from settled import Settled, reason, stale
+
+
+def found(direct: Any, through: Any) -> list[tuple[str, str, str]]:
+    return [(one.path, one.direct, one.through) for one in differences([("item", direct)], [("item", through)])]
+
+
+class Differences(unittest.TestCase):
+    def test_equal_outcomes_do_not_differ(self) -> None:
+        self.assertEqual(found({"result": [1, {"a": None}]}, {"result": [1, {"a": None}]}), [])
+
+    def test_a_difference_names_its_place(self) -> None:
+        self.assertEqual(found({"result": {"a": [{"b": 1}]}}, {"result": {"a": [{"b": 2}]}}), [("result.a[0].b", "1", "2")])
+
+    def test_a_missing_member_and_a_new_one_are_differences(self) -> None:
+        self.assertEqual(found({"a": 1}, {"b": None}), [("a", "1", NOTHING), ("b", NOTHING, "null")])
+
+    def test_true_is_not_one(self) -> None:
+        self.assertEqual(found({"a": True}, {"a": 1}), [("a", "true", "1")])
+
+    def test_definitions_are_compared_by_name(self) -> None:
+        direct = [{"name": "x"}, {"name": "y", "title": "Y"}]
+        self.assertEqual(found(direct, [{"name": "y"}]), [("x", '{"name": "x"}', NOTHING), ("y.title", '"Y"', NOTHING)])
+
+    def test_another_order_of_definitions_is_a_difference(self) -> None:
+        self.assertEqual(
+            found([{"name": "x"}, {"name": "y"}], [{"name": "y"}, {"name": "x"}]),
+            [(".order", '["x", "y"]', '["y", "x"]')],
+        )
+
+    def test_a_shorter_list_is_a_difference(self) -> None:
+        self.assertEqual(found([1, 2], [1]), [(".length", "2", "1")])
+
+    def test_an_item_without_outcome_is_a_difference(self) -> None:
+        self.assertEqual([one.item for one in differences([("a", {}), ("b", {})], [("a", {})])], ["b"])
+
+    def test_a_name_of_two_items_is_refused(self) -> None:
+        with self.assertRaises(ValueError):
+            differences([("a", {}), ("a", {})], [])
+
+
+class Normalized(unittest.TestCase):
+    def test_what_belongs_to_a_run_is_replaced(self) -> None:
+        text = "/run/files/one at 127.0.0.1:40123, 2026-11-23T10:00:00.123Z, 6dfc4bd4-7bb3-4de2-a5d8-7d5b0b6b4f7e"
+        self.assertEqual(normalized(text, "/run/files"), "<folder>/one at <address>, <time>, <uuid>")
+
+    def test_other_text_stays(self) -> None:
+        text = "2 of 10 steps, version 1.2.3, UmVzdWx0"
+        self.assertEqual(normalized({"a": [text]}, "/run"), {"a": [text]})
+
+    def test_a_simulated_line_loses_its_level_only(self) -> None:
+        line = {"level": "alert", "data": "Alert level-message - SessionId x"}
+        self.assertEqual(normalized(line, "/run"), {"level": "<drawn>", "data": "<drawn> message - SessionId x"})
+        self.assertEqual(normalized({"level": "alert", "data": "fire"}, "/run"), {"level": "alert", "data": "fire"})
+
+    def test_only_the_last_notice_of_progress_is_left_out(self) -> None:
+        told = {"progress": [{"progress": 1, "total": 2}, {"progress": 2, "total": 2}]}
+        self.assertEqual(normalized(told, "/run"), {"progress": [{"progress": 1, "total": 2}]})
+
+    def test_notices_lose_number_and_order(self) -> None:
+        self.assertEqual(notices([{"b": 1}, {"a": 1}, {"b": 1}]), [{"a": 1}, {"b": 1}])
+
+
+class SettledOnes(unittest.TestCase):
+    entries = (Settled(("*/new", "s/old"), ("a: list *",), ("result.tools[*].x",), "because"),)
+
+    def difference(self, item: str = "a: list Tools", path: str = "result.tools[3].x") -> Difference:
+        return Difference(item, path, "1", "2")
+
+    def test_an_entry_excuses_its_own_place_with_its_own_pairs(self) -> None:
+        self.assertEqual(reason("t/new", self.difference(), self.entries), "because")
+        self.assertEqual(reason("s/old", self.difference(), self.entries), "because")
+        self.assertIsNone(reason("t/old", self.difference(), self.entries))
+        self.assertIsNone(reason("t/new", self.difference(item="b: list Tools"), self.entries))
+        self.assertIsNone(reason("t/new", self.difference(path="result.tools[3].xy"), self.entries))
+
+    def test_a_pattern_that_no_difference_needs_is_named(self) -> None:
+        needed = [("t/new", self.difference())]
+        self.assertEqual([pattern for pattern, _ in stale(needed, ["t/new", "s/old"], self.entries)], ["s/old"])
+        self.assertEqual(stale(needed, ["t/new"], self.entries), [])
+        self.assertEqual([pattern for pattern, _ in stale([], ["t/new"], self.entries)], ["*/new"])
+
+
+class Steps(unittest.TestCase):
+    def test_every_item_has_a_name_of_its_own(self) -> None:
+        for steps in (everything(), filesystem("/run"), state(), session_tools()):
+            names = [step["item"] for step in steps if "item" in step]
+            self.assertEqual(len(names), len(set(names)))
+
+
+if __name__ == "__main__":
+    unittest.main()
