@@ -59,5 +59,6 @@ def _simulated(value: dict[str, Any]) -> dict[str, Any]:
 
 def _progress(value: dict[str, Any]) -> dict[str, Any]:
     """The progress of a call without the last notice: the TypeScript SDK drops it when its result is read with it."""
-    told = value.get("progress")
-    return {**value, "progress": [one for one in told if one["progress"] != one["total"]]} if isinstance(told, list) else value
+    if not isinstance(told := value.get("progress"), list):
+        return value
+    return {**value, "progress": [one for one in told if one["progress"] != one["total"]]}

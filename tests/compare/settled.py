@@ -44,8 +44,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 _MODERN = tuple(
     f"{server}/{client}"
     for server in (
-        "everything-stdio", "everything-http", "filesystem-stdio", "state-*", "session-tools-stdio", "session-tools-http"
-    )  # fmt: skip
+        "everything-stdio",
+        "everything-http",
+        "filesystem-stdio",
+        "state-*",
+        "session-tools-stdio",
+        "session-tools-http",
+    )
     for client in ("python", "fastmcp")
 )
 
@@ -90,8 +95,8 @@ _NO_LINES = (
 )
 _SUBSCRIPTION = "in the modern era each notice names the subscription that it belongs to"
 _TASK = (
-    "the tool works as a task only. The modern era lets the server decide that, so Switchyard starts the task and answers"
-    " with its result"
+    "the tool works as a task only. In the modern era the server decides that, so Switchyard starts the task and"
+    " answers with its result"
 )
 _URL = (
     "in the modern era a URL to visit is a question without `elicitationId` and never the error -32042, so Switchyard"

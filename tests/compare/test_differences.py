@@ -20,7 +20,8 @@ class Differences(unittest.TestCase):
         self.assertEqual(found({"result": [1, {"a": None}]}, {"result": [1, {"a": None}]}), [])
 
     def test_a_difference_names_its_place(self) -> None:
-        self.assertEqual(found({"result": {"a": [{"b": 1}]}}, {"result": {"a": [{"b": 2}]}}), [("result.a[0].b", "1", "2")])
+        direct, through = ({"result": {"a": [{"b": number}]}} for number in (1, 2))
+        self.assertEqual(found(direct, through), [("result.a[0].b", "1", "2")])
 
     def test_a_missing_member_and_a_new_one_are_differences(self) -> None:
         self.assertEqual(found({"a": 1}, {"b": None}), [("a", "1", NOTHING), ("b", NOTHING, "null")])

@@ -10,9 +10,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 const PATIENCE = 40;
 
 const ANSWERS = {
-  'elicitation/create': params =>
-    params.mode === 'url' ? { action: 'accept' } : { action: 'accept', content: { name: 'Ada', check: true, value: 'Ada' } },
-  'sampling/createMessage': () => ({ model: 'fixed-model', role: 'assistant', content: { type: 'text', text: 'something' } }),
+  'elicitation/create': ({ mode }) => ({
+    action: 'accept',
+    ...(mode !== 'url' && { content: { name: 'Ada', check: true, value: 'Ada' } }),
+  }),
+  'sampling/createMessage': () => ({
+    model: 'fixed-model',
+    role: 'assistant',
+    content: { type: 'text', text: 'something' },
+  }),
 };
 
 export const CAPABILITIES = { elicitation: { form: {}, url: {} }, sampling: {}, roots: { listChanged: true } };

@@ -9,7 +9,8 @@ import { CAPABILITIES, run } from './driver.mjs';
 const transports = {
   http: ({ url }) => new StreamableHTTPClientTransport(new URL(url)),
   sse: ({ url }) => new SSEClientTransport(new URL(url)),
-  stdio: ({ command: [command, ...args], env, cwd }) => new StdioClientTransport({ command, args, env, cwd, stderr: 'ignore' }),
+  stdio: ({ command: [command, ...args], env, cwd }) =>
+    new StdioClientTransport({ command, args, env, cwd, stderr: 'ignore' }),
 };
 
 await run(async (target, peer) => {
@@ -19,7 +20,8 @@ await run(async (target, peer) => {
   client.fallbackNotificationHandler = async notice => peer.tell(notice);
   const transport = transports[target.transport](target);
   const versions = [];
-  transport.setProtocolVersion = (set => version => (versions.push(version), set?.call(transport, version)))(transport.setProtocolVersion);
+  const set = transport.setProtocolVersion?.bind(transport);
+  transport.setProtocolVersion = version => (versions.push(version), set?.(version));
   await client.connect(transport);
   const callTool = client.callTool.bind(client);
   client.callTool = (params, options) => callTool(params, undefined, options);

@@ -6,7 +6,8 @@ import { CAPABILITIES, run } from './driver.mjs';
 const transports = {
   http: ({ url }) => new StreamableHTTPClientTransport(new URL(url)),
   sse: ({ url }) => new SSEClientTransport(new URL(url)),
-  stdio: ({ command: [command, ...args], env, cwd }) => new StdioClientTransport({ command, args, env, cwd, stderr: 'ignore' }),
+  stdio: ({ command: [command, ...args], env, cwd }) =>
+    new StdioClientTransport({ command, args, env, cwd, stderr: 'ignore' }),
 };
 
 await run(async (target, peer) => {
