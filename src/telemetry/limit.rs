@@ -73,7 +73,7 @@ pub enum Limit {
 }
 
 /// All of them, with the word that each has in metrics.
-const ALL: [(Limit, &str); 28] = [
+const ALL: [(Limit, &str); 29] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
