@@ -1,8 +1,9 @@
 //! The file that the log is appended to (`server.log_file`).
 //!
-//! Invariants: only a regular file is opened, and never one that others may write to by our doing: a new one has the
-//! mode 0640. What stands in it stays. If the file is moved or removed, a new one is made at its path within a second,
-//! so a program such as logrotate needs no signal. It does not limit the size of the file.
+//! Invariants: only a regular file is opened, and a new one has the mode 0640. Lines are appended. If the file is moved
+//! or removed, a new one is made at its path within a second, so a program such as logrotate needs no signal.
+//!
+//! It does not limit the size of the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,7 +15,7 @@ use rustix::fs::OFlags;
 
 /// How often the path is looked at.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Who may read a new file: its owner and its group.
+/// The mode of a new file: its owner and its group may read it.
 const MODE: u32 = 0o640;
 
 /// An open log file.

@@ -140,7 +140,9 @@ pub enum Error {
 /// The log of the program. When it is dropped, lines that wait are written, within a limit.
 #[derive(Debug)]
 #[must_use = "lines that wait are written when it is dropped"]
-pub struct Log(());
+pub struct Log {
+    is_file: bool,
+}
 
 impl Drop for Log {
     fn drop(&mut self) {
@@ -149,9 +151,13 @@ impl Drop for Log {
 }
 
 impl Log {
-    /// Writes `text` as a line of its own, whatever the filter says.
+    /// Writes `text` as a line of its own, whatever the filter says. It goes to standard error too if the log is a file.
     pub fn print(&self, text: &dyn fmt::Display) {
         QUEUE.put(Kind::Log, format!("{text}\n").as_bytes());
+        if self.is_file {
+            // Without standard error, the file has it.
+            let _ = writeln!(io::stderr().lock(), "{text}");
+        }
     }
 }
 
@@ -173,7 +179,7 @@ pub fn init(options: &Options) -> Result<Log, Error> {
     }
     QUEUE.start(out)?;
     std::panic::set_hook(Box::new(panics::hook));
-    Ok(Log(()))
+    Ok(Log { is_file: options.file.is_some() })
 }
 
 fn output(file: Option<&Path>) -> Result<Box<dyn Write + Send>, Error> {

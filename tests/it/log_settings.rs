@@ -81,6 +81,19 @@ fn a_file_that_cannot_be_opened_stops_the_start_and_is_named() {
 }
 
 #[test]
+fn what_stops_the_start_is_on_standard_error_too() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let gateway = Gateway::with_config("mcp_servers: {}\nserver: {log_file: here.log}\n");
+    let ended = gateway.output(&["serve", "--listen", &address]);
+    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1), "{told}");
+    assert!(told.contains("cannot listen on"), "{told}");
+    let logged = lines(&gateway.folder().join("here.log"));
+    assert!(logged.iter().any(|line| line.contains("cannot listen on")), "{logged:?}");
+}
+
+#[test]
 fn a_level_that_is_none_is_refused() {
     let told = Gateway::with_config("server: {log_level: loud}\n").output(&["check", "mcp_servers.yaml"]);
     let text = String::from_utf8_lossy(&told.stderr).into_owned();
