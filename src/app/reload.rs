@@ -15,6 +15,7 @@ use crate::admin::{NotReloaded, Reload, Reloaded};
 use crate::auth::{Action, Authenticator, Keys, Role};
 use crate::config::{self, Config, Fixed};
 use crate::downstream;
+use crate::downstream::config::Exposed;
 use crate::manager::Manager;
 use crate::shutdown::Shutdown;
 use crate::telemetry::audit::{self, Who};
@@ -33,6 +34,10 @@ pub struct Renewal {
     /// Gives a value whenever an operator wants it, beside those who ask over REST.
     pub wanted: BoxStream<'static, ()>,
 }
+
+/// The answer to a file that opens a running gateway.
+const OPENS_AT_RESTART: &str =
+    "`auth_mode: none` with `allow_unauthenticated: true` takes effect when the gateway is restarted";
 
 /// What takes a new configuration over.
 pub(super) struct Running {
@@ -89,7 +94,11 @@ impl Running {
 fn read(load: &Load, server: downstream::Config) -> Result<(Config, Keys), String> {
     let config = load().map_err(|error| error.to_string())?;
     let auth = config.server.auth.clone();
-    let server = server.authenticating(auth).map_err(|exposed| exposed.to_string())?;
+    // The running gateway keeps what it began with, and each start names it.
+    let is_opened = config.server.allow_unauthenticated;
+    let refused =
+        |exposed: Exposed| if is_opened { OPENS_AT_RESTART.to_owned() } else { exposed.to_string() };
+    let server = server.authenticating(auth).map_err(refused)?;
     let keys = Keys::read(&server.auth).map_err(|error| error.to_string())?;
     Ok((config, keys))
 }

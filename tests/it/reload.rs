@@ -144,6 +144,12 @@ async fn an_address_that_others_reach_is_not_opened() {
     let refused = reload(true).await;
     assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("invalid_configuration")));
     assert_eq!(reload(false).await.status, 401);
+    // The word that opens it counts at a start, which names it.
+    gateway.rewrite(&registry("0.0.0.0:1", "allow_unauthenticated: true").yaml());
+    let refused = reload(true).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("invalid_configuration")));
+    assert!(refused.json().to_string().contains("when the gateway is restarted"), "{refused:?}");
+    assert_eq!(reload(false).await.status, 401);
 }
 
 #[tokio::test]
