@@ -112,6 +112,12 @@ pub struct Serve {
     /// Address to listen on instead of the configured one, such as 127.0.0.1:8080.
     #[arg(long, env = "SWITCHYARD_LISTEN", hide_env_values = true, value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: Option<SocketAddr>,
+    /// An option of other MCP servers.
+    #[arg(long, hide = true, value_parser = transport_of_others)]
+    transport: Option<String>,
+    /// An option of other MCP servers.
+    #[arg(long, hide = true, value_parser = port_of_others)]
+    port: Option<String>,
     /// Whether it stands on the command line, and not in the environment, which others may have set.
     #[arg(skip)]
     pub listen_is_said: bool,
@@ -163,6 +169,16 @@ pub struct ConfigFile {
 
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
     parse_address(text).ok_or("expected an address and a port, such as 127.0.0.1:8080 or [::1]:8080")
+}
+
+fn transport_of_others(_: &str) -> Result<String, &'static str> {
+    Err(
+        "write `transport: http`, `stdio` or `both` under `server:` in the configuration file, or run `switchyard stdio`",
+    )
+}
+
+fn port_of_others(_: &str) -> Result<String, &'static str> {
+    Err("write `--listen 127.0.0.1:PORT`, or `listen` under `server:` in the configuration file")
 }
 
 impl ConfigFile {

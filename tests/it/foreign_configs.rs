@@ -61,8 +61,7 @@ fn every_pasted_line_is_accepted_or_refused_with_a_hint_that_names_a_field() {
             let mut named = hint.split('`').skip(1).step_by(2).flat_map(|path| path.rsplit('.').take(1));
             assert!(named.any(|word| documented.contains(word)), "{name}:{line} names no field: {hint:?}");
         }
-        // A line that is not reported was accepted, because an unknown key is a problem. One that is reported because of
-        // what stands below it would hide that.
+        // A line that is not reported was accepted, because an unknown key is a problem. So every line is counted.
         let parents = foreign(name).lines().filter(|line| line.ends_with(':')).count();
         let leaves = foreign(name).lines().count() - parents;
         let (least, most) = match name {
@@ -147,6 +146,19 @@ async fn an_imported_file_that_asked_for_keys_asks_for_keys() {
     let client = gateway.mcp().to(&gateway.url("/api/v1/mcp/servers"));
     let with_key = client.with_header("x-api-key", &key).bare(http::Method::GET, &[]).await;
     assert_eq!(with_key.status, 200, "{with_key:?}");
+}
+
+/// Arguments with which other MCP servers are started.
+#[test]
+fn options_of_other_servers_are_refused_with_ours() {
+    for (arguments, wanted) in [
+        (&["--transport", "stdio"][..], "`switchyard stdio`"),
+        (&["--transport", "http", "--port", "3000"], "`transport: http`"),
+        (&["serve", "--port", "3000"], "`--listen 127.0.0.1:PORT`"),
+    ] {
+        let (code, _, told) = run("", arguments);
+        assert!(code == Some(2) && told.contains(wanted), "{arguments:?}: {told}");
+    }
 }
 
 #[test]
