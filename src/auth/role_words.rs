@@ -1,8 +1,8 @@
 //! The role that the claims of a token name: in which claim, and in which words.
 //!
 //! Invariants: a role comes from a claim that is there, never from its absence. With a `role_map`, only the words in it
-//! count: another system may use the name of one of our roles for something else. Of several words, the one with the
-//! strongest role counts.
+//! count: another system may use the name of one of our roles for something else. If there are several
+//! words, the strongest role counts.
 //!
 //! Not here: whether the token is good (`jwt`).
 

@@ -7,10 +7,10 @@
 
 use crate::settings::{Entry, Node, Problem, Problems, Shown, Value, member_path};
 
-/// What Switchyard has in place of a key.
+/// The counterpart of a foreign key in Switchyard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ours {
-    /// The same value at this path.
+    /// The value, unchanged, at this path.
     At(&'static str),
     /// The value is a part of this setting, which the text says how to write.
     PartOf(&'static str, &'static str),
@@ -36,9 +36,9 @@ const PER_MINUTE: Ours = PartOf(
 const METRICS: Ours = Nothing("metrics are always at `/metrics` of `server.listen`");
 const SENTRY: Ours = Nothing("errors are in the log, which `server.log_file` puts into a file");
 
-/// Paths of other programs' files, and what stands for each here.
+/// Paths of other programs' files, and the counterpart of each.
 const ROWS: &[(&str, Ours)] = &[
-    // Of several programs.
+    // Several programs.
     ("server.host", HOST),
     ("server.port", HOST),
     ("server.name", Nothing("the name of a server is its key below `mcp_servers`")),
@@ -89,7 +89,7 @@ const ROWS: &[(&str, Ours)] = &[
     ("mcp_server.max_connections", At("server.max_connections")),
 ];
 
-/// What stands for the key at `path`, if it is one of another program.
+/// Finds the counterpart of the key at `path`, if it is one of another program.
 pub(super) fn ours(path: &str) -> Option<Ours> {
     ROWS.iter().find(|(known, _)| *known == path).map(|(_, ours)| *ours)
 }
@@ -124,8 +124,8 @@ fn has_row(node: &Node, path: &str) -> bool {
     is_above_any(path) && paths.any(|(member, path)| ours(&path).is_some() || has_row(&member.node, &path))
 }
 
-/// Whether nothing is left of `entry` once the keys of other programs are taken from it. Of a section that `is_foreign`
-/// that is all.
+/// Reports the keys of other programs below `entry`, and says whether nothing else is left of it. In a section that
+/// `is_foreign`, every key is one.
 fn is_taken(entry: &mut Entry, path: &str, is_foreign: bool, problems: &Problems) -> bool {
     if let Some(ours) = ours(path) {
         report(entry, path, &format!("`{}` is a key of another program", entry.key), &hint(ours), problems);

@@ -32,7 +32,7 @@ struct Record {
     /// The oldest first.
     sent: VecDeque<(Instant, Who)>,
     counts: HashMap<Who, usize>,
-    /// Who was refused last, and when: somebody who is there although nothing of theirs was sent.
+    /// The last principal that was refused without having sent anything, and when: it is there too.
     refused: Option<(Instant, Who)>,
 }
 

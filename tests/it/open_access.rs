@@ -130,7 +130,7 @@ fn jwt(more: &str) -> String {
     )
 }
 
-/// What a token with `role` in place of the usual claim may do: 401 and 403 without a role, else by its role.
+/// The answers to a read, a call and a reset with a token that has `role` in place of the usual claim.
 async fn statuses(gateway: &Running, role: Value) -> [u16; 3] {
     let claims = claims(|claims| {
         claims.as_object_mut().expect("an object").remove("role");

@@ -34,7 +34,7 @@ async fn more_requests_than_the_limit_are_refused_and_not_sent() {
     assert_eq!(error["code"], -31004, "{error}");
     assert!(error["data"]["retry_after_seconds"].as_f64().is_some_and(|wait| wait > 30.0), "{error}");
     assert_eq!(slow.runs("slow"), 3, "no refused request was sent");
-    // It is no failure of the server.
+    // It does not count as a failure of the server.
     let breakers = gateway.get("/circuit-breakers").await.json();
     assert_eq!(breakers["circuit_breakers"][0]["failure_count"], 0, "{breakers}");
     assert_eq!(gateway.get("/health?check=true").await.json()["servers"][0]["healthy"], true);

@@ -1,10 +1,10 @@
 //! The configuration file of another program (YAML) as one of Switchyard.
 //!
-//! Values move to the places that [`super::super::foreign`] names; what Switchyard reads itself stays. A server that
-//! such a program is gets the built-in kind and what it cannot do without.
+//! Values move to the places that `config::foreign` names; keys of Switchyard stay. Such a program becomes a server of
+//! its built-in kind, with the settings that this kind requires.
 //!
-//! Invariants: every line that is left out is noted; nothing is opened to others by an import: an address that others can
-//! reach becomes loopback, and a file that asks for keys gets a new one. No note quotes a value, except that key.
+//! Invariants: every line that is left out is noted. An import opens nothing to others: an address that others can reach
+//! becomes loopback, and a file that asks for credentials gets a key. No note quotes a value, except that key.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::auth;
 use crate::config::foreign::{self, Ours};
 use crate::settings::one_line;
 
-/// What Switchyard reads at the root of its file.
+/// The keys that Switchyard reads at the root of its file.
 const OWN: [&str; 13] = [
     "mcp_servers",
     "server",
@@ -175,7 +175,7 @@ impl File {
         }
     }
 
-    /// A file that asks for credentials and has none gets a key, so that nobody is let in without.
+    /// A file that asks for credentials and has none gets a key, so that it is not open.
     fn keys(&mut self) {
         let has = |name: &str| find(&self.tree, &format!("server.{name}")).is_some();
         match find(&self.tree, "server.auth_mode").and_then(written) {
