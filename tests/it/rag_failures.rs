@@ -39,8 +39,8 @@ async fn told(gateway: &Running) -> Value {
     serde_json::from_str(&answer.text()).expect("JSON")
 }
 
-fn unsuccessful(error: &Value) -> Option<Fault> {
-    Some(Fault::body(&json!({"success": false, "error": error})))
+fn unsuccessful(error: &Value) -> Fault {
+    Fault::body(&json!({"success": false, "error": error}))
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn a_time_to_wait_and_advice_pass_in_an_answer_and_in_an_error_of_http() {
     let gateway = serving(&bridge).await;
     let data = json!({"retry_after_seconds": 40, "guidance": "The index is being built.", "index": "wiki"});
     let error = json!({"code": "INDEX_BUILDING", "message": "no index yet", "data": data});
-    bridge.fail(INVOKE, unsuccessful(&error));
+    bridge.fail(INVOKE, Some(unsuccessful(&error)));
     let told = told(&gateway).await;
     assert_eq!(
         (&told["type"], &told["code"], &told["retry_after_seconds"], &told["retryable"], &told["guidance"]),
@@ -129,7 +129,7 @@ async fn a_refused_key_is_an_authentication_failure_however_the_bridge_says_it()
         json!({"message": "no", "data": {"type": "authentication_error"}}),
     ] {
         let read = bridge.count(LIST);
-        bridge.fail(INVOKE, unsuccessful(&error));
+        bridge.fail(INVOKE, Some(unsuccessful(&error)));
         let told = told(&gateway).await;
         assert_eq!(
             (&told["error"], &told["type"], &told["retryable"]),
@@ -140,10 +140,10 @@ async fn a_refused_key_is_an_authentication_failure_however_the_bridge_says_it()
         assert!(guidance.contains("rag.api_key") && !guidance.contains("another technique"), "{guidance}");
         eventually("the list is read again", async || (bridge.count(LIST) > read).then_some(())).await;
     }
-    bridge.fail(INVOKE, unsuccessful(&json!("no passage names an author")));
+    bridge.fail(INVOKE, Some(unsuccessful(&json!("no passage names an author"))));
     assert_eq!(told(&gateway).await["type"], "service_unavailable");
-    bridge.fail(LIST, unsuccessful(&json!("Invalid API key")));
-    bridge.fail(INVOKE, unsuccessful(&json!("Invalid API key")));
+    bridge.fail(LIST, Some(unsuccessful(&json!("Invalid API key"))));
+    bridge.fail(INVOKE, Some(unsuccessful(&json!("Invalid API key"))));
     told(&gateway).await;
     eventually("the list says so too, and the server is parked", async || {
         let servers = gateway.get("/servers").await.json().to_string();

@@ -73,18 +73,18 @@ impl Projects {
         }
         if let Some(said) = report.meta(META).filter(|said| !said.is_null()) {
             let name = said.read::<String>().ok().and_then(|text| ProjectName::parse(&text));
-            return name.map(|name| Choice::Known(self.named(name))).ok_or_else(|| misnamed(&said));
+            return name.map(|name| Choice::Known(self.named(&name))).ok_or_else(|| misnamed(&said));
         }
         Ok(match report.input(ROOTS) {
             Some(answer) => Choice::Known(
-                first_folder(&answer).map_or_else(|| Arc::clone(&self.own), |name| self.named(name)),
+                first_folder(&answer).map_or_else(|| Arc::clone(&self.own), |name| self.named(&name)),
             ),
             None if report.can_list_roots() => Choice::Ask(question()),
             None => Choice::Known(Arc::clone(&self.own)),
         })
     }
 
-    fn named(&self, name: ProjectName) -> Arc<Project> {
+    fn named(&self, name: &ProjectName) -> Arc<Project> {
         // Nothing panics while it is held.
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || Arc::new(Project::new(&self.client, &self.options, &self.identity, name.clone()));

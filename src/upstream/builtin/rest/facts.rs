@@ -101,14 +101,14 @@ fn others<'a>(objects: impl Iterator<Item = &'a Raw>, cleaner: &Cleaner<'_>) -> 
                 continue;
             }
             room -= bytes;
-            let cleaned = value.read().ok().and_then(|value| clean(value, cleaner));
-            data.extend(cleaned.map(|value| (cleaner.line(name.into_owned()), value)));
+            let shown = value.read().ok().and_then(|value| clean(value, cleaner));
+            data.extend(shown.map(|value| (cleaner.line(name.into_owned()), value)));
         }
     }
     data
 }
 
-/// The place of the first problem of a validation error as FastAPI reports it, within the body that was sent.
+/// The place of the first problem of a validation error as `FastAPI` reports it, within the body that was sent.
 fn invalid_field(body: &Raw, cleaner: &Cleaner<'_>) -> Option<Value> {
     let problem = body.get("detail")?.elements().next()?;
     let at = place(&problem.read().ok()?);

@@ -34,7 +34,7 @@ pub(in super::super) struct FolderArguments {
     pub(in super::super) collection_id: Option<Id>,
     /// Metadata of each document; searches can filter by it.
     pub(in super::super) metadata: Option<Map<String, Value>>,
-    /// How carefully the files are read, as in r2r_ingest_document.
+    /// How carefully the files are read, as in `r2r_ingest_document`.
     #[serde(default)]
     #[schemars(default)]
     pub(in super::super) ingestion_mode: Mode,
