@@ -41,7 +41,7 @@ const PROBES: [&str; 2] = ["/health/live", "/health/ready"];
 /// Paths that clients try to log in at (OAuth 2.0). Without a credential they are answered 404, because clients take 401
 /// for a login that was rejected and do not tell their users that a key is missing.
 const OAUTH: [&str; 5] = ["/register", "/authorize", "/token", "/revoke", "/introspect"];
-/// The metadata of such a login (RFC 8414, OpenID Connect Discovery), at any place of a path.
+/// The metadata of such a login (RFC 8414, `OpenID` Connect Discovery), at any place of a path.
 const OAUTH_METADATA: [&str; 2] =
     ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
 /// Path prefix of the scripts and styles of the page at `/docs`.

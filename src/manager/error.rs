@@ -59,7 +59,7 @@ pub enum Error {
         /// Names that look like it.
         nearest: Vec<String>,
         /// Servers that may have it, because they were not reached yet; at most 20.
-        unreached: Vec<Arc<str>>,
+        unreached: Box<[Arc<str>]>,
     },
     /// Several servers have one of that name.
     #[error("{name:?} {}; use one of {}", not_clear(before.as_deref()), candidates.join(", "))]
@@ -165,14 +165,14 @@ impl Error {
     ) -> Self {
         let (available, nearest) = alternatives(own, names);
         let (name, server) = (foreign::name(name), server.map(str::to_owned));
-        Self::NameNotFound { kind, name, server, available, nearest, unreached: Vec::new() }
+        Self::NameNotFound { kind, name, server, available, nearest, unreached: Box::default() }
     }
 
     /// Adds the servers that were not reached yet and may have the name.
     #[must_use]
     pub(super) fn unless_at<'a>(mut self, servers: impl Iterator<Item = &'a Arc<str>>) -> Self {
         if let Self::NameNotFound { unreached, .. } = &mut self {
-            unreached.extend(servers.take(LISTED).cloned());
+            *unreached = servers.take(LISTED).cloned().collect();
         }
         self
     }

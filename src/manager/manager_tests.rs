@@ -110,6 +110,27 @@ async fn a_server_that_is_down_at_start_delays_nobody_and_appears_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lists_wait_for_each_server_only_after_its_own_start() {
+    let (hung, slow) = (server(&["never"]), server(&["late"]));
+    hung.dial(Dial::Hang);
+    slow.dial(Dial::AcceptAfter(Duration::from_millis(100)));
+    let (of_hung, started) = (fake::config("hung"), Instant::now());
+    let config = Config::of(vec![of_hung.clone()]);
+    let manager = Manager::with_connectors(config, vec![hung.connector()], Shutdown::new());
+    manager.listable(&Scope::All).await;
+    let waited = started.elapsed();
+    assert!((Duration::from_millis(300)..SECOND).contains(&waited), "{waited:?}");
+
+    let config = Config::of(vec![of_hung, fake::config("slow")]);
+    manager.apply_with(config, |_| Ok(slow.connector())).await.expect("applied");
+    let started = Instant::now();
+    manager.listable(&Scope::All).await;
+    let waited = started.elapsed();
+    assert!((Duration::from_millis(90)..Duration::from_millis(200)).contains(&waited), "{waited:?}");
+    assert_eq!(offered(&manager), ["late"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unknown_name_waits_for_servers_that_are_starting_but_not_for_ever() {
     let (slow, hung) = (server(&["late"]), server(&["never"]));
     slow.dial(Dial::AcceptAfter(Duration::from_secs(3)));

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 pub use apply::Applied;
 pub use config::Config;
@@ -306,8 +306,16 @@ impl Manager {
     /// Returns when a list of `scope` need not wait any longer: every server has ended its first attempt to connect, or
     /// was started more than 300 ms ago.
     pub async fn listable(&self, scope: &Scope) {
-        if let Some(at) = self.snapshot().listable_at(scope) {
-            self.settled(scope, at.saturating_duration_since(Instant::now())).await;
+        if self.snapshot().listable_at(scope).is_none() {
+            return;
+        }
+        let mut changes = self.changes();
+        loop {
+            changes.mark_unchanged();
+            let Some(at) = self.snapshot().listable_at(scope) else { return };
+            if !matches!(timeout_at(at, changes.changed()).await, Ok(Ok(()))) {
+                return;
+            }
         }
     }
 

@@ -38,11 +38,11 @@ fn a_hundred_misspelled_names_get_the_name_that_was_meant_or_none() {
     assert_eq!((typos.len(), names.len()), (100, 79));
     for threshold in [0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95] {
         let (precision, recall, _) = measured(threshold);
-        println!("from {threshold}: precision {precision:.3}, recall {recall:.3}");
+        eprintln!("from {threshold}: precision {precision:.3}, recall {recall:.3}");
     }
     let (precision, recall, wrong) = measured(THRESHOLD);
-    println!("{}", wrong.join("\n"));
-    assert!(precision >= 0.97 && recall >= 0.95, "precision {precision:.3}, recall {recall:.3}: {wrong:#?}");
+    eprintln!("{}", wrong.join("\n"));
+    assert!(precision >= 0.98 && recall >= 0.97, "precision {precision:.3}, recall {recall:.3}: {wrong:#?}");
 }
 
 #[test]

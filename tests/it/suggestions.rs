@@ -40,7 +40,7 @@ async fn a_hundred_misspelled_tools_get_the_tool_that_was_meant_or_none() {
     }
     let (precision, recall) = (f64::from(right) / f64::from(given), f64::from(right) / f64::from(meant_any));
     eprintln!("precision {precision:.3}, recall {recall:.3}; {wrong:#?}");
-    assert!(precision >= 0.97 && recall >= 0.95, "precision {precision:.3}, recall {recall:.3}");
+    assert!(precision >= 0.98 && recall >= 0.97, "precision {precision:.3}, recall {recall:.3}");
 }
 
 async fn with_a_handbook() -> Running {
@@ -71,12 +71,9 @@ async fn servers_members_and_arguments_get_the_name_that_was_meant_or_none() {
     ] {
         let told = refused(&mut line, &body).await;
         let text = told.to_string();
-        match meant {
-            Some(meant) => assert!(text.contains("did you mean") && text.contains(meant), "{body}: {text}"),
-            None => {
-                assert!(!text.contains("did you mean") && told.get("nearest").is_none(), "{body}: {text}")
-            }
-        }
+        let is_suggested = text.contains("did you mean") || told.get("nearest").is_some();
+        assert_eq!(is_suggested, meant.is_some(), "{body}: {text}");
+        assert!(meant.is_none_or(|meant| text.contains(meant)), "{body}: {text}");
     }
 }
 
