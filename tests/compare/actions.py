@@ -14,7 +14,7 @@ LISTS = ("Tools", "Resources", "ResourceTemplates", "Prompts")
 
 
 def connect(on: str = "a", *roots: Step) -> Step:
-    return {"item": f"{on}: connect", "do": "connect", "on": on, "roots": list(roots), "patience": 30}
+    return {"item": f"{on}: connect", "do": "connect", "on": on, "roots": list(roots), "patience": 60}
 
 
 def lists(when: str, on: str = "a") -> list[Step]:
@@ -41,11 +41,11 @@ def complete(ref: Step, argument: Step, context: Step | None = None, note: str =
     return {"item": item, "do": "complete", "ref": ref, "argument": argument, **more}
 
 
-def heard(method: str, note: str, within: float = 4, count: int = 1, on: str = "a") -> Step:
+def heard(method: str, note: str, within: float = 4, count: int = 1, on: str = "a", **more: Any) -> Step:
     """Notices of `method` since the last such step. `count` 0: none is expected, so all of `within` is waited for."""
     item = f"{on}: heard {method}, {note}"
     method = f"notifications/{method}"
-    return {"item": item, "do": "heard", "method": method, "within": within, "count": count, "on": on}
+    return {"item": item, "do": "heard", "method": method, "within": within, "count": count, "on": on, **more}
 
 
 def do(verb: str, item: str, on: str = "a", **more: Any) -> Step:
@@ -145,7 +145,11 @@ def everything_questions() -> list[Step]:
 
 
 def everything_notices(uri: str) -> list[Step]:
-    """Subscriptions and log lines, which come outside of calls, at once and then every 5 s."""
+    """Subscriptions and log lines, which come outside of calls, at once and then every 5 s.
+
+    Over HTTP the server may repeat the lines about roots and subscriptions when a client reconnects.
+    """
+    repeated = {"without": ["for URI: ", "received from client"]}
     return [
         do("subscribe", "subscribe", uri=uri),
         call("toggle-subscriber-updates"),
@@ -153,9 +157,9 @@ def everything_notices(uri: str) -> list[Step]:
         do("level", "level debug", level="debug"),
         heard("message", "lines before", within=0.5, count=0),
         call("toggle-simulated-logging"),
-        heard("message", "a line at once"),
+        heard("message", "a line at once", **repeated),
         heard("resources/updated", "5 s later", within=6),
-        heard("message", "5 s later", within=6),
+        heard("message", "5 s later", within=6, **repeated),
         do("unsubscribe", "unsubscribe", uri=uri),
         call("toggle-subscriber-updates", note="off"),
         call("toggle-simulated-logging", note="off"),

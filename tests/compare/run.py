@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "conformance"))
 
 from differences import Difference, Run, differences  # noqa: E402
-from matrix import CLIENTS, HERE as FILES, SERVERS, Client, Server, environment, prepare, target  # noqa: E402
+from matrix import CLIENTS, SERVERS, Client, Server, environment, pairs, prepare, target  # noqa: E402
 from normalize import normalized, notices  # noqa: E402
 from programs import Failed, Peers  # noqa: E402
 from settled import reason, stale  # noqa: E402
@@ -66,7 +66,7 @@ def run(pair: Pair, peers: Peers, folder: Path, binary: Path | None) -> Run:
     with target(pair.server, peers, files, binary) as where:
         ask = {"target": where, "steps": steps, "mode": pair.client.mode}
         (folder / "steps.json").write_text(json.dumps(ask, indent=1))
-        command = [peers.program(pair.client.program), str(FILES / "clients" / pair.client.file), "steps.json"]
+        command = [peers.program(pair.client.program), str(HERE / "clients" / pair.client.file), "steps.json"]
         printed = _output(command, folder, environment(peers))
     heard = {step["item"] for step in steps if step["do"] == "heard"}
     found = [(item, normalized(outcome, str(files))) for item, outcome in json.loads(printed.splitlines()[-1])]
@@ -127,7 +127,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--client", action="append", choices=names[1], help="only this one; may be repeated")
     parser.add_argument("--binary", type=Path, help="the gateway; default: $SWITCHYARD_BINARY")
     parser.add_argument("--out", type=Path, help="a folder for outcomes and logs; default: a new one")
-    parser.add_argument("--settled", action="store_true", help="print each difference that has a reason, too")
     return parser.parse_args()
 
 
@@ -140,14 +139,13 @@ def main() -> int:
         return 2
     out = (asked.out or Path(tempfile.mkdtemp(prefix="compare-"))).resolve()
     peers, binary = Peers(Path(folder).resolve()), Path(binary).resolve()
-    pairs = [
+    wanted = [
         Pair(server, client)
-        for server in SERVERS
-        for client in CLIENTS
+        for server, client in pairs()
         if (not asked.server or server.name in asked.server) and (not asked.client or client.name in asked.client)
     ]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        rows = list(pool.map(lambda pair: compare(pair, peers, out, binary), pairs))
+        rows = list(pool.map(lambda pair: compare(pair, peers, out, binary), wanted))
     unneeded = stale([(str(row.pair), one) for row in rows for one in row.found], [str(row.pair) for row in rows])
     report(rows, unneeded)
     print(f"\noutcomes and logs: {out}\n{time.monotonic() - began:.0f} s")

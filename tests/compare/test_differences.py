@@ -91,6 +91,15 @@ class SettledOnes(unittest.TestCase):
         self.assertEqual(stale(needed, ["t/new"], self.entries), [])
         self.assertEqual([pattern for pattern, _ in stale([], ["t/new"], self.entries)], ["*/new"])
 
+    def test_a_difference_of_timing_may_be_absent(self) -> None:
+        entry = Settled(("*",), ("*",), ("*",), "because", racing=True)
+        self.assertEqual(stale([], ["t/new"], [entry]), [])
+
+    def test_only_the_expected_value_is_excused(self) -> None:
+        entry = Settled(("*",), ("*",), ("*",), "because", ("1", "-3*"))
+        self.assertIsNone(reason("t/new", self.difference(), [entry]))
+        self.assertEqual(reason("t/new", Difference("i", "p", "1", "-32602"), [entry]), "because")
+
 
 class Steps(unittest.TestCase):
     def test_every_item_has_a_name_of_its_own(self) -> None:

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Seconds for one step, unless it names another number. */
-const PATIENCE = 40;
+const PATIENCE = 60;
 
 const ANSWERS = {
   'elicitation/create': ({ mode }) => ({
@@ -67,14 +67,16 @@ const verbs = {
   },
   /** Notices of one method since this was asked last: waits for `count` of them, or a whole `within` when 0. */
   async heard({ peer, step }) {
-    const of = () => peer.notices.filter(({ method }) => method === step.method);
-    const from = peer.read[step.method] ?? 0;
-    const wanted = step.count ?? 1;
-    for (const end = Date.now() + step.within * 1000; Date.now() < end; await sleep(50))
-      if (wanted > 0 && of().length >= from + wanted) break;
-    if (wanted > 0) await sleep(200);
-    peer.read[step.method] = of().length;
-    return of().slice(from).map(({ params }) => params ?? {});
+    const { method, within, count = 1, without = [] } = step;
+    const other = notice => without.some(text => JSON.stringify(notice).includes(text));
+    const from = peer.read[method] ?? 0;
+    const found = () => peer.notices.slice(from).filter(notice => notice.method === method && !other(notice));
+    for (const end = Date.now() + within * 1000; Date.now() < end; await sleep(50))
+      if (count > 0 && found().length >= count) break;
+    if (count > 0) await sleep(200);
+    const told = found();
+    peer.read[method] = peer.notices.length;
+    return told.map(({ params }) => params ?? {});
   },
   async close({ peer }) {
     await peer.client.close();

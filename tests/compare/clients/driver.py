@@ -25,7 +25,7 @@ from mcp.types import CreateMessageResult, ElicitResult, ListRootsResult, Root, 
 warnings.simplefilter("ignore")
 
 #: Seconds for one step, unless it names another number.
-PATIENCE = 40
+PATIENCE = 60
 
 Json = dict[str, Any]
 
@@ -154,17 +154,20 @@ async def call_once(peer: Peer, step: Json) -> Json:
 async def heard(peer: Peer, step: Json) -> list[Json]:
     """Notices of one method since this was asked last: waits for `count` of them, or a whole `within` when 0."""
 
-    def of() -> list[Json]:
-        return [one["params"] for one in peer.notices if one["method"] == step["method"]]
+    start, count = peer.read.get(step["method"], 0), step.get("count", 1)
 
-    start, wanted = peer.read.get(step["method"], 0), step.get("count", 1)
+    def found() -> list[Json]:
+        told = [one["params"] for one in peer.notices[start:] if one["method"] == step["method"]]
+        return [one for one in told if not any(text in json.dumps(one) for text in step.get("without", ()))]
+
     end = time.monotonic() + step["within"]
-    while time.monotonic() < end and not 0 < wanted <= len(of()) - start:
+    while time.monotonic() < end and not 0 < count <= len(found()):
         await asyncio.sleep(0.05)
-    if wanted:
+    if count:
         await asyncio.sleep(0.2)
-    peer.read[step["method"]] = len(of())
-    return of()[start:]
+    told = found()
+    peer.read[step["method"]] = len(peer.notices)
+    return told
 
 
 async def settled(running: Awaitable[Any]) -> Json:
