@@ -30,6 +30,7 @@ fn each_failure_has_a_number_and_a_word_in_both_eras() {
         (U::Cut { reason: reason() }, 0, "service_unavailable", false, json!(null)),
         (U::Unavailable { state: "disabled" }, 0, "service_unavailable", false, json!(null)),
         (backend(400), 1, "invalid_params", false, json!(null)),
+        (backend(401), 2, "authentication_error", false, json!(null)),
         (backend(404), 1, "not_found", false, json!(null)),
         (backend(500), 1, "service_unavailable", false, json!(null)),
         (backend(503), 1, "service_unavailable", true, json!(2.0)),

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -159,10 +159,16 @@ async fn a_call_ends_before_the_program_does_and_a_stream_does_not_hold_it_up() 
     let ending = async {
         eventually("it runs", async || (docs.runs("find") == 1).then_some(())).await;
         host.process.ask_to_end();
+        Instant::now()
     };
-    let (answer, ()) = tokio::join!(calling, ending);
+    let (answer, asked) = tokio::join!(calling, ending);
     assert_eq!(answer.text(), r#"{"a":1}"#);
     assert!(stream.next().await.is_none(), "the stream ends");
     let status = tokio::task::spawn_blocking(move || host.process.wait()).await.expect("no panic");
     assert!(status.success(), "{status}");
+    assert!(
+        asked.elapsed() < Duration::from_secs(8),
+        "it does not wait for the stream: {:?}",
+        asked.elapsed()
+    );
 }
