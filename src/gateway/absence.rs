@@ -1,7 +1,7 @@
 //! Tells clients of one server that it is down: in `instructions`, and in a log line with a list.
 //!
 //! Invariants: only clients of the endpoint of that server are told. A legacy session gets one log line, with its first
-//! list, if the server was down at `initialize`. A modern client gets it with each list that asks for log lines.
+//! list, if the server was away at `initialize` too. A modern client gets it with each list that asks for log lines.
 //!
 //! Not here: the errors of calls (`error`).
 

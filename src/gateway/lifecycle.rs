@@ -56,7 +56,7 @@ pub(super) fn discover(manager: &Manager, caller: &Caller) -> Raw {
 /// everything.
 fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
     let snapshot = manager.snapshot();
-    let logs = snapshot.absence(&caller.scope).map(|_| Raw::empty_object());
+    let logs = snapshot.is_away(&caller.scope).then(Raw::empty_object);
     let offers = snapshot.servers().iter().filter_map(|server| server.offer.as_deref());
     let (peers, capabilities) = match &caller.scope {
         Scope::All => {

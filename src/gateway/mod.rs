@@ -193,7 +193,7 @@ impl Gateway {
         if let Some(mailbox) = &caller.mailbox {
             let snapshot = self.manager.snapshot();
             mailbox.listen_to(Lists::ALL, snapshot.revisions(&caller.scope));
-            mailbox.owe_reason(snapshot.absence(&caller.scope).is_some());
+            mailbox.owe_reason(snapshot.is_away(&caller.scope));
         }
         lifecycle::initialize(&self.manager, caller)
     }

@@ -204,4 +204,8 @@ async fn lists_wait_once_for_a_server_that_hangs() {
     eprintln!("first list {first:?}, the others {:?} to {:?}", all[0], all[19]);
     assert!(first < Duration::from_millis(600) && all[10] < Duration::from_millis(100), "{first:?} {all:?}");
     is_in_state(&gateway, "hangs", "connecting").await;
+    let session = gateway.mcp_of("hangs").legacy().await;
+    let told = session.server["instructions"].as_str().unwrap_or_default();
+    assert!(told.contains("has not answered yet"), "{:?}", session.server);
+    assert_eq!(session.request("tools/list", json!({})).await.notifications().len(), 1);
 }

@@ -3,7 +3,7 @@
 //! Invariants: a name that belongs to a configured server which was never reached gives the failure of that server,
 //! unless the operator denies it. A caller that sees one server learns nothing of the others.
 //!
-//! Not here: which names are alike (`suggest`), waiting for servers that are still connecting (`routing`).
+//! Not here: which names are alike (`settings::nearest`), waiting for servers that are still connecting (`routing`).
 
 use super::{Scope, Server, Snapshot};
 use crate::manager::error::{Error, Named};
@@ -32,13 +32,18 @@ impl Snapshot {
         Error::unknown_at(kind, (name, own), Some(there), names)
     }
 
-    /// Why the one server that `scope` consists of cannot be used now, if it is down.
+    /// Whether the one server that `scope` consists of is not connected now.
+    pub fn is_away(&self, scope: &Scope) -> bool {
+        let Scope::Server(name) = scope else { return false };
+        self.server_called(name).is_some_and(|server| server.upstream.status().state != State::Ready)
+    }
+
+    /// Why that server cannot be used now, if lists do not wait for it any more.
     pub fn absence(&self, scope: &Scope) -> Option<Error> {
         let Scope::Server(name) = scope else { return None };
-        let server = self.server_called(name)?;
+        let server = self.server_called(name).filter(|_| self.listable_at(scope).is_none())?;
         let status = server.upstream.status();
-        let is_down = server.settled && status.state != State::Ready;
-        is_down.then(|| failed_at(&server.upstream, None, trouble(&status)))
+        (status.state != State::Ready).then(|| failed_at(&server.upstream, None, trouble(&status)))
     }
 
     /// The failure of the server that is named in `uri`, if it was never reached.
