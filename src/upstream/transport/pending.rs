@@ -153,6 +153,13 @@ impl Pending {
         })
     }
 
+    /// An empty table like [`Pending::new`], of calls that have streams of their own.
+    pub(super) fn of_streams(last_id: u64, cancel: impl Fn(u64) + Send + Sync + 'static) -> Arc<Self> {
+        let pending = Self::new(last_id, cancel);
+        pending.lock().cancelled = Cancelled::of_streams();
+        pending
+    }
+
     /// Opens a request; fails when the channel has ended.
     pub(super) fn open(self: &Arc<Self>, outlet: &Outlet, purpose: Purpose) -> Result<Ticket, Error> {
         let (sender, answer) = oneshot::channel();

@@ -213,6 +213,20 @@ async fn a_request_waits_for_the_late_answer_of_a_cancelled_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn where_calls_have_streams_a_cancelled_one_counts_for_five_seconds() {
+    let mut channel = Channel::new();
+    channel.pending = Pending::of_streams(0, |_| {});
+    let (_two, mut inlet) = channel.call(Owner::new());
+    (0..300).for_each(|_| drop(channel.call(Owner::new())));
+    channel.ask(1, method::ELICITATION_CREATE);
+    assert_eq!(channel.answer().await, (1, Err(code::CONNECTION_CLOSED)));
+    tokio::time::advance(Duration::from_secs(5)).await;
+    channel.ask(2, method::ELICITATION_CREATE);
+    accept(question(&mut inlet).await);
+    assert_eq!(channel.answer().await, (2, Ok(ACCEPTED.into())));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_answers_many_calls_and_asks_nothing_is_quiet() {
     let channel = Channel::new();
     for answered in 0..40 {

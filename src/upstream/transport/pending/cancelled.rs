@@ -1,9 +1,12 @@
 //! Cancelled calls that the server has not answered: it may still send requests for them.
 //!
 //! Invariants: a call stays here until its late answer or the end of the channel. So no request of the server that
-//! may belong to it is taken for another client's. At most 256 are kept one by one, the rest count together.
+//! may belong to it is taken for another client's. At most 256 are kept one by one, the rest count together. Where
+//! calls have streams of their own, requests for them come there, so they count for five seconds.
 //!
 //! Not here: what becomes of the connection meanwhile (`pool/replace`).
+
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -12,11 +15,16 @@ use crate::upstream::connection::Owner;
 /// Cancelled calls that are kept one by one.
 const MAX_SINGLE: usize = 256;
 
+/// How long a cancelled call counts on a channel whose calls have streams of their own.
+const STREAM_LIMIT: Duration = Duration::from_secs(5);
+
 /// The cancelled calls of one channel that have no answer.
 #[derive(Default)]
 pub(super) struct Cancelled {
     single: Vec<One>,
     rest: Option<Rest>,
+    /// After which time they do not count any more, if ever.
+    limit: Option<Duration>,
 }
 
 struct One {
@@ -33,13 +41,21 @@ struct Rest {
 }
 
 impl Cancelled {
+    /// Those of a channel whose calls have streams of their own.
+    pub(super) fn of_streams() -> Self {
+        Self { limit: Some(STREAM_LIMIT), ..Self::default() }
+    }
+
     /// Adds a call that was cancelled now.
     pub(super) fn add(&mut self, id: u64, owner: Owner) {
         let since = Instant::now();
+        let limit = self.limit;
+        self.single.retain(|one| counts(one.since, limit));
         if self.single.len() < MAX_SINGLE {
             self.single.push(One { id, owner, since });
             return;
         }
+        self.rest.take_if(|rest| !counts(rest.since, limit));
         let rest = self.rest.get_or_insert(Rest { owner: Some(owner), since });
         rest.owner = rest.owner.filter(|other| *other == owner);
     }
@@ -57,8 +73,16 @@ impl Cancelled {
 
     /// When the oldest call of another owner than `owner` was cancelled, if there is one.
     pub(super) fn oldest_of_others(&self, owner: Owner) -> Option<Instant> {
-        let single = self.single.iter().find(|one| one.owner != owner).map(|one| one.since);
+        let single = self
+            .single
+            .iter()
+            .find(|one| one.owner != owner && counts(one.since, self.limit))
+            .map(|one| one.since);
         let rest = self.rest.as_ref().filter(|rest| rest.owner != Some(owner)).map(|rest| rest.since);
-        single.into_iter().chain(rest).min()
+        single.into_iter().chain(rest).filter(|since| counts(*since, self.limit)).min()
     }
+}
+
+fn counts(since: Instant, limit: Option<Duration>) -> bool {
+    limit.is_none_or(|limit| since.elapsed() < limit)
 }

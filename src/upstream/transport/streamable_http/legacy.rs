@@ -126,7 +126,7 @@ impl Session {
             post,
             get: client.get(headers),
             delete: headers.contains_key(SESSION_ID).then(|| client.delete(headers)),
-            pending: Pending::new(FIRST_ID, move |id| canceller.post(cancelled(id).encode())),
+            pending: Pending::of_streams(FIRST_ID, move |id| canceller.post(cancelled(id).encode())),
             questions: Questions::new(&server.name, &server.shutdown, answers),
             floods: FloodGuard::new(&server.name, &closing),
             closing,
