@@ -167,7 +167,7 @@ impl Config {
             breaker,
             limits: limits.unwrap_or_else(|| default_limits(defaults)),
             sharing,
-            era: era.flatten(),
+            era,
             tools: tools.unwrap_or_else(usual),
             secrets: setting.secrets(),
             source: defaults.complete(setting.fingerprint()),
@@ -191,24 +191,22 @@ fn check_name(name: &str, setting: &Setting<'_>) {
     }
 }
 
-/// `era`: none is `auto`.
-fn era(setting: &Setting<'_>, transport: Option<&Transport>) -> Option<Option<Era>> {
+/// Reads `era`; none is `auto`.
+fn era(setting: &Setting<'_>, transport: Option<&Transport>) -> Option<Era> {
     let words = [("auto", None), ("legacy", Some(Era::Legacy)), ("modern", Some(Era::Modern))];
-    let era = setting.choice(&words)?;
+    let era = setting.choice(&words).flatten();
     let refuse = |message: &str, hint: &str| setting.key_problem(message, Some(hint.into()));
     match transport {
-        Some(Transport::Sse(_)) if era == Some(Era::Modern) => {
-            refuse(
-                "`era: modern` does not go with transport `sse`",
-                "2026-07-28 has no HTTP+SSE; write `transport: http`, or remove `era`",
-            );
-        }
+        Some(Transport::Sse(_)) if era == Some(Era::Modern) => refuse(
+            "`era: modern` does not go with transport `sse`",
+            "2026-07-28 has no HTTP+SSE; write `transport: http`, or remove `era`",
+        ),
         Some(Transport::Builtin(_)) => {
             refuse("`era` does not go with a built-in server", "it is part of this program; remove `era`");
         }
         _ => {}
     }
-    Some(era)
+    era
 }
 
 /// The default for all servers is no less than what one of them has as `timeout`.

@@ -118,7 +118,8 @@ impl Pool {
             return; // whoever waits for it looks again then
         }
         if !group.replacement.has_room() {
-            return Limit::ReplacedConnections.met(group.replacement.keep_for(PAUSE));
+            group.replacement.keep_for(PAUSE);
+            return Limit::ReplacedConnections.met(());
         }
         if group.no_extra_before.is_some_and(|before| Instant::now() < before) {
             return group.replacement.keep_for(PAUSE);
