@@ -126,7 +126,10 @@ impl Conversation {
         }
         let mut legacy = self.legacy.write().unwrap_or_else(PoisonError::into_inner);
         if request.method == method::INITIALIZE {
-            *legacy = Some(Arc::new(described(principal, scope, params)?));
+            let mut caller = described(principal, scope, params)?;
+            // Its private connections end with the channel.
+            caller.home = opener.home.clone();
+            *legacy = Some(Arc::new(caller));
         }
         match &*legacy {
             Some(caller) => Ok(caller.clone()),

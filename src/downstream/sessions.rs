@@ -27,7 +27,8 @@ use crate::gateway::Caller;
 use crate::manager::Scope;
 use crate::protocol::{Notification, RequestId, method};
 use crate::telemetry::limit::Limit;
-use table::Table;
+use crate::upstream::ClientSession;
+use table::{Returned, Table};
 
 /// Requests of one session that may run at a time.
 const MAX_RUNNING: usize = 256;
@@ -48,6 +49,7 @@ pub struct Session {
     is_channel: bool,
     id: Arc<str>,
     state: Mutex<State>,
+    returned: Returned,
     ended: CancellationToken,
 }
 
@@ -57,17 +59,20 @@ struct State {
     last_used: Instant,
     /// Streams and requests under way; a session that has any is not idle.
     open: usize,
+    /// Whether the table set it aside while it is in use, and is to be told when it is not.
+    is_set_aside: bool,
     running: HashMap<RequestId, CancellationToken>,
     /// One of those that all clients share, until the session ends; none for a pipe.
     place: Option<Place>,
 }
 
 impl Session {
-    fn new(caller: Caller, kept: Kept, is_channel: bool) -> Self {
+    fn new(caller: Caller, (kept, returned): (Kept, Returned), is_channel: bool) -> Self {
         let questions = Arc::<Questions>::default();
         let (holder, last_used) = (caller.principal.clone(), Instant::now());
         let replay = Replay::new(Arc::clone(&questions), kept, holder.id());
-        let state = State { holder, last_used, open: 0, running: HashMap::new(), place: None };
+        let running = HashMap::new();
+        let state = State { holder, last_used, open: 0, is_set_aside: false, running, place: None };
         Self {
             caller: Arc::new(caller),
             replay,
@@ -76,13 +81,14 @@ impl Session {
             is_channel,
             id: Uuid::new_v4().simple().to_string().into(),
             state: Mutex::new(state),
+            returned,
             ended: CancellationToken::new(),
         }
     }
 
     /// A session that no table holds: the two ends of a pipe.
     pub fn alone(caller: Caller) -> Arc<Self> {
-        Arc::new(Self::new(caller, Kept::default(), true))
+        Arc::new(Self::new(caller, (Kept::default(), Returned::default()), true))
     }
 
     /// Its id, 32 hexadecimal digits.
@@ -157,10 +163,12 @@ impl Session {
         self.state().place = None;
     }
 
-    /// Ends it, unused as it is, for somebody else's.
-    fn give_way(&self) {
-        tracing::debug!(owner = %self.owner(), "ended an unused session: there was no room for another principal");
+    /// Ends the session, which is unused, and gives its slot to another client.
+    fn give_way(&self) -> Option<Place> {
+        tracing::debug!(owner = %self.owner(), "ended the session that was unused for longest: all slots are taken");
+        let place = self.state().place.take();
         self.end();
+        place
     }
 
     /// Resolves when the session has ended.
@@ -176,6 +184,13 @@ impl Session {
     /// Since when nobody uses it; none while somebody does.
     fn unused_since(&self) -> Option<Instant> {
         let state = self.state();
+        (state.open == 0).then_some(state.last_used)
+    }
+
+    /// Since when nobody uses it, for the table. A session in use reports the end of that to the table.
+    fn unused_or_set_aside(&self) -> Option<Instant> {
+        let mut state = self.state();
+        state.is_set_aside = state.open > 0;
         (state.open == 0).then_some(state.last_used)
     }
 
@@ -195,11 +210,24 @@ impl Session {
         if let Some(id) = id {
             state.running.remove(id);
         }
+        if state.open == 0 && std::mem::take(&mut state.is_set_aside) {
+            self.returned.push(&self.id);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds the lock, and if it did the state would still be whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClientSession for Session {
+    fn unused_since(&self) -> Option<Instant> {
+        Self::unused_since(self)
+    }
+
+    fn displace(&self) {
+        drop(self.give_way());
     }
 }
 
@@ -256,6 +284,7 @@ pub struct Sessions {
     swept: Mutex<Option<Instant>>,
     /// What the streams of all of them keep.
     kept: Kept,
+    returned: Returned,
     max: usize,
     idle: Duration,
     places: Places,
@@ -264,9 +293,10 @@ pub struct Sessions {
 impl Sessions {
     /// An empty table: at most `max` sessions, each gone after being idle for `idle`.
     pub fn new(max: usize, idle: Duration) -> Self {
-        let table = RwLock::new(Table::new(max));
+        let returned = Returned::default();
+        let table = RwLock::new(Table::new(max, returned.clone()));
         let places = Places::new(usize::MAX);
-        Self { table, swept: Mutex::default(), kept: Kept::default(), max, idle, places }
+        Self { table, swept: Mutex::default(), kept: Kept::default(), returned, max, idle, places }
     }
 
     /// The same, where each session takes one of `places`, which it shares with requests without a session.
@@ -275,8 +305,8 @@ impl Sessions {
         Self { places, ..self }
     }
 
-    /// Opens a session. In a full table the longest unused session of whoever has most goes for it; refused
-    /// when that is its own principal, or all of those are in use, or every place is taken.
+    /// Opens a session. If all slots are taken, an unused session gives up its slot ([`Table::displaced_by`]);
+    /// the session is refused if all are in use.
     pub fn open(&self, caller: Caller) -> Result<Arc<Session>, Refusal> {
         self.open_as(caller, false)
     }
@@ -288,7 +318,7 @@ impl Sessions {
 
     fn open_as(&self, caller: Caller, is_channel: bool) -> Result<Arc<Session>, Refusal> {
         let place = self.place_for(caller.principal.id())?;
-        let session = Session::new(caller, self.kept.clone(), is_channel);
+        let session = Session::new(caller, (self.kept.clone(), self.returned.clone()), is_channel);
         session.state().place = Some(place);
         self.add(session).ok_or_else(|| Limit::Sessions.met(Refusal::TooManySessions { most: self.max }))
     }
@@ -324,7 +354,7 @@ impl Sessions {
     /// Ends every session.
     pub fn close_all(&self) {
         let mut table = self.write();
-        let all = std::mem::replace(&mut *table, Table::new(self.max));
+        let all = std::mem::replace(&mut *table, Table::new(self.max, self.returned.clone()));
         all.iter().for_each(|session| session.end());
     }
 
@@ -347,7 +377,9 @@ impl Sessions {
     pub fn sweep(&self) {
         *self.swept.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         let mut table = self.write();
-        let goes = |session: &Arc<Session>| session.is_idle(self.idle) || session.is_taken_back();
+        let goes = |session: &Arc<Session>| {
+            session.ended.is_cancelled() || session.is_idle(self.idle) || session.is_taken_back()
+        };
         let (gone, kept): (Vec<_>, Vec<_>) = table.iter().cloned().partition(goes);
         for session in gone {
             session.end();

@@ -67,19 +67,19 @@ async fn a_session_whose_client_has_changed_over_lasts_as_long_as_what_it_change
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_table_makes_room_only_by_dropping_idle_sessions() {
+async fn the_session_unused_for_longest_gives_up_its_slot_and_one_in_use_never() {
     let sessions = Sessions::new(2, Duration::from_mins(1));
     let first = sessions.open(caller(Scope::All)).expect("room");
-    let _second = sessions.open(caller(Scope::All)).expect("room");
-    assert!(sessions.open(caller(Scope::All)).is_err(), "both are fresh");
     let running = first.begin(&id(1)).expect("not running yet");
-    tokio::time::advance(Duration::from_secs(61)).await;
-    assert!(sessions.open(caller(Scope::All)).is_ok(), "the second one was idle");
-    assert!(!first.ended.is_cancelled(), "the first one has a request under way");
+    let second = sessions.open(caller(Scope::All)).expect("room");
+    let third = sessions.open(caller(Scope::All)).expect("the second one is unused");
+    assert!(second.ended.is_cancelled() && !first.ended.is_cancelled());
+    let _stream = third.hold();
+    assert!(sessions.open(caller(Scope::All)).is_err(), "both are in use");
     drop(running);
     tokio::time::advance(Duration::from_secs(61)).await;
     sessions.sweep();
-    assert_eq!(sessions.count(), 0);
+    assert_eq!(sessions.count(), 1);
     assert!(first.ended.is_cancelled());
 }
 
@@ -88,32 +88,33 @@ fn open_for(sessions: &Sessions, who: &str) -> Option<Arc<Session>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_all_sessions_makes_room_for_others_until_they_have_as_many() {
+async fn a_principal_gives_up_its_own_session_first_then_the_principal_with_most() {
     let sessions = Sessions::new(6, Duration::from_mins(30));
     let mut of_alice = Vec::new();
-    for _ in 0..6 {
+    for _ in 0..5 {
         tokio::time::advance(Duration::from_millis(1)).await;
-        of_alice.push(open_for(&sessions, "alice").expect("nobody else wants any"));
+        of_alice.push(open_for(&sessions, "alice").expect("room"));
     }
-    assert!(open_for(&sessions, "alice").is_none(), "nobody makes room for who has most");
+    let of_bob = open_for(&sessions, "bob").expect("room");
     let _request = of_alice[0].begin(&id(1)).expect("free");
     let _stream = of_alice[1].hold();
-    let alice = Principal::new("alice", Role::Reader);
     tokio::time::advance(Duration::from_millis(1)).await;
-    assert!(sessions.find(of_alice[2].id(), &alice, &Scope::All).is_some());
-    let of_bob = [(); 3].map(|()| open_for(&sessions, "bob").expect("alice has more"));
+    assert!(open_for(&sessions, "bob").is_some());
+    assert!(of_bob.ended.is_cancelled(), "its own");
+    let of_carol = open_for(&sessions, "carol").expect("alice has most");
     let ended: Vec<_> = of_alice.iter().map(|session| session.ended.is_cancelled()).collect();
-    assert_eq!(ended, [false, false, false, true, true, true], "in use, in use, used last");
-    assert!(of_alice[3].begin(&id(1)).is_err(), "whoever had found it hears that it is gone");
-    assert!(open_for(&sessions, "bob").is_none() && open_for(&sessions, "alice").is_none(), "as many");
-    assert!(open_for(&sessions, "carol").is_some(), "and both have more than carol");
-    assert_eq!((sessions.count(), of_bob.iter().filter(|bob| bob.ended.is_cancelled()).count()), (6, 1));
+    assert_eq!(ended, [false, false, true, false, false], "in use, in use, unused for longest");
+    assert!(of_alice[2].begin(&id(1)).is_err(), "whoever had found it hears that it is gone");
+    let _streams: Vec<_> = of_alice[3..].iter().chain([&of_carol]).map(Session::hold).collect();
+    assert!(open_for(&sessions, "dave").is_some(), "the one that is unused, whosever it is");
+    assert_eq!(sessions.count(), 6);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_no_room_has_the_table_looked_through_once_a_second() {
+async fn a_full_table_is_looked_through_once_a_second() {
     let sessions = Sessions::new(1, Duration::from_mins(1));
     let session = open_for(&sessions, "alice").expect("room");
+    let _stream = session.hold();
     let looked = || *sessions.swept.lock().expect("nobody panicked");
     assert!(open_for(&sessions, "alice").is_none());
     let first = looked().expect("it was full");
@@ -159,6 +160,7 @@ async fn a_session_of_a_channel_counts_and_is_not_found() {
     let sessions = Sessions::new(1, Duration::from_mins(1));
     let session = sessions.open_channel(caller(Scope::All)).expect("room");
     assert!(sessions.find(session.id(), &Principal::anonymous(), &Scope::All).is_none());
+    let _stream = session.hold();
     assert!(sessions.open(caller(Scope::All)).is_err(), "no room");
     sessions.close(&session);
     assert!(session.ended.is_cancelled() && sessions.count() == 0);
@@ -184,23 +186,23 @@ async fn a_place_comes_free_when_its_session_ends_though_a_stream_has_yet_to_see
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_few_sessions_gets_a_place_of_whoever_has_many_that_nobody_uses() {
+async fn a_request_without_a_session_gets_the_slot_of_an_unused_one() {
     let sessions = Sessions::new(10, Duration::from_mins(1)).among(Places::new(3));
-    let open =
-        |who: &str| sessions.open(Caller::legacy(Principal::new(who, Role::Superuser), Scope::All, None));
+    let open = |who: &str| open_for(&sessions, who).expect("a slot");
     let mut of_alice = Vec::new();
     for _ in 0..3 {
-        of_alice.push(open("alice").expect("a place"));
+        of_alice.push(open("alice"));
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     let ended = || of_alice.iter().map(|one| one.ended.is_cancelled()).collect::<Vec<_>>();
     let _in_use = of_alice[0].hold();
-    assert!(open("alice").is_err(), "nobody makes room for who has most");
-    let of_bob = open("bob").expect("a place of alice");
+    let of_bob = open("bob");
     assert_eq!(ended(), [false, true, false]);
     let call = sessions.place_for("carol").expect("another one of alice, for as long as a call runs");
     assert_eq!(ended(), [false, true, true]);
-    assert!(sessions.place_for("dave").is_err() && !of_bob.ended.is_cancelled(), "to each its only one");
-    drop(call);
-    assert!(sessions.place_for("dave").is_ok());
+    let other = sessions.place_for("dave").expect("that of bob, which nobody uses");
+    assert!(of_bob.ended.is_cancelled());
+    assert!(sessions.place_for("erin").is_err(), "all are in use");
+    drop((call, other));
+    assert!(sessions.place_for("erin").is_ok());
 }

@@ -5,9 +5,11 @@
 //!
 //! Not here: whose a single call is ([`super::Owner`]).
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// A client's session, or its principal. Clones are the same.
@@ -20,10 +22,25 @@ enum Kind {
     Principal(Arc<str>),
 }
 
-#[derive(Debug)]
 struct Session {
     number: u64,
     ended: CancellationToken,
+    client: OnceLock<Weak<dyn ClientSession>>,
+}
+
+/// The client session behind a private connection, as the pool sees it when another session needs the slot.
+pub trait ClientSession: Send + Sync + 'static {
+    /// Since when it has neither a running request nor an open stream; `None` while it has one.
+    fn unused_since(&self) -> Option<Instant>;
+
+    /// Ends it. Its client is answered 404 when it comes back.
+    fn displace(&self);
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({})", self.number)
+    }
 }
 
 impl Home {
@@ -31,7 +48,8 @@ impl Home {
     pub fn session() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        Self(Kind::Session(Arc::new(Session { number, ended: CancellationToken::new() })))
+        let (ended, client) = (CancellationToken::new(), OnceLock::new());
+        Self(Kind::Session(Arc::new(Session { number, ended, client })))
     }
 
     /// Whoever is authenticated as `principal`.
@@ -52,6 +70,31 @@ impl Home {
             Kind::Session(session) => session.ended.cancelled().await,
             Kind::Principal(_) => std::future::pending().await,
         }
+    }
+
+    /// Names the client session that it belongs to. A session without one counts as in use.
+    pub fn belongs_to<S: ClientSession>(&self, client: &Arc<S>) {
+        if let Kind::Session(session) = &self.0 {
+            let client: Weak<S> = Arc::downgrade(client);
+            let _ = session.client.set(client); // it has one client from its beginning to its end
+        }
+    }
+
+    /// Since when its client session is unused; `None` while it is in use.
+    pub(super) fn unused_since(&self) -> Option<Instant> {
+        self.client()?.unused_since()
+    }
+
+    /// Ends its client session.
+    pub(super) fn displace(&self) {
+        if let Some(client) = self.client() {
+            client.displace();
+        }
+    }
+
+    fn client(&self) -> Option<Arc<dyn ClientSession>> {
+        let Kind::Session(session) = &self.0 else { return None };
+        session.client.get()?.upgrade()
     }
 
     /// Whether the session is over; never for a principal.

@@ -63,7 +63,7 @@ pub use error::{Delivery, Error};
 #[cfg(test)]
 pub(crate) use flow::tests::flow as arriving;
 pub use flow::{Flow, Received};
-pub use home::Home;
+pub use home::{ClientSession, Home};
 pub use news::{Change, Update};
 pub use status::{State, Status};
 pub use watches::{Refusal, Subject, Watching};

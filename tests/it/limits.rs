@@ -38,6 +38,7 @@ async fn clients_sessions_and_bodies_beyond_their_limits_are_counted() {
     counted(&client, &gateway, &none).await;
 
     let session = client.legacy().await;
+    let stream = session.client.listen().await;
     assert_eq!(client.post(INITIALIZE, &[]).await.status, 503, "one session and no more");
     let lines = [
         "switchyard_clients 1",
@@ -62,6 +63,7 @@ async fn clients_sessions_and_bodies_beyond_their_limits_are_counted() {
     }
     let long = "x".repeat(2000);
     assert_eq!(client.post(&long, &[]).await.status, 413);
+    drop(stream);
     assert_eq!(session.delete().await.status, 204);
     let lines = [
         "switchyard_clients 0",

@@ -49,6 +49,7 @@ mod seal_keys;
 mod secrets;
 mod server_errors;
 mod serving;
+mod session_places;
 mod signs_of_life;
 mod sockets;
 mod start_failures;

@@ -1,7 +1,7 @@
-//! How clients get in where there is little room: sessions that are to be forgotten go first, and then the
-//! unused ones of whoever has most (`table`).
+//! Slots for clients when all are taken: an unused session gives up its slot (`table`).
 //!
-//! Invariant: who finds no room costs no more than who does.
+//! Invariants: a client is refused only if every slot belongs to a session in use or to a running request. A
+//! refused client costs no more than an accepted one.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -14,12 +14,11 @@ use crate::telemetry::limit::Limit;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Sessions {
-    /// A place for a client of the principal `owner`; when all are taken, that of the session which goes for it.
+    /// A slot for a client of the principal `owner`. If all are taken, an unused session gives up its slot.
     pub fn place_for(&self, owner: &str) -> Result<Place, Full> {
         let place = self.places.take().or_else(|full| {
             let displaced = self.write().displaced_by(owner);
-            displaced.ok_or(full)?.give_way();
-            self.places.take()
+            displaced.and_then(|session| session.give_way()).ok_or(full)
         });
         place.map_err(|full| Limit::Connections.met(full))
     }
@@ -27,6 +26,7 @@ impl Sessions {
     /// Puts it into the table; none where it has no room.
     pub(super) fn add(&self, session: Session) -> Option<Arc<Session>> {
         let session = Arc::new(session);
+        session.caller.home.belongs_to(&session);
         if self.count() >= self.max && self.may_look() {
             self.sweep();
         }

@@ -1,43 +1,78 @@
-//! The sessions by their ids and by whose they are, and which one goes when there is no room.
+//! The sessions by id and by principal, and which session gives up its slot when all slots are taken.
 //!
-//! Invariants: when it is full, a principal that has at least two sessions fewer than another one still
-//! gets one: the other's that was unused for longest goes, and never one in use. So nobody can lock others
-//! out, a principal's only session is never taken, and no two take from each other in turn. What it costs
-//! to make room, or to find none, does not grow with the table.
+//! Invariants: a session with an open stream or a running request is never taken out. The principal that needs the
+//! slot gives up its own unused session first. Next comes a principal that has at least two sessions more, then
+//! whichever session was unused for longest. The search finds an unused session whenever there is one. Its
+//! cost does not grow with the table: a session found in use is set aside until it is unused again.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
 use super::Session;
 
-/// So many sessions of one principal are looked at for one that is not in use, or was not used lately.
-const LOOKS: usize = 64;
-/// Of so many principals, those that have most.
+/// Principals among those with the most sessions that are searched for an unused session.
 const LARGEST: usize = 4;
 
 /// The sessions.
 pub(super) struct Table {
     max: usize,
     by_id: HashMap<Arc<str>, Entry>,
-    by_owner: HashMap<Arc<str>, Ages>,
+    by_owner: HashMap<Arc<str>, Owned>,
+    /// All sessions that are not set aside.
+    ages: Ages,
     /// How many sessions each principal has, fewest first.
     ranking: BTreeSet<(usize, Arc<str>)>,
+    returned: Returned,
 }
 
-/// The ids of one principal's sessions, by when each was last used as far as was noted here: it was used
-/// then or later.
+/// Session ids by the last use noted here. The real last use is then or later.
 type Ages = BTreeSet<(Instant, Arc<str>)>;
+
+/// The sessions of one principal.
+#[derive(Default)]
+struct Owned {
+    count: usize,
+    ages: Ages,
+}
 
 struct Entry {
     session: Arc<Session>,
-    noted: Instant,
+    /// Its time in [`Ages`]; `None` while it is set aside because it is in use.
+    noted: Option<Instant>,
+}
+
+/// Ids of sessions that were set aside and are unused again. Clones share one list.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Returned(Arc<Mutex<Vec<Arc<str>>>>);
+
+impl Returned {
+    pub(super) fn push(&self, id: &Arc<str>) {
+        self.lock().push(Arc::clone(id));
+    }
+
+    fn take(&self) -> Vec<Arc<str>> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<str>>> {
+        // Nothing panics while it is held, and every write leaves a valid list.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Table {
-    pub(super) fn new(max: usize) -> Self {
-        Self { max, by_id: HashMap::new(), by_owner: HashMap::new(), ranking: BTreeSet::new() }
+    /// An empty table; sessions report to `returned` that they are unused again.
+    pub(super) fn new(max: usize, returned: Returned) -> Self {
+        Self {
+            max,
+            by_id: HashMap::new(),
+            by_owner: HashMap::new(),
+            ages: Ages::new(),
+            ranking: BTreeSet::new(),
+            returned,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -57,60 +92,87 @@ impl Table {
     }
 
     pub(super) fn insert(&mut self, session: Arc<Session>) {
-        let (id, noted) = (Arc::clone(&session.id), Instant::now());
-        self.change(session.owner(), |ages| ages.insert((noted, Arc::clone(&id))));
-        self.by_id.insert(id, Entry { session, noted });
+        let (id, owner) = (Arc::clone(&session.id), Arc::clone(session.owner()));
+        self.by_id.insert(Arc::clone(&id), Entry { session, noted: None });
+        self.count(&owner, |count| count + 1);
+        self.note(&id, Instant::now());
     }
 
     pub(super) fn remove(&mut self, id: &str) -> Option<Arc<Session>> {
-        let (id, Entry { session, noted }) = self.by_id.remove_entry(id)?;
-        self.change(session.owner(), |ages| ages.remove(&(noted, id)));
+        self.set_aside(id);
+        let session = self.by_id.remove(id)?.session;
+        self.count(&Arc::clone(session.owner()), |count| count - 1);
         Some(session)
     }
 
-    /// Takes out the session that goes for one more of `owner`; none where none may.
+    /// Takes out the session that gives up its slot for one more session of `owner`. `None` if all are in use.
     pub(super) fn displaced_by(&mut self, owner: &str) -> Option<Arc<Session>> {
-        let fair = self.by_owner.get(owner).map_or(0, BTreeSet::len) + 2;
+        for id in self.returned.take() {
+            if let Some(since) = self.get(&id).and_then(|session| session.unused_or_set_aside()) {
+                self.note(&id, since);
+            }
+        }
+        let fair = self.by_owner.get(owner).map_or(0, |owned| owned.count) + 2;
         let larger = self.ranking.iter().rev().take_while(|(count, _)| *count >= fair).take(LARGEST);
         let larger: Vec<_> = larger.map(|(_, owner)| Arc::clone(owner)).collect();
-        let id = larger.iter().find_map(|owner| self.longest_unused(owner))?;
+        let id = self.longest_unused(Some(owner));
+        let id = id.or_else(|| larger.iter().find_map(|owner| self.longest_unused(Some(owner))));
+        let id = id.or_else(|| self.longest_unused(None))?;
         self.remove(&id)
     }
 
-    /// The session of `owner` that was unused for longest; of very many in use at once, of those that
-    /// were looked at.
-    fn longest_unused(&mut self, owner: &str) -> Option<Arc<str>> {
-        let ages = self.by_owner.get_mut(owner)?;
-        let mut longest: Option<(Instant, Arc<str>)> = None;
-        for _ in 0..LOOKS {
-            let (noted, id) = ages.pop_first()?;
-            let entry = self.by_id.get_mut(&id)?;
-            let unused_since = entry.session.unused_since();
-            entry.noted = unused_since.unwrap_or_else(Instant::now);
-            ages.insert((entry.noted, Arc::clone(&id)));
-            let Some(since) = unused_since else { continue };
-            if longest.as_ref().is_none_or(|(longest, _)| since < *longest) {
-                longest = Some((since, id));
+    /// The session that was unused for longest: of `owner`, or of all.
+    fn longest_unused(&mut self, owner: Option<&str>) -> Option<Arc<str>> {
+        loop {
+            let ages = match owner {
+                Some(owner) => &self.by_owner.get(owner)?.ages,
+                None => &self.ages,
+            };
+            let (noted, id) = ages.first()?.clone();
+            let unused_since = self.get(&id)?.unused_or_set_aside();
+            if unused_since == Some(noted) {
+                return Some(id); // all others were used then or later
             }
-            // All others were used then or later.
-            if since == noted {
-                break;
+            match unused_since {
+                Some(since) => self.note(&id, since),
+                None => self.set_aside(&id),
             }
         }
-        longest.map(|(_, id)| id)
     }
 
-    /// Changes what is noted of the sessions of `owner`, and keeps the ranking true.
-    fn change(&mut self, owner: &Arc<str>, change: impl FnOnce(&mut Ages) -> bool) {
-        let ages = self.by_owner.entry(Arc::clone(owner)).or_default();
-        let before = ages.len();
-        change(ages);
-        let now = ages.len();
-        self.ranking.remove(&(before, Arc::clone(owner)));
-        if now == 0 {
+    /// Notes that the session `id` was last used at `since`.
+    fn note(&mut self, id: &str, since: Instant) {
+        self.set_aside(id);
+        let Some((id, entry)) = self.by_id.get_key_value(id) else { return };
+        let (id, owner) = (Arc::clone(id), Arc::clone(entry.session.owner()));
+        self.ages.insert((since, Arc::clone(&id)));
+        self.by_owner.entry(owner).or_default().ages.insert((since, Arc::clone(&id)));
+        if let Some(entry) = self.by_id.get_mut(&id) {
+            entry.noted = Some(since);
+        }
+    }
+
+    /// Takes the session `id` out of the ages.
+    fn set_aside(&mut self, id: &str) {
+        let Some((id, _)) = self.by_id.get_key_value(id) else { return };
+        let id = Arc::clone(id);
+        let Some(entry) = self.by_id.get_mut(&id) else { return };
+        let Some(noted) = entry.noted.take() else { return };
+        if let Some(owned) = self.by_owner.get_mut(entry.session.owner()) {
+            owned.ages.remove(&(noted, Arc::clone(&id)));
+        }
+        self.ages.remove(&(noted, id));
+    }
+
+    /// Changes how many sessions `owner` has, in the ranking too.
+    fn count(&mut self, owner: &Arc<str>, change: impl FnOnce(usize) -> usize) {
+        let its = self.by_owner.entry(Arc::clone(owner)).or_default();
+        self.ranking.remove(&(its.count, Arc::clone(owner)));
+        its.count = change(its.count);
+        if its.count == 0 {
             self.by_owner.remove(owner);
         } else {
-            self.ranking.insert((now, Arc::clone(owner)));
+            self.ranking.insert((its.count, Arc::clone(owner)));
         }
     }
 }

@@ -30,9 +30,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn session(owner: &str) -> Arc<Session> {
+fn session(owner: &str, returned: &Returned) -> Arc<Session> {
     let caller = Caller::legacy(Principal::new(owner, Role::Reader), Scope::All, None);
-    Arc::new(Session::new(caller, Kept::default(), false))
+    Arc::new(Session::new(caller, (Kept::default(), returned.clone()), false))
 }
 
 fn count(table: &Table, owner: &str) -> usize {
@@ -45,30 +45,42 @@ fn some(table: &Table, index: prop::sample::Index) -> Option<Arc<Session>> {
     (!all.is_empty()).then(|| Arc::clone(index.get(&all)))
 }
 
-/// Opens one for `owner` and checks what had to go for it.
+/// Opens one for `owner` and checks which one gave up its slot.
 fn open(table: &mut Table, owner: &str) {
     if table.is_full() {
         let own = count(table, owner);
         let unused: Vec<_> =
             table.iter().filter(|session| session.unused_since().is_some()).cloned().collect();
-        let may_give = |session: &&Arc<Session>| count(table, session.owner()) >= own + 2;
-        let most = unused.iter().filter(may_give).map(|session| count(table, session.owner())).max();
+        let oldest = |of: &dyn Fn(&str) -> bool| {
+            let those = unused.iter().filter(|session| of(session.owner()));
+            those.filter_map(|session| session.unused_since()).min()
+        };
+        let richer =
+            unused.iter().map(|session| count(table, session.owner())).max().filter(|n| *n >= own + 2);
+        let expected = oldest(&|other| other == owner)
+            .or_else(|| richer.and(oldest(&|other| Some(count(table, other)) >= richer)))
+            .or_else(|| oldest(&|_| true));
+        let is_own = oldest(&|other| other == owner).is_some();
         let Some(gone) = table.displaced_by(owner) else {
-            assert_eq!(most, None, "there was one who has more");
+            assert_eq!(expected, None, "one was unused");
             return;
         };
-        assert_eq!(most, Some(count(table, gone.owner()) + 1), "of one who has most");
-        let since = gone.unused_since().expect("not in use");
-        let others = unused.iter().filter(|session| session.owner() == gone.owner());
-        assert!(others.filter_map(|session| session.unused_since()).all(|other| since <= other));
+        assert!(gone.unused_since().is_some_and(|since| expected <= Some(since)), "not in use");
+        assert_eq!(&**gone.owner() == owner, is_own, "the principal's own goes first");
+        let of_same = unused.iter().filter(|session| session.owner() == gone.owner());
+        let since = gone.unused_since();
+        assert!(
+            of_same.map(|session| session.unused_since()).all(|other| since <= other),
+            "unused for longest"
+        );
     }
-    table.insert(session(owner));
+    table.insert(session(owner, &table.returned.clone()));
 }
 
 proptest! {
     #[test]
     fn nobody_is_locked_out(steps in prop::collection::vec(step(), 0..120)) {
-        let (mut table, mut held) = (Table::new(MAX), Vec::<Held>::new());
+        let (mut table, mut held) = (Table::new(MAX, Returned::default()), Vec::<Held>::new());
         for step in steps {
             match step {
                 Step::Open(owner) => open(&mut table, owner),
@@ -88,20 +100,21 @@ proptest! {
 }
 
 #[test]
-fn of_very_many_in_use_some_are_passed_over_at_a_time() {
-    let mut table = Table::new(4 * LOOKS);
+fn the_one_unused_session_among_very_many_in_use_is_found_at_once_and_each_is_looked_at_once() {
+    const MANY: usize = 1_000;
+    let returned = Returned::default();
+    let mut table = Table::new(MANY + 1, returned.clone());
     let mut held = Vec::new();
-    for number in 0..4 * LOOKS {
-        let session = session("alice");
-        if number < 2 * LOOKS {
-            held.push(session.hold());
-        }
+    for _ in 0..MANY {
+        let session = session("alice", &returned);
+        held.push(session.hold());
         table.insert(session);
     }
-    assert!(
-        table.displaced_by("bob").is_none() && table.displaced_by("bob").is_none(),
-        "all looked at are in use"
-    );
-    let gone = table.displaced_by("bob").expect("those are at the end now");
-    assert!(gone.unused_since().is_some() && table.len() == 4 * LOOKS - 1);
+    table.insert(session("bob", &returned));
+    let gone = table.displaced_by("carol").expect("one is unused");
+    assert_eq!((&**gone.owner(), table.ages.len()), ("bob", 0));
+    assert!(table.displaced_by("carol").is_none());
+    held.pop();
+    assert!(table.displaced_by("carol").is_some(), "it reported that it is unused again");
+    assert_eq!(table.len(), MANY - 1);
 }

@@ -6,7 +6,7 @@ use tokio::time::{advance, sleep};
 
 use super::super::super::connection::Call;
 use super::super::super::fake::{Dial, Fake, tool_call};
-use super::super::super::home::Home;
+use super::super::super::home::{ClientSession, Home};
 use super::super::*;
 use super::{MAX_DIALECTS, MAX_OWN};
 use crate::protocol::feature::Effect;
@@ -189,19 +189,46 @@ async fn one_principal_has_half_of_the_dialects_and_shares_its_own_beyond_that()
     drop(other);
 }
 
+/// A client session that nobody uses.
+struct Unused {
+    since: Instant,
+    home: Home,
+}
+
+impl ClientSession for Unused {
+    fn unused_since(&self) -> Option<Instant> {
+        Some(self.since)
+    }
+
+    fn displace(&self) {
+        self.home.end();
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_principal_with_most_private_connections_gives_an_idle_one_to_another() {
+async fn the_session_that_was_unused_for_longest_ends_with_its_connection() {
     let server = dual();
-    let (pool, _shutdown) = pool_with(&server, 2, true);
-    let of = |principal: &str| by(principal, of_home(Era::Legacy, &Home::session()));
-    let (busy, idle) = (of("key:greedy"), of("key:greedy"));
-    let held = seat(&pool, &busy).await.expect("a seat");
-    drop(seat(&pool, &idle).await.expect("a seat"));
-    let other = of("key:other");
-    assert!(seat(&pool, &other).await.is_ok());
-    assert!(matches!(seat(&pool, &idle).await, Err(Error::Overloaded { .. })), "each has one now");
-    assert!(matches!(seat(&pool, &of("key:other")).await, Err(Error::Overloaded { .. })));
-    drop(held);
+    let (pool, _shutdown) = pool_with(&server, 3, true);
+    let unused = |after: u64| {
+        let home = Home::session();
+        let client =
+            Arc::new(Unused { since: Instant::now() + Duration::from_secs(after), home: home.clone() });
+        home.belongs_to(&client);
+        (home, client)
+    };
+    let of = |principal: &str, home: &Home| by(principal, of_home(Era::Legacy, home));
+    let (in_use, (old, _old), (new, _new)) = (Home::session(), unused(0), unused(1));
+    for (principal, home) in [("key:a", &in_use), ("key:a", &new), ("key:a", &old)] {
+        drop(seat(&pool, &of(principal, home)).await.expect("a seat"));
+    }
+    let (other, _other) = unused(2);
+    assert!(seat(&pool, &of("key:b", &other)).await.is_ok());
+    assert!(old.is_over() && !new.is_over() && !in_use.is_over());
+    let (own, _own) = unused(3);
+    assert!(seat(&pool, &of("key:b", &own)).await.is_ok());
+    assert!(other.is_over() && !new.is_over(), "the principal's own goes first");
+    settle().await;
+    assert_eq!(server.live(), 4);
 }
 
 #[tokio::test(start_paused = true)]

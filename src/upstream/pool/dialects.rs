@@ -117,27 +117,51 @@ impl State {
     /// Whether there is room for `key`. If there are too many of its sort, one that nobody uses ends; if
     /// `principal` has more than its share, one of its own.
     fn make_room(&mut self, key: Key, principal: Option<&Arc<str>>, private: usize) -> bool {
-        let is_private = key.home.is_some();
-        let most = if is_private { private } else { MAX_DIALECTS };
+        if key.home.is_some() {
+            return self.count(true, |_| true) < private || self.make_private_room(principal);
+        }
         let of = |group: &Group| group.principal.as_ref() == principal;
-        let (all, own) = (self.count(is_private, |_| true), self.count(is_private, of));
-        if !is_private && principal.is_some() && own >= MAX_OWN {
+        if principal.is_some() && self.count(false, of) >= MAX_OWN {
             return self.end_idle(|group| group.private.is_none() && of(group));
         }
-        all < most
-            || self.end_idle(|group| group.private.is_some() == is_private && !group.belongs_to_session())
-            || (is_private && self.take_from_richest(own))
+        self.count(false, |_| true) < MAX_DIALECTS
+            || self.end_idle(|group| group.private.is_none() && !group.belongs_to_session())
     }
 
-    /// Ends an idle private connection of the principal that has most of them, if it has at least two more than
-    /// the principal that needs room, which has `own`.
-    fn take_from_richest(&mut self, own: usize) -> bool {
+    /// Ends a private connection that nobody uses: one that belongs to no session first. Otherwise the session
+    /// that was unused for longest ends with its connection. The order is that of the table of sessions: one of
+    /// `principal`, one of the principal with most if that has at least two more, any.
+    fn make_private_room(&mut self, principal: Option<&Arc<str>>) -> bool {
+        let own = self.count(true, |group| group.principal.as_ref() == principal);
+        self.end_idle(|group| group.private.is_some() && !group.belongs_to_session())
+            || self.displace(|group| group.principal.as_ref() == principal)
+            || self.richer_than(own).is_some_and(|whose| self.displace(|group| group.principal == whose))
+            || self.displace(|_| true)
+    }
+
+    /// The principal that has most private connections, if it has at least two more than `own`.
+    #[allow(clippy::option_option)] // the inner one says whether there is authentication
+    fn richer_than(&self, own: usize) -> Option<Option<Arc<str>>> {
         let count = |whose: &Option<Arc<str>>| self.count(true, |group| group.principal == *whose);
         let private = self.groups.iter().filter(|group| group.private.is_some());
-        let richest = private.map(|group| (count(&group.principal), &group.principal)).max();
-        let Some((_, whose)) = richest.filter(|(most, _)| *most > own + 1) else { return false };
-        let whose = whose.clone();
-        self.end_idle(|group| group.private.is_some() && group.principal == whose)
+        let richest = private.map(|group| (count(&group.principal), &group.principal)).max()?;
+        (richest.0 > own + 1).then(|| richest.1.clone())
+    }
+
+    /// Ends the session that was unused for longest, of those whose private connection `may_end`, with that
+    /// connection.
+    fn displace(&mut self, may_end: impl Fn(&Group) -> bool) -> bool {
+        let unused = |group: &Group| {
+            let home = &group.private.as_ref()?.home;
+            Some((home.unused_since()?, group.key, home.clone()))
+        };
+        let groups = self.groups.iter().filter(|group| !group.is_busy() && may_end(group));
+        let Some((_, key, home)) = groups.filter_map(unused).min_by_key(|(since, ..)| *since) else {
+            return false;
+        };
+        self.remove(key);
+        home.displace();
+        true
     }
 
     /// How many dialects beside the base one are private or not, and as `is_counted` says.

@@ -101,7 +101,8 @@ async fn sessions_and_streams_stop_at_their_limit_and_leave_nothing_behind() {
             None => assert_eq!(told.status, 503, "{told:?}"),
         }
     }
-    assert_eq!(sessions.len(), ROOM);
+    assert_eq!(sessions.len(), 10_000, "each unused session gives up its slot");
+    let sessions = sessions.split_off(sessions.len() - ROOM);
     assert_eq!(metric(&gateway, "switchyard_sessions").await, ROOM as u64);
     // Of a client of its own, which takes its connections along.
     let (client, mut streams) = (Client::at(&gateway.url("/mcp")), Vec::new());
