@@ -147,6 +147,14 @@ pub(super) struct Server {
     /// What is wrong with what it offers, such as tools that cannot be called.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     offer_problems: Vec<String>,
+    /// Signs that it keeps state for each client: `lists_differ_by_session`, `asks_for_roots`,
+    /// `list_changed_by_call`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    state_signs: Vec<&'static str>,
+    /// The setting that helps with that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    state_hint: Option<&'static str>,
     /// How many of its tools have a definition that is not the trusted one.
     changed_tool_count: usize,
     /// Those tools, at most 100 of them.
@@ -198,6 +206,8 @@ impl From<&ServerStatus> for Server {
             description: config.description.clone(),
             last_error: status.last_error.clone().map(clipped),
             offer_problems: status.problems.clone(),
+            state_signs: status.signs.iter().map(|sign| sign.as_str()).collect(),
+            state_hint: config.sharing.hint(&status.signs),
             changed_tool_count: server.changed_tools(),
             changed_tools: ChangedTool::all(server),
             connections: status.connections,

@@ -8,12 +8,18 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use serde_json::json;
+
 use super::check::table;
 use crate::app::CLOSE_TIME;
-use crate::manager::{self, Manager, Scope, ServerStatus};
+use crate::manager::{self, Invocation, Manager, Scope, ServerStatus};
+use crate::protocol::meta::Sender;
+use crate::protocol::{Era, Raw};
 use crate::shutdown::Shutdown;
 use crate::telemetry::{untrusted, untrusted_reason};
-use crate::upstream::State;
+use crate::upstream::config::Sharing;
+use crate::upstream::{Home, Owner, State};
 use crate::{upstream, worker};
 
 /// Beyond the longest first attempt.
@@ -32,14 +38,33 @@ pub(super) fn run(config: manager::Config, out: &mut dyn Write, err: &mut dyn Wr
 }
 
 /// Every server after its first attempt, or after as long as that may take.
-async fn reached(config: manager::Config) -> Result<Vec<ServerStatus>, upstream::Error> {
+async fn reached(mut config: manager::Config) -> Result<Vec<ServerStatus>, upstream::Error> {
+    let sharing: Vec<Sharing> = config.servers.iter().map(|server| server.sharing).collect();
+    // So that each can be seen on the connection of one client too.
+    config.servers.iter_mut().for_each(|server| server.sharing = Sharing::PerSession);
     let enabled = config.servers.iter().filter(|server| server.enabled);
     let patience = enabled.map(upstream::first_attempt_limit).max().unwrap_or_default() + MARGIN;
     let manager = Manager::initialize_to_look(config, &Shutdown::new())?;
     manager.settled(&Scope::All, patience).await;
-    let servers = manager.list_servers();
+    look_for_state(&manager).await;
+    let mut servers = manager.list_servers();
+    servers.iter_mut().zip(sharing).for_each(|(server, sharing)| server.config.sharing = sharing);
     manager.shutdown(CLOSE_TIME).await;
     Ok(servers)
+}
+
+/// Has every server of the older revisions meet a client with roots, which shows whether it keeps state for each
+/// client.
+async fn look_for_state(manager: &Manager) {
+    let capabilities = Raw::of(&json!({"roots": {"listChanged": true}}));
+    let sender = Sender { capabilities, ..Sender::gateway() };
+    let begun = Invocation::begin(sender, Era::Legacy, Owner::new());
+    let invocation = Invocation { home: Some(Home::session()), ..begun };
+    let ready = manager.list_servers().into_iter().filter(|server| server.status.state == State::Ready);
+    let legacy = ready.filter(|server| server.status.version.is_some_and(|version| !version.is_modern()));
+    let names: Vec<_> = legacy.map(|server| server.config.name).collect();
+    let met = names.iter().map(|name| manager.attend(&Scope::All, &invocation, Some(name)));
+    join_all(met).await;
 }
 
 fn print(servers: &[ServerStatus], out: &mut dyn Write, err: &mut dyn Write) -> io::Result<bool> {
@@ -54,6 +79,17 @@ fn print(servers: &[ServerStatus], out: &mut dyn Write, err: &mut dyn Write) -> 
     for ServerStatus { status, .. } in &enabled {
         for problem in &status.problems {
             writeln!(err, "warning: {}: {}", status.server, untrusted(problem))?;
+        }
+    }
+    for ServerStatus { config, status, .. } in &enabled {
+        if let Some(hint) = config.sharing.hint(&status.signs) {
+            let signs: Vec<_> = status.signs.iter().map(|sign| sign.as_str()).collect();
+            writeln!(
+                err,
+                "warning: {}: it keeps state for each client ({}): {hint}",
+                status.server,
+                signs.join(", ")
+            )?;
         }
     }
     let away = || enabled.iter().filter(|server| server.status.state != State::Ready);

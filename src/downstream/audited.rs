@@ -38,7 +38,11 @@ impl<'a> Audited<'a> {
         let is_call = request.method == method::TOOLS_CALL && caller.principal.may(Action::Call);
         let deed = if is_call { audit::call(who(caller, id), || tool(request))? } else { None };
         let deed = deed.map(|mut deed| {
-            let route = gateway.manager().snapshot().route(&caller.scope, Named::Tool, &tool(request));
+            let route = gateway.manager().seen_by(Some(&caller.home)).route(
+                &caller.scope,
+                Named::Tool,
+                &tool(request),
+            );
             if let Ok(route) = route {
                 deed.at(&route.server);
             }

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use super::error::{Refusal, described};
 use super::exchange::{Exchange, Named};
 use super::headers::check_meta;
+use super::outside_calls::OutsideCalls;
 use super::sessions::Session;
 use crate::gateway::subscriptions::Feed;
 use crate::gateway::{Caller, Gateway};
@@ -127,8 +128,8 @@ impl Conversation {
         let mut legacy = self.legacy.write().unwrap_or_else(PoisonError::into_inner);
         if request.method == method::INITIALIZE {
             let mut caller = described(principal, scope, params)?;
-            // Its private connections end with the channel.
-            caller.home = opener.home.clone();
+            // Its private connections end with the channel, and reach it there.
+            (caller.home, caller.mailbox) = (opener.home.clone(), opener.mailbox.clone());
             *legacy = Some(Arc::new(caller));
         }
         match &*legacy {
@@ -142,10 +143,12 @@ impl Conversation {
     fn notification(self: &Arc<Self>, notice: &Notification) {
         if notice.method == method::INITIALIZED {
             let caller = self.legacy.read().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Some(feed) = caller.and_then(|caller| self.gateway.feed(&caller))
+            if let Some(caller) = caller
+                && let Some(feed) = self.gateway.feed(&caller)
                 && !self.announcing.swap(true, Ordering::Relaxed)
             {
-                self.requests.spawn_until_end(announce(feed, self.outgoing.clone(), self.frame));
+                let asks = OutsideCalls::of(&self.gateway, &caller, &self.session.questions);
+                self.requests.spawn_until_end(announce((feed, asks), self.outgoing.clone(), self.frame));
             }
         }
         self.session.note(notice);
@@ -165,14 +168,16 @@ fn torn_down(message: &Message) -> Option<Message> {
     Some(Message::Notification(Notification { method: method::CANCELLED.into(), params: Some(params) }))
 }
 
-/// Tells a legacy client what it asked to be told, for as long as somebody reads.
-async fn announce(mut feed: Feed, outgoing: mpsc::Sender<Bytes>, frame: Frame) {
+/// Tells a legacy client what it asked to be told, and asks it what servers ask outside of calls, for as long as
+/// somebody reads.
+async fn announce((mut feed, mut asks): (Feed, OutsideCalls), outgoing: mpsc::Sender<Bytes>, frame: Frame) {
     loop {
-        let notice = tokio::select! {
-            notice = feed.next() => notice,
+        let message = tokio::select! {
+            notice = feed.next() => Message::Notification(notice),
+            message = asks.next() => message,
             () = outgoing.closed() => return,
         };
-        if outgoing.send(frame(notice.encode())).await.is_err() {
+        if outgoing.send(frame(message.encode())).await.is_err() {
             return;
         }
     }

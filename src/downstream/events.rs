@@ -19,6 +19,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use super::bodies::Parts;
 use super::error::status_of;
 use super::exchange::{Exchange, Step};
+use super::outside_calls::OutsideCalls;
 use super::passing::{Passing, around};
 use super::printed::{Printer, retry};
 use super::replay::{Log, Reader};
@@ -197,6 +198,7 @@ struct Notices {
     held: Held,
     reader: Reader,
     feed: Feed,
+    asks: OutsideCalls,
     tasks: Shutdown,
     /// Whether the client was told that the stream ends.
     is_over: bool,
@@ -214,7 +216,8 @@ pub(super) fn own_stream(gateway: &Gateway, session: &Arc<Session>, tasks: &Shut
 
 fn notices(gateway: &Gateway, session: &Arc<Session>, reader: Reader, tasks: &Shutdown) -> Response {
     let Some(feed) = gateway.feed(&session.caller) else { return event_stream(Body::empty()) };
-    let notices = Notices { held: session.hold(), reader, feed, tasks: tasks.clone(), is_over: false };
+    let asks = OutsideCalls::of(gateway, &session.caller, &session.questions);
+    let notices = Notices { held: session.hold(), reader, feed, asks, tasks: tasks.clone(), is_over: false };
     let rest = stream::unfold(notices, |mut notices| async move {
         let chunk = notices.next().await?;
         Some((Ok::<_, Infallible>(chunk), notices))
@@ -237,6 +240,7 @@ impl Notices {
                 }
                 // Through the record, so that it is there when this connection breaks.
                 notice = self.feed.next() => self.reader.log().push(&Message::Notification(notice)),
+                message = self.asks.next() => self.reader.log().push(&message),
                 () = tokio::time::sleep(KEEP_ALIVE_EVERY) => return Some(KEEP_ALIVE),
             }
         }

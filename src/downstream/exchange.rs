@@ -316,7 +316,7 @@ async fn collected(flow: Box<Flow>, era: Era) -> Option<Received> {
 }
 
 /// Resolves when one of the questions is withdrawn, with what its client is told.
-async fn withdrawn(asked: &mut Vec<Asked>) -> Message {
+pub(super) async fn withdrawn(asked: &mut Vec<Asked>) -> Message {
     std::future::poll_fn(|cx| poll_withdrawn(asked, cx)).await.cancel()
 }
 

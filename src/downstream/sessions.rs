@@ -27,7 +27,6 @@ use crate::gateway::Caller;
 use crate::manager::Scope;
 use crate::protocol::{Notification, RequestId, method};
 use crate::telemetry::limit::Limit;
-use crate::upstream::ClientSession;
 use table::{Returned, Table};
 
 /// Requests of one session that may run at a time.
@@ -88,7 +87,9 @@ impl Session {
 
     /// A session that no table holds: the two ends of a pipe.
     pub fn alone(caller: Caller) -> Arc<Self> {
-        Arc::new(Self::new(caller, (Kept::default(), Returned::default()), true))
+        let session = Arc::new(Self::new(caller, (Kept::default(), Returned::default()), true));
+        session.caller.home.belongs_to(&session);
+        session
     }
 
     /// Its id, 32 hexadecimal digits.
@@ -130,6 +131,8 @@ impl Session {
             if let Some(id) = id.and_then(RequestId::from_raw) {
                 self.cancel(&id);
             }
+        } else if notice.method == method::ROOTS_LIST_CHANGED {
+            self.caller.home.roots_changed();
         }
     }
 
@@ -163,14 +166,6 @@ impl Session {
         self.state().place = None;
     }
 
-    /// Ends the session, which is unused, and gives its slot to another client.
-    fn give_way(&self) -> Option<Place> {
-        tracing::debug!(owner = %self.owner(), "ended the session that was unused for longest: all slots are taken");
-        let place = self.state().place.take();
-        self.end();
-        place
-    }
-
     /// Resolves when the session has ended.
     pub async fn ended(&self) {
         self.ended.cancelled().await;
@@ -184,13 +179,6 @@ impl Session {
     /// Since when nobody uses it; none while somebody does.
     fn unused_since(&self) -> Option<Instant> {
         let state = self.state();
-        (state.open == 0).then_some(state.last_used)
-    }
-
-    /// Since when nobody uses it, for the table. A session in use reports the end of that to the table.
-    fn unused_or_set_aside(&self) -> Option<Instant> {
-        let mut state = self.state();
-        state.is_set_aside = state.open > 0;
         (state.open == 0).then_some(state.last_used)
     }
 
@@ -218,16 +206,6 @@ impl Session {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds the lock, and if it did the state would still be whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl ClientSession for Session {
-    fn unused_since(&self) -> Option<Instant> {
-        Self::unused_since(self)
-    }
-
-    fn displace(&self) {
-        drop(self.give_way());
     }
 }
 

@@ -36,7 +36,7 @@ const LEGACY: Terms = Terms { refused: &["task", "input_required"], added: &[] }
 fn terms(gateway: &Gateway, caller: &Caller, target: &Target) -> Option<Terms> {
     let era = caller.version.era();
     let is_plain =
-        target.method == method::TOOLS_CALL && gateway.manager.passes(&caller.scope, &target.server, era);
+        target.method == method::TOOLS_CALL && gateway.manager.passes(caller.viewer(), &target.server, era);
     match era {
         Era::Modern => is_plain.then_some(MODERN),
         Era::Legacy => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::era::questions;
 use super::subscriptions::Mailbox;
 use crate::auth::Principal;
-use crate::manager::{Invocation, Scope};
+use crate::manager::{Invocation, Scope, Viewer};
 use crate::memory::{Account, Charge, Exhausted, Kind};
 use crate::protocol::meta::{self, Sender};
 use crate::protocol::{Abilities, LogLevel, Raw, Version, lifecycle};
@@ -117,6 +117,16 @@ impl Caller {
             principal: Some(self.principal.id().clone()),
             ..Invocation::begin(self.sender(), self.version.era(), self.owner)
         }
+    }
+
+    /// Its scope and its own connections, in which names are looked up.
+    pub const fn viewer(&self) -> Viewer<'_> {
+        Viewer { scope: &self.scope, home: Some(&self.home) }
+    }
+
+    /// The capabilities that it declared.
+    pub const fn capabilities(&self) -> &Raw {
+        &self.sender.capabilities
     }
 
     /// What it can be asked.

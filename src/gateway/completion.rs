@@ -24,7 +24,7 @@ pub(super) async fn complete(
     let params = params
         .ok_or_else(|| wanted::bad("params is missing; ref says what to complete", "ref", None, REFERENCE))?;
     let reference = reference(params)?;
-    let found = gateway.manager.completion_targets(&caller.scope, &reference, params).await;
+    let found = gateway.manager.completion_targets(caller.viewer(), &reference, params).await;
     let targets = found.map_err(|failure| refused(caller, &failure))?;
     first(gateway, caller, targets, outlet).await.map(|(_, result)| result)
 }

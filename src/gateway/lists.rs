@@ -29,7 +29,7 @@ pub(super) async fn list(
     outlet: &Outlet,
 ) -> Reply {
     manager.listable(&caller.scope).await;
-    let snapshot = manager.snapshot();
+    let snapshot = manager.seen_by(Some(&caller.home));
     if let Some(line) = absence::line(&snapshot, caller) {
         outlet.deliver(line).await;
     }
@@ -43,7 +43,7 @@ pub(super) fn at_once(
     kind: Kind,
     params: Option<&Raw>,
 ) -> Option<Result<Closed, ErrorObject>> {
-    let snapshot = manager.snapshot();
+    let snapshot = manager.seen_by(Some(&caller.home));
     let is_plain = snapshot.listable_at(&caller.scope).is_none() && !absence::is_due(&snapshot, caller);
     is_plain.then(|| page(&snapshot, caller, kind, params))
 }
@@ -56,6 +56,9 @@ fn page(
 ) -> Result<Closed, ErrorObject> {
     let catalog =
         snapshot.catalog(&caller.scope).map_err(|error| error::object(&error, caller.version.era()))?;
+    if let Some(mailbox) = &caller.mailbox {
+        mailbox.note_listed();
+    }
     let listing = catalog.listing(kind);
     let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());
     let after = cursor.as_ref().map(read_cursor).transpose()?;

@@ -7,10 +7,18 @@
 
 use super::caller::Caller;
 use super::wanted;
+use crate::manager::Manager;
 use crate::protocol::{ErrorObject, LogLevel, Raw, Reply, meta};
 
 /// `logging/setLevel`.
-pub(super) fn set_level(caller: &Caller, params: Option<&Raw>) -> Reply {
+pub(super) async fn set_level(manager: &Manager, caller: &Caller, params: Option<&Raw>) -> Reply {
+    let level = noted(caller, params)?;
+    manager.want_log(&caller.scope, &caller.home, level).await;
+    Ok(Raw::empty_object())
+}
+
+/// The level that a legacy client asks for, noted for its session.
+fn noted(caller: &Caller, params: Option<&Raw>) -> Result<LogLevel, ErrorObject> {
     let found = params.and_then(|params| params.get("level"));
     let name = found.as_ref().and_then(|level| level.read::<String>().ok());
     let level = name.as_deref().and_then(LogLevel::from_name);
@@ -18,7 +26,7 @@ pub(super) fn set_level(caller: &Caller, params: Option<&Raw>) -> Reply {
     if let Some(mailbox) = &caller.mailbox {
         mailbox.set_log_level(level);
     }
-    Ok(Raw::empty_object())
+    Ok(level)
 }
 
 /// Refuses a modern request whose level of log lines is none. In the other era a request says none.
@@ -69,21 +77,20 @@ mod tests {
     fn a_session_gets_what_it_asked_for_from_then_on() {
         let caller = legacy();
         assert_eq!(heard(&caller), "xxxxxxxxx", "that is for the server to decide");
-        let set = |level: &str| set_level(&caller, Some(&Raw::of(&json!({ "level": level }))));
-        assert_eq!(set("warning"), Ok(Raw::empty_object()));
+        let set = |level: &str| noted(&caller, Some(&Raw::of(&json!({ "level": level }))));
+        assert_eq!(set("warning"), Ok(LogLevel::Warning));
         assert_eq!(heard(&caller), "---xxxxxx");
         for level in ["Warning", "warn", ""] {
             assert_eq!(set(level).expect_err("no level").code(), code::INVALID_PARAMS);
         }
         assert!(
-            set_level(&caller, None).is_err()
-                && set_level(&caller, Some(&Raw::of(&json!({"level": 3})))).is_err()
+            noted(&caller, None).is_err() && noted(&caller, Some(&Raw::of(&json!({"level": 3})))).is_err()
         );
         assert_eq!(
             (heard(&caller), caller.sender().log_level),
             ("---xxxxxx".into(), Some(LogLevel::Warning))
         );
-        assert_eq!(set("debug"), Ok(Raw::empty_object()));
+        assert_eq!(set("debug"), Ok(LogLevel::Debug));
         assert_eq!(heard(&caller), "xxxxxxxxx");
     }
 

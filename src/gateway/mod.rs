@@ -6,6 +6,7 @@
 
 mod absence;
 mod asking;
+mod attending;
 mod bridged;
 pub mod caller;
 mod completion;
@@ -41,7 +42,7 @@ use crate::protocol::error::code;
 use crate::protocol::feature::{Kind, Lists};
 use crate::protocol::{Closed, Era, ErrorObject, Raw, Reply, Request, method};
 use crate::shutdown::Shutdown;
-use crate::upstream::{Outlet, Received};
+use crate::upstream::{self, Outlet, Received};
 
 /// The gateway towards all clients: the manager and the signal that ends long answers. Clones are the
 /// same one.
@@ -142,7 +143,12 @@ impl Gateway {
     /// The same, but a large result that nobody here would look at is given while it arrives.
     pub async fn receive(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> Received {
         let params = request.params.as_ref();
-        let reply = match (logging::check(caller, params), row(&request.method, caller)) {
+        let row = row(&request.method, caller);
+        if upstream::any_private() && self.manager.has_to_attend(caller.viewer()) {
+            // Boxed: it is large, and each client waits once.
+            Box::pin(self.attend(caller, row, params, outlet)).await;
+        }
+        let reply = match (logging::check(caller, params), row) {
             (Ok(()), Some(Row::CallTool)) => match tools::call(self, caller, params, outlet).await {
                 Ok(received) => return received,
                 Err(refusal) => Err(refusal),
@@ -160,6 +166,9 @@ impl Gateway {
     pub fn at_once(&self, caller: &Caller, request: &Request) -> Option<Result<Closed, ErrorObject>> {
         let params = request.params.as_ref();
         let Some(Row::List(kind)) = row(&request.method, caller) else { return None };
+        if self.manager.has_to_attend(caller.viewer()) {
+            return None;
+        }
         logging::check(caller, params).ok()?;
         lists::at_once(&self.manager, caller, kind, params)
     }
@@ -181,7 +190,7 @@ impl Gateway {
             Row::Listen => subscriptions::listen(self, caller, (&request.id, params), outlet).await,
             Row::Subscribe => subscriptions::subscribe(self, caller, params).await,
             Row::Unsubscribe => subscriptions::unsubscribe(caller, params),
-            Row::SetLevel => logging::set_level(caller, params),
+            Row::SetLevel => logging::set_level(&self.manager, caller, params).await,
             Row::Task(name) => tasks::handle(self, caller, name, params, outlet).await,
         }
     }
@@ -191,7 +200,7 @@ impl Gateway {
     fn initialize(&self, caller: &Caller) -> Raw {
         // What changes from here on is told on the session's stream, whenever that is opened.
         if let Some(mailbox) = &caller.mailbox {
-            let snapshot = self.manager.snapshot();
+            let snapshot = self.manager.seen_by(Some(&caller.home));
             mailbox.listen_to(Lists::ALL, snapshot.revisions(&caller.scope));
             mailbox.owe_reason(snapshot.is_away(&caller.scope));
         }
@@ -201,7 +210,10 @@ impl Gateway {
     /// What a legacy client is told by itself from now on; none for a modern one, which has
     /// `subscriptions/listen`.
     pub fn feed(&self, caller: &Caller) -> Option<Feed> {
-        caller.mailbox.as_ref().map(|mailbox| Feed::new(&self.manager, &caller.scope, mailbox))
+        caller
+            .mailbox
+            .as_ref()
+            .map(|mailbox| Feed::new(&self.manager, (&caller.scope, &caller.home), mailbox))
     }
 }
 

@@ -14,9 +14,9 @@ pub(super) async fn get(gateway: &Gateway, caller: &Caller, params: Option<&Raw>
     let (name, params) = wanted::text(params, "name", "which prompt to get")?;
     wanted::arguments(params)?;
     let invocation = caller.invocation(params);
-    let target = gateway.manager.prompt_target(&caller.scope, &name, params, None).await;
+    let target = gateway.manager.prompt_target(caller.viewer(), &name, params, None).await;
     let target = target.map_err(|error| error::object(&error, caller.version.era()))?;
     let server = target.server.clone();
     let result = asking::answer(gateway, caller, (target, invocation), outlet).await?;
-    Ok(references::followed(&gateway.manager.snapshot(), &caller.scope, &server, result))
+    Ok(references::followed(&gateway.manager.seen_by(Some(&caller.home)), &caller.scope, &server, result))
 }

@@ -31,12 +31,12 @@ pub(super) async fn read(gateway: &Gateway, caller: &Caller, params: Option<&Raw
     }
     let (uri, params) = wanted::text(params, "uri", "which resource to read")?;
     wanted::short_uri(&uri, "uri")?;
-    let found = gateway.manager.resource_targets(&caller.scope, &uri, params, None).await;
+    let found = gateway.manager.resource_targets(caller.viewer(), &uri, params, None).await;
     let targets = found.map_err(|failure| refused(caller, &failure))?;
     let is_alone = targets.len() == 1;
     match first(gateway, caller, targets, outlet).await {
         Ok((place, result)) => {
-            let snapshot = gateway.manager.snapshot();
+            let snapshot = gateway.manager.seen_by(Some(&caller.home));
             Ok(references::of_contents(&snapshot, &caller.scope, (&place.server, &place.uri, &uri), &result))
         }
         Err(refusal) if !is_alone && is_missing(&refusal) => Err(era::no_resource(caller, &uri)),

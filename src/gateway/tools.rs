@@ -23,12 +23,12 @@ pub(super) async fn call(
     let (name, params) = wanted::text(params, "name", "which tool to call")?;
     wanted::arguments(params)?;
     let invocation = caller.invocation(params);
-    let target = gateway.manager.tool_target(&caller.scope, &name, params, None).await;
+    let target = gateway.manager.tool_target(caller.viewer(), &name, params, None).await;
     let target = target.map_err(|error| error::object(&error, caller.version.era()))?;
     let server = Arc::clone(&target.server);
     match asking::receive(gateway, caller, (target, invocation), outlet).await {
         Received::Whole(reply) => Ok(Received::Whole(reply.map(|result| {
-            references::followed(&gateway.manager.snapshot(), &caller.scope, &server, result)
+            references::followed(&gateway.manager.seen_by(Some(&caller.home)), &caller.scope, &server, result)
         }))),
         flowing @ Received::Flowing(_) => Ok(flowing),
     }
@@ -49,7 +49,7 @@ pub struct Mirrored {
 /// error, and its call will say so too.
 pub async fn mirrored(manager: &Manager, caller: &Caller, params: &Raw) -> Result<Vec<Mirrored>, Error> {
     let name = params.text("name").unwrap_or_default();
-    let route = manager.route(&caller.scope, &name).await?;
+    let route = manager.route(caller.viewer(), &name).await?;
     let arguments = params.part("arguments");
     let mirrored = |param: &HeaderParam| Mirrored {
         header: param.header_name(),

@@ -191,8 +191,10 @@ async fn who_subscribed_hears_of_the_successor() {
     let (a, b, next_a) = (server(&["t"]), server(&["u"]), server(&["t"]));
     let (manager, [of_a, of_b]) = two(&a, &b).await;
     let mut notices = manager.notices();
-    let watched =
-        manager.watch(&"key:a".into(), "a", Subject::Resource("file:///x".into())).await.expect("a is up");
+    let watched = manager
+        .watch((&"key:a".into(), None), "a", Subject::Resource("file:///x".into()))
+        .await
+        .expect("a is up");
     let (_, _watching) = watched.expect("it agrees");
     let next = config(vec![changed(&of_a), of_b]);
     manager.apply_with(next, |_| Ok(next_a.connector())).await.expect("applied");

@@ -24,6 +24,7 @@ mod snapshot;
 mod target;
 mod trust;
 mod verdict;
+mod views;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,7 @@ pub use snapshot::{Revisions, Scope, Server, Snapshot};
 pub use target::{Called, Invocation, Target};
 pub use trust::{Approval, Change, Trust};
 pub use verdict::{NO_MCP, Verdict, Word};
+pub use views::Viewer;
 
 use crate::protocol::meta::Sender;
 use crate::protocol::splice::Terms;
@@ -147,9 +149,13 @@ impl Manager {
         Some(offer.peer.version.era())
     }
 
-    /// Whether what `server` answers is the same for clients of `era` that see `scope`: the eras are the
-    /// same, and no URI can clash.
-    pub fn passes(&self, scope: &Scope, server: &str, era: Era) -> bool {
+    /// Whether what `server` answers is the same for clients of `era`: the eras are the same, no URI can clash,
+    /// and the client sees what all see.
+    pub fn passes(&self, viewer: Viewer<'_>, server: &str, era: Era) -> bool {
+        if self.view(viewer.home).is_some() {
+            return false;
+        }
+        let scope = viewer.scope;
         let snapshot = self.published.snapshot.load();
         let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
         offer.is_some_and(|offer| offer.peer.version.era() == era) && !snapshot.can_clash(scope)

@@ -56,7 +56,7 @@ impl<'a> Recall<'a> {
     /// Whether `target` is such a call. For nearly all servers that is one look.
     pub(super) fn of(server: &'a Server, target: &'a Target, invocation: &'a Invocation) -> Option<Self> {
         let ttl = server.upstream.config().tools.cache_ttl?;
-        let principal = invocation.principal.as_ref()?;
+        let principal = invocation.principal.as_ref().filter(|_| !server.upstream.keeps_state())?;
         let fits = target.tool().is_some()
             && target.effect.is_read_only()
             && GOES_ON.iter().all(|member| target.params.part(member).is_none());

@@ -18,10 +18,12 @@ use tokio::time::MissedTickBehavior;
 
 use super::config::Config;
 use super::error::Error;
-use super::snapshot::Snapshot;
+use super::snapshot::{Server, Snapshot};
 use super::trust::Approval;
+use super::views::{OwnOffers, Views};
 use crate::protocol::Notification;
-use crate::upstream::{Change, State, Update, Upstream};
+use crate::protocol::feature::Lists;
+use crate::upstream::{Change, Home, Offer, State, Update, Upstream};
 
 /// Notices of servers that may wait for a slow listener; who is later than that is told that it
 /// missed some.
@@ -36,6 +38,8 @@ pub struct Told {
     pub server: Arc<str>,
     /// What it said; none: it may have said anything, and nobody heard it.
     pub notice: Option<Notification>,
+    /// The client on whose connection it said so; none: on one that clients share.
+    pub home: Option<Home>,
 }
 
 /// What operators wish.
@@ -76,6 +80,7 @@ pub(super) struct Published {
     pub(super) snapshot: Arc<ArcSwap<Snapshot>>,
     pub(super) count: watch::Receiver<u64>,
     pub(super) told: broadcast::Sender<Told>,
+    pub(super) views: Views,
 }
 
 /// The state of the task.
@@ -84,6 +89,9 @@ pub(super) struct Registry {
     snapshot: Arc<ArcSwap<Snapshot>>,
     count: watch::Sender<u64>,
     told: broadcast::Sender<Told>,
+    views: Views,
+    /// Offers of servers to single clients.
+    own: OwnOffers,
     /// Servers whose changed tools are still to be logged, because the audit log was full.
     untold: HashSet<Arc<str>>,
     /// Names that stay with their first server are still to be logged, for the same reason.
@@ -94,16 +102,18 @@ impl Registry {
     pub(super) fn new(config: Arc<Config>, first: Snapshot) -> (Self, Published) {
         let snapshot = Arc::new(ArcSwap::from_pointee(first));
         let (sender, count) = watch::channel(0);
-        let told = broadcast::Sender::new(NOTICES);
+        let (told, views) = (broadcast::Sender::new(NOTICES), Views::default());
         let registry = Self {
             config,
             snapshot: snapshot.clone(),
             count: sender,
             told: told.clone(),
+            views: views.clone(),
+            own: OwnOffers::default(),
             untold: HashSet::new(),
             has_untold_names: false,
         };
-        (registry, Published { snapshot, count, told })
+        (registry, Published { snapshot, count, told, views })
     }
 
     /// Publishes what the servers report and what is ordered, until the manager is gone.
@@ -135,18 +145,28 @@ impl Registry {
 
     async fn hear(&mut self, update: Update) {
         let told = match &update.change {
-            Change::Told(notice) => Some(Some(notice.clone())),
-            Change::Missed => Some(None),
+            Change::Told(notice) => Some((Some(notice.clone()), None)),
+            Change::Missed => Some((None, None)),
+            Change::ToldTo(home, notice) => Some((notice.clone(), Some(home.clone()))),
+            Change::Private(home, offered, published) => {
+                let now = self.snapshot.load_full();
+                if now.server(&update.server).is_ok_and(|server| server.upstream.id() == update.id) {
+                    self.see_privately((&update.server, home), offered.clone()).await;
+                }
+                published.send_replace(true);
+                return;
+            }
             Change::Offered(..) | Change::State(_) => None,
         };
-        if let Some(notice) = told {
+        if let Some((notice, home)) = told {
             // Nobody listens: nobody asked for it.
-            let _ = self.told.send(Told { server: update.server, notice });
+            let _ = self.told.send(Told { server: update.server, notice, home });
             return;
         }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         if let Some(Some(next)) = off_thread(move || choose(&now, &config, &update)).await {
             self.publish(next);
+            self.see_all_privately().await;
         }
     }
 
@@ -154,7 +174,10 @@ impl Registry {
         self.config = order.config;
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         if let Some(next) = off_thread(move || now.applied(&config, order.upstreams)).await {
+            let before = self.snapshot.load_full();
             self.publish(next);
+            self.forget_replaced(&before).await;
+            self.see_all_privately().await;
             let _ = order.done.send(()); // the operator may have left
         }
     }
@@ -168,6 +191,7 @@ impl Registry {
         };
         if let Some(next) = off_thread(build).await {
             let _ = done.send(next.map(|next| self.publish(next))); // the operator may have left
+            self.see_all_privately().await;
         }
     }
 
@@ -206,6 +230,53 @@ impl Registry {
     }
 }
 
+impl Registry {
+    /// Publishes what a server offers one client; `None`: nothing of its own any more.
+    async fn see_privately(
+        &mut self,
+        (server, home): (&Arc<str>, &Home),
+        offered: Option<(Arc<Offer>, Lists)>,
+    ) {
+        let announced = offered.as_ref().map(|(_, announced)| *announced).unwrap_or_default();
+        self.own.note(server, home, offered.map(|(offer, _)| offer));
+        self.see(home.clone(), announced).await;
+        self.count.send_modify(|count| *count += 1);
+    }
+
+    /// Forgets what servers offered single clients that are gone or others now. Their clients are asked anew.
+    async fn forget_replaced(&mut self, before: &Snapshot) {
+        let now = self.snapshot.load_full();
+        for server in before.servers() {
+            let name = &server.upstream.config().name;
+            let is_same = |there: &Server| there.upstream.id() == server.upstream.id();
+            if !now.server(name).is_ok_and(is_same) {
+                for home in self.own.forget(name) {
+                    self.see(home, Lists::default()).await;
+                }
+            }
+        }
+    }
+
+    /// Makes every client's own view anew, because what all clients see changed.
+    async fn see_all_privately(&mut self) {
+        for home in self.own.homes() {
+            self.see(home, Lists::default()).await;
+        }
+        if !self.own.is_empty() {
+            self.count.send_modify(|count| *count += 1);
+        }
+    }
+
+    async fn see(&self, home: Home, announced: Lists) {
+        let (shared, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
+        let (before, offers) = (self.views.get(&home), self.own.of(&home));
+        let build = move || shared.seen_with(&config, before.as_deref(), (&offers, announced));
+        if let Some(view) = off_thread(build).await {
+            self.views.put(home, view);
+        }
+    }
+}
+
 impl Drop for Registry {
     fn drop(&mut self) {
         if self.has_untold() {
@@ -228,7 +299,11 @@ fn choose(now: &Snapshot, config: &Config, update: &Update) -> Option<Snapshot> 
         {
             Some(now.updated(config, &update.server, Some((offer.clone(), *announced))))
         }
-        Change::State(State::Connecting) | Change::Told(_) | Change::Missed => None,
+        Change::State(State::Connecting)
+        | Change::Told(_)
+        | Change::Missed
+        | Change::Private(..)
+        | Change::ToldTo(..) => None,
         _ if !server.settled => Some(now.updated(config, &update.server, None)),
         Change::Offered(..) | Change::State(_) => None,
     }

@@ -14,9 +14,10 @@ use super::catalog::{Place, Places, Route};
 use super::error::{Error, Named};
 use super::snapshot::{Scope, Snapshot};
 use super::target::Target;
+use super::views::Viewer;
 use super::{Manager, failed_at};
 use crate::protocol::{Raw, foreign};
-use crate::upstream::{self, Subject, Watching};
+use crate::upstream::{self, Home, Subject, Watching};
 
 /// What is completed: an argument of a prompt, or a variable of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,24 +34,24 @@ impl Manager {
     /// `patience`.
     pub async fn tool_target(
         &self,
-        scope: &Scope,
+        viewer: impl Into<Viewer<'_>>,
         name: &str,
         params: &Raw,
         patience: Option<Duration>,
     ) -> Result<Target, Error> {
-        let route = self.named(scope, (Named::Tool, name), patience).await?;
+        let route = self.named(viewer.into(), (Named::Tool, name), patience).await?;
         Ok(Target::of_tool(&route, name, params))
     }
 
     /// The same for getting a prompt.
     pub async fn prompt_target(
         &self,
-        scope: &Scope,
+        viewer: impl Into<Viewer<'_>>,
         name: &str,
         params: &Raw,
         patience: Option<Duration>,
     ) -> Result<Target, Error> {
-        let route = self.named(scope, (Named::Prompt, name), patience).await?;
+        let route = self.named(viewer.into(), (Named::Prompt, name), patience).await?;
         Ok(Target::of_prompt(&route, name, params))
     }
 
@@ -58,37 +59,39 @@ impl Manager {
     /// one after another, best first.
     pub async fn resource_targets(
         &self,
-        scope: &Scope,
+        viewer: impl Into<Viewer<'_>>,
         uri: &str,
         params: &Raw,
         patience: Option<Duration>,
     ) -> Result<Vec<Target>, Error> {
-        let places = self.places(scope, uri, patience).await?;
+        let places = self.places(viewer, uri, patience).await?;
         Ok(places.iter().map(|place| Target::of_resource(place, uri, params)).collect())
     }
 
     /// The places where `uri` is, or may be when nobody lists it, best first and at least one.
     pub async fn places(
         &self,
-        scope: &Scope,
+        viewer: impl Into<Viewer<'_>>,
         uri: &str,
         patience: Option<Duration>,
     ) -> Result<Vec<Place>, Error> {
-        let found = self.when_settled(scope, patience, |snapshot| snapshot.places(scope, uri)).await?;
+        let viewer = viewer.into();
+        let found =
+            self.when_settled(viewer, patience, |snapshot| snapshot.places(viewer.scope, uri)).await?;
         some(found, uri)
     }
 
-    /// Subscribes `principal` to `subject` until the [`Watching`] is dropped, and returns the server's answer
+    /// Subscribes a client, named by its principal and its home, to `subject` until the [`Watching`] is dropped, and returns the server's answer
     /// with it. The notifications come out of [`Manager::notices`].
     pub async fn watch(
         &self,
-        principal: &Arc<str>,
+        client: (&Arc<str>, Option<&Home>),
         server: &str,
         subject: Subject,
     ) -> Result<Result<(Raw, Watching), upstream::Refusal>, Error> {
         let upstream = self.snapshot().server(server)?.upstream.clone();
         let config = upstream.config();
-        let watched = upstream.watch(principal, subject, Instant::now() + config.timeout).await;
+        let watched = upstream.watch(client, subject, Instant::now() + config.timeout).await;
         watched.map_err(|source| failed_at(&upstream, None, source))
     }
 
@@ -96,18 +99,19 @@ impl Manager {
     /// [`Manager::resource_targets`].
     pub async fn completion_targets(
         &self,
-        scope: &Scope,
+        viewer: impl Into<Viewer<'_>>,
         reference: &Reference,
         params: &Raw,
     ) -> Result<Vec<Target>, Error> {
         match reference {
             Reference::Prompt(name) => {
-                let route = self.named(scope, (Named::Prompt, name), None).await?;
+                let route = self.named(viewer.into(), (Named::Prompt, name), None).await?;
                 Ok(vec![Target::of_completion(&route.server, ("name", name, &route.subject), params)])
             }
             Reference::Resource(uri) => {
-                let look = |snapshot: &Snapshot| snapshot.template_places(scope, uri);
-                let places = some(self.when_settled(scope, None, look).await?, uri)?;
+                let viewer = viewer.into();
+                let look = |snapshot: &Snapshot| snapshot.template_places(viewer.scope, uri);
+                let places = some(self.when_settled(viewer, None, look).await?, uri)?;
                 let target =
                     |place: &Place| Target::of_completion(&place.server, ("uri", uri, &place.uri), params);
                 Ok(places.iter().map(target).collect())
@@ -116,8 +120,8 @@ impl Manager {
     }
 
     /// Who owns the tool `name` in `scope`; waits for servers that are still starting.
-    pub async fn route(&self, scope: &Scope, name: &str) -> Result<Arc<Route>, Error> {
-        self.named(scope, (Named::Tool, name), None).await
+    pub async fn route(&self, viewer: impl Into<Viewer<'_>>, name: &str) -> Result<Arc<Route>, Error> {
+        self.named(viewer.into(), (Named::Tool, name), None).await
     }
 
     /// Whether a tool that a scope sees, or that may come while servers are still starting, mirrors
@@ -129,35 +133,38 @@ impl Manager {
 
     async fn named(
         &self,
-        scope: &Scope,
+        viewer: Viewer<'_>,
         (kind, name): (Named, &str),
         patience: Option<Duration>,
     ) -> Result<Arc<Route>, Error> {
-        self.when_settled(scope, patience, |snapshot| snapshot.route(scope, kind, name)).await
+        let scope = viewer.scope;
+        self.when_settled(viewer, patience, |snapshot| snapshot.route(scope, kind, name)).await
     }
 
     /// What `look` finds. While servers are still connecting for the first time what it does not
     /// find may yet come, so that waits for them, at most until `patience` ends.
     async fn when_settled<T: Finding>(
         &self,
-        scope: &Scope,
+        viewer: Viewer<'_>,
         patience: Option<Duration>,
         look: impl Fn(&Snapshot) -> T,
     ) -> T {
         // Nearly always it is there, and then nothing has to be set up for waiting.
+        let view = self.view(viewer.home);
         let snapshot = self.published.snapshot.load();
-        let found = look(&snapshot);
-        if !found.may_come(&snapshot, scope) {
+        let seen = view.as_ref().unwrap_or(&snapshot);
+        let found = look(seen);
+        if !found.may_come(seen, viewer.scope) {
             return found;
         }
-        drop(snapshot); // it would keep an old one while this waits
+        drop((view, snapshot)); // they would keep old ones while this waits
         let patience = self.patience_ends(patience);
         let mut changes = self.changes();
         loop {
             changes.mark_unchanged();
-            let snapshot = self.snapshot();
+            let snapshot = self.seen_by(viewer.home);
             let found = look(&snapshot);
-            if !found.may_come(&snapshot, scope) {
+            if !found.may_come(&snapshot, viewer.scope) {
                 return found;
             }
             if !matches!(tokio::time::timeout_at(patience, changes.changed()).await, Ok(Ok(()))) {

@@ -4,6 +4,7 @@
 //! one it took at its start. Not here: how it comes about (`registry`).
 
 mod history;
+mod own;
 mod startup;
 mod unknown;
 

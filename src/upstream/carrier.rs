@@ -11,20 +11,25 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
+use super::COMMAND_RETRY_IN;
+use super::Upstream;
 use super::connection::{Call, Connection, Event, Events, Outlet};
+use super::dialect::Wish;
 use super::error::Error;
+use super::home::Home;
 use super::listen;
-use super::pool::Pool;
+use super::pool::{self, Pool};
 use super::secrets::Secrets;
-use super::watches::{Outcome, Refusal, Subject, Watches};
+use super::watches::{Outcome, Refusal, Subject, Watches, Watching};
 use crate::protocol::foreign::shown;
 use crate::protocol::{Raw, method};
 use crate::telemetry::pace::Pace;
@@ -68,7 +73,7 @@ impl Carrier {
     }
 
     /// Asks on one connection, until that is of no more use.
-    async fn serve(&self, connection: Arc<dyn Connection>) {
+    pub(super) async fn serve(&self, connection: Arc<dyn Connection>) {
         let work = async {
             if connection.peer().version.is_modern() {
                 listen::Listening::new(self, &connection).run().await;
@@ -177,6 +182,50 @@ impl Carrier {
         let asked = timeout(self.limit, connection.request(&call, &Outlet::none())).await;
         let reply = asked.unwrap_or(Err(Error::TimedOut { after: self.limit }))?;
         Ok(reply.map_err(Refusal::Said))
+    }
+}
+
+impl Upstream {
+    /// Subscribes `principal` to `subject` until the [`Watching`] is dropped, and returns the server's
+    /// answer with it. Connects if need be; there is an answer by `deadline`.
+    pub async fn watch(
+        &self,
+        (principal, home): (&Arc<str>, Option<&Home>),
+        subject: Subject,
+        deadline: Instant,
+    ) -> Result<Result<(Raw, Watching), Refusal>, Error> {
+        self.pool.check_open()?;
+        if let Some(retry_in) = self.breaker.refuses_for() {
+            return Err(Error::CircuitOpen { retry_in });
+        }
+        let full = Error::Overloaded { retry_in: COMMAND_RETRY_IN };
+        let begun = Instant::now();
+        let client =
+            home.filter(|home| self.is_private_to(home)).and_then(|home| self.pool.attended.get(home));
+        let watches = client.as_ref().map_or(&self.watches, |client| &client.watches);
+        let (watching, mut outcome) = watches.add(principal, subject).ok_or(full)?;
+        let answered = async {
+            // A connection is all it takes: the carrier is told of it.
+            if client.is_none() {
+                self.pool.seat(Wish::Own, &AtomicBool::new(false)).await?;
+            }
+            let outcome = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+            outcome.unwrap_or(Err(Error::Unavailable { state: pool::SHUTTING_DOWN }))
+        };
+        let late = |_| Err(Error::TimedOut { after: begun.elapsed() });
+        let reply = timeout_at(deadline, answered).await.unwrap_or_else(late);
+        let reply = reply.map_err(|error| self.secrets.cover(error))?;
+        Ok(reply.map(|result| (result, watching)))
+    }
+
+    /// How many subjects are watched for clients.
+    pub fn watched(&self) -> usize {
+        self.watches.count()
+    }
+
+    pub(super) fn carrier(&self, events: Events) -> Carrier {
+        let (pool, watches) = (Arc::clone(&self.pool), Arc::clone(&self.watches));
+        Carrier { pool, watches, events, secrets: self.secrets.clone(), limit: self.config.timeout }
     }
 }
 

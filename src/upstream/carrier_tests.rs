@@ -48,7 +48,9 @@ impl Scene {
     }
 
     async fn watch(&self, uri: &str) -> Result<Result<(Raw, Watching), Refusal>, Error> {
-        self.upstream.watch(&"key:a".into(), Subject::Resource(uri.into()), Instant::now() + SECOND * 5).await
+        self.upstream
+            .watch((&"key:a".into(), None), Subject::Resource(uri.into()), Instant::now() + SECOND * 5)
+            .await
     }
 
     /// In which words the server refuses to tell of `uri`.
@@ -190,7 +192,7 @@ async fn a_task_that_the_server_forgot_does_not_end_the_stream_of_everything_els
     let mut scene = Scene::modern().await;
     let held = scene.watching("a:1").await;
     let task = Subject::Task("t".into());
-    let watched = scene.upstream.watch(&"key:a".into(), task, Instant::now() + SECOND * 5).await;
+    let watched = scene.upstream.watch((&"key:a".into(), None), task, Instant::now() + SECOND * 5).await;
     let _task = watched.expect("no failure").expect("no refusal");
     let all = r#"{"toolsListChanged":true,"resourceSubscriptions":["a:1"],"taskIds":["t"]}"#;
     assert_eq!(scene.server.listening(), [all]);

@@ -30,6 +30,7 @@ use http::HeaderName;
 use secrecy::SecretString;
 use url::{Host, Url};
 
+use super::signs::Sign;
 use super::token_file::TokenFile;
 use crate::protocol::Era;
 use crate::settings::Fingerprint;
@@ -99,8 +100,11 @@ impl Config {
 /// Who shares a connection to a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// Everybody, as far as what the server asks still reaches the right client.
+    /// Everybody, until the server shows that it keeps state for each client. Sessions that begin after that have
+    /// connections of their own.
     #[default]
+    Auto,
+    /// Everybody, as far as what the server asks still reaches the right client.
     Shared,
     /// Nobody: each client session has one of its own, which declares exactly what the client can do
     /// and ends with the session. For servers that keep state, or ask outside of calls.
@@ -108,9 +112,23 @@ pub enum Sharing {
 }
 
 impl Sharing {
+    /// The advice for a server that showed `signs` of keeping state for each client.
+    pub const fn hint(self, signs: &[Sign]) -> Option<&'static str> {
+        match self {
+            Self::Auto if !signs.is_empty() => Some(
+                "new sessions have connections of their own; set `sharing: per_session` for that from the start, or `sharing: shared` to share its state",
+            ),
+            Self::Shared if !signs.is_empty() => Some(
+                "all clients share its state; set `sharing: per_session` to give each session a connection of its own",
+            ),
+            _ => None,
+        }
+    }
+
     /// The word in the registry file.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::Shared => "shared",
             Self::PerSession => "per_session",
         }

@@ -134,6 +134,12 @@ pub trait Connection: Send + Sync + 'static {
         None
     }
 
+    /// Passes on a notification of the client that the connection is for. Only legacy servers hear any.
+    fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
+        let _ = notification;
+        Box::pin(std::future::ready(()))
+    }
+
     /// Resolves when the connection is of no more use, with the reason; at once if it is already.
     fn closed(&self) -> BoxFuture<'_, String>;
 
@@ -260,6 +266,8 @@ pub enum Event {
     Changed(List),
     /// Nobody listened for a while: every list and every resource may have changed unseen.
     Missed,
+    /// It asked a client for its roots.
+    AsksRoots,
     /// Something for whoever asked for it: a resource was updated, a task went on, a page that a
     /// user was sent to was visited.
     Notice(Notification),

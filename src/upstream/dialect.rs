@@ -23,8 +23,8 @@ pub struct Dialect {
     pub era: Era,
     /// What a legacy `initialize` declares.
     pub capabilities: Raw,
-    /// Whether it is for one client alone, whose every question is meant for that client.
-    pub is_private: bool,
+    /// The one client that it is for: whatever the server asks there is meant for that client.
+    pub client: Option<Home>,
 }
 
 impl Dialect {
@@ -60,7 +60,7 @@ impl<'a> Wish<'a> {
     /// The client, for connections of its own.
     pub(super) fn private(self) -> Option<Private> {
         let Self::Of(call) = self else { return None };
-        Some(Private { home: call.home.clone()?, capabilities: declared(&call.sender.capabilities) })
+        Some(Private { home: call.home.clone()?, capabilities: call.sender.capabilities.clone() })
     }
 
     /// On whose behalf the connection is wanted; none for ourselves and for programs.
@@ -74,17 +74,12 @@ impl<'a> Wish<'a> {
     }
 
     /// Whose calls stand on the connection; none for our own, which are no reason to wait.
-    pub(super) const fn owner(self) -> Option<Owner> {
-        if let Self::Of(call) = self { Some(call.owner) } else { None }
-    }
-}
-
-/// What a private connection declares: all that its client did, but that changes of roots are told.
-/// They are not passed on, so a server must ask again instead of waiting for news.
-fn declared(capabilities: &Raw) -> Raw {
-    match capabilities.get("roots").filter(|roots| roots.get("listChanged").is_some()) {
-        Some(roots) => capabilities.with("roots", &roots.without("listChanged")),
-        None => capabilities.clone(),
+    pub(super) fn owner(self) -> Option<Owner> {
+        if let Self::Of(call) = self {
+            Some(call.owner).filter(|owner| *owner != Owner::GATEWAY)
+        } else {
+            None
+        }
     }
 }
 
@@ -114,12 +109,13 @@ impl Key {
         self == Self { home: self.home, ..other }
     }
 
-    /// How it is connected; `private` is what the one client declared.
-    pub(super) fn dialect(self, private: Option<&Raw>) -> Dialect {
+    /// How it is connected; `private` is the one client that it is for.
+    pub(super) fn dialect(self, private: Option<&Private>) -> Dialect {
+        let capabilities = private.map(|private| private.capabilities.clone());
         Dialect {
             era: self.era,
-            capabilities: private.cloned().unwrap_or_else(|| self.abilities.capabilities()),
-            is_private: private.is_some(),
+            capabilities: capabilities.unwrap_or_else(|| self.abilities.capabilities()),
+            client: private.map(|private| private.home.clone()),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod absence;
 mod attempt;
+mod attendant;
 mod backoff;
 pub mod breaker;
 pub mod builtin;
@@ -35,8 +36,10 @@ mod rate_limit;
 mod refresh;
 mod retry;
 mod secrets;
+mod signs;
 mod silence;
 mod stamina;
+mod stateful;
 pub mod status;
 mod supervise;
 pub mod token_file;
@@ -45,7 +48,7 @@ mod trial;
 mod verbosity;
 mod watches;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -63,18 +66,17 @@ pub use error::{Delivery, Error};
 #[cfg(test)]
 pub(crate) use flow::tests::flow as arriving;
 pub use flow::{Flow, Received};
-pub use home::{ClientSession, Home};
+pub use home::{ClientSession, Home, Loan};
 pub use news::{Change, Update};
+pub use signs::{Sign, any_private};
 pub use status::{State, Status};
 pub use watches::{Refusal, Subject, Watching};
 
-use crate::protocol::{Era, Raw, Version};
+use crate::protocol::{Era, Version};
 use crate::shutdown::Shutdown;
 use crate::store::Store;
 use breaker::Breaker;
 use bulkhead::{Bulkhead, Lane};
-use carrier::Carrier;
-use dialect::Wish;
 use news::Command;
 use pool::Pool;
 use rate_limit::RateLimit;
@@ -124,6 +126,7 @@ pub struct Upstream {
     silence: Arc<Silence>,
     watches: Arc<Watches>,
     commands: mpsc::Sender<Command>,
+    updates: mpsc::Sender<Update>,
     /// Ends the supervisor and every connection.
     group: Shutdown,
 }
@@ -181,10 +184,12 @@ impl Upstream {
             silence,
             watches,
             commands,
+            updates: updates.clone(),
             group: group.clone(),
             config,
         });
         if upstream.config.enabled {
+            upstream.note_sharing();
             let supervisor = Supervisor::new(Arc::clone(&upstream), updates, notices, inbox);
             group.spawn(supervisor.run());
             group.spawn_until_end(upstream.carrier(events).run());
@@ -223,43 +228,6 @@ impl Upstream {
             self.facts.called(&result);
         }
         result
-    }
-
-    /// Subscribes `principal` to `subject` until the [`Watching`] is dropped, and returns the server's
-    /// answer with it. Connects if need be; there is an answer by `deadline`.
-    pub async fn watch(
-        &self,
-        principal: &Arc<str>,
-        subject: Subject,
-        deadline: Instant,
-    ) -> Result<Result<(Raw, Watching), Refusal>, Error> {
-        self.pool.check_open()?;
-        if let Some(retry_in) = self.breaker.refuses_for() {
-            return Err(Error::CircuitOpen { retry_in });
-        }
-        let full = Error::Overloaded { retry_in: COMMAND_RETRY_IN };
-        let begun = Instant::now();
-        let (watching, mut outcome) = self.watches.add(principal, subject).ok_or(full)?;
-        let answered = async {
-            // A connection is all it takes: whoever carries the watches is told of it.
-            self.pool.seat(Wish::Own, &AtomicBool::new(false)).await?;
-            let outcome = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-            outcome.unwrap_or(Err(Error::Unavailable { state: pool::SHUTTING_DOWN }))
-        };
-        let late = |_| Err(Error::TimedOut { after: begun.elapsed() });
-        let reply = timeout_at(deadline, answered).await.unwrap_or_else(late);
-        let reply = reply.map_err(|error| self.secrets.cover(error))?;
-        Ok(reply.map(|result| (result, watching)))
-    }
-
-    /// How many subjects are watched for clients.
-    pub fn watched(&self) -> usize {
-        self.watches.count()
-    }
-
-    fn carrier(&self, events: Events) -> Carrier {
-        let (pool, watches) = (Arc::clone(&self.pool), Arc::clone(&self.watches));
-        Carrier { pool, watches, events, secrets: self.secrets.clone(), limit: self.config.timeout }
     }
 
     /// Takes a disconnected server into use again, or finishes connecting one that is down; its
@@ -353,6 +321,7 @@ impl Upstream {
             waiting: self.bulkhead.waiting(),
             tools: offer.map_or(0, |offer| offer.tools.len()),
             problems: self.problems(offer),
+            signs: self.signs().all(),
             counters: self.facts.counters(),
         }
     }

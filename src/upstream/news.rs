@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::discover::Offer;
 use super::error::Error;
+use super::home::Home;
 use super::status::State;
 use crate::protocol::Notification;
 use crate::protocol::feature::{List, Lists};
@@ -35,6 +36,11 @@ pub enum Change {
     Told(Notification),
     /// It may have said something that nobody heard.
     Missed,
+    /// Its offer on the connection of one client, with the lists that it said had changed; `None` when that
+    /// connection is gone. The flag is set when it is published.
+    Private(Home, Option<(Arc<Offer>, Lists)>, Arc<watch::Sender<bool>>),
+    /// It said something on the connection of one client; `None`: it may have, and nobody heard it.
+    ToldTo(Home, Option<Notification>),
 }
 
 /// The lists that a server said had changed, until they were read after that.

@@ -26,10 +26,12 @@ use tokio::time::Instant;
 
 use self::group::{Connecting, Group, Sitter};
 use self::lease::Turn;
+use super::attendant::Attended;
 use super::connection::{Connection, Connector, Events};
 use super::dialect::{Key, Wish};
 use super::error::Error;
 use super::secrets::Secrets;
+use super::signs::Signs;
 use super::silence::Patience;
 use crate::shutdown::Shutdown;
 
@@ -64,6 +66,10 @@ pub(super) struct Pool {
     shutdown: Shutdown,
     state: Mutex<State>,
     occupancy: watch::Sender<Occupancy>,
+    /// Clients with private connections.
+    pub(super) attended: Attended,
+    /// Whether the server keeps state for each client.
+    pub(super) signs: Signs,
 }
 
 /// Who is there, in the base dialect.
@@ -116,7 +122,8 @@ impl Pool {
         let (groups, next_home) = (vec![Group::new(Key::BASE)], 1);
         let state = State { shut: None, base: Key::BASE, groups, next_home, tasks };
         let occupancy = watch::Sender::new(Occupancy::default());
-        Arc::new(Self { connector, events, limits, secrets, shutdown, state: Mutex::new(state), occupancy })
+        let (state, attended, signs) = (Mutex::new(state), Attended::default(), Signs::default());
+        Arc::new(Self { connector, events, limits, secrets, shutdown, state, occupancy, attended, signs })
     }
 
     /// A seat for `wish` on the connection of its dialect with the fewest requests; on the first one,

@@ -14,6 +14,7 @@ use super::connection::Sockets;
 use super::discover::Offer;
 use super::error::{Delivery, Error};
 use super::secrets::Secrets;
+use super::signs::Sign;
 use crate::protocol::{Raw, Version};
 use crate::worker::now;
 
@@ -88,6 +89,8 @@ pub struct Status {
     pub tools: usize,
     /// What is wrong with that offer.
     pub problems: Vec<String>,
+    /// Signs that it keeps state for each client.
+    pub signs: Vec<Sign>,
     /// Counted since start.
     pub counters: Counters,
 }

@@ -19,14 +19,14 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Upstream;
 use super::backoff::Backoff;
-use super::config::Transport;
 use super::connection::Event;
-use super::discover::{self, Discovery, Offer};
+use super::discover::{self, Offer};
 use super::error::{Delivery, Error};
 use super::news::{Announced, Change, Command, OfferReply, Update};
 use super::phase::Phase;
 use super::pool::Occupancy;
 use super::refresh::Refresh;
+use super::signs::Sign;
 use super::status::State;
 use crate::telemetry::pace::Pace;
 
@@ -76,6 +76,10 @@ pub(super) struct Supervisor {
     /// The offer may have changed since it was read.
     stale: bool,
     announced: Announced,
+    /// Whether a change was announced during or just after a call of one client.
+    changed_by_call: bool,
+    /// Client calls that had ended when our last own request did.
+    calls: u64,
     refresh: Refresh,
     /// The arrival ([`Occupancy::arrivals`]) that the present discovery or offer belongs to; while
     /// down, the last one that was tried in vain.
@@ -111,6 +115,8 @@ impl Supervisor {
             waiting: Vec::new(),
             stale: false,
             announced: Announced::default(),
+            changed_by_call: false,
+            calls: 0,
             refresh: Refresh::default(),
             arrival: 0,
             discovered_at: None,
@@ -143,7 +149,11 @@ impl Supervisor {
         match event {
             Event::Notice(notice) => return self.publish(Change::Told(notice)).await,
             Event::Missed => self.publish(Change::Missed).await,
-            Event::Changed(list) => self.announced.add(list),
+            Event::Changed(list) => {
+                self.announced.add(list);
+                self.changed_by_call |= self.upstream.was_called_by_one(self.calls);
+            }
+            Event::AsksRoots => return self.upstream.note_sign(Sign::AsksRoots),
         }
         self.expect_change();
     }
@@ -189,22 +199,19 @@ impl Supervisor {
         let upstream = Arc::clone(&self.upstream);
         let limit = super::first_attempt_limit(&upstream.config);
         let deadline = deadline.unwrap_or(Instant::now() + limit);
-        let discovery = Discovery {
-            mirrors_parameters: matches!(upstream.config.transport, Transport::Http(_)),
-            server: Arc::clone(&upstream.config.name),
-            before: upstream.offer(),
-        };
+        let discovery = upstream.discovery();
         self.task = Some(Box::pin(async move {
             let read = upstream.run_once(&discovery, deadline).await;
             let read = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)));
             let bytes = read.as_ref().map_or(0, |offer| offer.bytes);
-            let offer = discover::off_worker(bytes, move || covered(&upstream, read)).await;
+            let offer = discover::off_worker(bytes, move || upstream.covered(read)).await;
             Done::Discovered(offer.map_err(Error::of_all_calls))
         }));
     }
 
     async fn conclude(&mut self, done: Done) {
         self.task = None;
+        self.calls = self.upstream.facts.counters().calls;
         match done {
             Done::Discovered(Ok(offer)) => self.came_up(offer).await,
             Done::Discovered(Err(error)) => self.stayed_down(error).await,
@@ -231,7 +238,12 @@ impl Supervisor {
         self.discovered_at = Some(now);
         self.gap = gap_after(offer.bytes);
         self.due = self.next_tick();
-        self.refresh.was_read(&offer, self.upstream.offer().as_deref());
+        let before = self.upstream.offer();
+        let is_changed = before.as_ref().is_some_and(|before| !before.names_the_same(&offer));
+        if std::mem::take(&mut self.changed_by_call) {
+            self.upstream.changed_by_call(is_changed);
+        }
+        self.refresh.was_read(&offer, before.as_deref());
         self.upstream.facts.offered(&offer);
         let announced = self.announced.read();
         self.publish(Change::Offered(Arc::clone(&offer), announced)).await;
@@ -356,16 +368,6 @@ impl Supervisor {
             () = self.upstream.group.requested() => {}
         }
     }
-}
-
-/// The offer with what is wrong with it, and without our secrets.
-fn covered(upstream: &Upstream, mut read: Result<Offer, Error>) -> Result<Arc<Offer>, Error> {
-    if let Ok(offer) = &mut read {
-        let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
-        let misfits = upstream.config.tools.misfits(&names);
-        offer.problems.extend(misfits);
-    }
-    upstream.secrets.cover_offer(read).map(Arc::new)
 }
 
 /// How long lists of `bytes` are not read again for change notices.

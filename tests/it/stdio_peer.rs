@@ -5,7 +5,7 @@
 //! `--exit-on METHOD` ends the process, `--silent-on METHOD` never answers, `--record FILE` appends
 //! `started PID`, `grandchild PID` and every line received, `--grandchild` starts a process of its own,
 //! `--refuse METHOD` answers it by an error that repeats the variable `KEY`, which it also writes to standard error,
-//! `--asks` makes it the server of `support/asker.rs`,
+//! `--asks` makes it the server of `support/asker.rs`, `--stateful` that of `support/stateful.rs`,
 //! `--flood LINE` writes that line to standard output again and again from the first call on, `--flood-errors LINE`
 //! to standard error. `--pause MS` waits between the record of a call and its answer. `--noise N` writes N lines
 //! to standard error. The tool `paced` sends
@@ -17,6 +17,8 @@
 
 #[path = "support/asker.rs"]
 mod asker;
+#[path = "support/stateful.rs"]
+mod stateful;
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, Write};
@@ -76,6 +78,9 @@ fn main() {
     if peer.has("--asks") {
         return ask();
     }
+    if peer.has("--stateful") {
+        return keep_state();
+    }
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         peer.record(&line);
         if line.contains("tools/call") {
@@ -94,6 +99,14 @@ fn ask() {
     let mut asker = asker::Asker::default();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         asker.take(&line, &()).iter().for_each(|((), message)| say(message));
+    }
+}
+
+fn keep_state() {
+    let mut state = stateful::Stateful::default();
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let (answer, unasked) = state.take(&line);
+        answer.iter().chain(&unasked).for_each(|message| say(&message.to_string()));
     }
 }
 

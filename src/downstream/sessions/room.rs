@@ -6,9 +6,14 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::super::places::{Full, Place};
 use super::{Session, Sessions};
+use crate::gateway::era;
+use crate::protocol::Notification;
 use crate::telemetry::limit::Limit;
+use crate::upstream::ClientSession;
 
 /// The shortest time between two looks for what is to be forgotten.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -48,5 +53,41 @@ impl Sessions {
     fn may_look(&self) -> bool {
         let swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         swept.is_none_or(|swept| swept.elapsed() >= LOOK_EVERY)
+    }
+}
+
+impl Session {
+    /// Ends the session, which is unused, and gives its slot to another client.
+    fn give_way(&self) -> Option<Place> {
+        tracing::debug!(owner = %self.owner(), "ended the session that was unused for longest: all slots are taken");
+        let place = self.state().place.take();
+        self.end();
+        place
+    }
+
+    /// Since when nobody uses it, for the table. A session in use reports the end of that to the table.
+    pub(super) fn unused_or_set_aside(&self) -> Option<Instant> {
+        let mut state = self.state();
+        state.is_set_aside = state.open > 0;
+        (state.open == 0).then_some(state.last_used)
+    }
+}
+
+impl ClientSession for Session {
+    fn unused_since(&self) -> Option<Instant> {
+        // A channel is read for as long as its session lasts.
+        if self.is_channel { None } else { Self::unused_since(self) }
+    }
+
+    fn notice(&self, notice: Notification) {
+        if let Some(mailbox) = &self.caller.mailbox
+            && let Some(notice) = era::notice(&self.caller, notice, None)
+        {
+            mailbox.put(notice, None);
+        }
+    }
+
+    fn displace(&self) {
+        drop(self.give_way());
     }
 }

@@ -16,7 +16,7 @@ use super::mailbox::Mailbox;
 use crate::manager::Told;
 use crate::protocol::{Notification, Raw, meta, method, uri};
 use crate::telemetry::pace::Pace;
-use crate::upstream::Watching;
+use crate::upstream::{Home, Watching};
 
 /// Parts of a URI that may have been subscribed to instead of the whole.
 const MAX_ANCESTORS: usize = 64;
@@ -64,6 +64,8 @@ pub struct Board {
 struct Listener {
     number: u64,
     mailbox: Weak<Mailbox>,
+    /// Its client. A notice on the connection of another client is not for it.
+    home: Home,
     /// The URI or the id that it knows the subject by.
     shown: Arc<str>,
 }
@@ -94,12 +96,18 @@ impl Subscription {
 }
 
 impl Board {
-    /// Tells `mailbox` about `topic` from now on, which it knows as `shown`.
-    pub(super) fn tell(self: &Arc<Self>, topic: Topic, shown: &str, mailbox: &Arc<Mailbox>) -> Subscription {
+    /// Tells `mailbox`, which is of the client of `home`, about `topic` from now on, which it knows as `shown`.
+    pub(super) fn tell(
+        self: &Arc<Self>,
+        topic: Topic,
+        shown: &str,
+        (mailbox, home): (&Arc<Mailbox>, &Home),
+    ) -> Subscription {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         // The mailbox has what is shown too, as its key.
         let size = EACH + topic.name().len() + 2 * shown.len();
-        let listener = Listener { number, mailbox: Arc::downgrade(mailbox), shown: shown.into() };
+        let (mailbox, home) = (Arc::downgrade(mailbox), home.clone());
+        let listener = Listener { number, mailbox, home, shown: shown.into() };
         self.lock().entry(topic.clone()).or_default().push(listener);
         Subscription { board: Arc::clone(self), topic, number, size, watching: None }
     }
@@ -109,8 +117,10 @@ impl Board {
         let pace = Pace::new();
         loop {
             match told.recv().await {
-                Ok(Told { server, notice: Some(notice) }) => self.deliver(&server, &notice),
-                Ok(Told { server, notice: None }) => self.missed(Some(&server)),
+                Ok(Told { server, notice: Some(notice), home }) => {
+                    self.deliver((&server, home.as_ref()), &notice);
+                }
+                Ok(Told { server, notice: None, home }) => self.missed(Some(&server), home.as_ref()),
                 Err(RecvError::Lagged(count)) => {
                     if let Some(suppressed) = pace.admit() {
                         tracing::warn!(
@@ -119,7 +129,7 @@ impl Board {
                             "notices of servers came too fast; what they are about counts as changed"
                         );
                     }
-                    self.missed(None);
+                    self.missed(None, None);
                 }
                 Err(RecvError::Closed) => return,
             }
@@ -131,24 +141,29 @@ impl Board {
         self.lock().values().map(Vec::len).sum()
     }
 
-    fn deliver(&self, server: &Arc<str>, notice: &Notification) {
+    /// Hands over what `server` said, on the connection of `home` if that has one of its own.
+    fn deliver(&self, (server, home): (&Arc<str>, Option<&Home>), notice: &Notification) {
+        let is_meant = |listener: &Listener| home.is_none_or(|home| listener.home == *home);
         let named = |member| notice.params.as_ref().and_then(|params| params.get_as::<String>(member));
         match notice.method.as_str() {
             method::RESOURCE_UPDATED => {
                 let Some(uri) = named("uri") else { return };
-                for (listener, shown) in self.listeners_of(server, &uri) {
+                let listeners = self.listeners_of(server, &uri).into_iter();
+                for (listener, shown) in listeners.filter(|(listener, _)| is_meant(listener)) {
                     put(&listener, notice, "uri", &shown);
                 }
             }
             method::TASK_STATUS | method::TASKS => {
                 let Some(id) = named("taskId") else { return };
-                for listener in self.listeners(&Topic::Task(server.clone(), id.into())) {
+                let listeners = self.listeners(&Topic::Task(server.clone(), id.into()));
+                for listener in listeners.into_iter().filter(is_meant) {
                     put(&listener, notice, "taskId", &listener.shown);
                 }
             }
             method::ELICITATION_COMPLETE => {
                 let Some(id) = named("elicitationId") else { return };
-                for listener in self.listeners(&Topic::Elicitation(server.clone(), id.into())) {
+                let listeners = self.listeners(&Topic::Elicitation(server.clone(), id.into()));
+                for listener in listeners.into_iter().filter(is_meant) {
                     put(&listener, notice, "elicitationId", &listener.shown);
                 }
             }
@@ -178,13 +193,14 @@ impl Board {
         Vec::new()
     }
 
-    /// Everything that `server`, or anybody, may have said counts as said once.
-    fn missed(&self, server: Option<&Arc<str>>) {
+    /// Everything that `server`, or anybody, may have said to `home`, or to anybody, counts as said once.
+    fn missed(&self, server: Option<&Arc<str>>, home: Option<&Home>) {
         let is_meant = |of: &Arc<str>| server.is_none_or(|server| server == of);
         let meant = |is_one: fn(&Topic) -> Option<&Arc<str>>| -> Vec<Listener> {
             let index = self.lock();
             let meant = index.iter().filter(|(topic, _)| is_one(topic).is_some_and(is_meant));
-            meant.flat_map(|(_, listeners)| listeners.iter().cloned()).collect()
+            let listeners = meant.flat_map(|(_, listeners)| listeners.iter());
+            listeners.filter(|listener| home.is_none_or(|home| listener.home == *home)).cloned().collect()
         };
         for listener in meant(Topic::resource_of) {
             let params = Some(Raw::of(&json!({ "uri": listener.shown })));

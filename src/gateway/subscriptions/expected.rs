@@ -49,7 +49,7 @@ impl Gateway {
     /// can say that.
     pub fn expect_elicitation(&self, caller: &Caller, server: &Arc<str>, id: &str) {
         let topic = Topic::Elicitation(Arc::clone(server), id.into());
-        expect(caller, |mailbox| self.board.tell(topic, id, mailbox));
+        expect(caller, |mailbox| self.board.tell(topic, id, (mailbox, &caller.home)));
     }
 
     /// Tells the session of the task that `server` calls `there` and the session `shown`.
@@ -58,7 +58,7 @@ impl Gateway {
             return;
         }
         let topic = Topic::Task(server.into(), there.into());
-        expect(caller, |mailbox| self.board.tell(topic, shown, mailbox));
+        expect(caller, |mailbox| self.board.tell(topic, shown, (mailbox, &caller.home)));
     }
 }
 

@@ -12,22 +12,25 @@ use super::mailbox::Mailbox;
 use crate::manager::{Manager, Scope};
 use crate::protocol::Notification;
 use crate::protocol::feature::List;
+use crate::upstream::Home;
 
 /// What a listener is told, one after the other.
 pub struct Feed {
     manager: Arc<Manager>,
     scope: Scope,
+    home: Home,
     mailbox: Arc<Mailbox>,
     changes: watch::Receiver<u64>,
     arrivals: watch::Receiver<()>,
 }
 
 impl Feed {
-    /// The feed of a listener that sees `scope`.
-    pub fn new(manager: &Arc<Manager>, scope: &Scope, mailbox: &Arc<Mailbox>) -> Self {
+    /// The feed of a listener that sees what `viewer` does.
+    pub fn new(manager: &Arc<Manager>, (scope, home): (&Scope, &Home), mailbox: &Arc<Mailbox>) -> Self {
         Self {
             manager: Arc::clone(manager),
             scope: scope.clone(),
+            home: home.clone(),
             mailbox: Arc::clone(mailbox),
             changes: manager.changes(),
             arrivals: mailbox.arrivals(),
@@ -52,7 +55,7 @@ impl Feed {
     }
 
     fn ready(&self) -> Option<Notification> {
-        let now = self.manager.snapshot().revisions(&self.scope);
+        let now = self.manager.seen_by(Some(&self.home)).revisions(&self.scope);
         self.mailbox.take_changed(now).map(changed).or_else(|| self.mailbox.take())
     }
 }

@@ -37,8 +37,10 @@ pub(super) async fn follow_all(
 async fn follow(gateway: &Gateway, caller: &Caller, mailbox: &Arc<Mailbox>, id: &str) -> Option<()> {
     let (server, there) = tasks::told_at(gateway, caller, id)?;
     // Before the server is asked, so that its first notice finds us.
-    let subscription = gateway.board.tell(Topic::Task(server.clone(), there.clone()), id, mailbox);
-    let watched = gateway.manager().watch(caller.principal.id(), &server, Subject::Task(there)).await;
+    let topic = Topic::Task(server.clone(), there.clone());
+    let subscription = gateway.board.tell(topic, id, (mailbox, &caller.home));
+    let client = (caller.principal.id(), Some(&caller.home));
+    let watched = gateway.manager().watch(client, &server, Subject::Task(there)).await;
     let (_, watching) = watched.ok()?.ok()?;
     mailbox.subscribe(id.to_owned(), subscription.kept_by(watching)).ok()
 }

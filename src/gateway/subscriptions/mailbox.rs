@@ -37,6 +37,8 @@ pub struct Mailbox {
     owes_reason: AtomicBool,
     /// Changes when something was put in.
     arrivals: watch::Sender<()>,
+    /// Whether the listener was given a list, of which it may have to be told that it changed.
+    has_listed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -121,8 +123,12 @@ impl Mailbox {
             expected: VecDeque::new(),
             is_closed: false,
         };
-        let (arrivals, owes_reason) = (watch::Sender::default(), AtomicBool::default());
-        Self { state: Mutex::new(state), owes_reason, arrivals }
+        Self {
+            state: Mutex::new(state),
+            owes_reason: AtomicBool::default(),
+            arrivals: watch::Sender::default(),
+            has_listed: AtomicBool::default(),
+        }
     }
 
     /// Tells of changes of `lists` from now on, where `known` is what the listener knows.
@@ -139,6 +145,18 @@ impl Mailbox {
     /// Notes whether it is still to be told that.
     pub fn owe_reason(&self, owes: bool) {
         self.owes_reason.store(owes, Ordering::Relaxed);
+    }
+
+    /// Notes that the listener was given a list.
+    pub fn note_listed(&self) {
+        self.has_listed.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes `known` for what the listener knows, unless it was given a list before.
+    pub fn begin_with(&self, known: Revisions) {
+        if !self.has_listed.load(Ordering::Relaxed) {
+            self.state().told = known;
+        }
     }
 
     /// Puts a notice in. One that is about the same as one that waits replaces it.
@@ -262,6 +280,7 @@ impl Mailbox {
 mod tests {
     use super::super::board::{Board, Topic};
     use super::*;
+    use crate::upstream::Home;
 
     fn notice(name: &str) -> Notification {
         Notification { method: name.into(), params: None }
@@ -284,7 +303,9 @@ mod tests {
     fn subscriptions_are_charged_until_they_end() {
         const LONG: usize = 8 * 1024;
         let (board, mailbox) = (Arc::new(Board::default()), Arc::new(Mailbox::of(&"a".into())));
-        let subscription = |uri: &str| board.tell(Topic::Resource("s".into(), uri.into()), uri, &mailbox);
+        let subscription = |uri: &str| {
+            board.tell(Topic::Resource("s".into(), uri.into()), uri, (&mailbox, &Home::session()))
+        };
         let used = || mailbox.state().charge.bytes();
         let uris: Vec<String> = (0..MAX_SUBSCRIPTIONS).map(|number| format!("{number:0LONG$}")).collect();
         for uri in uris.iter().chain(&uris) {

@@ -75,13 +75,15 @@ impl Gateway {
     ) -> Result<(Raw, Subscription), ErrorObject> {
         let refused = |failure: &manager::Error| resources::refused(caller, failure);
         let places =
-            self.manager.places(&caller.scope, uri, None).await.map_err(|failure| refused(&failure))?;
+            self.manager.places(caller.viewer(), uri, None).await.map_err(|failure| refused(&failure))?;
         let mut refusal = None;
         for Place { server, uri: there } in places {
             let there: Arc<str> = there.into();
             // Before the server is asked, so that its first notice finds us.
-            let subscription = self.board.tell(Topic::Resource(server.clone(), there.clone()), uri, mailbox);
-            match self.manager.watch(caller.principal.id(), &server, Subject::Resource(there)).await {
+            let topic = Topic::Resource(server.clone(), there.clone());
+            let subscription = self.board.tell(topic, uri, (mailbox, &caller.home));
+            let client = (caller.principal.id(), Some(&caller.home));
+            match self.manager.watch(client, &server, Subject::Resource(there)).await {
                 Ok(Ok((answer, watching))) => return Ok((answer, subscription.kept_by(watching))),
                 Ok(Err(Refusal::Said(words))) => refusal = refusal.or(Some(words)),
                 Ok(Err(Refusal::LeftOut)) => refusal = refusal.or(Some(error::not_told(&server, uri))),

@@ -135,7 +135,8 @@ impl Config {
         let retry = retry(&mut fields, defaults);
         let breaker = breaker(&mut fields);
         let limits = fields.part("limits", |limits| self::limits(limits, defaults));
-        let words = [Sharing::Shared, Sharing::PerSession].map(|sharing| (sharing.as_str(), sharing));
+        let words =
+            [Sharing::Auto, Sharing::Shared, Sharing::PerSession].map(|sharing| (sharing.as_str(), sharing));
         let sharing = fields.choice("sharing", &words).unwrap_or_default();
         let era = fields.part("era", |word| era(word, transport.as_ref().map(|(transport, _)| transport)));
         let is_builtin = matches!(&transport, Some((Transport::Builtin(_), _)));

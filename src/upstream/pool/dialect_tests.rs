@@ -10,7 +10,7 @@ use super::super::super::home::{ClientSession, Home};
 use super::super::*;
 use super::{MAX_DIALECTS, MAX_OWN};
 use crate::protocol::feature::Effect;
-use crate::protocol::{Era, Raw, Version};
+use crate::protocol::{Era, Notification, Raw, Version};
 
 const BASE: &str = r#"{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}}}"#;
 
@@ -203,6 +203,8 @@ impl ClientSession for Unused {
     fn displace(&self) {
         self.home.end();
     }
+
+    fn notice(&self, _: Notification) {}
 }
 
 #[tokio::test(start_paused = true)]
@@ -286,8 +288,7 @@ async fn a_private_connection_declares_what_its_client_did_and_ends_with_the_ses
     for _ in 0..3 {
         assert_eq!(era(&seat(&pool, &of_home(Era::Legacy, &one)).await.expect("a seat")), Era::Legacy);
     }
-    // Changes of roots are not passed on, so nobody may wait for them.
-    let exact = r#"{"roots":{},"x":1.0}"#.to_owned();
+    let exact = r#"{"roots":{"listChanged":true},"x":1.0}"#.to_owned();
     assert_eq!(server.dialects(), [(Era::Modern, BASE.into()), (Era::Legacy, exact)]);
     let other = seat(&pool, &of_home(Era::Legacy, &two)).await.expect("a seat");
     let again = seat(&pool, &of_home(Era::Legacy, &one)).await.expect("a seat");

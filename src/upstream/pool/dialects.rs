@@ -30,7 +30,8 @@ impl Pool {
             if is_there { state.base } else { Key::BASE.in_era(era) }
         };
         let Wish::Of(call) = wish else { return (base(), true) };
-        let home = self.limits.is_private.then(|| state.home_of(call)).flatten();
+        let is_private = call.home.as_ref().is_some_and(|home| self.is_private_to(home));
+        let home = is_private.then(|| state.home_of(call)).flatten();
         let era = match (call.era, speaks(Era::Modern), speaks(Era::Legacy)) {
             // Nothing is known yet: the base connection finds it out.
             (_, None, _) => return (base(), true),
@@ -72,7 +73,9 @@ impl Pool {
             if due > Instant::now() {
                 continue;
             }
-            if key != base && !group.is_busy() && group.stamina.held_until().is_none() {
+            let home = group.private.as_ref().map(|private| &private.home);
+            let is_watched = home.is_some_and(|home| self.attended.watches(home));
+            if key != base && !is_watched && !group.is_busy() && group.stamina.held_until().is_none() {
                 state.groups.swap_remove(at).retire();
                 return;
             }

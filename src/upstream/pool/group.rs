@@ -177,7 +177,7 @@ impl Group {
 
     /// How it is connected.
     pub(super) fn dialect(&self) -> Dialect {
-        self.key.dialect(self.private.as_ref().map(|private| &private.capabilities))
+        self.key.dialect(self.private.as_ref())
     }
 
     /// A connection of this dialect.

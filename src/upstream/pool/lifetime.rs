@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::group::{Group, Live};
 use super::{CLOSE_LIMIT, Pool, State, private, replace};
 use crate::shutdown::Shutdown;
-use crate::upstream::connection::Connection;
+use crate::upstream::connection::{Connection, Events};
 use crate::upstream::dialect::{Dialect, Key};
 use crate::upstream::error::Error;
 use crate::upstream::home::Home;
@@ -38,20 +38,22 @@ impl Pool {
         let (pool, tasks, key, dialect) = (Arc::clone(self), tasks.clone(), group.key, group.dialect());
         let (group_of_tasks, home) =
             (tasks.clone(), group.private.as_ref().map(|private| private.home.clone()));
+        let events = home.as_ref().and_then(|home| self.attended.events(home));
+        let events = events.unwrap_or_else(|| self.events.clone());
         group_of_tasks.spawn_until_end(async move {
             let opened = tokio::select! {
                 biased;
                 () = over(home) => Err(Error::Unavailable { state: SESSION_OVER }),
-                opened = pool.open_one(dialect) => opened,
+                opened = pool.open_one(events, dialect) => opened,
             };
             let opened = opened.map_err(|error| pool.secrets.cover(error));
             pool.connected(key, opened, &tasks, &done);
         });
     }
 
-    async fn open_one(&self, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
+    async fn open_one(&self, events: Events, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
         let limit = self.limits.connect;
-        let opened = timeout(limit, self.connector.connect(self.events.clone(), dialect)).await;
+        let opened = timeout(limit, self.connector.connect(events, dialect)).await;
         opened.unwrap_or_else(|_| {
             Err(Error::Connect { reason: format!("no handshake within {:.1} s", limit.as_secs_f64()) })
         })

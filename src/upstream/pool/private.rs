@@ -10,13 +10,17 @@
 //! Not here: what the calls themselves count for the breaker (`trial`).
 
 use std::future::pending;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::group::Live;
-use crate::upstream::connection::{Call, Outlet};
+use super::Pool;
+use super::group::{Group, Live};
+use crate::protocol::LogLevel;
+use crate::upstream::connection::{Call, Connection, Outlet};
+use crate::upstream::home::Home;
 use crate::upstream::silence::{Patience, Round, Silence};
 use crate::worker::now;
 
@@ -85,6 +89,38 @@ async fn owes_an_answer(live: &Live, silence: &Silence, patience: Patience) -> b
         if !was_excused && silence.is_past_hope(patience, is_idle) {
             return true;
         }
+    }
+}
+
+impl Pool {
+    /// Whether the client of `home` has connections of its own.
+    pub(in crate::upstream) fn is_private_to(&self, home: &Home) -> bool {
+        self.limits.is_private || self.signs.separates(home)
+    }
+
+    /// The private connection of `home`, if it is there.
+    pub(in crate::upstream) fn private_connection(&self, home: &Home) -> Option<Arc<dyn Connection>> {
+        self.private_live(home).map(|live| Arc::clone(&live.connection))
+    }
+
+    /// Has the server write log lines of `level` and above on the private connection of `home`, if it is there.
+    pub(in crate::upstream) async fn want_private_log(&self, home: &Home, level: LogLevel) {
+        if let Some(live) = self.private_live(home) {
+            live.verbosity.raise(live.connection.as_ref(), level).await;
+        }
+    }
+
+    /// The connections that clients share, without those of the base dialect.
+    pub(in crate::upstream) fn other_connections(&self) -> Vec<Arc<dyn Connection>> {
+        let state = self.lock();
+        let others = state.groups.iter().filter(|group| group.key != state.base && group.private.is_none());
+        others.filter_map(|group| group.live.first()).map(|live| Arc::clone(&live.connection)).collect()
+    }
+
+    fn private_live(&self, home: &Home) -> Option<Arc<Live>> {
+        let state = self.lock();
+        let is_its = |group: &&Group| group.private.as_ref().is_some_and(|private| private.home == *home);
+        state.groups.iter().filter(is_its).find_map(|group| group.live.first().cloned())
     }
 }
 

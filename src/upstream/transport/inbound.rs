@@ -6,7 +6,7 @@
 use super::flood_guard::Worth;
 use crate::memory::SMALL;
 use crate::protocol::feature::List;
-use crate::protocol::{Notification, Raw, method};
+use crate::protocol::{Notification, Raw, Request, method};
 use crate::upstream::connection::{Event, Events};
 
 /// A notification that waits with many others has fewer bytes than this, whatever its server wrote.
@@ -30,6 +30,13 @@ fn lean(notification: Notification) -> Option<Notification> {
         None => return Some(Notification { method, params: None }),
     };
     params.map(|params| Notification { method, params: Some(params) })
+}
+
+/// Notes what a request of the server says of it: one that asks for roots keeps state for each client.
+pub(super) fn note(request: &Request, events: &Events) {
+    if request.method == method::ROOTS_LIST {
+        events.report(Event::AsksRoots);
+    }
 }
 
 /// Passes on what concerns the whole server; `offer` gets what belongs to a call, and says what it was worth.

@@ -12,11 +12,12 @@
 
 mod attribution;
 mod cancelled;
+mod client;
 mod ticket;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,7 @@ use super::flood_guard::Worth;
 use crate::protocol::{Notification, Raw, Reply, Response, meta, method};
 use crate::upstream::connection::{Call, Outlet, Owner};
 use crate::upstream::error::Error;
+use crate::upstream::home::Home;
 use crate::wire::Clip;
 use crate::worker;
 
@@ -40,8 +42,8 @@ type Cancel = Box<dyn Fn(u64) + Send + Sync>;
 pub(super) struct Pending {
     table: Mutex<Table>,
     cancel: Cancel,
-    /// Whether all calls here are one client's, and a question may come before the first.
-    is_private: AtomicBool,
+    /// The one client whose calls all of these are, if so. It can be asked outside of calls too.
+    client: OnceLock<Home>,
     /// Counts calls that were written, for questions that wait for one.
     begun: watch::Sender<u64>,
     /// Whether the server ever sent a request that did not say whose it is.
@@ -145,7 +147,7 @@ impl Pending {
         Arc::new(Self {
             table: Mutex::new(table),
             cancel: Box::new(cancel),
-            is_private: AtomicBool::new(false),
+            client: OnceLock::new(),
             begun: watch::Sender::new(0),
             asks: AtomicBool::new(false),
             has_cancelled: AtomicBool::new(false),
@@ -181,8 +183,8 @@ impl Pending {
     /// more, and then it must not be written.
     pub(super) fn begin_writing(&self, id: u64) -> bool {
         let found = self.lock().open.get_mut(&id).map(|open| open.written = true).is_some();
-        if self.is_private.load(Ordering::Relaxed) {
-            self.begun.send_modify(|count| *count += 1);
+        if let Some(client) = self.client.get() {
+            client.reachable().unwrap_or(&self.begun).send_modify(|count| *count += 1);
         }
         found
     }
@@ -235,13 +237,8 @@ impl Pending {
                 outlet.offer(notification);
                 Worth::Wanted
             }
-            Err(worth) => worth,
+            Err(worth) => self.tell_client(notification, worth),
         }
-    }
-
-    /// All calls from now on are one client's.
-    pub(super) fn be_private(&self) {
-        self.is_private.store(true, Ordering::Relaxed);
     }
 
     /// Ends the channel: every open request fails, and no other is opened.

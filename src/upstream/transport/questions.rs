@@ -30,6 +30,7 @@ use crate::shutdown::Shutdown;
 use crate::telemetry::limit::Limit;
 use crate::telemetry::pace::Pace;
 use crate::upstream::connection::{Answer, Hold, Outlet, Owner, Unanswered};
+use crate::upstream::home::OpenRequest;
 
 /// Questions that may be open on one connection.
 const MAX_OPEN: usize = 256;
@@ -101,10 +102,10 @@ impl Questions {
         let worth = if matches!(first, Put::Answered(_)) { Worth::Notice } else { Worth::Wanted };
         let inner = Arc::clone(&self.0);
         self.0.tasks.spawn_until_end(async move {
-            let id = request.id.clone();
-            let reply =
-                open.withdrawn.run_until_cancelled(follow(&inner.server, first, &request, &whose)).await;
-            if let Some(reply) = reply {
+            // Until the server has its answer, a request outside of calls counts as open.
+            let (id, mut counted) = (request.id.clone(), None);
+            let followed = follow(&inner.server, first, (&request, &mut counted), &whose);
+            if let Some(reply) = open.withdrawn.run_until_cancelled(followed).await {
                 (inner.post)(inner.printed(&id, reply)).await;
             }
         });
@@ -197,6 +198,8 @@ enum Put {
         over: CancellationToken,
         /// Stop the clocks of the calls that may be meant instead.
         holds: Vec<Hold>,
+        /// Counts it as open, if it is asked outside of calls.
+        open: Option<OpenRequest>,
     },
     /// Somebody is asked when a call begins.
     Waits(watch::Receiver<u64>),
@@ -207,7 +210,7 @@ enum Put {
 fn ask(server: &Arc<str>, request: &Request, whose: Whose) -> Put {
     let refused = |code, text: &str| Put::Answered(Err(ErrorObject::new(code, text)));
     match whose {
-        Whose::Of(Asked { outlet, owner, capabilities, over, beside }) => {
+        Whose::Of(Asked { outlet, owner, capabilities, over, beside, open }) => {
             let params = request.params.clone();
             if !Abilities::of(&capabilities).allows(&request.method, params.as_ref()) {
                 let text = format!("the client cannot be asked \"{}\"", shown(&request.method));
@@ -215,7 +218,7 @@ fn ask(server: &Arc<str>, request: &Request, whose: Whose) -> Put {
             }
             let holds = beside.iter().filter_map(Outlet::hold).collect();
             let answer = outlet.ask_for(Some(Arc::clone(server)), request.method.clone(), params);
-            Put::Asked { answer, owner, over, holds }
+            Put::Asked { answer, owner, over, holds, open }
         }
         Whose::OfTheNext(begun) => Put::Waits(begun),
         Whose::Later(unanswered) => Put::Queued(unanswered),
@@ -238,13 +241,16 @@ fn ask(server: &Arc<str>, request: &Request, whose: Whose) -> Put {
 async fn follow(
     server: &Arc<str>,
     mut put: Put,
-    request: &Request,
+    (request, counted): (&Request, &mut Option<OpenRequest>),
     whose: &(impl Fn(Option<Owner>) -> Whose + Sync),
 ) -> Reply {
     loop {
         let (answer, owner, over, _holds) = match put {
             Put::Answered(reply) => return reply,
-            Put::Asked { answer, owner, over, holds } => (answer, owner, over, holds),
+            Put::Asked { answer, owner, over, holds, open } => {
+                *counted = open;
+                (answer, owner, over, holds)
+            }
             Put::Waits(mut begun) => {
                 if !matches!(timeout(NEXT_CALL_LIMIT, begun.changed()).await, Ok(Ok(()))) {
                     return Err(unanswered("no call began on which its client could be asked"));

@@ -9,6 +9,7 @@ use super::super::pending::{Pending, Purpose, Ticket};
 use super::*;
 use crate::memory::budget;
 use crate::upstream::connection::{Call, Inlet, Outlet, Question, Said};
+use crate::upstream::home::Home;
 
 /// A channel whose server asks, and what is posted to it.
 struct Channel {
@@ -284,7 +285,7 @@ async fn a_flood_of_questions_is_a_bounded_number_of_log_lines() {
 #[tokio::test(start_paused = true)]
 async fn on_a_private_connection_a_question_waits_for_the_first_call() {
     let mut channel = Channel::new();
-    channel.pending.be_private();
+    channel.pending.be_private(Home::session());
     channel.ask(1, method::ROOTS_LIST);
     let (call, mut inlet) = channel.call_with(Owner::new(), &json!({"roots": {}}));
     accept(question(&mut inlet).await);

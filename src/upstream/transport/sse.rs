@@ -119,8 +119,8 @@ pub(super) async fn open(
     shutdown.spawn(link.clone().read(stream, events, shutdown.clone()));
     // From here on the reader ends with `ending`, also when the handshake fails.
     let ending = Ending(link);
-    if dialect.is_private {
-        ending.0.pending.be_private();
+    if let Some(client) = dialect.client {
+        ending.0.pending.be_private(client);
     }
     let reply = ending.0.initialize(dialect.capabilities).await?;
     let peer = handshake::initialized(reply)?;
@@ -301,6 +301,7 @@ impl Link {
             Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => Worth::Wanted,
             Ok(Message::Notification(said)) => inbound::sort(said, events, |said| self.pending.notify(said)),
             Ok(Message::Request(request)) => {
+                inbound::note(&request, events);
                 let pending = Arc::clone(&self.pending);
                 self.questions.take(request, move |owner| pending.whose(owner))
             }
@@ -347,6 +348,11 @@ impl Connection for Stream {
 
     fn unanswered(&self, owner: Owner) -> Option<Unanswered> {
         self.ending.0.pending.unanswered(owner)
+    }
+
+    fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
+        // If it is not delivered, the connection is about to end.
+        async move { drop(self.ending.0.tell(notification).await) }.boxed()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

@@ -9,6 +9,7 @@
 //! - [`flooding`] servers that answer a call with events without end;
 //! - [`child`] the same for a server on standard input and output;
 //! - [`asker`] and [`asking`] a server that asks its client before it answers;
+//! - [`stateful`] and [`stateful_http`] a server that keeps state for each client;
 //! - [`redis`] a real Redis, and a slow way to it;
 //! - [`rmcp_peer`] the Rust SDK as independent client and server;
 //! - [`r2r`] R2R, from recordings;
@@ -38,6 +39,8 @@ pub mod rmcp_peer;
 pub mod scripted;
 pub mod served;
 pub mod sse;
+pub mod stateful;
+pub mod stateful_http;
 pub mod user;
 
 use std::future::Future;

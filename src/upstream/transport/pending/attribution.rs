@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Open, Pending, Purpose, Table};
 use crate::protocol::Raw;
 use crate::upstream::connection::{Outlet, Owner, Unanswered};
+use crate::upstream::home::OpenRequest;
 use crate::upstream::transport::flood_guard::Worth;
 
 /// How long a cancelled call may still be answered while requests of the server wait for that.
@@ -50,6 +51,8 @@ pub(in crate::upstream::transport) struct Asked {
     pub(in crate::upstream::transport) over: CancellationToken,
     /// The calls of which one may be meant instead.
     pub(in crate::upstream::transport) beside: Vec<Outlet>,
+    /// Counts it as open, if it is asked outside of calls.
+    pub(in crate::upstream::transport) open: Option<OpenRequest>,
 }
 
 impl Pending {
@@ -68,10 +71,10 @@ impl Pending {
                 None => table.asked_beside_others(id),
             },
             // The connection was made for a call, which is about to come.
-            Err(Whose::Nobodys) if self.is_private.load(Ordering::Relaxed) => {
-                Whose::OfTheNext(self.begun.subscribe())
-            }
-            Err(nobody) => nobody,
+            Err(nobody) => match (nobody, self.client.get()) {
+                (Whose::Nobodys, Some(client)) => Self::outside_calls(client, &self.begun),
+                (nobody, _) => nobody,
+            },
         }
     }
 
@@ -144,6 +147,7 @@ impl Table {
             capabilities: capabilities.clone(),
             over: open.over.0.get_or_insert_default().clone(),
             beside: Vec::new(),
+            open: None,
         })
     }
 

@@ -68,7 +68,7 @@ impl Drop for Ticket {
             let open = table.open.remove(&self.id).filter(|open| open.written);
             // On a private connection all calls are one client's.
             if let Some(owner) = open.as_ref().and_then(|open| open.purpose.owner())
-                && !self.pending.is_private.load(Ordering::Relaxed)
+                && self.pending.client.get().is_none()
             {
                 table.cancelled.add(self.id, owner);
                 self.pending.has_cancelled.store(true, Ordering::Relaxed);

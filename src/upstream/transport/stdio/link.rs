@@ -21,6 +21,7 @@ use crate::shutdown::Shutdown;
 use crate::upstream::closing::Closing;
 use crate::upstream::connection::{Call, Events, Outlet, Owner, Unanswered};
 use crate::upstream::error::Error;
+use crate::upstream::home::Home;
 use crate::upstream::transport::pending::{Pending, Purpose};
 use crate::upstream::transport::questions::Questions;
 use crate::upstream::transport::{cancelled, compose_line};
@@ -142,9 +143,9 @@ impl Link {
         self.exchange(&Outlet::none(), Purpose::Handshake, |id| compose_line(&call, id, era)).await
     }
 
-    /// The child is one client's.
-    pub(super) fn be_private(&self) {
-        self.channel.pending.be_private();
+    /// The child is for `client` alone.
+    pub(super) fn be_private(&self, client: Home) {
+        self.channel.pending.be_private(client);
     }
 
     /// Whether the child was seen asking.

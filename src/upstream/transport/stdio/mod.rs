@@ -42,6 +42,7 @@ use crate::upstream::config::{Config, Stdio};
 use crate::upstream::connection::{Call, Connection, Connector, Dialect, Events, Outlet, Owner, Unanswered};
 use crate::upstream::dialect::Eras;
 use crate::upstream::error::Error;
+use crate::upstream::home::Home;
 use crate::upstream::secrets::Secrets;
 
 /// How long a second child, of which it is not known whether it speaks the old era, may be silent.
@@ -149,8 +150,8 @@ impl Server {
         dialect: Dialect,
         tail: &StderrTail,
     ) -> Result<ToServer, Error> {
-        let is_private = dialect.is_private;
-        let link = self.start(events, is_private, tail).await?;
+        let client = dialect.client;
+        let link = self.start(events, client.clone(), tail).await?;
         match (dialect.era, self.eras.speaks(Era::Modern), self.eras.speaks(Era::Legacy)) {
             (_, Some(false), _) => return self.initialize(link, dialect.capabilities).await,
             (Era::Legacy, Some(true), None | Some(true)) => {
@@ -173,7 +174,7 @@ impl Server {
             // It ended on a request it does not know, as some do: a new one is greeted in the old way.
             Ok(Err(Error::Lost { .. } | Error::NotSent { .. })) => {
                 link.closing.wait().await;
-                let link = self.start(events, is_private, tail).await?;
+                let link = self.start(events, client, tail).await?;
                 self.initialize(link, dialect.capabilities).await
             }
             Ok(Err(error)) => Err(error),
@@ -193,13 +194,18 @@ impl Server {
     }
 
     /// Starts a child whose last lines on standard error go into `tail`.
-    async fn start(&self, events: &Events, is_private: bool, tail: &StderrTail) -> Result<Arc<Link>, Error> {
+    async fn start(
+        &self,
+        events: &Events,
+        client: Option<Home>,
+        tail: &StderrTail,
+    ) -> Result<Arc<Link>, Error> {
         tail.clear();
         let cannot = |reason| Error::Connect { reason: format!("cannot start {}: {reason}", self.target) };
         let child = child::start(&self.stdio).await.map_err(cannot)?;
         let link = Link::new(child, self, events, tail);
-        if is_private {
-            link.be_private();
+        if let Some(client) = client {
+            link.be_private(client);
         }
         Ok(link)
     }
@@ -293,6 +299,11 @@ impl Connection for ToServer {
 
     fn unanswered(&self, owner: Owner) -> Option<Unanswered> {
         self.link.unanswered(owner)
+    }
+
+    fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
+        // If it is not delivered, the connection is about to end.
+        async move { drop(self.link.tell(notification).await) }.boxed()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

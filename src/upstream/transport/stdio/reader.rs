@@ -211,6 +211,7 @@ impl Reader {
                 inbound::sort(said, &self.events, |said| self.desk.pending.notify(said))
             }
             Ok(Message::Request(request)) => {
+                inbound::note(&request, &self.events);
                 let pending = Arc::clone(&self.desk.pending);
                 self.questions.take(request, move |owner| pending.whose(owner))
             }

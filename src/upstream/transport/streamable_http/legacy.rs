@@ -4,6 +4,8 @@
 //! a request that is given up is cancelled by a message, one whose stream was cut is resumed where
 //! the server gave its events ids.
 
+mod of_call;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,25 +15,25 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio_util::sync::CancellationToken;
 
+use self::of_call::OfCall;
 use super::Server;
-use super::answer::{Broken, Hear, Outcome, Reader, Refusal, Resume};
+use super::answer::{Broken, Outcome, Reader, Refusal, Resume};
 use super::listening;
-use super::modern::offer;
 use crate::memory::Account;
 use crate::protocol::error::code;
 use crate::protocol::lifecycle::Peer;
-use crate::protocol::{Era, ErrorObject, Message, Notification, Raw, Reply, headers, method};
+use crate::protocol::{Era, ErrorObject, Notification, Raw, Reply, headers, method};
 use crate::upstream::closing::Closing;
 use crate::upstream::connection::{Call, Connection, Dialect, Events, Outlet};
 use crate::upstream::error::Error;
 use crate::upstream::flow::Received;
 use crate::upstream::transport::aside::Aside;
 use crate::upstream::transport::body::EventStream;
-use crate::upstream::transport::flood_guard::{FloodGuard, Worth};
+use crate::upstream::transport::flood_guard::FloodGuard;
 use crate::upstream::transport::http::{Head, is_media_type, status_error};
 use crate::upstream::transport::pending::{Pending, Purpose};
 use crate::upstream::transport::questions::Questions;
-use crate::upstream::transport::{cancelled, compose, handshake, inbound};
+use crate::upstream::transport::{cancelled, compose, handshake};
 
 /// Id of `initialize`, the first request of a session.
 const FIRST_ID: u64 = 1;
@@ -67,6 +69,7 @@ pub(super) struct State {
     delete: Option<Head>,
     pub(super) pending: Arc<Pending>,
     pub(super) questions: Questions,
+    aside: Aside,
     /// Set when the session is of no more use.
     pub(super) closing: Closing,
     pub(super) floods: FloodGuard,
@@ -105,8 +108,8 @@ impl Session {
             return Err(status_error(response.status(), response.headers()).into());
         }
         let session = Self::new(server, events, peer, &headers);
-        if dialect.is_private {
-            session.state.pending.be_private();
+        if let Some(client) = dialect.client {
+            session.state.pending.be_private(client);
         }
         listening::begin(Arc::clone(&session.state)).await;
         Ok(session)
@@ -130,6 +133,7 @@ impl Session {
             questions: Questions::new(&server.name, &server.shutdown, answers),
             floods: FloodGuard::new(&server.name, &closing),
             closing,
+            aside,
             end: CancellationToken::new(),
         });
         let gone = CancellationToken::new();
@@ -350,6 +354,11 @@ impl Connection for Session {
         self.state.exchange(call, outlet).boxed()
     }
 
+    fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
+        self.state.aside.post(notification.encode());
+        std::future::ready(()).boxed()
+    }
+
     fn closed(&self) -> BoxFuture<'_, String> {
         self.state.closing.wait().boxed()
     }
@@ -366,33 +375,5 @@ impl Connection for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.state.end.cancel();
-    }
-}
-
-/// Takes what the server says on the stream of a call.
-struct OfCall<'a> {
-    id: u64,
-    wants_progress: bool,
-    outlet: &'a Outlet,
-    state: &'a State,
-}
-
-impl Hear for OfCall<'_> {
-    fn hear(&self, message: Message) -> Worth {
-        match message {
-            Message::Notification(said) if self.state.questions.is_withdrawn_by(&said) => Worth::Wanted,
-            // No stream of notices was asked for in this era.
-            Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => Worth::Junk,
-            Message::Notification(said) => {
-                let token = self.wants_progress.then_some(self.id);
-                inbound::sort(said, &self.state.events, |said| offer(self.outlet, said, token))
-            }
-            // The stream says whose it is.
-            Message::Request(request) => {
-                let (pending, id) = (Arc::clone(&self.state.pending), self.id);
-                self.state.questions.take(request, move |_| pending.whose_on(id))
-            }
-            Message::Response(_) => Worth::Junk,
-        }
     }
 }

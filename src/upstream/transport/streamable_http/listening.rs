@@ -98,6 +98,7 @@ fn take(state: &State, message: &Bytes) -> Worth {
         }
         // It belongs to no stream of a call; with one owner's calls alone in flight it is clear.
         Ok(Message::Request(request)) => {
+            inbound::note(&request, &state.events);
             let pending = Arc::clone(&state.pending);
             state.questions.take(request, move |owner| pending.whose(owner))
         }

@@ -1,0 +1,206 @@
+//! Servers with `sharing: per_session`: all that belongs to a session belongs to the connection of its client.
+//!
+//! Each test runs over HTTP and over standard input and output.
+
+use serde_json::{Value, json};
+
+use crate::support::client::{Client, Stream};
+use crate::support::stateful_http::StatefulHttp;
+use crate::support::{Gateway, Registry, Running, eventually};
+
+const STREAM: [(&str, &str); 1] = [("accept", "text/event-stream, application/json")];
+
+/// A client of the revisions before 2026-07-28 that answers when it is asked for its roots.
+struct Person {
+    client: Client,
+    folder: String,
+}
+
+impl Person {
+    /// Initialized, with roots if it has a `folder`.
+    async fn joins(gateway: &Running, folder: &str) -> Self {
+        let client = gateway.mcp();
+        let capabilities =
+            if folder.is_empty() { json!({}) } else { json!({"roots": {"listChanged": true}}) };
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
+            "clientInfo": {"name": "t", "version": "0"}});
+        let hello = client.post(&client.envelope("initialize", &params.to_string()), &[]).await;
+        let id = hello.header("mcp-session-id").unwrap_or_else(|| panic!("{hello:?}"));
+        let person = Self { client: client.with_header("mcp-session-id", id), folder: folder.to_owned() };
+        person.says("notifications/initialized").await;
+        person
+    }
+
+    async fn says(&self, notification: &str) {
+        let text = json!({"jsonrpc": "2.0", "method": notification}).to_string();
+        assert_eq!(self.client.post(&text, &[]).await.status, 202);
+    }
+
+    /// Answers `message` if it asks for the roots.
+    async fn answers(&self, message: &Value) -> bool {
+        let asks = message["method"] == "roots/list";
+        if asks {
+            let result = json!({"roots": [{"uri": self.folder}]});
+            let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+            assert_eq!(self.client.post(&answer.to_string(), &[]).await.status, 202);
+        }
+        asks
+    }
+
+    /// The response to a request; meanwhile it answers what it is asked.
+    async fn asks(&self, method: &str, params: Value) -> Value {
+        let body = self.client.envelope(method, &params.to_string());
+        let mut stream = self.client.post_stream(&body, &STREAM).await;
+        loop {
+            let message = stream.next().await.expect("a response");
+            if !self.answers(&message).await && message.get("method").is_none() {
+                return message;
+            }
+        }
+    }
+
+    async fn calls(&self, tool: &str, arguments: Value) -> String {
+        let response = self.asks("tools/call", json!({"name": tool, "arguments": arguments})).await;
+        let text = response["result"]["content"][0]["text"].as_str();
+        text.unwrap_or_else(|| panic!("{response}")).to_owned()
+    }
+
+    async fn tools(&self) -> Vec<String> {
+        let response = self.asks("tools/list", json!({})).await;
+        let tools = response["result"]["tools"].as_array().unwrap_or_else(|| panic!("{response}"));
+        tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+    }
+
+    async fn has(&self, tool: &str) -> bool {
+        self.tools().await.iter().any(|name| name == tool)
+    }
+}
+
+/// The next notification on `stream` that is not about its resumption.
+async fn heard(stream: &mut Stream) -> Value {
+    stream.next().await.expect("the stream goes on")
+}
+
+/// What waits on `stream`, which hears a log line of its own after that.
+async fn heard_until_line(person: &Person, stream: &mut Stream) -> Vec<String> {
+    person.calls("say", json!({})).await;
+    let mut methods = Vec::new();
+    loop {
+        let method = heard(stream).await["method"].as_str().expect("a notification").to_owned();
+        if method == "notifications/message" {
+            return methods;
+        }
+        methods.push(method);
+    }
+}
+
+/// A gateway whose server has a connection for each session, over each transport.
+async fn gateways(more: &str) -> Vec<(Running, Option<StatefulHttp>)> {
+    let http = StatefulHttp::start();
+    let over_http = Registry::new().http("one", &http.url());
+    let over_stdio = Registry::new().child("one", &["--stateful"]);
+    let mut all = Vec::new();
+    for (registry, server) in [(over_http, Some(http)), (over_stdio, None)] {
+        let gateway = Gateway::of(&registry.with(more)).start().await;
+        gateway.offers(&["add", "folders"]).await;
+        all.push((gateway, server));
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_session_lists_and_calls_what_its_own_connection_has() {
+    for (gateway, _server) in gateways("sharing: per_session").await {
+        let (ann, bob) = (Person::joins(&gateway, "file:///ann").await, Person::joins(&gateway, "").await);
+        assert!(ann.has("of_client").await, "a tool for clients with roots");
+        assert!(!bob.has("of_client").await);
+        assert_eq!(ann.calls("of_client", json!({})).await, "of_client");
+        let mut stream = ann.client.listen().await;
+        assert_eq!(ann.calls("add", json!({"name": "mine"})).await, "added");
+        let changed = heard(&mut stream).await;
+        assert_eq!(changed["method"], "notifications/tools/list_changed", "{changed}");
+        assert!(ann.has("mine").await && !bob.has("mine").await);
+        assert_eq!(ann.calls("mine", json!({})).await, "mine");
+        let foreign = bob.asks("tools/call", json!({"name": "mine"})).await;
+        assert_eq!(foreign["error"]["data"]["code"], "tool_not_found", "{foreign}");
+        assert!(!gateway.offers(&["add"]).await.contains(&"mine".to_owned()), "nor does anybody else");
+        assert_eq!(gateway.call("one", "folders", json!({})).await.json()["data"], "none");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_the_first_call_is_found_without_a_list_before_it() {
+    for (gateway, _server) in gateways("sharing: per_session").await {
+        let ann = Person::joins(&gateway, "file:///ann").await;
+        assert_eq!(ann.calls("of_client", json!({})).await, "of_client");
+    }
+}
+
+#[tokio::test]
+async fn updates_and_log_lines_outside_of_calls_reach_the_session_that_they_are_for() {
+    for (gateway, _server) in gateways("sharing: per_session").await {
+        let (ann, bob) = (Person::joins(&gateway, "").await, Person::joins(&gateway, "").await);
+        let (mut of_ann, mut of_bob) = (ann.client.listen().await, bob.client.listen().await);
+        for person in [&ann, &bob] {
+            let subscribed = person.asks("resources/subscribe", json!({"uri": "file:///watched"})).await;
+            assert!(subscribed["result"].is_object(), "{subscribed}");
+        }
+        assert_eq!(ann.calls("touch", json!({})).await, "touched");
+        let updated = heard(&mut of_ann).await;
+        assert_eq!(updated["method"], "notifications/resources/updated", "{updated}");
+        assert_eq!(updated["params"]["uri"], "file:///watched");
+        assert!(heard_until_line(&bob, &mut of_bob).await.is_empty(), "nothing of the other session");
+        let ended = ann.asks("resources/unsubscribe", json!({"uri": "file:///watched"})).await;
+        assert!(ended["result"].is_object(), "{ended}");
+        eventually("the server was told", async || {
+            ann.calls("touch", json!({})).await;
+            let told = heard_until_line(&ann, &mut of_ann).await;
+            told.is_empty().then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_wants_only_errors_hears_no_other_log_lines() {
+    for (gateway, _server) in gateways("sharing: per_session").await {
+        let ann = Person::joins(&gateway, "").await;
+        let mut stream = ann.client.listen().await;
+        assert!(heard_until_line(&ann, &mut stream).await.is_empty());
+        ann.asks("logging/setLevel", json!({"level": "error"})).await;
+        ann.calls("say", json!({})).await;
+        ann.calls("add", json!({"name": "later"})).await;
+        assert_eq!(heard(&mut stream).await["method"], "notifications/tools/list_changed");
+    }
+}
+
+#[tokio::test]
+async fn a_call_does_not_start_before_its_server_has_the_roots() {
+    for (gateway, _server) in gateways("sharing: per_session").await {
+        for number in 0..5 {
+            let folder = format!("file:///{number}");
+            let person = Person::joins(&gateway, &folder).await;
+            assert_eq!(person.calls("folders", json!({})).await, folder);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_roots_reaches_the_connection_of_the_client() {
+    for (gateway, _server) in gateways("sharing: per_session").await {
+        let mut ann = Person::joins(&gateway, "file:///before").await;
+        let bob = Person::joins(&gateway, "file:///bob").await;
+        assert_eq!(ann.calls("folders", json!({})).await, "file:///before");
+        assert_eq!(bob.calls("folders", json!({})).await, "file:///bob");
+        let mut stream = ann.client.listen().await;
+        ann.folder = "file:///after".into();
+        ann.says("notifications/roots/list_changed").await;
+        let question = heard(&mut stream).await;
+        assert!(ann.answers(&question).await, "{question}");
+        eventually("the server knows them", async || {
+            (ann.calls("folders", json!({})).await == "file:///after").then_some(())
+        })
+        .await;
+        assert_eq!(bob.calls("folders", json!({})).await, "file:///bob");
+    }
+}

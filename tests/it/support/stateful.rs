@@ -1,0 +1,103 @@
+//! A server of the revisions before 2026-07-28 that keeps state for each of its clients: what it says and asks,
+//! without a transport.
+//!
+//! Tools: `add` adds the tool that `name` names, `folders` answers the roots of the client as the server knows them,
+//! `say` writes a log line after its answer, `touch` updates `file:///watched` after its answer. A client with roots
+//! is asked for them at the start, and has the tool `of_client` too.
+
+use serde_json::{Value, json};
+
+/// What it knows of one client.
+#[derive(Debug, Default)]
+pub struct Stateful {
+    has_roots: bool,
+    folders: Option<String>,
+    added: Vec<String>,
+    is_subscribed: bool,
+    asked: u64,
+}
+
+impl Stateful {
+    /// Takes a message of its client; the answer, and what it says and asks after that.
+    pub fn take(&mut self, message: &str) -> (Option<Value>, Vec<Value>) {
+        let message: Value = serde_json::from_str(message).expect("JSON");
+        let (id, params) = (&message["id"], &message["params"]);
+        let Some(method) = message["method"].as_str() else {
+            let uri = &message["result"]["roots"][0]["uri"];
+            self.folders = uri.as_str().map(str::to_owned);
+            return (None, Vec::new());
+        };
+        if id.is_null() {
+            return (None, self.hear(method));
+        }
+        let (outcome, unasked) = self.answer(method, params);
+        let (member, value) = outcome.map_or_else(
+            |code| ("error", json!({"code": code, "message": "refused"})),
+            |result| ("result", result),
+        );
+        (Some(json!({"jsonrpc": "2.0", "id": id, member: value})), unasked)
+    }
+
+    fn hear(&mut self, notification: &str) -> Vec<Value> {
+        let asks = ["notifications/initialized", "notifications/roots/list_changed"].contains(&notification);
+        if !asks || !self.has_roots {
+            return Vec::new();
+        }
+        self.asked += 1;
+        vec![json!({"jsonrpc": "2.0", "id": format!("roots-{}", self.asked), "method": "roots/list"})]
+    }
+
+    fn answer(&mut self, method: &str, params: &Value) -> (Result<Value, i64>, Vec<Value>) {
+        let nothing = |result| (Ok(result), Vec::new());
+        match method {
+            "initialize" => {
+                self.has_roots = params["capabilities"]["roots"].is_object();
+                let capabilities = json!({"tools": {"listChanged": true}, "logging": {},
+                    "resources": {"subscribe": true}});
+                nothing(json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
+                    "serverInfo": {"name": "stateful", "version": "1"}}))
+            }
+            "ping" | "logging/setLevel" => nothing(json!({})),
+            "tools/list" => nothing(json!({ "tools": self.tools() })),
+            "tools/call" => self.call(params),
+            "resources/list" => {
+                nothing(json!({"resources": [{"uri": "file:///watched", "name": "watched"}]}))
+            }
+            "resources/templates/list" => nothing(json!({"resourceTemplates": []})),
+            "resources/subscribe" | "resources/unsubscribe" => {
+                self.is_subscribed = method.ends_with("/subscribe");
+                nothing(json!({}))
+            }
+            _ => (Err(-32601), Vec::new()),
+        }
+    }
+
+    fn tools(&self) -> Vec<Value> {
+        let own = if self.has_roots { &["of_client"][..] } else { &[] };
+        let names = ["add", "folders", "say", "touch"].iter().chain(own).map(|name| (*name).to_owned());
+        let tool = |name: String| {
+            let only_reads = name == "folders";
+            json!({"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": only_reads}})
+        };
+        names.chain(self.added.clone()).map(tool).collect()
+    }
+
+    fn call(&mut self, params: &Value) -> (Result<Value, i64>, Vec<Value>) {
+        let text = |text: &str| Ok(json!({"content": [{"type": "text", "text": text}]}));
+        let told = |method: &str, params: Value| {
+            vec![json!({"jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": params})]
+        };
+        match params["name"].as_str().expect("a name") {
+            "add" => {
+                self.added.push(params["arguments"]["name"].as_str().expect("a name").to_owned());
+                (text("added"), told("tools/list_changed", json!({})))
+            }
+            "folders" => (text(self.folders.as_deref().unwrap_or("none")), Vec::new()),
+            "say" => (text("said"), told("message", json!({"level": "info", "data": "a line"}))),
+            "touch" if self.is_subscribed => {
+                (text("touched"), told("resources/updated", json!({"uri": "file:///watched"})))
+            }
+            name => (text(name), Vec::new()),
+        }
+    }
+}
