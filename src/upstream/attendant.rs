@@ -157,17 +157,24 @@ impl Attendant {
         self.publish(Change::Private(home, None, Arc::default())).await;
     }
 
+    /// Stays with the client: with one connection, or with as many as it takes while it is subscribed to anything.
     async fn attend(&mut self, heard: &mut mpsc::Receiver<Event>) {
-        let connection = match self.begin(heard).await {
-            Ok(connection) => connection,
-            Err(error) => {
-                tracing::debug!(server = %self.upstream.config.name, %error, "no connection for one client");
-                self.client.outcome.send_replace(Some(false));
-                return sleep(RETRY_AFTER).await;
+        loop {
+            match self.begin(heard).await {
+                Ok(connection) => {
+                    self.client.outcome.send_replace(Some(true));
+                    self.serve(connection, heard).await;
+                }
+                Err(error) => {
+                    tracing::debug!(server = %self.upstream.config.name, %error, "no connection for one client");
+                    self.client.outcome.send_replace(Some(false));
+                    sleep(RETRY_AFTER).await;
+                }
             }
-        };
-        self.client.outcome.send_replace(Some(true));
-        self.serve(connection, heard).await;
+            if self.client.watches.count() == 0 {
+                return;
+            }
+        }
     }
 
     /// Connects, reads the lists, and waits for the answers to what the server asked at its start.

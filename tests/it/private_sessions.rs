@@ -204,3 +204,19 @@ async fn a_change_of_roots_reaches_the_connection_of_the_client() {
         assert_eq!(bob.calls("folders", json!({})).await, "file:///bob");
     }
 }
+
+#[tokio::test]
+async fn a_subscription_is_renewed_when_the_process_of_its_client_ends() {
+    let registry = Registry::new().child("one", &["--stateful"]).with("sharing: per_session");
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["exit"]).await;
+    let ann = Person::joins(&gateway, "").await;
+    let mut stream = ann.client.listen().await;
+    ann.asks("resources/subscribe", json!({"uri": "file:///watched"})).await;
+    let ended = ann.asks("tools/call", json!({"name": "exit"})).await;
+    assert!(ended["error"].is_object(), "{ended}");
+    let told = heard(&mut stream).await;
+    assert_eq!(told["method"], "notifications/resources/updated", "nobody listened for a while: {told}");
+    assert_eq!(ann.calls("touch", json!({})).await, "touched");
+    assert_eq!(heard(&mut stream).await["method"], "notifications/resources/updated");
+}

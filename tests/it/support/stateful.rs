@@ -2,7 +2,7 @@
 //! without a transport.
 //!
 //! Tools: `add` adds the tool that `name` names, `folders` answers the roots of the client as the server knows them,
-//! `say` writes a log line after its answer, `touch` updates `file:///watched` after its answer. A client with roots
+//! `say` writes a log line after its answer, `touch` updates `file:///watched` after its answer, `exit` ends the process. A client with roots
 //! is asked for them at the start, and has the tool `of_client` too.
 
 use serde_json::{Value, json};
@@ -74,7 +74,8 @@ impl Stateful {
 
     fn tools(&self) -> Vec<Value> {
         let own = if self.has_roots { &["of_client"][..] } else { &[] };
-        let names = ["add", "folders", "say", "touch"].iter().chain(own).map(|name| (*name).to_owned());
+        let names =
+            ["add", "folders", "say", "touch", "exit"].iter().chain(own).map(|name| (*name).to_owned());
         let tool = |name: String| {
             let only_reads = name == "folders";
             json!({"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": only_reads}})
@@ -97,6 +98,7 @@ impl Stateful {
             "touch" if self.is_subscribed => {
                 (text("touched"), told("resources/updated", json!({"uri": "file:///watched"})))
             }
+            "exit" => std::process::exit(0),
             name => (text(name), Vec::new()),
         }
     }
