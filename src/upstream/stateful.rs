@@ -65,6 +65,9 @@ impl Upstream {
     /// A change of its lists was announced with a call of one client. Where they read as before, other shared
     /// connections may list something else.
     pub(super) fn changed_by_call(&self, is_changed: bool) {
+        if self.has_no_sessions() {
+            return;
+        }
         if is_changed {
             return self.note_sign(Sign::ListChangedByCall);
         }
@@ -72,6 +75,12 @@ impl Upstream {
         if let Some(upstream) = self.me.upgrade().filter(|_| !others.is_empty() && !self.keeps_state()) {
             self.group.spawn_until_end(async move { upstream.compare(others).await });
         }
+    }
+
+    /// Whether nothing at the server belongs to a connection: over HTTP, each request of 2026-07-28 stands alone.
+    fn has_no_sessions(&self) -> bool {
+        let is_modern = self.offer().is_some_and(|offer| offer.peer.version.is_modern());
+        is_modern && matches!(self.config.transport, Transport::Http(_))
     }
 
     async fn compare(&self, others: Vec<Arc<dyn Connection>>) {
