@@ -1,7 +1,7 @@
-//! What servers ask a session outside of calls, on a stream that its client reads all the time.
+//! Server requests outside of calls, on a stream that the client of a session reads all the time.
 //!
-//! Invariants: a request reaches the client only if it declared the ability; one that is open when the stream ends
-//! is asked elsewhere or refused; the books are those of the session, so the client answers it like any other.
+//! Invariants: a request reaches the client only if it declared the ability. A request that is open when the stream
+//! ends is asked elsewhere or refused. The client answers it like any other, because the table is the session's.
 //!
 //! Not here: server requests of calls (`exchange`), and which stream is chosen (`upstream::home`).
 

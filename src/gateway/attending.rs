@@ -1,7 +1,7 @@
 //! The first request of a client with connections of its own: it waits until they are there.
 //!
-//! Invariants: a call of a server that clients share waits for nobody; meanwhile servers can ask the client on the
-//! stream of this request, so the answer to what a server asks at its start is there before the first call.
+//! Invariants: a call of a server that clients share waits for nobody. Meanwhile servers can ask the client on the
+//! stream of this request. So a server has the answer to what it asked at its start before the first call.
 //!
 //! Not here: the connections (`upstream::attendant`), and what the client then sees (`manager::views`).
 

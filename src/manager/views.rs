@@ -1,11 +1,11 @@
-//! What single clients see of servers that have a connection for each client.
+//! The snapshots of single clients, for servers that have a connection for each client.
 //!
 //! A view is a snapshot with the client's own offers in the place of the shared ones. Invariants: a client without
-//! offers that differ has no view, and sees what all see; the registry task alone writes views; what is said about
-//! a list is counted apart from the shared counts, so that a client hears of a change when its view comes or goes.
-//! There are at most as many as there are private connections.
+//! offers that differ has no view, and sees what all see. The registry task alone writes views. Changes of a view
+//! are counted apart from the shared counts, so a client hears of a change when its view comes or goes. There are at
+//! most as many views as private connections.
 //!
-//! Not here: reading the offers (`upstream`), and who waits for them (`gateway::attend`).
+//! Not here: reading the offers (`upstream`), and who waits for them (`gateway::attending`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,7 +18,7 @@ use crate::upstream::{Call, Home, Offer, Owner, Upstream, any_private};
 /// The offers of one client by server.
 pub(super) type Offers = HashMap<Arc<str>, Arc<Offer>>;
 
-/// Who looks for something: in which scope, and with which connections of its own.
+/// A client or a program that looks a name up.
 #[derive(Debug, Clone, Copy)]
 pub struct Viewer<'a> {
     /// The servers it sees.
@@ -51,7 +51,7 @@ impl Views {
     }
 }
 
-/// What servers offer single clients.
+/// Offers of servers to single clients.
 #[derive(Default)]
 pub(super) struct OwnOffers(HashMap<Home, Offers>);
 
@@ -91,12 +91,12 @@ impl OwnOffers {
 }
 
 impl Manager {
-    /// What the client of `home` sees now.
+    /// The snapshot for the client of `home`.
     pub fn seen_by(&self, home: Option<&Home>) -> Arc<Snapshot> {
         self.view(home).unwrap_or_else(|| self.snapshot())
     }
 
-    /// What the client of `home` sees, if that is not what all see.
+    /// The view of the client of `home`, if it has one.
     pub(super) fn view(&self, home: Option<&Home>) -> Option<Arc<Snapshot>> {
         self.published.views.get(home.filter(|_| any_private())?)
     }
@@ -117,8 +117,8 @@ impl Manager {
         }
     }
 
-    /// Connects the client of `invocation` to the servers in `scope` that have a connection for each client, or to
-    /// `only` that one, and waits until each listed what it has for this client.
+    /// Connects the client of `invocation` to the servers in `scope` that have a connection for each client, and waits
+    /// until each listed what it has for this client. With `only` it is that one server.
     pub async fn attend(&self, scope: &Scope, invocation: &Invocation, only: Option<&str>) {
         let call = Call {
             sender: invocation.sender.clone(),

@@ -1,10 +1,10 @@
 //! The task that looks after one client's private connection: it reads what the server offers on it, carries
 //! the client's subscriptions, and passes on that the client's roots changed.
 //!
-//! Invariants: one attendant for each client of a server; what the server says on the connection reaches this client
-//! alone; a client's first request waits until the lists were read and the server has the answers to what it
-//! asked at its start, for at most [`PATIENCE`] after the connect began. A connect that failed is not repeated for
-//! [`RETRY_AFTER`].
+//! Invariants: one attendant for each client of a server. Messages of the server on the connection reach this
+//! client alone. A client's first request waits until the lists were read and the server has the answers to what it
+//! asked at its start. That takes at most [`PATIENCE`] after the connect began. A failed connect is not repeated
+//! for [`RETRY_AFTER`].
 //!
 //! Not here: which connection a call gets (`pool`), and the catalog a client sees (`manager::views`).
 
@@ -41,7 +41,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long a server may take, after its lists, to ask for the client's roots.
 const GRACE: Duration = Duration::from_millis(50);
-/// The same for a server that asked for roots before.
+/// How long a server that asked for roots before may take to ask again.
 const KNOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// The clients with private connections to one server.
@@ -109,8 +109,8 @@ impl Upstream {
             && !self.pool.attended.get(home).is_some_and(is_settled)
     }
 
-    /// Connects for the client that `call` describes, if it has connections of its own, and waits until its lists
-    /// were read and the server was answered what it asked at its start. A failure shows with the next call.
+    /// Connects for the client that `call` describes, if it has connections of its own. Waits until its lists were
+    /// read and the server has the answers to what it asked at its start. A failure shows with the next call.
     pub async fn attend(&self, call: &Call) {
         let Some(home) = call.home.as_ref().filter(|home| self.has_to_attend(home)) else { return };
         let (client, new) = self.pool.attended.enter(home);
@@ -125,7 +125,7 @@ impl Upstream {
             self.group.spawn_until_end(attendant.run(heard));
         }
         let mut outcome = client.outcome.subscribe();
-        // In its own time the attendant goes on.
+        // After that the attendant works without a request that waits.
         let _ = timeout_at(client.begun + PATIENCE, outcome.wait_for(Option::is_some)).await;
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn has_private() {
     ANY_PRIVATE.store(true, Ordering::Relaxed);
 }
 
-/// What says that a server keeps state for each client.
+/// A sign that a server keeps state for each client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sign {
     /// It lists something else on another connection.

@@ -95,7 +95,7 @@ impl Upstream {
         }
     }
 
-    /// What reads its lists.
+    /// The work of reading its lists.
     pub(super) fn discovery(&self) -> Discovery {
         Discovery {
             mirrors_parameters: matches!(self.config.transport, Transport::Http(_)),

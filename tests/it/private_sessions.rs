@@ -81,7 +81,7 @@ async fn heard(stream: &mut Stream) -> Value {
     stream.next().await.expect("the stream goes on")
 }
 
-/// What waits on `stream`, which hears a log line of its own after that.
+/// The methods of the notifications on `stream` before a log line that `person` causes now.
 async fn heard_until_line(person: &Person, stream: &mut Stream) -> Vec<String> {
     person.calls("say", json!({})).await;
     let mut methods = Vec::new();

@@ -40,7 +40,7 @@ impl Snapshot {
             .map(|(_, one)| one)
     }
 
-    /// What the client sees to which servers offer `own`, and which saw `before`; `None` if that is what all see.
+    /// The snapshot for a client to which servers offer `own` and which saw `before`; `None` if it is the shared one.
     pub(in crate::manager) fn seen_with(
         &self,
         config: &Config,

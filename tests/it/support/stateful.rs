@@ -1,13 +1,13 @@
 //! A server of the revisions before 2026-07-28 that keeps state for each of its clients: what it says and asks,
 //! without a transport.
 //!
-//! Tools: `add` adds the tool that `name` names, `folders` answers the roots of the client as the server knows them,
-//! `say` writes a log line after its answer, `touch` updates `file:///watched` after its answer, `exit` ends the process. A client with roots
-//! is asked for them at the start, and has the tool `of_client` too.
+//! The tool `add` adds the tool that `name` names. `folders` answers the roots of the client as the server knows
+//! them. `say` writes a log line after its answer. `touch` updates `file:///watched` after its answer. `exit` ends the
+//! process. A client with roots is asked for them at the start, and has the tool `of_client` too.
 
 use serde_json::{Value, json};
 
-/// What it knows of one client.
+/// The state of one client.
 #[derive(Debug, Default)]
 pub struct Stateful {
     has_roots: bool,
