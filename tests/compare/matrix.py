@@ -37,6 +37,8 @@ class Server:
     command: Callable[[Peers, int], list[str]]
     steps: Callable[[Path], list[actions.Step]]
     path: str = ""
+    #: The clients that visit it; all, where none are named.
+    clients: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,14 @@ class Client:
     mode: str
 
 
+#: The Python SDK in the legacy era is what fastmcp in that era is built on.
+_SDKS = ("typescript-1", "typescript-2", "python-legacy", "python", "fastmcp")
+#: Over SSE there is the legacy era only, whatever the mode.
+_ONE_ERA = ("typescript-1", "typescript-2", "python", "fastmcp")
+#: Each run starts five processes of Python with FastMCP, each of them some seconds of computing.
+_FEW = ("typescript-1", "python", "fastmcp-legacy")
+
+
 def everything(transport: str) -> Server:
     word = {"http": "streamableHttp"}.get(transport, transport)
     path = {"http": "/mcp", "sse": "/sse"}.get(transport, "")
@@ -58,6 +68,7 @@ def everything(transport: str) -> Server:
         lambda peers, _: [peers.program("mcp-server-everything"), word],
         lambda _: actions.everything(),
         path,
+        _ONE_ERA if transport == "sse" else _SDKS,
     )
 
 
@@ -68,6 +79,7 @@ def fastmcp(name: str, file: str, transport: str, steps: Callable[[], list[actio
         lambda peers, port: [peers.program("peer-python"), str(HERE / "servers" / file), transport, str(port)],
         lambda _: steps(),
         "/mcp" if transport == "http" else "",
+        _FEW if transport == "stdio" else (),
     )
 
 
@@ -81,6 +93,7 @@ SERVERS = (
         "stdio",
         lambda peers, _: [peers.program("mcp-server-filesystem"), "."],
         lambda folder: actions.filesystem(str(folder)),
+        clients=_SDKS,
     ),
     fastmcp("state", "state.py", "stdio", actions.state),
     fastmcp("state", "state.py", "http", actions.state),
@@ -99,10 +112,10 @@ CLIENTS = (
 
 
 def pairs() -> Iterator[tuple[Server, Client]]:
-    """All of them, but for the modes that are one over SSE, where only the legacy era is spoken."""
+    """Which client visits which server."""
     for server in SERVERS:
         for client in CLIENTS:
-            if server.transport != "sse" or not client.name.endswith("-legacy"):
+            if not server.clients or client.name in server.clients:
                 yield server, client
 
 

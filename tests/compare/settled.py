@@ -109,6 +109,10 @@ _TOO_EARLY = (
     "the server tells of its tools for this client as soon as the client is there. Directly that is mostly before the"
     " client listens, through Switchyard afterwards"
 )
+_BEFORE_LISTENING = (
+    "the server tells of its tools for this client at its start. In the modern era the client listens later, and its"
+    " first list has these tools already"
+)
 _ONE_PRINCIPAL = (
     "clients of the modern era have no session: requests with one credential share the connection that `per_session`"
     " makes, and here both clients have none"
@@ -187,6 +191,14 @@ SETTLED: tuple[Settled, ...] = (
         ("result.content[0].text",),
         _NO_CHANGED_ROOTS,
         ('"Current MCP Roots (1 total)*',),
+    ),
+    Settled(
+        _modern("everything-stdio"),
+        ("a: kinds of notices",),
+        ("notifications/tools/list_changed",),
+        _BEFORE_LISTENING,
+        ("nothing",),
+        racing=True,
     ),
     Settled(
         ("everything-http/*",), ("a: kinds of notices",), ("notifications/tools/list_changed",), _TOO_EARLY, racing=True
