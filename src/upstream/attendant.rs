@@ -40,7 +40,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Change notices that come this close together are one.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long a server may take, after its lists, to ask for the client's roots.
-const GRACE: Duration = Duration::from_millis(50);
+const GRACE: Duration = Duration::from_millis(300);
 /// How long a server that asked for roots before may take to ask again.
 const KNOWN_GRACE: Duration = Duration::from_secs(1);
 

@@ -109,12 +109,6 @@ def everything(peers: Peers, transport: str, port: int) -> list[str]:
     return [peers.program("peer-python"), "-c", _OTHER_TRANSPORTS.format(how)]
 
 
-def fixture_server(peers: Peers, name: str, port: int) -> list[str]:
-    """The command of a server in `fixtures/`, which takes its port from the environment."""
-    file = Path(__file__).resolve().parent / "fixtures" / f"{name}-everything-server.ts"
-    return ["env", f"PORT={port}", peers.program("peer-node"), str(file)]
-
-
 def start_listening(name: str, command: Sequence[str], port: int, log: Path, peers: Peers) -> Program:
     """Starts a server and waits until it accepts on its port."""
     program = Program(name, command, log, peers.env())

@@ -21,7 +21,7 @@ from typing import Any
 
 import suite
 from differences import Check, Difference, Run, Score, differences, score
-from programs import Failed, Gateway, Peers, everything, fixture_server, free_port, start_listening, start_tasks_peer
+from programs import Failed, Gateway, Peers, everything, free_port, start_listening, start_tasks_peer
 from settled import Settled, reason, stale
 
 HERE = Path(__file__).resolve().parent
@@ -29,14 +29,12 @@ HERE = Path(__file__).resolve().parent
 SERVER_LEGS = ("http", "sse", "stdio", "http+noise", "sse+noise", "stdio+noise")
 #: A server of our own, because the everything server has no tasks.
 TASKS_LEGS = ("tasks", "tasks+noise")
-#: Servers of other makers in `fixtures/`, over HTTP only.
-FIXTURE_LEGS = ("sdk", "suite")
 CLIENT_LEG = "client"
 #: One process speaks one era, so in this leg each set has the process of its own: `era` in the registry file. With
 #: `stdio+noise` both sets meet the process of `era: auto`.
 PINNED_LEG = "stdio"
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "modern"}
-LEGS = (*SERVER_LEGS, *TASKS_LEGS, *FIXTURE_LEGS, CLIENT_LEG)
+LEGS = (*SERVER_LEGS, *TASKS_LEGS, CLIENT_LEG)
 #: Enough to keep two cores busy; more makes the suite's own clocks run out.
 AT_A_TIME = 3
 
@@ -75,13 +73,8 @@ class Row:
 
 
 def fixture(leg: str) -> str:
-    """What stands behind the gateway in a leg: a transport of the everything server, or a server of its own."""
+    """What stands behind the gateway in a leg: a transport of the everything server, or `tasks`."""
     return leg.partition("+")[0]
-
-
-def baseline(leg: str) -> str:
-    """The fixture whose direct run a leg is compared with: its own, or the everything server over HTTP."""
-    return fixture(leg) if leg in (*TASKS_LEGS, *FIXTURE_LEGS) else "http"
 
 
 def upstream(settings: Settings, kind: str, folder: Path, stack: ExitStack) -> dict[str, Any]:
@@ -93,11 +86,10 @@ def upstream(settings: Settings, kind: str, folder: Path, stack: ExitStack) -> d
         program, *arguments = everything(settings.peers, kind, 0)
         return {"command": program, "args": arguments}
     port = free_port()
-    server = fixture_server if kind in FIXTURE_LEGS else everything
-    command = server(settings.peers, kind, port)
+    command = everything(settings.peers, kind, port)
     stack.enter_context(start_listening("everything", command, port, folder / "server.log", settings.peers))
-    path, transport = ("sse", "sse") if kind == "sse" else ("mcp", "http")
-    return {"url": f"http://127.0.0.1:{port}/{path}", "transport": transport}
+    path = {"http": "mcp", "sse": "sse"}[kind]
+    return {"url": f"http://127.0.0.1:{port}/{path}", "transport": kind}
 
 
 def noise(settings: Settings, folder: Path) -> dict[str, Any]:
@@ -112,7 +104,7 @@ def noise(settings: Settings, folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def direct_server(settings: Settings, kind: str, folder: Path) -> Iterator[str]:
-    """A fixture alone; its URL."""
+    """A fixture alone; its URL. The everything server is tested over HTTP, whatever the leg."""
     with ExitStack() as stack:
         entry = upstream(settings, kind, folder, stack)
         yield entry["url"].replace("127.0.0.1", "localhost")
@@ -214,7 +206,7 @@ def compare(settings: Settings, leg: str, revision: str, scored: Sequence[str], 
 def run_servers(settings: Settings, legs: Sequence[str], revisions: Sequence[str], pool: Executor) -> list[Row]:
     """The direct runs and all legs beside each other; within a leg the sets run one by one."""
     sets = {leg: [one for one in revisions if any(server_scenarios(settings, leg, one))] for leg in legs}
-    direct = {leg: baseline(leg) for leg in legs}
+    direct = {leg: "tasks" if leg in TASKS_LEGS else "http" for leg in legs}
     servers = {kind: direct_server(settings, kind, settings.out / f"direct-{kind}") for kind in set(direct.values())}
     bases = {
         kind: pool.submit(test_server, settings, kind, server, revisions, settings.out / f"direct-{kind}")
@@ -280,7 +272,7 @@ def report(rows: Sequence[Row], unneeded: Sequence[Settled], settings: Settings)
 def hold(settings: Settings, leg: str) -> None:
     """Starts a leg and keeps it until the input ends, to run the suite by hand."""
     with (
-        direct_server(settings, baseline(leg), settings.out / "direct") as direct,
+        direct_server(settings, "tasks" if leg in TASKS_LEGS else "http", settings.out / "direct") as direct,
         gateway_server(settings, leg, settings.out / leg) as url,
     ):
         print(f"direct:  {direct}\ngateway: {url}\nlogs:    {settings.out}\n")

@@ -47,14 +47,6 @@ _UNLISTED = (
 _NO_NEWS = (
     "the fixture tells of changed lists on `subscriptions/listen` only, which HTTP+SSE, a legacy connection, has not"
 )
-_RETRY = (
-    "the fixture closes the stream of a call and asks for a reconnect after 5 s (`retry`). Switchyard, which is its"
-    " client, waits for that long, and the suite gives up sooner"
-)
-_LINES_OF_JSON = (
-    "the fixture writes several messages, each on a line, into one answer of type `application/json`. The specification"
-    " has one JSON object there, or an event stream, so Switchyard refuses the answer"
-)
 
 
 def _input_required(scenario: str, *checks: str) -> Settled:
@@ -99,17 +91,6 @@ SETTLED: tuple[Settled, ...] = (
         "elicitation-sep1330-enums",
         *(f"elicitation-sep1330-{what}" for what in ("untitled-single", "titled-single", "untitled-multi")),
         *(f"elicitation-sep1330-{what}" for what in ("legacy-enumnames", "titled-multi", "general")),
-    ),
-    Settled("suite", "2025-11-25", "server-sse-polling", ("server-sse-disconnect-resume",), _RETRY),
-    Settled(
-        "suite",
-        "2026-07-28",
-        "server-stateless",
-        (
-            "sep-2575-http-server-no-independent-requests-on-stream",
-            *(f"sep-2575-server-sends-{what}-list-changed-on-subscription" for what in ("tools", "prompts")),
-        ),
-        _LINES_OF_JSON,
     ),
     Settled(
         "client",
