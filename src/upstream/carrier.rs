@@ -60,7 +60,10 @@ impl Carrier {
             match self.pool.oldest() {
                 Some(next) if last.as_ref().is_none_or(|last| !Arc::ptr_eq(last, &next)) => {
                     last = Some(Arc::clone(&next));
-                    self.serve(next).await;
+                    tokio::select! {
+                        () = self.serve(Arc::clone(&next)) => {}
+                        () = self.is_passed_over(&next) => {}
+                    }
                 }
                 // Nobody is there, or one that is just about to go.
                 _ => {
@@ -84,7 +87,6 @@ impl Carrier {
         tokio::select! {
             () = work => {}
             _ = connection.closed() => {}
-            () = self.is_passed_over(&connection) => {}
         }
     }
 
