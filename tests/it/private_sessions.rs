@@ -2,6 +2,8 @@
 //!
 //! Each test runs over HTTP and over standard input and output.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, Stream};
@@ -81,17 +83,21 @@ async fn heard(stream: &mut Stream) -> Value {
     stream.next().await.expect("the stream goes on")
 }
 
-/// The methods of the notifications on `stream` before a log line that `person` causes now.
+/// The methods of the notifications on `stream` before a log line that `person` causes now. A line may overtake the
+/// answer to its call, and then it comes on the stream of that call: another one is caused in its place.
 async fn heard_until_line(person: &Person, stream: &mut Stream) -> Vec<String> {
-    person.calls("say", json!({})).await;
     let mut methods = Vec::new();
-    loop {
-        let method = heard(stream).await["method"].as_str().expect("a notification").to_owned();
-        if method == "notifications/message" {
-            return methods;
+    for _ in 0..20 {
+        person.calls("say", json!({})).await;
+        while let Ok(notice) = tokio::time::timeout(Duration::from_millis(500), heard(stream)).await {
+            let method = notice["method"].as_str().expect("a notification").to_owned();
+            if method == "notifications/message" {
+                return methods;
+            }
+            methods.push(method);
         }
-        methods.push(method);
     }
+    panic!("no log line outside of calls: {methods:?}")
 }
 
 /// A gateway whose server has a connection for each session, over each transport.
