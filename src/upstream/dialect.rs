@@ -73,7 +73,7 @@ impl<'a> Wish<'a> {
         if let Self::Of(call) = self { Some(&call.sender.capabilities) } else { None }
     }
 
-    /// Whose calls stand on the connection; none for our own, which are no reason to wait.
+    /// The owner of the calls on the connection; none for our own, which are no reason to wait.
     pub(super) fn owner(self) -> Option<Owner> {
         if let Self::Of(call) = self {
             Some(call.owner).filter(|owner| *owner != Owner::GATEWAY)

@@ -192,7 +192,7 @@ impl Peer {
                 self.called.store(false, Ordering::Relaxed);
                 return ended;
             }
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::park_timeout(Duration::from_millis(1));
         }
     }
 
