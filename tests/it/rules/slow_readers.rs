@@ -19,7 +19,7 @@ const SIZE: usize = 6 << 20;
 const MESSAGE: usize = 16 << 10;
 /// Room for the buffers of both sockets, the allocator and the tables of a debug build, in all. With a bound of 16 MiB
 /// for what waits, 128 messages of 16 KiB come on top: about 2.9 MiB for each stream.
-const SLACK: u64 = 16 << 20;
+const SLACK: u64 = 8 << 20;
 
 fn server() -> Server {
     let text = "x".repeat(SIZE);
