@@ -123,7 +123,10 @@ impl Conversation {
             (opener.principal.clone(), opener.scope.clone(), request.params.as_ref());
         if self.is_dual && meta::claimed_version(params).is_some() {
             check_meta(request)?;
-            return Ok(Arc::new(Caller::modern(principal, scope, params)));
+            // One client is on the channel, so none of its requests can be asked what is meant for another client.
+            let mut caller = Caller::modern(principal, scope, params);
+            caller.owner = opener.owner;
+            return Ok(Arc::new(caller));
         }
         let mut legacy = self.legacy.write().unwrap_or_else(PoisonError::into_inner);
         if request.method == method::INITIALIZE {

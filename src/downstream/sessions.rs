@@ -283,7 +283,7 @@ impl Sessions {
         Self { places, ..self }
     }
 
-    /// Opens a session. If all slots are taken, an unused session gives up its slot ([`Table::displaced_by`]);
+    /// Opens a session. If all slots are taken, an unused session gives up its slot (`Table::displaced_by`);
     /// the session is refused if all are in use.
     pub fn open(&self, caller: Caller) -> Result<Arc<Session>, Refusal> {
         self.open_as(caller, false)

@@ -31,7 +31,7 @@ use crate::wire::joined::Joined;
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Bytes that one read brings at most. A server that sends faster than its answer is read fills this for each
 /// connection, and the default of hyper is 408 KiB.
-const READ_BUFFER: usize = 64 * 1024;
+const READ_BUFFER: usize = 128 * 1024;
 
 /// A connection's socket.
 pub(super) type Io = MaybeHttpsStream<Tcp>;
