@@ -1,4 +1,5 @@
-//! At most so many requests of clients to one server in any minute (`limits.requests_per_minute`).
+//! At most so many requests in any minute: of clients to one server (`limits.requests_per_minute`), or of a built-in
+//! server to its service.
 //!
 //! Invariants: in no period of 60 s more than `most` requests are sent, retries included. While several principals
 //! ask, none of them gets more than three quarters, so one cannot shut the others out for longer than a minute. The
@@ -22,7 +23,7 @@ type Who = Option<Arc<str>>;
 
 /// The requests of the last minute.
 #[derive(Debug)]
-pub(super) struct RateLimit {
+pub(in crate::upstream) struct RateLimit {
     most: usize,
     record: Mutex<Record>,
 }
@@ -37,12 +38,17 @@ struct Record {
 }
 
 impl RateLimit {
-    pub(super) fn new(most: usize) -> Self {
+    pub(in crate::upstream) fn new(most: usize) -> Self {
         Self { most, record: Mutex::default() }
     }
 
-    /// Counts a request of `who`, or says when there is room for it.
+    /// Counts a request of a client to a server, or refuses it.
     pub(super) fn take(&self, who: Option<&Arc<str>>, now: Instant) -> Result<(), Error> {
+        self.admit(who, now).map_err(|retry_in| Error::Paced { most: self.most, retry_in })
+    }
+
+    /// Counts a request of `who`; the error is the time until there is room for it.
+    pub(in crate::upstream) fn admit(&self, who: Option<&Arc<str>>, now: Instant) -> Result<(), Duration> {
         // Nothing panics while it is held, and every write leaves a valid state.
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         record.forget(now);
@@ -61,7 +67,7 @@ impl RateLimit {
         if own == 0 {
             record.refused = Some((now, who));
         }
-        Err(Error::Paced { most: self.most, retry_in: (next + PERIOD).saturating_duration_since(now) })
+        Err((next + PERIOD).saturating_duration_since(now))
     }
 }
 

@@ -1,65 +1,47 @@
-//! The limit for requests to R2R within a minute.
+//! The limit for requests to R2R within a minute, for all callers together, and the error beyond it.
 //!
-//! Invariant: within any 60 s at most as many requests are admitted as the settings allow, for all callers
-//! together. A refused request was not sent and says when to come again.
-//!
-//! Not here: logins and health checks, which are few and are not counted.
-
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+//! Not here: the count itself (`upstream::rate_limit`); logins and health checks, which are few and are not counted.
 
 use tokio::time::Instant;
 
 use crate::telemetry::limit::Limit;
 use crate::upstream::error::Error;
+use crate::upstream::rate_limit::RateLimit;
 
-const MINUTE: Duration = Duration::from_mins(1);
-
-/// The times of the last requests.
+/// The requests of the last minute.
 #[derive(Debug)]
 pub(super) struct Pace {
     most: usize,
-    sent: Mutex<VecDeque<Instant>>,
+    sent: RateLimit,
 }
 
 impl Pace {
     /// Admits `most` requests within a minute.
-    pub(super) const fn new(most: usize) -> Self {
-        Self { most, sent: Mutex::new(VecDeque::new()) }
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, sent: RateLimit::new(most) }
     }
 
-    /// Counts a request, or refuses it.
+    /// Counts a request, or refuses it with the time to come again.
     pub(super) fn admit(&self) -> Result<(), Error> {
-        let now = Instant::now();
-        // Nothing panics while it is held.
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-        while sent.front().is_some_and(|first| now.duration_since(*first) >= MINUTE) {
-            sent.pop_front();
-        }
-        match sent.front() {
-            Some(first) if sent.len() >= self.most => {
-                let retry_in = MINUTE.saturating_sub(now.duration_since(*first));
-                drop(sent);
-                Err(Limit::R2rRequests.met(self.refusal(retry_in)))
-            }
-            _ => {
-                sent.push_back(now);
-                Ok(())
-            }
-        }
-    }
-
-    fn refusal(&self, retry_in: Duration) -> Error {
         let most = self.most;
-        let detail =
-            format!("the limit of {most} requests to R2R within a minute is reached (`requests_per_minute`)");
-        Error::Backend { status: 429, detail, retry_after: Some(retry_in), facts: None }
+        self.sent.admit(None, Instant::now()).map_err(|retry_in| {
+            let detail = format!(
+                "the limit of {most} requests to R2R within a minute is reached (`requests_per_minute`)"
+            );
+            Limit::R2rRequests.met(Error::Backend {
+                status: 429,
+                detail,
+                retry_after: Some(retry_in),
+                facts: None,
+            })
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
