@@ -42,7 +42,7 @@ use crate::protocol::error::code;
 use crate::protocol::feature::{Kind, Lists};
 use crate::protocol::{Closed, Era, ErrorObject, Raw, Reply, Request, method};
 use crate::shutdown::Shutdown;
-use crate::upstream::{self, Outlet, Received};
+use crate::upstream::{Outlet, Received};
 
 /// The gateway towards all clients: the manager and the signal that ends long answers. Clones are the
 /// same one.
@@ -144,7 +144,7 @@ impl Gateway {
     pub async fn receive(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> Received {
         let params = request.params.as_ref();
         let row = row(&request.method, caller);
-        if upstream::any_private() && self.manager.has_to_attend(caller.viewer()) {
+        if self.manager.has_to_attend(caller.viewer()) {
             // Boxed: it is large, and each client waits once.
             Box::pin(self.attend(caller, row, params, outlet)).await;
         }

@@ -118,7 +118,7 @@ impl Snapshot {
 
     /// The server called `name`.
     pub fn server(&self, name: &str) -> Result<&Server, Error> {
-        self.by_name.get(name).map(|&index| &self.servers[index]).ok_or_else(|| {
+        self.server_called(name).ok_or_else(|| {
             Error::server_not_found(name, self.servers.iter().map(|s| s.upstream.config().name.as_ref()))
         })
     }
@@ -157,19 +157,13 @@ impl Snapshot {
     /// Whether a server that a scope sees declares the capability `name`.
     pub fn offers(&self, scope: &Scope, name: &str) -> bool {
         let has = |server: &Server| server.offer.as_ref().is_some_and(|offer| offer.peer.offers(name));
-        match scope {
-            Scope::All => self.servers.iter().any(has),
-            Scope::Server(server) => self.server(server).is_ok_and(has),
-        }
+        self.servers_in(scope).iter().any(has)
     }
 
     /// Whether a server that a scope sees has not said yet what it has: it may turn out to have anything.
     pub fn has_unheard(&self, scope: &Scope) -> bool {
         let is_unheard = |server: &Server| !server.is_heard && server.upstream.config().enabled;
-        match scope {
-            Scope::All => self.servers.iter().any(is_unheard),
-            Scope::Server(server) => self.server(server).is_ok_and(is_unheard),
-        }
+        self.servers_in(scope).iter().any(is_unheard)
     }
 
     /// Who owns the tool or the prompt `name` in a scope.

@@ -105,14 +105,15 @@ impl Manager {
     pub fn has_to_attend(&self, viewer: Viewer<'_>) -> bool {
         let Some(home) = viewer.home.filter(|_| any_private()) else { return false };
         let snapshot = self.published.snapshot.load();
-        snapshot.servers_in(viewer.scope).any(|server| server.upstream.has_to_attend(home))
+        snapshot.servers_in(viewer.scope).iter().any(|server| server.upstream.has_to_attend(home))
     }
 
     /// Has servers that have a connection for the client of `home` write log lines of `level` and above on it.
     pub async fn want_log(&self, scope: &Scope, home: &Home, level: LogLevel) {
         if any_private() {
             let snapshot = self.snapshot();
-            let wanted = snapshot.servers_in(scope).map(|server| server.upstream.want_log(home, level));
+            let wanted =
+                snapshot.servers_in(scope).iter().map(|server| server.upstream.want_log(home, level));
             futures_util::future::join_all(wanted).await;
         }
     }
@@ -130,7 +131,7 @@ impl Manager {
         };
         let snapshot = self.snapshot();
         let is_meant = |upstream: &Arc<Upstream>| only.is_none_or(|only| *upstream.config().name == *only);
-        let upstreams = snapshot.servers_in(scope).map(|server| &server.upstream);
+        let upstreams = snapshot.servers_in(scope).iter().map(|server| &server.upstream);
         let attended = upstreams.filter(|upstream| is_meant(upstream)).map(|upstream| upstream.attend(&call));
         futures_util::future::join_all(attended).await;
     }

@@ -13,6 +13,7 @@ use super::{Offer, State, Upstream};
 const ATTEMPT_RETRY_IN: Duration = Duration::from_secs(1);
 /// Shortest time after which a caller may try again.
 const LEAST_RETRY_IN: Duration = Duration::from_millis(100);
+
 impl Upstream {
     /// Its offer before it was reached: none, except for built-in servers.
     pub fn declared(&self) -> Option<Arc<Offer>> {

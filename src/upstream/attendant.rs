@@ -20,7 +20,6 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::Upstream;
 use super::attempt::Work;
-use super::carrier::Carrier;
 use super::connection::{Call, Connection, Event, Events};
 use super::dialect::Wish;
 use super::discover::{self, Discovery, Offer};
@@ -128,9 +127,7 @@ impl Upstream {
         // After that the attendant works without a request that waits.
         let _ = timeout_at(client.begun + PATIENCE, outcome.wait_for(Option::is_some)).await;
     }
-}
 
-impl Upstream {
     /// Has the server write log lines of `level` and above on the connection of `home`, if that has one.
     pub async fn want_log(&self, home: &Home, level: LogLevel) {
         self.pool.want_private_log(home, level).await;
@@ -228,7 +225,7 @@ impl Attendant {
 
     /// Stays with the connection until it closes.
     async fn serve(&mut self, connection: Arc<dyn Connection>, heard: &mut mpsc::Receiver<Event>) {
-        let carrier = self.carrier();
+        let carrier = self.upstream.carrier(&self.client.watches, self.client.events.clone());
         let mut subscribing = pin!(carrier.serve(Arc::clone(&connection)));
         let mut roots = self.home.roots();
         let (mut changed, mut due) = (Lists::default(), None);
@@ -265,17 +262,6 @@ impl Attendant {
             Event::AsksRoots => self.upstream.note_sign(Sign::AsksRoots),
         }
         Lists::default()
-    }
-
-    fn carrier(&self) -> Carrier {
-        let upstream = &self.upstream;
-        Carrier {
-            pool: Arc::clone(&upstream.pool),
-            watches: Arc::clone(&self.client.watches),
-            events: self.client.events.clone(),
-            secrets: upstream.secrets.clone(),
-            limit: upstream.config.timeout,
-        }
     }
 
     async fn publish(&self, change: Change) {

@@ -225,8 +225,9 @@ impl Upstream {
         self.watches.count()
     }
 
-    pub(super) fn carrier(&self, events: Events) -> Carrier {
-        let (pool, watches) = (Arc::clone(&self.pool), Arc::clone(&self.watches));
+    /// Has what `watches` want told to `events`.
+    pub(super) fn carrier(&self, watches: &Arc<Watches>, events: Events) -> Carrier {
+        let (pool, watches) = (Arc::clone(&self.pool), Arc::clone(watches));
         Carrier { pool, watches, events, secrets: self.secrets.clone(), limit: self.config.timeout }
     }
 }

@@ -68,7 +68,8 @@ pub(crate) use flow::tests::flow as arriving;
 pub use flow::{Flow, Received};
 pub use home::{ClientSession, Home, Loan};
 pub use news::{Change, Update};
-pub use signs::{Sign, any_private};
+pub use signs::Sign;
+pub(crate) use signs::any_private;
 pub use status::{State, Status};
 pub use watches::{Refusal, Subject, Watching};
 
@@ -192,7 +193,7 @@ impl Upstream {
             upstream.note_sharing();
             let supervisor = Supervisor::new(Arc::clone(&upstream), updates, notices, inbox);
             group.spawn(supervisor.run());
-            group.spawn_until_end(upstream.carrier(events).run());
+            group.spawn_until_end(upstream.carrier(&upstream.watches, events).run());
             // Whoever waits for `shutdown` waits for this server too.
             shutdown.include(&group, pool::CLOSE_LIMIT);
         } else {

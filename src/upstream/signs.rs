@@ -13,7 +13,7 @@ use super::home::Home;
 static ANY_PRIVATE: AtomicBool = AtomicBool::new(false);
 
 /// Whether a server may have connections for one client each. Asked for every request, so it is one look.
-pub fn any_private() -> bool {
+pub(crate) fn any_private() -> bool {
     ANY_PRIVATE.load(Ordering::Relaxed)
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::super::catalog::Catalog;
 use super::super::config::{Config, ToolNames};
 use super::super::views::Offers;
-use super::{History, Revisions, Scope, Server, Snapshot, catalog, changed, style};
+use super::{History, Revisions, Server, Snapshot, catalog, changed, style};
 use crate::protocol::feature::Lists;
 
 impl Revisions {
@@ -29,17 +29,6 @@ impl Revisions {
 }
 
 impl Snapshot {
-    /// Those of them that a scope sees.
-    pub(in crate::manager) fn servers_in(&self, scope: &Scope) -> impl Iterator<Item = &Server> {
-        let only = if let Scope::Server(name) = scope { self.by_name.get(name).copied() } else { None };
-        let sees_all = *scope == Scope::All;
-        self.servers
-            .iter()
-            .enumerate()
-            .filter(move |(at, _)| sees_all || only == Some(*at))
-            .map(|(_, one)| one)
-    }
-
     /// The snapshot for a client to which servers offer `own` and which saw `before`; `None` if it is the shared one.
     pub(in crate::manager) fn seen_with(
         &self,

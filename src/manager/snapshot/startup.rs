@@ -26,11 +26,7 @@ impl Snapshot {
 
     /// When a list of `scope` need not wait any longer; none if it need not wait at all.
     pub fn listable_at(&self, scope: &Scope) -> Option<Instant> {
-        let servers = match scope {
-            Scope::All => self.servers(),
-            Scope::Server(name) => self.server_called(name).map(std::slice::from_ref).unwrap_or_default(),
-        };
-        let unsettled = servers.iter().filter(|server| !server.settled);
+        let unsettled = self.servers_in(scope).iter().filter(|server| !server.settled);
         let latest = unsettled.map(|server| server.upstream.started() + PATIENCE).max()?;
         (latest > Instant::now()).then_some(latest)
     }

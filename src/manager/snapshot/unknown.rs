@@ -65,6 +65,14 @@ impl Snapshot {
         })
     }
 
+    /// The servers that a scope sees.
+    pub(in crate::manager) fn servers_in(&self, scope: &Scope) -> &[Server] {
+        match scope {
+            Scope::All => &self.servers,
+            Scope::Server(name) => self.server_called(name).map(std::slice::from_ref).unwrap_or_default(),
+        }
+    }
+
     pub(super) fn server_called(&self, name: &str) -> Option<&Server> {
         self.by_name.get(name).map(|&index| &self.servers[index])
     }

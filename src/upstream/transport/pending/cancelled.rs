@@ -73,13 +73,9 @@ impl Cancelled {
 
     /// When the oldest call of another owner than `owner` was cancelled, if there is one.
     pub(super) fn oldest_of_others(&self, owner: Owner) -> Option<Instant> {
-        let single = self
-            .single
-            .iter()
-            .find(|one| one.owner != owner && counts(one.since, self.limit))
-            .map(|one| one.since);
-        let rest = self.rest.as_ref().filter(|rest| rest.owner != Some(owner)).map(|rest| rest.since);
-        single.into_iter().chain(rest).filter(|since| counts(*since, self.limit)).min()
+        let single = self.single.iter().filter(|one| one.owner != owner).map(|one| one.since);
+        let rest = self.rest.iter().filter(|rest| rest.owner != Some(owner)).map(|rest| rest.since);
+        single.chain(rest).filter(|since| counts(*since, self.limit)).min()
     }
 }
 
