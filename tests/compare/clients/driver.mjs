@@ -114,6 +114,14 @@ async function perform(step, context) {
   return step.do === 'call' && outcome.result ? outcome.result : outcome;
 }
 
+/** The transport to `target`, of the classes of one SDK. */
+export function transportOf(sdk, { transport, url, command, env, cwd }) {
+  if (transport === 'http') return new sdk.StreamableHTTPClientTransport(new URL(url));
+  if (transport === 'sse') return new sdk.SSEClientTransport(new URL(url));
+  const [program, ...args] = command;
+  return new sdk.StdioClientTransport({ command: program, args, env, cwd, stderr: 'ignore' });
+}
+
 /** Does all steps, prints `[[item, outcome], …]` and leaves. */
 export async function run(connect) {
   const { target, steps } = JSON.parse(readFileSync(process.argv[2], 'utf8'));

@@ -4,21 +4,16 @@ import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import * as types from '@modelcontextprotocol/sdk/types.js';
-import { CAPABILITIES, run } from './driver.mjs';
+import { CAPABILITIES, run, transportOf } from './driver.mjs';
 
-const transports = {
-  http: ({ url }) => new StreamableHTTPClientTransport(new URL(url)),
-  sse: ({ url }) => new SSEClientTransport(new URL(url)),
-  stdio: ({ command: [command, ...args], env, cwd }) =>
-    new StdioClientTransport({ command, args, env, cwd, stderr: 'ignore' }),
-};
+const SDK = { SSEClientTransport, StdioClientTransport, StreamableHTTPClientTransport };
 
 await run(async (target, peer) => {
   const client = new Client({ name: 'compare-ts1', version: '1.0.0' }, { capabilities: CAPABILITIES });
   for (const schema of [types.ElicitRequestSchema, types.CreateMessageRequestSchema, types.ListRootsRequestSchema])
     client.setRequestHandler(schema, async ({ method, params }) => peer.answer(method, params));
   client.fallbackNotificationHandler = async notice => peer.tell(notice);
-  const transport = transports[target.transport](target);
+  const transport = transportOf(SDK, target);
   const versions = [];
   const set = transport.setProtocolVersion?.bind(transport);
   transport.setProtocolVersion = version => (versions.push(version), set?.(version));

@@ -1,21 +1,16 @@
 // The client of the TypeScript SDK v2 as it is by default, which is the legacy era. See driver.mjs.
 import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { CAPABILITIES, run } from './driver.mjs';
+import { CAPABILITIES, run, transportOf } from './driver.mjs';
 
-const transports = {
-  http: ({ url }) => new StreamableHTTPClientTransport(new URL(url)),
-  sse: ({ url }) => new SSEClientTransport(new URL(url)),
-  stdio: ({ command: [command, ...args], env, cwd }) =>
-    new StdioClientTransport({ command, args, env, cwd, stderr: 'ignore' }),
-};
+const SDK = { SSEClientTransport, StdioClientTransport, StreamableHTTPClientTransport };
 
 await run(async (target, peer) => {
   const client = new Client({ name: 'compare-ts2', version: '1.0.0' }, { capabilities: CAPABILITIES });
   for (const method of ['elicitation/create', 'sampling/createMessage', 'roots/list'])
     client.setRequestHandler(method, async ({ params }) => peer.answer(method, params));
   client.fallbackNotificationHandler = async notice => peer.tell(notice);
-  await client.connect(transports[target.transport](target));
+  await client.connect(transportOf(SDK, target));
   client.facts = () => ({
     protocolVersion: client.getNegotiatedProtocolVersion(),
     capabilities: client.getServerCapabilities(),
