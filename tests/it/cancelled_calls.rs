@@ -23,11 +23,18 @@ fn starts(gateway: &Running) -> usize {
     record.lines().filter(|line| line.starts_with("started")).count()
 }
 
+/// Waits until no call runs at the only server: the gateway answers a cancellation before the call has ended.
+async fn has_no_calls(gateway: &Running) {
+    let running = async || gateway.get("/servers").await.json()["servers"][0]["running_calls"].clone();
+    eventually("the calls have ended", async || (running().await == 0).then_some(())).await;
+}
+
 async fn another_client_is_asked(gateway: &Running) {
     let (mut one, mut two) = (User::of(gateway).await, User::of(gateway).await);
     for round in 0..3 {
         let (id, _stream) = one.hangs(&format!("one{round}"), &json!([])).await;
         one.cancel(id).await;
+        has_no_calls(gateway).await;
         let begun = Instant::now();
         let called = two.call(&json!({"nonce": "two", "asks": true})).await;
         assert_eq!((called.text.as_str(), called.asked.as_slice()), ("two|two", &["two".to_owned()][..]));
@@ -85,6 +92,7 @@ async fn a_connection_that_cannot_be_replaced_keeps_serving() {
     let (mut one, mut two) = (User::of(&gateway).await, User::of(&gateway).await);
     let (id, _stream) = one.hangs("one", &json!([])).await;
     one.cancel(id).await;
+    has_no_calls(&gateway).await;
     assert_eq!(two.call(&json!({"nonce": "two"})).await.text, "two");
     let refused = two.call(&json!({"nonce": "two", "asks": true})).await;
     assert_eq!((refused.text.as_str(), refused.asked.len()), ("two|error -32000", 0));
@@ -112,6 +120,7 @@ async fn a_program_that_answers_without_asking_keeps_its_process() {
     }
     let (id, _stream) = one.hangs("one", &json!([])).await;
     one.cancel(id).await;
+    has_no_calls(&gateway).await;
     let begun = Instant::now();
     assert_eq!(two.call(&json!({"nonce": "two"})).await.text, "two");
     assert!(begun.elapsed() < Duration::from_millis(400), "{:?}", begun.elapsed());
