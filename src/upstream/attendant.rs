@@ -137,7 +137,7 @@ impl Upstream {
 struct Attendant {
     upstream: Arc<Upstream>,
     client: Arc<Client>,
-    /// For whom the connection is, as one of our own requests.
+    /// A request of the gateway in the name of the client, for everything but its calls.
     call: Call,
     home: Home,
     last_read: Instant,

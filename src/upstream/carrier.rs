@@ -225,7 +225,7 @@ impl Upstream {
         self.watches.count()
     }
 
-    /// Has what `watches` want told to `events`.
+    /// Returns the carrier that subscribes to what is in `watches` and reports to `events`.
     pub(super) fn carrier(&self, watches: &Arc<Watches>, events: Events) -> Carrier {
         let (pool, watches) = (Arc::clone(&self.pool), Arc::clone(watches));
         Carrier { pool, watches, events, secrets: self.secrets.clone(), limit: self.config.timeout }
