@@ -37,8 +37,8 @@ profile *args:
 
 # Format the sources.
 fmt:
-    cargo fmt
+    cargo fmt --all
 
 # Read the documentation of the crate.
 doc:
-    cargo doc --no-deps --open
+    cargo doc --workspace --no-deps --open

@@ -23,11 +23,11 @@ use axum::{Extension, Json, Router};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use switchyard::auth::{Principal, Role};
-use switchyard::config::Config;
-use switchyard::manager::Manager;
-use switchyard::shutdown::Shutdown;
-use switchyard::{app, memory};
+use switchyard_mcp::auth::{Principal, Role};
+use switchyard_mcp::config::Config;
+use switchyard_mcp::manager::Manager;
+use switchyard_mcp::shutdown::Shutdown;
+use switchyard_mcp::{app, memory};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 

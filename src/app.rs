@@ -23,24 +23,25 @@ use futures_util::stream::{Stream, StreamExt};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 
-use crate::auth::Sealer;
 use crate::config::Config;
-use crate::downstream::config::Transport;
-use crate::downstream::front::{Admitted, Front, Shortcut};
-use crate::downstream::guard::Guard;
-use crate::downstream::listener;
-use crate::downstream::places::Places;
-use crate::downstream::refusal::{Face, Refusal};
-use crate::downstream::sessions::Sessions;
-use crate::downstream::streamable_http::Endpoint;
-use crate::downstream::{self, sse, stdio};
-use crate::gateway::Gateway;
-use crate::manager::Manager;
-use crate::memory;
-use crate::shutdown::Shutdown;
-use crate::telemetry::{self, metrics::Clients};
-use crate::worker::Crew;
-use crate::{admin, auth, upstream};
+use auth::Sealer;
+use downstream::config::Transport;
+use downstream::front::{Admitted, Front, Shortcut};
+use downstream::guard::Guard;
+use downstream::listener;
+use downstream::places::Places;
+use downstream::refusal::{Face, Refusal};
+use downstream::sessions::Sessions;
+use downstream::streamable_http::Endpoint;
+use downstream::{sse, stdio};
+use gateway::Gateway;
+use gateway::manager::Manager;
+use runtime::memory;
+use runtime::shutdown::Shutdown;
+use runtime::telemetry;
+use runtime::telemetry::metrics::Clients;
+use runtime::worker::Crew;
+use {admin, auth, upstream};
 
 pub use reload::{Load, Renewal};
 
@@ -96,7 +97,7 @@ pub fn router(
 /// Keys and tokens of `config` open nothing here. A principal with the same id and role is the same client,
 /// however often it is made.
 ///
-/// [`Principal`]: crate::auth::Principal
+/// [`Principal`]: auth::Principal
 pub fn router_for_principals(
     manager: &Arc<Manager>,
     config: &downstream::Config,

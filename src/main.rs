@@ -2,7 +2,7 @@
 //!
 //! The allocator is the program's and not the library's: who embeds the crate has chosen one.
 
-use switchyard::upstream::transport::stdio::parent_death;
+use upstream::transport::stdio::parent_death;
 
 /// Returns freed memory to the system after a peak.
 #[cfg(target_os = "linux")]
@@ -12,5 +12,5 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> std::process::ExitCode {
     // First of all, because a child process that becomes a server's program begins here too.
     parent_death::enter();
-    switchyard::cli::run()
+    switchyard_mcp::cli::run()
 }

@@ -4,8 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 
 use futures_util::stream;
-use switchyard::config::Config;
-use switchyard::{app, telemetry};
+use runtime::telemetry;
+use switchyard_mcp::app;
+use switchyard_mcp::config::Config;
 
 /// Serves one server, `bench`, described by these lines. Nothing that goes by the clock falls into a run.
 #[allow(clippy::disallowed_methods)] // it ends with the runtime

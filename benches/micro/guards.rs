@@ -3,11 +3,11 @@
 use std::hint::black_box;
 use std::time::Duration;
 
+use auth::{Principal, Sealer};
 use criterion::Criterion;
-use switchyard::auth::{Principal, Sealer};
-use switchyard::upstream::Error;
-use switchyard::upstream::breaker::Breaker;
-use switchyard::upstream::config;
+use upstream::Error;
+use upstream::breaker::Breaker;
+use upstream::config;
 
 pub fn breaker(c: &mut Criterion) {
     let breaker =

@@ -4,16 +4,17 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion};
+use gateway::manager::Trust;
+use gateway::manager::catalog::{Catalog, History, Part, Style};
+use gateway::manager::config::ToolNames;
+use gateway::manager::naming::Rules;
+use json::Raw;
+use protocol::Version;
+use protocol::feature::{Kind, Tool};
+use protocol::lifecycle::Peer;
 use serde_json::json;
-use switchyard::manager::Trust;
-use switchyard::manager::catalog::{Catalog, History, Part, Style};
-use switchyard::manager::config::ToolNames;
-use switchyard::manager::naming::Rules;
-use switchyard::protocol::feature::{Kind, Tool};
-use switchyard::protocol::lifecycle::Peer;
-use switchyard::protocol::{Raw, Version};
-use switchyard::upstream::Offer;
-use switchyard::upstream::config::Tools;
+use upstream::Offer;
+use upstream::config::Tools;
 
 /// Ten servers that offer `tools` between them.
 fn offers(tools: usize) -> Vec<(Arc<str>, Offer)> {

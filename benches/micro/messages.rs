@@ -4,10 +4,11 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput};
+use json::Raw;
+use protocol::headers;
+use protocol::meta::{self, Sender};
+use protocol::{Era, Message, Request, RequestId, Response};
 use serde_json::{Value, json};
-use switchyard::protocol::headers;
-use switchyard::protocol::meta::{self, Sender};
-use switchyard::protocol::{Era, Message, Raw, Request, RequestId, Response};
 
 fn call() -> Bytes {
     let text = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {

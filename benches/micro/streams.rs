@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use switchyard::wire::sse::{Decoder, Event};
+use net::sse::{Decoder, Event};
 
 use crate::messages::answer;
 

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use switchyard::upstream::builtin::chunk::{Chunking, Format, chunks};
+use builtins::chunk::{Chunking, Format, chunks};
 use switchyard_fuzz::split;
 
 // RULES G1

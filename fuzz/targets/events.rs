@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use switchyard::wire::sse::{Decoder, Item};
+use net::sse::{Decoder, Item};
 use switchyard_fuzz::{pieces, split};
 
 // RULES G1

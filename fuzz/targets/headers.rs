@@ -4,8 +4,9 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use switchyard::protocol::uri::{scheme, split_owner, with_owner};
-use switchyard::protocol::{Raw, foreign, headers};
+use protocol::uri::{scheme, split_owner, with_owner};
+use json::Raw;
+use protocol::{sanitize, headers};
 
 // RULES G1
 fuzz_target!(|data: &[u8]| {

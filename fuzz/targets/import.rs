@@ -7,8 +7,8 @@ use std::env::VarError;
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use switchyard::config::Config;
-use switchyard::config::import::{Folder, import};
+use switchyard_mcp::config::Config;
+use switchyard_mcp::config::import::{Folder, import};
 
 // RULES G1
 fuzz_target!(|data: &[u8]| {

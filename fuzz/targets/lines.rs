@@ -4,7 +4,7 @@
 
 use bytes::{Bytes, BytesMut};
 use libfuzzer_sys::fuzz_target;
-use switchyard::wire::lines::{Line, Lines};
+use net::lines::{Line, Lines};
 use switchyard_fuzz::{pieces, split};
 use tokio_util::codec::Decoder as _;
 

@@ -6,8 +6,10 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
-use switchyard::protocol::meta::{self, Sender};
-use switchyard::protocol::{Era, Message, Raw};
+use protocol::meta;
+use protocol::meta::Sender;
+use protocol::{Era, Message};
+use json::Raw;
 
 // RULES G1
 fuzz_target!(|data: &[u8]| {

@@ -6,8 +6,9 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
-use switchyard::protocol::splice::{Error, Splice, Terms};
-use switchyard::protocol::{Message, Raw, RequestId, Response};
+use json::envelope_stream::{Error, Splice, Terms};
+use protocol::{Message, RequestId, Response};
+use json::Raw;
 use switchyard_fuzz::{pieces, split};
 
 const ID: u64 = 7;

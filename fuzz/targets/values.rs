@@ -5,7 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use switchyard::protocol::{Raw, foreign, output_schema};
+use json::Raw;
+use protocol::{sanitize, output_schema};
 use switchyard_fuzz::split;
 
 const NAMES: [&str; 4] = ["a", "_meta", "é", ""];

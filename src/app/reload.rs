@@ -11,15 +11,13 @@ use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
 use tokio::sync::{Mutex, oneshot};
 
-use crate::admin::{NotReloaded, Reload, Reloaded};
-use crate::auth::{Action, Authenticator, Keys, Role};
 use crate::config::{self, Config, Fixed};
-use crate::downstream;
-use crate::downstream::config::Exposed;
-use crate::manager::Manager;
-use crate::shutdown::Shutdown;
-use crate::telemetry::audit::{self, Who};
-use crate::upstream;
+use admin::{NotReloaded, Reload, Reloaded};
+use auth::{Action, Authenticator, Keys, Role};
+use downstream::config::Exposed;
+use gateway::manager::Manager;
+use runtime::shutdown::Shutdown;
+use runtime::telemetry::audit::{self, Who};
 
 /// Reads the configuration again. It may block.
 pub type Load = Arc<dyn Fn() -> Result<Config, config::Error> + Send + Sync>;

@@ -10,10 +10,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::{Check, EXIT_USAGE, reach};
-use crate::auth::Authenticator;
-use crate::config::{Config, Lookup};
-use crate::memory;
-use crate::upstream::{self, config::Transport};
+use crate::config::Config;
+use auth::Authenticator;
+use runtime::memory;
+use settings::expand::Lookup;
+use upstream::config::Transport;
 
 /// Checks the file and the key files it names, and the servers in it if that is asked for. What would run
 /// goes to `out`, what is wrong to `err`.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use secrecy::ExposeSecret;
 
-use crate::auth::{self, Role};
+use auth::Role;
 
 /// Makes a key called `id`, or with a name of its own.
 pub fn new(id: Option<&str>, role: Role, out: &mut dyn Write) -> io::Result<()> {
@@ -49,8 +49,8 @@ mod tests {
     use http::HeaderMap;
 
     use super::*;
-    use crate::auth::{Authenticator, Principal};
     use crate::config::Config;
+    use auth::{Authenticator, Principal};
 
     #[test]
     fn what_is_printed_is_configuration_that_lets_the_printed_key_in() {

@@ -23,9 +23,9 @@ use std::time::Duration;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::auth::Role;
 use crate::config::{self, Config};
-use crate::downstream::config::parse_address;
+use auth::Role;
+use downstream::config::parse_address;
 
 /// The configuration file could not be used, or the arguments not understood (clap's own code).
 const EXIT_USAGE: u8 = 2;

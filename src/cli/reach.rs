@@ -13,14 +13,15 @@ use serde_json::json;
 
 use super::check::table;
 use crate::app::CLOSE_TIME;
-use crate::manager::{self, Invocation, Manager, Scope, ServerStatus};
-use crate::protocol::meta::Sender;
-use crate::protocol::{Era, Raw};
-use crate::shutdown::Shutdown;
-use crate::telemetry::{untrusted, untrusted_reason};
-use crate::upstream::config::Sharing;
-use crate::upstream::{Home, Owner, State};
-use crate::{upstream, worker};
+use gateway::manager::{self, Invocation, Manager, Scope, ServerStatus};
+use json::Raw;
+use protocol::Era;
+use protocol::meta::Sender;
+use runtime::shutdown::Shutdown;
+use runtime::telemetry::{untrusted, untrusted_reason};
+use runtime::worker;
+use upstream::config::Sharing;
+use upstream::{Home, Owner, State};
 
 /// Beyond the longest first attempt.
 const MARGIN: Duration = Duration::from_secs(1);

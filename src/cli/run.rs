@@ -11,8 +11,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{EXIT_USAGE, Serve, Stdio, process_access};
 use crate::app::{self, Load, Renewal};
 use crate::config::Config;
-use crate::downstream::config::Transport;
-use crate::{telemetry, worker};
+use downstream::config::Transport;
+use runtime::{telemetry, worker};
 
 /// Serves HTTP until SIGTERM or SIGINT, or what `server.transport` says instead.
 pub(super) fn serve(arguments: &Serve) -> ExitCode {

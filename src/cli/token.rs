@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use secrecy::ExposeSecret;
 
-use crate::auth::{self, Grant, Role, Signer};
+use auth::{Grant, Role, Signer};
 
 /// No private key is larger, in bytes.
 const MAX_KEY_BYTES: u64 = 64 * 1024;
@@ -93,8 +93,8 @@ mod tests {
     use http::HeaderMap;
 
     use super::*;
-    use crate::auth::{Authenticator, Principal};
     use crate::config::Config;
+    use auth::{Authenticator, Principal};
 
     const FILE: &str = "server:\n  auth_mode: jwt\n  jwt:\n    issuer: switchyard\n    audience: switchyard\n    \
                         algorithm: HS256\n    secret: 0123456789abcdef0123456789abcdef\n";

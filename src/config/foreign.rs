@@ -5,7 +5,7 @@
 //!
 //! Not here: keys of MCP clients inside of one server (`upstream::config`), and their JSON files (`import`).
 
-use crate::settings::{Entry, Node, Problem, Problems, Shown, Value, member_path};
+use settings::{Entry, Node, Problem, Problems, Shown, Value, member_path};
 
 /// The counterpart of a foreign key in Switchyard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,22 +5,20 @@
 //!
 //! Not here: what a setting means. Each part of the program reads its own (`from_settings`).
 
-mod document;
-mod error;
-mod expand;
 mod foreign;
 pub mod import;
-mod scalar;
 
 use std::path::Path;
 
 use secrecy::zeroize::Zeroizing;
 
-pub use error::{Error, Report};
-pub use expand::Lookup;
+pub use settings::error::{Error, Report};
+pub use settings::expand::Lookup;
+use settings::{document, error, expand};
 
-use crate::settings::{Fields, Fingerprint, Mark, Problem, Problems, Setting, Shown};
-use crate::{auth, downstream, manager, regular_file};
+use gateway::manager;
+use runtime::regular_file;
+use settings::{Fields, Fingerprint, Mark, Problem, Problems, Setting, Shown};
 
 /// What the operator wants, all of it.
 #[derive(Debug, Clone)]
@@ -83,7 +81,7 @@ impl Config {
     fn from_settings(root: &Setting<'_>, folder: &Path) -> Option<Self> {
         let mut fields = root.fields()?;
         let fixed = Fixed::of(&fields);
-        let manager = manager::config::Config::from_fields(&mut fields, folder);
+        let manager = manager::config::Config::from_fields(&mut fields, folder, builtins::KINDS);
         let server = fields.part("server", |setting| downstream::Config::from_settings(setting, folder));
         fields.finish();
         Some(Self { manager, server: server.unwrap_or_default(), fixed })
@@ -110,3 +108,6 @@ fn text_of<'c>(content: &'c [u8], problems: &Problems) -> &'c str {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ from clients import Outcome, Rest
 from world import HERE, Gateway, Redis, until
 
 ROOT = HERE.parent.parent
-QUESTIONS = ROOT / "src/upstream/builtin/handbook/questions.json"
+QUESTIONS = ROOT / "crates/builtins/src/handbook/questions.json"
 MODEL, KEY = "all-MiniLM-L6-v2", "sk-canary-7f3a"
 #: Seconds that vectors of the documentation may take, and those of a few documents.
 PATIENCE, SOON = 300, 60

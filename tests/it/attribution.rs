@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use gateway::manager::config::ToolNames;
+use gateway::manager::{self, Invocation, Manager, Scope};
+use json::Raw;
+use protocol::Era;
+use protocol::meta::Sender;
+use runtime::shutdown::Shutdown;
 use serde_json::{Value, json};
-use switchyard::manager::config::ToolNames;
-use switchyard::manager::{self, Invocation, Manager, Scope};
-use switchyard::protocol::meta::Sender;
-use switchyard::protocol::{Era, Raw};
-use switchyard::shutdown::Shutdown;
-use switchyard::upstream::config::{self, Config, Transport};
-use switchyard::upstream::{Inlet, Outlet, Owner, Said};
+use upstream::config::{self, Config, Transport};
+use upstream::{Inlet, Outlet, Owner, Said};
 
 use crate::support::asking::Asking;
 use crate::support::child;
@@ -49,7 +50,7 @@ fn config(transport: Transport) -> Config {
         era: None,
         tools: config::Tools::default(),
         secrets: Vec::new(),
-        source: switchyard::settings::Fingerprint::default(),
+        source: settings::Fingerprint::default(),
     }
 }
 
@@ -147,7 +148,7 @@ async fn storm(transport: Transport, names_calls: bool) -> Counts {
         servers: vec![config(transport)],
         tool_names: ToolNames::Auto,
         max_tool_name_length: 64,
-        cache: switchyard::store::Config::default(),
+        cache: runtime::store::Config::default(),
         tools_per_page: 10,
     };
     let manager: Arc<Manager> = Manager::initialize(config, &shutdown).expect("a configuration");

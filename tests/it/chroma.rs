@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::support::gateway::Running;
-use crate::support::served::Served;
 use crate::support::{Gateway, Registry};
+use testkit::served::Served;
 
 /// A Chroma that is there, has no collections, and refuses to make one with `cause`.
 fn refusing(cause: &'static str) -> Served {

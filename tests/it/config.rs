@@ -9,9 +9,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use auth::{Authenticator, Role};
 use proptest::prelude::*;
-use switchyard::auth::{Authenticator, Role};
-use switchyard::config::{Config, Error};
+use settings::error::Error;
+use switchyard_mcp::config::Config;
 
 use crate::support::Gateway;
 
@@ -56,14 +57,14 @@ fn names(kind: &str) -> Vec<String> {
 }
 
 /// The arguments that have a file checked, and no server connected to.
-fn only(path: &Path) -> switchyard::cli::Check {
-    switchyard::cli::Check { file: path.to_owned(), connect: false }
+fn only(path: &Path) -> switchyard_mcp::cli::Check {
+    switchyard_mcp::cli::Check { file: path.to_owned(), connect: false }
 }
 
 /// What `check` says of a file, on both outputs.
 fn check(path: &Path) -> (String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    switchyard::cli::check::run(&only(path), &environment, &mut out, &mut err);
+    switchyard_mcp::cli::check::run(&only(path), &environment, &mut out, &mut err);
     let text = |bytes: Vec<u8>| {
         // Only the name of the file, so that the answer is the same wherever the tests run.
         let folder = format!("{}/", path.parent().expect("a folder").display());
@@ -236,7 +237,7 @@ fn the_program_answers_and_exits_as_documented() {
 
 #[test]
 fn keys_and_tokens_that_are_made_let_somebody_in() {
-    let role = |yaml: &str, environment: &switchyard::config::Lookup<'_>, credential: &str| {
+    let role = |yaml: &str, environment: &settings::expand::Lookup<'_>, credential: &str| {
         let config = Config::parse(Path::new("c.yaml"), yaml.as_bytes(), environment);
         let config = config.unwrap_or_else(|error| panic!("{error}"));
         let authenticator = Authenticator::new(&config.server.auth).expect("usable keys");
@@ -357,7 +358,7 @@ proptest! {
         let path = folder.path().join("c.yaml");
         std::fs::write(&path, &text).expect("can be written");
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        switchyard::cli::check::run(&only(&path), &environment, &mut out, &mut err);
+        switchyard_mcp::cli::check::run(&only(&path), &environment, &mut out, &mut err);
         let answer = String::from_utf8([out, err].concat()).expect("UTF-8");
         for secret in ["canary", "7007007"] {
             prop_assert!(!answer.contains(secret), "{secret} shows in\n{answer}\nof\n{text}");

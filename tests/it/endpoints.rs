@@ -12,8 +12,8 @@ use serde_json::json;
 
 use crate::support::line::Line;
 use crate::support::scripted::{Scripted, Server, Tool};
-use crate::support::served::Served;
 use crate::support::{Gateway, Registry, eventually};
+use testkit::served::Served;
 
 /// A path with the status that it answers, and the target if that is a redirect.
 type Rule = (&'static str, u16, &'static str);

@@ -2,7 +2,7 @@
 //! two eras, with unknown members, any order of members, deep nesting, `1e400`, 2^70 and nulls. What
 //! arrives is what was sent, byte for byte, but for the members the gateway owns.
 
-use switchyard::protocol::Raw;
+use json::Raw;
 
 use crate::support::client::Session;
 use crate::support::scripted::{Scripted, Server};

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use switchyard::config::Config;
-use switchyard::shutdown::Shutdown;
-use switchyard::store::{Fetched, Group, Key, Store};
+use runtime::shutdown::Shutdown;
+use runtime::store::{Fetched, Group, Key, Store};
+use switchyard_mcp::config::Config;
 
 use crate::support::eventually;
 use crate::support::redis::{Redis, SlowWay};

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
+use runtime::hex::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use switchyard::hex::hex;
 
 use crate::support::scripted::{Act, Scripted, Server, Tool};
 use crate::support::{Answer, Gateway, Registry, Running, eventually};

@@ -4,9 +4,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
+use runtime::hex::hex;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use switchyard::hex::hex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
+use runtime::hex::hex;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use switchyard::hex::hex;
 
 use crate::support::client::{Client, Session};
 use crate::support::scripted::{Act, Scripted, Server, Tool};

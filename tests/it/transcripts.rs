@@ -17,27 +17,28 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use auth::Principal;
 use axum::body::Body;
 use bytes::Bytes;
+use downstream::sessions::Sessions;
+use downstream::streamable_http::Endpoint;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use gateway::Gateway;
+use gateway::manager::config::ToolNames;
+use gateway::manager::{self, Manager};
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
-use switchyard::auth::Principal;
-use switchyard::downstream::sessions::Sessions;
-use switchyard::downstream::streamable_http::Endpoint;
-use switchyard::gateway::Gateway;
-use switchyard::manager::config::ToolNames;
-use switchyard::manager::{self, Manager};
-use switchyard::protocol::feature::{Kind, List};
-use switchyard::protocol::lifecycle::Peer;
-use switchyard::protocol::{Era, ErrorObject, Notification, Raw, Reply, Version, headers, meta};
-use switchyard::shutdown::Shutdown;
-use switchyard::upstream::connection::Answer;
-use switchyard::upstream::{self, Call, Connection, Connector, Dialect, Event, Events, Outlet, config};
-use switchyard::wire::sse;
+use json::Raw;
+use net::sse;
+use protocol::feature::{Kind, List};
+use protocol::lifecycle::Peer;
+use protocol::{Era, ErrorObject, Notification, Reply, Version, headers, meta};
+use runtime::shutdown::Shutdown;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tower::ServiceExt;
+use upstream::connection::Answer;
+use upstream::{Call, Connection, Connector, Dialect, Event, Events, Outlet, config};
 
 /// How long a line of a transcript may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -177,13 +178,13 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         era: None,
         tools: config::Tools::default(),
         secrets: Vec::new(),
-        source: switchyard::settings::Fingerprint::default(),
+        source: settings::Fingerprint::default(),
     };
     manager::Config {
         servers: names.map(server).collect(),
         tool_names: ToolNames::Auto,
         max_tool_name_length: 64,
-        cache: switchyard::store::Config::default(),
+        cache: runtime::store::Config::default(),
         tools_per_page: 2,
     }
 }
@@ -214,7 +215,7 @@ pub async fn scripted_manager(
     let connectors = servers.iter().map(connector).collect();
     let config = manager_config(servers.iter().map(|(name, ..)| name.as_str()));
     let manager = Manager::with_connectors(config, connectors, shutdown.clone());
-    manager.settled(&switchyard::manager::Scope::All, PATIENCE).await;
+    manager.settled(&gateway::manager::Scope::All, PATIENCE).await;
     (manager, received)
 }
 

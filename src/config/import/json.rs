@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use super::Error;
-use crate::settings::{Mark, Node, Value, one_line};
+use settings::{Mark, Node, Value, one_line};
 
 /// One value.
 #[derive(Debug, Clone, PartialEq)]

@@ -25,9 +25,9 @@ use projects::Projects;
 use references::References;
 
 use super::Config;
-use super::document::{self, MAX_BYTES};
-use crate::settings::{Mark, Problems, one_line};
-use crate::upstream::config::{MAX_SERVER_NAME, server_name};
+use settings::document::{self, MAX_BYTES};
+use settings::{Mark, Problems, one_line};
+use upstream::config::{MAX_SERVER_NAME, server_name};
 
 /// Largest file that is read, in bytes: clients keep other things in theirs too.
 pub const MAX_JSON: usize = 16 << 20;
@@ -249,7 +249,7 @@ fn refusal(yaml: &str, base: &str) -> Option<String> {
         Config::parse(Path::new("mcp_servers.yaml"), yaml.as_bytes(), &environment)
     });
     match attempts {
-        [Err(super::Error::Invalid(report)), Err(_)] => {
+        [Err(settings::error::Error::Invalid(report)), Err(_)] => {
             let problem = report.problems.first()?;
             let at = problem.path.strip_prefix(base).unwrap_or(&problem.path);
             let at = at.trim_start_matches('.');

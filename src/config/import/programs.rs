@@ -12,9 +12,8 @@ use secrecy::ExposeSecret;
 
 use super::json::{Json, Members, member};
 use super::{Error, Imported, references, refusal, yaml};
-use crate::auth;
 use crate::config::foreign::{self, Ours};
-use crate::settings::one_line;
+use settings::one_line;
 
 /// The keys that Switchyard reads at the root of its file.
 const OWN: [&str; 13] = [

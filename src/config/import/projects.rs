@@ -54,7 +54,7 @@ impl<'j> Projects<'j> {
         }
         if folder.is_asked_for && !is_there {
             let path = folder.path.display().to_string();
-            let message = format!("`projects` has no `{}`", crate::settings::one_line(&path));
+            let message = format!("`projects` has no `{}`", settings::one_line(&path));
             return Err(Error::whole(format!("{message}{}", found.shown(": it has servers for ")), None));
         }
         Ok(found)

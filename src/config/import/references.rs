@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::json::{Json, Members, member};
-use crate::settings::one_line;
+use settings::one_line;
 
 /// Set in every process, so nobody would notice that it means something else.
 const USUAL: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "TERM", "TMPDIR"];

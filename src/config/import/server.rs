@@ -12,8 +12,8 @@ use url::Url;
 use super::json::{Json, Members};
 use super::references::{References, Translated};
 use super::yaml;
-use crate::settings::one_line;
-use crate::upstream::config::is_reserved_header;
+use settings::one_line;
+use upstream::config::is_reserved_header;
 
 /// Where clients keep the URL of a server, the strongest first: Gemini CLI, Windsurf, and all others.
 const URLS: [&str; 3] = ["httpUrl", "serverUrl", "url"];

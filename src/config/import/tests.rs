@@ -12,8 +12,7 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 
 use super::*;
-use crate::upstream;
-use crate::upstream::config::Transport;
+use upstream::config::Transport;
 
 const CLIENTS: [&str; 4] = ["claude_desktop", "claude_code", "cursor", "vs_code"];
 

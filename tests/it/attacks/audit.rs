@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use runtime::hex::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use switchyard::hex::hex;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 

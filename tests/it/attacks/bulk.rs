@@ -19,8 +19,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::line::Line;
-use crate::support::served::Served;
 use crate::support::{Gateway, Registry, Running};
+use testkit::served::Served;
 
 pub const MIB: usize = 1 << 20;
 /// The budget that the gateway is given.

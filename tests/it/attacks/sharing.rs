@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use runtime::hex::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use switchyard::hex::hex;
 
 use crate::support::line::Line;
 use crate::support::scripted::{Act, Scripted, Tool};

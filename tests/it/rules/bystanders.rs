@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::json;
-use switchyard::downstream;
-use switchyard::downstream::listener::{self, Limits};
-use switchyard::manager::Scope;
-use switchyard::manager::config::ToolNames;
-use switchyard::shutdown::Shutdown;
-use switchyard::upstream::config::Tools;
+
+use downstream::listener::{self, Limits};
+use gateway::manager::Scope;
+use gateway::manager::config::ToolNames;
+use runtime::shutdown::Shutdown;
+use upstream::config::Tools;
 
 use super::policies::{BROKEN, Ran, Written};
 use crate::support::line::Line;
@@ -130,8 +130,8 @@ async fn a_thousand_panics_hurt_nobody_else() {
     let (written, shutdown) = (Written { servers, names: ToolNames::Auto }, Shutdown::new());
     let manager = written.start(&Ran::default(), &shutdown);
     manager.settled(&Scope::All, Duration::from_secs(20)).await;
-    let site =
-        switchyard::app::router(&manager, &downstream::Config::default(), &shutdown).expect("it is valid");
+    let site = switchyard_mcp::app::router(&manager, &downstream::Config::default(), &shutdown)
+        .expect("it is valid");
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = socket.local_addr().expect("an address").to_string();
     shutdown.spawn(listener::serve(socket, site, Limits::default(), shutdown.clone()));

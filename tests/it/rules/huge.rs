@@ -11,8 +11,8 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
 use crate::support::line::Line;
-use crate::support::served::Served;
 use crate::support::{Gateway, Registry, Running};
+use testkit::served::Served;
 
 /// What a message may be, and beside it what the rules leave for reading one.
 const CAP: usize = 1 << 20;

@@ -17,8 +17,8 @@ use tokio::sync::watch;
 use super::processes::{is_alive, kill, started};
 use crate::support::gateway::Running;
 use crate::support::line::Line;
-use crate::support::served::Served;
 use crate::support::{Gateway, Registry, eventually};
+use testkit::served::Served;
 
 const CALLS: usize = 10_000;
 const ENDS: usize = 50;

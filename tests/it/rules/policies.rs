@@ -4,21 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use auth::{Principal, Role};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use gateway::manager::config::ToolNames;
+use gateway::manager::{self, Manager, Scope};
+use gateway::{Caller, Gateway};
+use json::Raw;
+use protocol::lifecycle::Peer;
+use protocol::message::RequestId;
+use protocol::{Era, Reply, Request, Version};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
+use runtime::shutdown::Shutdown;
 use serde_json::{Value, json};
-use switchyard::auth::{Principal, Role};
-use switchyard::gateway::{Caller, Gateway};
-use switchyard::manager::config::ToolNames;
-use switchyard::manager::{self, Manager, Scope};
-use switchyard::protocol::lifecycle::Peer;
-use switchyard::protocol::message::RequestId;
-use switchyard::protocol::{Era, Raw, Reply, Request, Version};
-use switchyard::shutdown::Shutdown;
-use switchyard::upstream::{self, Call, Connection, Connector, Dialect, Events, Outlet, config};
+use upstream::{Call, Connection, Connector, Dialect, Events, Outlet, config};
 
 /// The tool that panics where its call is sent.
 pub const BROKEN: &str = "broken-on-purpose";

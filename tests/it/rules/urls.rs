@@ -11,8 +11,8 @@ use axum::routing::any;
 use serde_json::{Value, json};
 
 use crate::support::scripted::{Scripted, Tool};
-use crate::support::served::Served;
 use crate::support::{Background, Gateway, Registry, Running, eventually};
+use testkit::served::Served;
 
 /// Somebody else on this machine, who counts who comes.
 struct Elsewhere {

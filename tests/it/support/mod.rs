@@ -29,15 +29,10 @@ pub mod gateway;
 pub mod line;
 pub mod peers;
 pub mod process;
-#[allow(dead_code)] // unit tests use it too, each some of it
-pub mod r2r;
-#[allow(dead_code)] // the same
-pub mod rag;
 pub mod redis;
 pub mod registry;
 pub mod rmcp_peer;
 pub mod scripted;
-pub mod served;
 pub mod sse;
 pub mod stateful;
 pub mod stateful_http;
@@ -51,6 +46,7 @@ pub use answer::Answer;
 pub use client::Client;
 pub use gateway::{Gateway, Running};
 pub use registry::Registry;
+pub use testkit::{r2r, rag};
 
 /// How long a test waits for what should come at once; a test that gets here has failed.
 pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -13,8 +13,8 @@ use axum::routing::post;
 use futures_util::stream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::served::Served;
 use super::stateful::Stateful;
+use testkit::served::Served;
 
 /// A running one.
 pub struct StatefulHttp {

@@ -1,0 +1,184 @@
+//! What a tool answered, as REST tells it.
+//!
+//! Invariant: every value of the answer keeps the bytes the server wrote, so large numbers, order and
+//! unknown members survive. Not here: failures to get an answer (`error`).
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::problem::Problem;
+use gateway::manager::Called;
+use json::Raw;
+use protocol::ErrorObject;
+use protocol::error::code;
+use runtime::telemetry::RequestId;
+
+/// What a tool answered.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CallAnswer)]
+pub(super) struct Answer {
+    /// Whether the tool did what it was asked to.
+    success: bool,
+    /// The tool's `structuredContent` when it has one; else the JSON value of a single text block
+    /// that is JSON; else the text, several blocks joined with a line feed. `null` when there is no
+    /// text, and for a failure that is told in words only.
+    #[schema(value_type = Value)]
+    data: Raw,
+    /// The content blocks of MCP, untouched.
+    #[schema(value_type = Vec<Object>)]
+    content: Raw,
+    /// What the tool or its server says of the failure. Only when `success` is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
+    error: Option<Raw>,
+    /// The kind of failure. Only when `success` is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    error_code: Option<ErrorCode>,
+    /// The JSON-RPC error object of the server, as it sent it. Only with `rpc_error`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    rpc_error: Option<Raw>,
+    /// The tool's name at its server.
+    #[schema(examples("create_issue"))]
+    tool_name: String,
+    /// The server that ran it.
+    #[schema(examples("issues"))]
+    server_name: String,
+    /// From the request to the answer, waiting and retries included.
+    #[schema(examples(234.5), minimum = 0)]
+    execution_time_ms: f64,
+    /// The id of the request, which the gateway's log has too.
+    #[schema(value_type = String, format = "uuid")]
+    request_id: RequestId,
+}
+
+/// Why `success` is false. `tool_error`: the tool ran and reported an error (`isError`). `rpc_error`:
+/// the server answered with a JSON-RPC error. `input_required`: the tool asks for input before it goes
+/// on, which MCP clients can give and REST cannot. `unsupported_result`: the server answered with a
+/// kind of result that REST cannot follow, such as a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ErrorCode {
+    /// The tool ran and reported an error (`isError`).
+    ToolError,
+    /// The server answered with a JSON-RPC error, told in `rpc_error`.
+    RpcError,
+    /// The tool asks for input before it goes on. REST cannot give it; MCP clients can.
+    InputRequired,
+    /// The server answered with a kind of result that REST cannot follow, such as a task.
+    UnsupportedResult,
+}
+
+/// What the server said, before it is told who said it and how long it took.
+struct Told {
+    data: Option<Raw>,
+    content: Option<Raw>,
+    failure: Option<(ErrorCode, Raw)>,
+    rpc_error: Option<Raw>,
+}
+
+impl Answer {
+    /// The answer of a call; a problem where the server refused the arguments or made no sense.
+    pub(super) fn of(called: &Called, tool: &str, id: RequestId) -> Result<Self, Problem> {
+        let told = match &called.reply {
+            Ok(result) if result.is_object() => of_result(result),
+            Ok(_) => return Err(Problem::of_answer(&called.server, tool, "the result is not an object")),
+            Err(error) if error.code() == code::INVALID_PARAMS => {
+                return Err(Problem::of_arguments(&called.server, tool, error));
+            }
+            Err(error) => of_error(error),
+        };
+        let (error_code, error) = told.failure.unzip();
+        Ok(Self {
+            success: error_code.is_none(),
+            data: told.data.unwrap_or_else(null),
+            content: told.content.unwrap_or_else(|| Raw::of(&[(); 0])),
+            error,
+            error_code,
+            rpc_error: told.rpc_error,
+            tool_name: tool.to_owned(),
+            server_name: called.server.to_string(),
+            execution_time_ms: called.elapsed.as_secs_f64() * 1000.0,
+            request_id: id,
+        })
+    }
+}
+
+fn of_result(result: &Raw) -> Told {
+    let content = result.get("content").filter(|content| content.bytes().first() == Some(&b'['));
+    let kind: Option<String> = result.get_as("resultType");
+    match kind.as_deref() {
+        None | Some("complete") => of_complete(result, content),
+        Some("input_required") => {
+            let text = "the tool asks for input, which a REST call cannot give: call it over MCP";
+            Told::failed(ErrorCode::InputRequired, Raw::of(text))
+        }
+        Some(other) => {
+            let text =
+                format!("the server answered with a result of type {other:?}, which REST cannot follow");
+            Told::failed(ErrorCode::UnsupportedResult, Raw::of(&text))
+        }
+    }
+}
+
+fn of_complete(result: &Raw, content: Option<Raw>) -> Told {
+    let texts = texts(content.as_ref());
+    let structured = result.get("structuredContent").filter(|value| !value.is_null());
+    let value = structured.or_else(|| json_in(&texts));
+    if result.get_as("isError") == Some(true) {
+        let text = joined(&texts).unwrap_or_else(|| Raw::of("the tool reported an error without a text"));
+        return Told { data: value, content, failure: Some((ErrorCode::ToolError, text)), rpc_error: None };
+    }
+    Told { data: value.or_else(|| joined(&texts)), content, failure: None, rpc_error: None }
+}
+
+fn of_error(error: &ErrorObject) -> Told {
+    let text = match error.message() {
+        text if text.is_empty() => format!("the server answered with the error {}", error.code()),
+        text => text,
+    };
+    Told { rpc_error: Some(error.raw().clone()), ..Told::failed(ErrorCode::RpcError, Raw::of(&text)) }
+}
+
+impl Told {
+    fn failed(code: ErrorCode, text: Raw) -> Self {
+        Self { data: None, content: None, failure: Some((code, text)), rpc_error: None }
+    }
+}
+
+/// The texts of the text blocks, as JSON strings.
+fn texts(content: Option<&Raw>) -> Vec<Raw> {
+    let is_text = |block: &Raw| block.get("type").is_some_and(|kind| kind.as_str() == "\"text\"");
+    let blocks = content.into_iter().flat_map(Raw::elements).filter(is_text);
+    blocks.filter_map(|block| block.get("text")).filter(|text| text.as_str().starts_with('"')).collect()
+}
+
+/// The value of a single text that is JSON.
+fn json_in(texts: &[Raw]) -> Option<Raw> {
+    let [text] = texts else { return None };
+    let text: String = text.read().ok()?;
+    Raw::parse(&text.into()).ok()
+}
+
+/// All texts as one, with a line feed between two. Joined as they are spelled, escapes included, so
+/// that even a text that is not Unicode passes.
+fn joined(texts: &[Raw]) -> Option<Raw> {
+    let inner = |text: &Raw| text.as_str().get(1..text.as_str().len() - 1).unwrap_or_default().to_owned();
+    match texts {
+        [] => None,
+        [text] => Some(text.clone()),
+        texts => {
+            let all = texts.iter().map(inner).collect::<Vec<_>>().join("\\n");
+            Raw::parse(&format!("\"{all}\"").into()).ok()
+        }
+    }
+}
+
+fn null() -> Raw {
+    Raw::of(&())
+}
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

@@ -1,0 +1,236 @@
+//! The body of `POST /call`, read strictly: what is not documented is refused, with every member
+//! that is wrong named at once.
+//!
+//! Invariant: the arguments keep their bytes, so numbers, order and unknown members arrive at the
+//! server as they were written. `null` for an optional member means the same as leaving it out.
+
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use bytes::Bytes;
+use utoipa::ToSchema;
+
+use super::problem::{Code, FieldError, Problem};
+use json::Raw;
+use protocol::message::MAX_DEPTH;
+use settings::nearest;
+
+const MEMBERS: [&str; 4] = ["server", "tool", "arguments", "timeout"];
+/// The longest name worth looking up, in bytes.
+const MAX_NAME: usize = 1024;
+/// Members of `arguments`: each is compared with the others.
+const MAX_MEMBERS: usize = 10_000;
+/// Errors reported of one body.
+const MAX_ERRORS: usize = 10;
+/// Longest piece of a found value that is repeated, in characters.
+const MAX_FOUND: usize = 60;
+
+/// What to call, and with what.
+#[derive(Debug, Clone, PartialEq, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CallRequest {
+    /// The server. Without it the tool is found by its discovered name.
+    #[schema(min_length = 1, max_length = 1024, examples("issues"))]
+    pub(super) server: Option<String>,
+    /// The tool: by its name at `server`, or by its discovered name.
+    #[schema(min_length = 1, max_length = 1024, examples("create_issue"))]
+    pub(super) tool: String,
+    /// What the tool is given, as its `inputSchema` says; `{}` when it is left out.
+    #[schema(value_type = Option<Object>)]
+    pub(super) arguments: Raw,
+    /// Seconds the call may take, waiting and retries included; without it the server's own timeout.
+    #[schema(value_type = Option<f64>, minimum = 0.001, maximum = 600, examples(30))]
+    pub(super) timeout: Option<Duration>,
+}
+
+/// Reads the body of a call.
+pub(super) fn read(headers: &HeaderMap, body: &Bytes) -> Result<CallRequest, Problem> {
+    is_json(headers)?;
+    let raw = Raw::parse(body).map_err(|error| not_json(body, &error))?;
+    if !raw.is_object() {
+        return Err(Problem::of_fields(vec![wrong("", found(&raw), "a JSON object")]));
+    }
+    if raw.depth() > MAX_DEPTH {
+        let found = format!("{} levels of nesting", raw.depth());
+        return Err(Problem::of_fields(vec![wrong("", found, "at most 64 levels")]));
+    }
+    let mut errors = Vec::new();
+    let request = Members::of(&raw, &mut errors).read(&mut errors);
+    match request {
+        Some(request) if errors.is_empty() => Ok(request),
+        _ => Err(refusal(errors)),
+    }
+}
+
+/// Only a body that says it is JSON is taken for JSON: a form of a foreign web page can not say so.
+fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let (first, second) = (types.next(), types.next());
+    let text = first.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let suffixed = essence.strip_prefix("application/").is_some_and(|subtype| subtype.ends_with("+json"));
+    let detail = match (first, second) {
+        (None, _) => "the request has no content type".to_owned(),
+        (_, Some(_)) => "the request has more than one content type".to_owned(),
+        _ if essence != "application/json" && !suffixed => format!("the content type is {essence:?}"),
+        _ if headers.contains_key(CONTENT_ENCODING) => {
+            let detail = "encoded bodies are not accepted";
+            return Err(Problem::new(Code::UnsupportedMediaType, detail)
+                .suggesting("send the body as it is, without Content-Encoding".to_owned()));
+        }
+        _ => return Ok(()),
+    };
+    Err(Problem::new(Code::UnsupportedMediaType, detail))
+}
+
+fn not_json(body: &Bytes, error: &serde_json::Error) -> Problem {
+    let found =
+        if body.is_empty() { "nothing".to_owned() } else { format!("text that is not JSON: {error}") };
+    Problem::of_fields(vec![wrong("", found, "a JSON object")])
+}
+
+fn refusal(errors: Vec<FieldError>) -> Problem {
+    let meant = errors.iter().find_map(|error| {
+        let is_unknown = !MEMBERS.contains(&error.field.as_str());
+        let near = if is_unknown { nearest(&error.field, MEMBERS.into_iter()) } else { None };
+        near.map(|name| format!("did you mean {name:?}?"))
+    });
+    let problem = Problem::of_fields(errors);
+    match meant {
+        Some(suggestion) => problem.suggesting(suggestion),
+        None => problem,
+    }
+}
+
+/// The members of the body as they stand.
+#[derive(Default)]
+struct Members {
+    server: Option<Raw>,
+    tool: Option<Raw>,
+    arguments: Option<Raw>,
+    timeout: Option<Raw>,
+}
+
+impl Members {
+    fn of(raw: &Raw, errors: &mut Vec<FieldError>) -> Self {
+        let mut members = Self::default();
+        for (key, value) in raw.members() {
+            let slot = match key.as_ref() {
+                "server" => &mut members.server,
+                "tool" => &mut members.tool,
+                "arguments" => &mut members.arguments,
+                "timeout" => &mut members.timeout,
+                other => {
+                    let field = other.chars().take(MAX_FOUND).collect::<String>();
+                    report(
+                        errors,
+                        wrong(
+                            &field,
+                            "a member that is not known",
+                            "one of server, tool, arguments, timeout",
+                        ),
+                    );
+                    continue;
+                }
+            };
+            if slot.replace(value).is_some() {
+                report(errors, wrong(&key, "the member twice", "each member once"));
+            }
+        }
+        members
+    }
+
+    /// What the members say, as far as they are right.
+    fn read(&self, errors: &mut Vec<FieldError>) -> Option<CallRequest> {
+        let given = |slot: &Option<Raw>| slot.clone().filter(|value| !value.is_null());
+        let missing = || Err(("nothing".to_owned(), "the name of a tool"));
+        let tool = noted(self.tool.as_ref().map_or_else(missing, name), "tool", errors);
+        let server = given(&self.server).and_then(|value| noted(name(&value), "server", errors));
+        let arguments = given(&self.arguments).and_then(|value| noted(object(&value), "arguments", errors));
+        let timeout = given(&self.timeout).and_then(|value| noted(seconds(&value), "timeout", errors));
+        Some(CallRequest {
+            server,
+            tool: tool?,
+            arguments: arguments.unwrap_or_else(Raw::empty_object),
+            timeout,
+        })
+    }
+}
+
+/// What was found, and what was expected.
+type Mismatch = (String, &'static str);
+
+/// The value of a member, or a report of what is wrong with it.
+fn noted<T>(outcome: Result<T, Mismatch>, field: &str, errors: &mut Vec<FieldError>) -> Option<T> {
+    outcome.map_err(|(found, expected)| report(errors, wrong(field, found, expected))).ok()
+}
+
+fn name(value: &Raw) -> Result<String, Mismatch> {
+    let is_text = value.bytes().first() == Some(&b'"');
+    match value.read::<String>() {
+        Ok(name) if name.is_empty() => Err(("an empty string".to_owned(), "a name")),
+        Ok(name) if name.len() > MAX_NAME => {
+            Err((format!("a string of {} bytes", name.len()), "a name of at most 1024 bytes"))
+        }
+        Ok(name) => Ok(name),
+        Err(_) if is_text => Err(("a string that is not Unicode".to_owned(), "a string")),
+        Err(_) => Err((found(value), "a string")),
+    }
+}
+
+/// Which of two members of one name a server would take is unknown, so neither is passed on.
+fn object(value: &Raw) -> Result<Raw, Mismatch> {
+    if !value.is_object() {
+        return Err((found(value), "an object"));
+    }
+    if value.members().nth(MAX_MEMBERS).is_some() {
+        return Err((format!("more than {MAX_MEMBERS} members"), "an object of at most 10,000 members"));
+    }
+    match value.duplicate_key() {
+        Some(key) => {
+            let key: String = key.chars().take(MAX_FOUND).collect();
+            Err((format!("the member {key:?} twice"), "an object with each member once"))
+        }
+        None => Ok(value.clone()),
+    }
+}
+
+fn seconds(value: &Raw) -> Result<Duration, Mismatch> {
+    const EXPECTED: &str = "a number of seconds from 0.001 to 600";
+    let is_number = matches!(value.bytes().first(), Some(b'-' | b'0'..=b'9'));
+    // Not serde_json: `1e400` is a number like any other, only out of range.
+    let number =
+        value.as_str().parse::<f64>().ok().filter(|number| is_number && (0.001..=600.0).contains(number));
+    number.map(Duration::from_secs_f64).ok_or_else(|| (found(value), EXPECTED))
+}
+
+/// What a value is, in words; of its text no more than a few characters.
+fn found(value: &Raw) -> String {
+    let text = value.as_str();
+    let shown = match text.char_indices().nth(MAX_FOUND) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    };
+    match text.as_bytes().first() {
+        Some(b'{') => "an object".to_owned(),
+        Some(b'[') => "an array".to_owned(),
+        Some(b'"') => format!("the string {shown}"),
+        Some(b't' | b'f' | b'n') => shown,
+        _ => format!("the number {shown}"),
+    }
+}
+
+fn wrong(field: &str, found: impl Into<String>, expected: &str) -> FieldError {
+    FieldError { field: field.to_owned(), found: found.into(), expected: expected.to_owned() }
+}
+
+fn report(errors: &mut Vec<FieldError>, error: FieldError) {
+    if errors.len() < MAX_ERRORS {
+        errors.push(error);
+    }
+}
+
+#[cfg(test)]
+#[path = "body_tests.rs"]
+mod tests;

@@ -1,0 +1,158 @@
+//! `POST /call`: runs a tool.
+//!
+//! Not here: reading the body (`body`), what an answer says (`answer`), who may call (the table in
+//! `mod`), everything between us and the server (`manager`).
+
+use std::error::Error;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+
+use super::answer::Answer;
+use super::body::{self, CallRequest};
+use super::error::finished;
+use super::openapi::CallProblems;
+use super::problem::{Code, Problem};
+use super::{Api, authorised, json_bytes, view, who};
+use auth::{Action, Principal};
+use gateway::manager::{self, Called, Manager, Scope};
+use json::Raw;
+use runtime::memory::{Account, Charge, Exhausted, Kind, SMALL};
+use runtime::telemetry::RequestId;
+use runtime::telemetry::audit::{self, Deed};
+
+/// Bytes of an answer beside the text of the tool, about.
+const ENVELOPE: usize = 512;
+
+/// Run a tool
+///
+/// Calls `tool` at `server`, or, when `server` is left out, wherever a tool of that name lives. Needs
+/// the role *caller*. The call is cancelled when the client closes the connection.
+///
+/// 200 means that the server answered. `success` is false when its tool reported an error, and then
+/// `error` says which. A call that could not be made is a problem document with a stable `code`.
+#[utoipa::path(
+    post, path = "/call", tag = "tools", operation_id = "call_tool",
+    request_body(content = CallRequest, examples(
+        ("named" = (summary = "A tool of a named server", value = json!({
+            "server": "issues", "tool": "create_issue",
+            "arguments": {"title": "The door squeaks", "labels": ["house"]}, "timeout": 30}))),
+        ("routed" = (summary = "A tool by its discovered name", value = json!({
+            "tool": "search_handbook", "arguments": {"query": "timeouts"}}))),
+    )),
+    responses((status = 200, description = "The server answered", body = Answer, examples(
+        ("success" = (summary = "The tool did it", value = json!({
+            "success": true, "data": {"issue_id": "12345"},
+            "content": [{"type": "text", "text": "{\"issue_id\": \"12345\"}"}],
+            "tool_name": "create_issue", "server_name": "issues", "execution_time_ms": 234.5,
+            "request_id": "550e8400-e29b-41d4-a716-446655440000"}))),
+        ("failure" = (summary = "The tool reported an error", value = json!({
+            "success": false, "data": null, "content": [{"type": "text", "text": "the title is taken"}],
+            "error": "the title is taken", "error_code": "tool_error",
+            "tool_name": "create_issue", "server_name": "issues", "execution_time_ms": 12.25,
+            "request_id": "550e8400-e29b-41d4-a716-446655440000"}))),
+    )), CallProblems),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn call(
+    State(Api { manager, options }): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body = received(body, options.max_body).await?;
+    answer(&manager, &principal, (&headers, &body), id).await
+}
+
+/// The same for who has found this route already.
+pub async fn direct(api: Api, posted: Posted) -> Response {
+    let Posted { headers, body, principal, id } = posted;
+    let answered = async {
+        let answered = match authorised(principal.as_ref(), Action::Call, Some(id)) {
+            Ok(principal) => answer(&api.manager, principal, (&headers, &body), id).await,
+            Err(problem) => Err(problem),
+        };
+        answered.into_response()
+    };
+    finished(answered, id).await
+}
+
+/// A call that was posted.
+#[derive(Debug)]
+pub struct Posted {
+    /// The headers of the request.
+    pub headers: HeaderMap,
+    /// Its body, complete.
+    pub body: Bytes,
+    /// Who posted it.
+    pub principal: Option<Principal>,
+    /// Its name in answers and logs.
+    pub id: RequestId,
+}
+
+async fn answer(
+    manager: &Manager,
+    principal: &Principal,
+    (headers, body): (&HeaderMap, &Bytes),
+    id: RequestId,
+) -> Result<Response, Problem> {
+    let CallRequest { server, tool, arguments, timeout } = body::read(headers, body)?;
+    let mut deed = audit::call(who(principal, Some(id)), || tool.clone())?;
+    if let (Some(deed), Some(server)) = (&mut deed, &server) {
+        deed.at(server);
+    }
+    let scope = server.map_or(Scope::All, |server| Scope::Server(server.into()));
+    let called = manager.call_for(principal.id(), &scope, &tool, &arguments, timeout).await;
+    let called = noted(deed, called)?;
+    let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
+    let size = called.reply.as_ref().unwrap_or_else(|error| error.raw()).bytes().len();
+    let mut charge = Charge::open(Account::Principal(Arc::clone(principal.id())), Kind::Answer);
+    // The text of a tool is there four times while it is printed: by itself, as a value, and twice in the answer.
+    if 2 * size >= SMALL {
+        charge.cover(4 * size).map_err(exhausted)?;
+    }
+    let printed = Raw::with_room(&Answer::of(&called, &tool, id)?, 2 * size + ENVELOPE).bytes().clone();
+    let printed = if printed.len() < SMALL { printed } else { charge.hold(printed).map_err(exhausted)? };
+    Ok(json_bytes(printed))
+}
+
+fn exhausted(_: Exhausted) -> Problem {
+    let detail = upstream::Error::MemoryExhausted.to_string();
+    Problem::new(Code::MemoryExhausted, detail)
+}
+
+/// What came of a call, of which `deed` tells.
+fn noted(deed: Option<Box<Deed>>, called: Result<Called, manager::Error>) -> Result<Called, Problem> {
+    let Some(mut deed) = deed else { return Ok(called?) };
+    if let Ok(Called { server, .. })
+    | Err(manager::Error::Upstream { server, .. } | manager::Error::ToolChanged { server, .. }) = &called
+    {
+        deed.at(server);
+    }
+    let called = called.map_err(Problem::from);
+    match &called {
+        Ok(called) => deed.answered(&called.reply),
+        Err(problem) => deed.ended(problem.code().to_string()),
+    }
+    called
+}
+
+async fn received(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    axum::body::to_bytes(body, limit).await.map_err(|error| {
+        if error.source().is_some_and(<dyn Error>::is::<http_body_util::LengthLimitError>) {
+            Problem::new(Code::BodyTooLarge, format!("the body is larger than {limit} bytes"))
+        } else {
+            Problem::new(Code::BodyIncomplete, "the body ended too early")
+        }
+    })
+}
+
+#[cfg(test)]
+#[path = "call_tests.rs"]
+mod tests;

@@ -1,0 +1,181 @@
+//! Tools whose definition is not the trusted one: how they are shown, and approving them.
+//!
+//! Not here: which those are (`manager`), what becomes of them (`tools.on_change` of the registry).
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::openapi::ApprovalProblems;
+use super::problem::{Code, Problem};
+use super::view::Server;
+use super::{Api, json};
+use gateway::manager::{Approval, Change, MovedTool, ServerStatus};
+use json::Raw;
+
+/// Changes of one server that are shown; `changed_tool_count` counts all.
+const SHOWN: usize = 100;
+/// In `changed`: another server had the name before.
+const OWNER: &str = "owner";
+
+/// A tool whose definition is not the one that its server showed first or that was approved since.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ChangedTool {
+    /// Its name at the server.
+    #[schema(examples("create_issue"))]
+    tool: String,
+    /// The members of its definition that are not what they were, such as `description`; `other members`
+    /// stands for all that MCP does not name, and `definition` for a definition of which only the registry has a
+    /// hash. Empty where the server has shown more tools than are remembered. `owner` means that another server
+    /// had the bare name of this tool before: until you approve, the tool is offered as `server__tool`.
+    changed: Vec<&'static str>,
+    /// The server that had the bare name before, where `changed` has `owner`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    previous_owner: Option<String>,
+    /// Whether it is held back: neither listed nor called until it is approved.
+    held_back: bool,
+    /// SHA-256 of the definition that is trusted, in its one spelling: without white space, keys sorted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    trusted_sha256: Option<String>,
+    /// The same of the definition that the server shows now.
+    sha256: String,
+    /// That definition, as the server wrote it.
+    #[schema(value_type = Object)]
+    definition: Raw,
+}
+
+impl ChangedTool {
+    pub(super) fn all(server: &ServerStatus) -> Vec<Self> {
+        let trust = &server.trust;
+        let shown = |change: &Change| Self {
+            tool: change.tool.clone(),
+            changed: change.changed.clone(),
+            previous_owner: None,
+            held_back: trust.holds(),
+            trusted_sha256: change.trusted_sha256(),
+            sha256: change.sha256(),
+            definition: change.definition.clone(),
+        };
+        let mut all: Vec<Self> = trust.changes().take(SHOWN).map(shown).collect();
+        for moved in &server.moved {
+            Self::add_owner(&mut all, moved);
+        }
+        all.truncate(SHOWN);
+        all
+    }
+
+    /// Shows in `all` that another server had the name of a tool before.
+    fn add_owner(all: &mut Vec<Self>, moved: &MovedTool) {
+        let previous_owner = Some(moved.previous_owner.to_string());
+        if let Some(shown) = all.iter_mut().find(|shown| shown.tool == moved.tool) {
+            shown.changed.push(OWNER);
+            shown.previous_owner = previous_owner;
+            return;
+        }
+        all.push(Self {
+            tool: moved.tool.clone(),
+            changed: vec![OWNER],
+            previous_owner,
+            held_back: false,
+            trusted_sha256: None,
+            sha256: moved.sha256(),
+            definition: moved.definition.clone(),
+        });
+    }
+}
+
+/// What is approved.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    /// One tool, by its name at the server. Without it all that changed are approved.
+    #[param(nullable = false, example = "create_issue")]
+    tool: Option<String>,
+    /// The definition of `tool` that you looked at, `sha256` of `changed_tools`. With it nothing is approved
+    /// that the server changed again since.
+    #[param(nullable = false)]
+    sha256: Option<String>,
+}
+
+/// Approve tools that changed
+///
+/// Trusts the definitions that the server shows now in place of those it showed first; tools that were held
+/// back for that are listed and called again. What is trusted already stays so. Needs the role *superuser*.
+#[utoipa::path(
+    post, path = "/servers/{name}/tools/approve", tag = "servers", operation_id = "approve_tools",
+    params(("name" = String, Path, description = "The server", example = "issues"), Wanted),
+    responses((status = 200, description = "The server, with what is still not approved", body = Server), ApprovalProblems),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn approve(
+    State(Api { manager, .. }): State<Api>,
+    name: Result<Path<String>, PathRejection>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Path(name) = name?;
+    let Query(Wanted { tool, sha256 }) = wanted?;
+    if tool.is_none() && sha256.is_some() {
+        return Err(Problem::new(Code::InvalidRequest, "`sha256` says nothing without `tool`"));
+    }
+    let approval = Approval { tool: tool.as_deref(), sha256: sha256.as_deref() };
+    let server = manager.approve(&name, approval).await?;
+    Ok(json(&Server::from(&server)))
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::new(Code::InvalidRequest, rejection.body_text())
+            .suggesting("the parameters are `tool` and `sha256`, each at most once".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+
+    use super::super::fixture::{Answer, Gateway, server};
+    use protocol::method;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_changed_is_shown_as_the_document_describes_it_until_it_is_approved() {
+        let (docs, lists) = (server("docs"), Arc::new(AtomicUsize::new(0)));
+        docs.1.answer(move |call| {
+            let listed = || {
+                let at = lists.fetch_add(1, Ordering::SeqCst);
+                Answer::result(&json!({"tools": [{"name": "t", "title": at, "x": 1.5}, {"name": "u"}]}))
+            };
+            (call.method == method::TOOLS_LIST).then(listed)
+        });
+        let gateway = Gateway::of(vec![docs]).await;
+        let shown = gateway.get("/api/v1/mcp/servers").await.json()["servers"][0].clone();
+        assert!(shown["changed_tool_count"] == 0 && shown["changed_tools"].is_null());
+        let shown = gateway.post("/api/v1/mcp/servers/docs/reconnect", "").await.json();
+        assert_eq!(shown["changed_tool_count"], 1);
+        let change = &shown["changed_tools"][0];
+        assert_eq!((&change["tool"], &change["changed"]), (&json!("t"), &json!(["title"])));
+        assert_eq!(change["definition"], json!({"name": "t", "title": 1, "x": 1.5}));
+        assert_eq!(
+            gateway.get("/api/v1/mcp/servers").await.json()["servers"][0]["changed_tools"][0],
+            *change
+        );
+
+        let approve = async |query: &str| {
+            gateway.post(&format!("/api/v1/mcp/servers/docs/tools/approve{query}"), "").await
+        };
+        assert_eq!(approve("?tool=t&sha256=00").await.problem(), (409, "other_definition".into()));
+        assert_eq!(approve("?tool=v").await.problem(), (404, "tool_not_found".into()));
+        assert_eq!(approve("?sha256=00").await.problem(), (400, "invalid_request".into()));
+        assert_eq!(approve("?tool=t&tool=u").await.problem(), (400, "invalid_request".into()));
+        assert_eq!(approve("?tool=u").await.json()["changed_tool_count"], 1, "another tool");
+        assert_eq!(approve("").await.json()["changed_tool_count"], 0);
+        assert_eq!(approve("").await.status, 200, "once more does no harm");
+    }
+}

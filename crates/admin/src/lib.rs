@@ -1,0 +1,188 @@
+//! Towards operators and programs: the REST API.
+//!
+//! Invariants: a route and its description are one row of `operations`, so the `OpenAPI` document cannot
+//! describe another API; who may do what stands there too and is decided by `auth`; every refusal is a
+//! problem document with a stable code.
+//!
+//! Not here: authentication and the other checks at the door, which wrap this router.
+
+mod answer;
+mod body;
+mod breakers;
+mod call;
+mod catalog;
+mod changes;
+mod code;
+mod error;
+#[cfg(test)]
+mod fixture;
+mod health;
+mod metrics;
+mod openapi;
+mod operations;
+mod pages;
+mod problem;
+mod reload;
+mod servers;
+mod view;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{RawPathParams, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, Method, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+
+use auth::{Action, Principal, Role};
+use gateway::manager::Manager;
+use json::Raw;
+use problem::{Code, Problem};
+use runtime::shutdown::Shutdown;
+use runtime::telemetry::RequestId;
+use runtime::telemetry::audit::{self, Who};
+use runtime::telemetry::metrics::Clients;
+
+/// Where the API begins.
+pub const PREFIX: &str = "/api/v1/mcp";
+/// Where tools are called: `POST` here is [`call()`].
+pub const CALL: &str = "/api/v1/mcp/call";
+/// The largest body of a call, unless said otherwise: 4 MiB.
+const MAX_BODY: usize = 4 * 1024 * 1024;
+
+pub use call::{Posted, direct as call};
+pub use reload::{NotReloaded, Reload, Reloaded};
+
+/// What the router needs beside a manager.
+#[derive(Clone)]
+pub struct Options {
+    /// The largest body accepted, in bytes.
+    pub max_body: usize,
+    /// When this has begun, the gateway takes its leave: `/health/ready` says no.
+    pub drain: Shutdown,
+    /// Reads the registry file again; none where there is no such file.
+    pub reload: Option<Reload>,
+    /// Counts the clients for the metrics; none where nobody does.
+    pub door: Option<Door>,
+}
+
+/// Counts the clients that are there now.
+pub type Door = Arc<dyn Fn() -> Clients + Send + Sync>;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { max_body: MAX_BODY, drain: Shutdown::new(), reload: None, door: None }
+    }
+}
+
+/// What the routes work with.
+#[derive(Clone)]
+pub struct Api {
+    manager: Arc<Manager>,
+    options: Options,
+}
+
+impl Api {
+    /// The API over `manager`.
+    pub const fn new(manager: Arc<Manager>, options: Options) -> Self {
+        Self { manager, options }
+    }
+}
+
+/// The REST API, the health routes with a line at `/`, `/metrics`, `/openapi.json` and `/docs`.
+///
+/// The routes under [`PREFIX`] and `/metrics` need a [`Principal`] among the extensions of the request, which
+/// whoever authenticates puts there; without one they answer 401. The others are open: they tell
+/// nothing of any server unless a principal is there. A `telemetry::RequestId` among the extensions
+/// becomes the id of the request, else it gets a new one.
+///
+/// The router has a fallback, so that unknown paths are answered with a problem document. To merge
+/// it into one that has its own, call [`Router::reset_fallback`] first; one that has its own `/` nests it.
+pub fn router(manager: Arc<Manager>, options: Options) -> Router {
+    operations::served()
+        .merge(pages::routes())
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn(error::finish))
+        .with_state(Api::new(manager, options))
+}
+
+async fn authorise(
+    State(action): State<Action>,
+    named: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (principal, id) = (request.extensions().get(), request.extensions().get().copied());
+    let deed = match authorised(principal, action, id) {
+        Ok(principal) if action.is_operation() => {
+            // The only thing that a path names is a server.
+            let server = named.as_ref().ok().and_then(|named| named.iter().next());
+            match audit::operation(who(principal, id), action.as_str(), server.map(|(_, name)| name)) {
+                Ok(deed) => deed,
+                Err(full) => return Problem::from(full).into_response(),
+            }
+        }
+        Ok(_) => None,
+        Err(problem) => return problem.into_response(),
+    };
+    let response = next.run(request).await;
+    if let Some(deed) = deed {
+        match response.extensions().get::<Problem>() {
+            Some(problem) => deed.ended(problem.code().to_string()),
+            None => deed.ended(audit::DONE),
+        }
+    }
+    response
+}
+
+/// `principal` for the audit.
+fn who(principal: &Principal, request: Option<RequestId>) -> Who<'_> {
+    Who { principal: principal.id(), role: principal.role().as_str(), request }
+}
+
+/// The principal, if it may do `action` in the request `id`.
+fn authorised(
+    principal: Option<&Principal>,
+    action: Action,
+    id: Option<RequestId>,
+) -> Result<&Principal, Problem> {
+    match principal {
+        Some(principal) if principal.may(action) => Ok(principal),
+        Some(principal) => {
+            audit::refused(who(principal, id), action.as_str())?;
+            let detail = format!("the role {} may not do this", principal.role());
+            let suggestion = format!("use a credential with the role {}", Role::needed_for(action));
+            Err(Problem::new(Code::Forbidden, detail).suggesting(suggestion))
+        }
+        None => Err(Problem::new(Code::Unauthorized, "the request carries no credential")),
+    }
+}
+
+async fn not_found(uri: Uri) -> Problem {
+    Problem::new(Code::NotFound, format!("there is nothing at {}", uri.path()))
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
+    Problem::new(Code::MethodNotAllowed, format!("{} does not have the method {method}", uri.path()))
+}
+
+/// An answer with status 200.
+fn json<T: Serialize>(answer: &T) -> Response {
+    json_bytes(Raw::of(answer).bytes().clone())
+}
+
+/// A JSON text as an answer.
+fn json_bytes(body: Bytes) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+}
+
+#[cfg(test)]
+mod described_tests;
+#[cfg(test)]
+#[path = "admin_tests.rs"]
+mod tests;

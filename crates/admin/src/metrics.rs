@@ -1,0 +1,83 @@
+//! `/metrics`: what is counted, for Prometheus.
+//!
+//! Not here: the names (`telemetry::metrics`), the counting.
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+
+use super::Api;
+use super::openapi::ReadProblems;
+use super::problem::{Code, Problem};
+use gateway::manager::ServerStatus;
+use runtime::memory::budget;
+use runtime::telemetry::metrics::{
+    self, Cache, Calls, Changed, Load, MEDIA_TYPE, Memory, OneOf, Server, Sockets,
+};
+use upstream::breaker;
+
+/// Metrics
+///
+/// In the text format of Prometheus (`OpenMetrics` 1.0). Needs the role *reader*.
+#[utoipa::path(
+    get, path = "/metrics", tag = "gateway", operation_id = "metrics",
+    responses((
+        status = 200, description = "What is counted", body = String,
+        content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8",
+    ), ReadProblems),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn metrics(State(Api { manager, options }): State<Api>) -> Result<Response, Problem> {
+    let (servers, store) = (manager.list_servers(), manager.store());
+    let words = Words {
+        states: upstream::State::ALL.map(upstream::State::as_str),
+        breakers: breaker::State::ALL.map(breaker::State::as_str),
+    };
+    let servers: Vec<Server<'_>> = servers.iter().map(|one| server(one, &words)).collect();
+    let counts = store.counts();
+    let caches: Vec<Cache<'_>> = counts
+        .iter()
+        .map(|(area, counts)| Cache { area, hits: counts.hits, misses: counts.misses, faults: counts.faults })
+        .collect();
+    let clients = options.door.map(|door| door());
+    let text = metrics::text(&servers, (clients, &in_memory()), &caches, store.is_there())
+        .map_err(|_| Problem::new(Code::InternalError, "the metrics could not be printed"))?;
+    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
+}
+
+fn in_memory() -> Memory {
+    let (usage, refusals) = (budget().usage(), budget().refusals().collect());
+    Memory { limit: usage.limit, used: usage.used, refusals }
+}
+
+/// What servers and their breakers can be.
+struct Words {
+    states: [&'static str; upstream::State::ALL.len()],
+    breakers: [&'static str; breaker::State::ALL.len()],
+}
+
+fn server<'a>(server: &'a ServerStatus, words: &'a Words) -> Server<'a> {
+    let (status, changed) = (&server.status, server.trust.changes().len());
+    let held_back = if server.trust.holds() { changed } else { 0 };
+    Server {
+        name: &server.config.name,
+        state: OneOf { now: status.state.as_str(), all: &words.states },
+        breaker: OneOf { now: status.breaker.state.as_str(), all: &words.breakers },
+        is_healthy: status.is_healthy(),
+        calls: Calls {
+            all: status.counters.calls,
+            failed: status.counters.failures,
+            refused: status.counters.refusals,
+        },
+        durations: &server.durations,
+        retries: status.counters.retries,
+        load: Load { running: status.running, waiting: status.waiting },
+        connections: status.connections,
+        sockets: status
+            .sockets
+            .map(|sockets| Sockets { in_use: sockets.open.saturating_sub(sockets.idle), idle: sockets.idle }),
+        tools: server.tools,
+        changed: Changed { all: server.changed_tools(), held_back },
+        latency: status.latency,
+    }
+}

@@ -1,0 +1,96 @@
+//! The operations of the API: one row says where it is, who may use it, what answers and how it is described.
+//!
+//! Invariants: routes and document come from the same rows, so the document cannot describe another API; the
+//! document is made when somebody asks for it, because making it takes more memory than serving everything else.
+//!
+//! Not here: what the document says of the API as a whole (`openapi`).
+
+use axum::Router;
+use axum::middleware;
+use axum::routing::MethodRouter;
+use utoipa::openapi::OpenApi as Document;
+use utoipa_axum::PathItemExt;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+use utoipa_axum::routes;
+
+use super::{
+    Api, PREFIX, authorise, breakers, call, catalog, changes, health, metrics, openapi, reload, servers,
+};
+use auth::Action;
+
+/// One operation.
+struct Operation {
+    /// What stands before its path.
+    prefix: &'static str,
+    /// What its caller must be allowed; none: nothing, it is open.
+    action: Option<Action>,
+    path: fn() -> String,
+    route: fn() -> MethodRouter<Api>,
+    description: fn() -> UtoipaMethodRouter<Api>,
+}
+
+macro_rules! operation {
+    ($prefix:expr, $action:expr, $($function:tt)+) => {
+        Operation {
+            prefix: $prefix,
+            action: $action,
+            path: || routes!(@path [path()] of $($function)+),
+            route: || {
+                let methods = routes!(@path [methods()] of $($function)+);
+                let on = |route: MethodRouter<Api>, method: &utoipa::openapi::HttpMethod| {
+                    route.on(method.to_method_filter(), $($function)+)
+                };
+                methods.iter().fold(MethodRouter::new(), on)
+            },
+            description: || routes!($($function)+),
+        }
+    };
+}
+
+const OPERATIONS: &[Operation] = &[
+    operation!(PREFIX, Some(Action::List), servers::list),
+    operation!(PREFIX, Some(Action::List), servers::one),
+    operation!(PREFIX, Some(Action::List), catalog::of_server),
+    operation!(PREFIX, Some(Action::List), catalog::all),
+    operation!(PREFIX, Some(Action::List), health::servers),
+    operation!(PREFIX, Some(Action::List), breakers::list),
+    operation!(PREFIX, Some(Action::Call), call::call),
+    operation!(PREFIX, Some(Action::ResetBreaker), breakers::reset),
+    operation!(PREFIX, Some(Action::Reconnect), servers::reconnect),
+    operation!(PREFIX, Some(Action::ApproveTools), changes::approve),
+    operation!(PREFIX, Some(Action::Reload), reload::reload),
+    operation!("", None, health::line),
+    operation!("", None, health::summary),
+    operation!("", None, health::live),
+    operation!("", None, health::ready),
+    operation!("", Some(Action::List), metrics::metrics),
+];
+
+impl Operation {
+    /// What answers, for those who may. What the path does not have stays 405.
+    fn guarded(&self) -> MethodRouter<Api> {
+        let route = (self.route)();
+        match self.action {
+            Some(action) => route.route_layer(middleware::from_fn_with_state(action, authorise)),
+            None => route,
+        }
+    }
+}
+
+/// All of them, as routes.
+pub(super) fn served() -> Router<Api> {
+    let add = |router: Router<Api>, operation: &Operation| {
+        router.route(&format!("{}{}", operation.prefix, (operation.path)()), operation.guarded())
+    };
+    OPERATIONS.iter().fold(Router::new(), add)
+}
+
+/// All of them, as the document that describes them.
+pub(super) fn described() -> Document {
+    let under = |prefix: &str| {
+        let rows = OPERATIONS.iter().filter(|operation| operation.prefix == prefix);
+        rows.fold(OpenApiRouter::new(), |router, operation| router.routes((operation.description)()))
+    };
+    let all = OpenApiRouter::with_openapi(openapi::base()).nest(PREFIX, under(PREFIX)).merge(under(""));
+    all.into_openapi()
+}

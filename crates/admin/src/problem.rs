@@ -1,0 +1,236 @@
+//! Problem documents (RFC 9457): what they hold.
+//!
+//! Invariant: foreign text in a document is clipped. Not here: the codes (`code`), and which failure is which
+//! problem (`error`).
+
+use std::time::Duration;
+
+use axum::http::HeaderValue;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+
+pub(super) use super::code::Code;
+use gateway::manager::Word;
+use json::Raw;
+use protocol::ErrorObject;
+use runtime::telemetry::RequestId;
+
+/// The media type of a problem document.
+pub(super) const PROBLEM_JSON: &str = "application/problem+json";
+/// Longest piece of a foreign text that is repeated in a document, in characters.
+const MAX_TEXT: usize = 2000;
+
+/// A problem document: RFC 9457, with a stable `code` and the facts a program needs to go on.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct Document {
+    /// Names the kind of problem, as `code` does.
+    #[serde(rename = "type")]
+    #[schema(examples("urn:switchyard:problem:tool_not_found"))]
+    kind: String,
+    /// The kind of problem in words, the same for every case of it.
+    title: &'static str,
+    /// The HTTP status.
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    code: Code,
+    /// What happened in this case.
+    detail: String,
+    /// The id of the request, which the gateway's log has too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, format = "uuid", required = true)]
+    request_id: Option<RequestId>,
+    /// The server it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(super) server: Option<String>,
+    /// The tool it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(super) tool: Option<String>,
+    /// Names there are instead, at most 20.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) available: Vec<String>,
+    /// Names that look like the one asked for, best first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) nearest: Vec<String>,
+    /// Servers that may have what was asked for, because they were not reached yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unreached: Vec<String>,
+    /// Names that are not ambiguous.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) candidates: Vec<String>,
+    /// The members of a tool's definition that changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) changed: Vec<&'static str>,
+    /// What kind of failure it is; MCP clients find the same word in `data.type`.
+    pub(super) error_type: ErrorType,
+    /// Of a bug of the gateway: the id that its line in the log has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, format = "uuid", nullable = false)]
+    error_id: Option<RequestId>,
+    /// Whether the same call can succeed when it is made again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(super) retryable: Option<bool>,
+    /// Seconds until it is worth trying again.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "in_seconds")]
+    #[schema(value_type = f64, minimum = 0)]
+    pub(super) retry_after_seconds: Option<Duration>,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(super) suggestion: Option<String>,
+    /// What is wrong with the body, member by member; at most 10.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<FieldError>,
+    /// The JSON-RPC error object of the server, as it sent it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object, nullable = false)]
+    rpc_error: Option<Raw>,
+    /// The facts that the service behind a built-in server told of its error, such as `code` and `field`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object, nullable = false)]
+    pub(super) backend: Option<Raw>,
+    /// The HTTP status the server answered with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(super) server_status: Option<u16>,
+}
+
+/// The word for a kind of failure, the same for MCP clients and here.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[schema(value_type = String, examples("service_unavailable"))]
+pub(super) struct ErrorType(pub(super) Word);
+
+/// What is wrong with one member of a body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub(super) struct FieldError {
+    /// The member, such as `timeout`; empty for the body as a whole.
+    pub(super) field: String,
+    /// What stands there.
+    pub(super) found: String,
+    /// What should.
+    pub(super) expected: String,
+}
+
+/// A problem on its way to the client; [`super::error::finish`] prints it with the id of its request.
+#[derive(Debug, Clone)]
+pub(super) struct Problem(Box<Document>);
+
+impl Problem {
+    pub(super) fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self(Box::new(Document {
+            kind: format!("urn:switchyard:problem:{code}"),
+            title: code.title(),
+            status: code.status().as_u16(),
+            code,
+            detail: clipped(detail.into()),
+            request_id: None,
+            server: None,
+            tool: None,
+            available: Vec::new(),
+            nearest: Vec::new(),
+            unreached: Vec::new(),
+            candidates: Vec::new(),
+            changed: Vec::new(),
+            error_type: ErrorType(code.word()),
+            error_id: None,
+            retryable: None,
+            retry_after_seconds: None,
+            suggestion: code.suggestion().map(str::to_owned),
+            errors: Vec::new(),
+            rpc_error: None,
+            backend: None,
+            server_status: None,
+        }))
+    }
+
+    /// A body that is not as documented; the first error is the detail.
+    pub(super) fn of_fields(errors: Vec<FieldError>) -> Self {
+        let detail = errors.first().map_or_else(String::new, |error| {
+            let at = if error.field.is_empty() { "the body" } else { &error.field };
+            format!("{at}: found {}, expected {}", error.found, error.expected)
+        });
+        Self::new(Code::InvalidRequest, detail).with(|document| document.errors = errors)
+    }
+
+    /// Arguments that the server refused.
+    pub(super) fn of_arguments(server: &str, tool: &str, error: &ErrorObject) -> Self {
+        Self::new(Code::InvalidArguments, error.message()).with(|document| {
+            document.server = Some(server.to_owned());
+            document.tool = Some(tool.to_owned());
+            document.rpc_error = Some(error.raw().clone());
+        })
+    }
+
+    /// An answer that no sense can be made of.
+    pub(super) fn of_answer(server: &str, tool: &str, detail: &str) -> Self {
+        Self::new(Code::InvalidAnswer, detail).with(|document| {
+            document.server = Some(server.to_owned());
+            document.tool = Some(tool.to_owned());
+        })
+    }
+
+    pub(super) fn suggesting(self, suggestion: String) -> Self {
+        self.with(|document| document.suggestion = Some(suggestion))
+    }
+
+    pub(super) fn with(mut self, change: impl FnOnce(&mut Document)) -> Self {
+        change(&mut self.0);
+        self
+    }
+
+    pub(super) const fn code(&self) -> Code {
+        self.0.code
+    }
+
+    pub(super) fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// The server and the tool it is about, where it is about one.
+    pub(super) fn about(&self) -> [Option<&str>; 2] {
+        [self.0.server.as_deref(), self.0.tool.as_deref()]
+    }
+
+    /// The header that says the same as `retry_after_seconds`: whole seconds, rounded up, so that
+    /// whoever waits that long is not too early.
+    pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
+        let pause = self.0.retry_after_seconds?;
+        let seconds = pause.as_secs().saturating_add(u64::from(pause.subsec_nanos() > 0));
+        Some(HeaderValue::from(seconds.max(1)))
+    }
+
+    /// The document as JSON.
+    pub(super) fn print(&self, id: RequestId) -> Bytes {
+        let mut document = self.0.clone();
+        document.request_id = Some(id);
+        document.error_id = (document.code == Code::InternalError).then_some(id);
+        Raw::of(&*document).bytes().clone()
+    }
+}
+
+#[expect(clippy::ref_option, reason = "the signature that serde calls")]
+fn in_seconds<S: Serializer>(pause: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    pause.map(|pause| pause.as_secs_f64()).serialize(serializer)
+}
+
+/// `text`, cut where it is longer than a document should repeat.
+pub(super) fn clipped(text: String) -> String {
+    match text.char_indices().nth(MAX_TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+impl IntoResponse for Problem {
+    /// The status and the facts; [`super::error::finish`] adds the body, because it knows the request.
+    fn into_response(self) -> Response {
+        let mut response = self.0.code.status().into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}

@@ -1,0 +1,97 @@
+//! `/reload`: the registry file, read again.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::openapi::ReloadProblems;
+use super::problem::{Code, Problem};
+use super::{Api, json};
+use gateway::manager::Applied;
+
+/// Has the running gateway be what its registry file says now. On an error nothing was changed.
+pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Result<Reloaded, NotReloaded>> + Send + Sync>;
+
+/// Why the running configuration stays.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotReloaded {
+    /// The file has problems; the text names them and holds no value of the file that may be secret.
+    #[error("{0}")]
+    File(String),
+    /// Reading it panicked.
+    #[error("reading the configuration failed; the log says where")]
+    Panicked,
+    /// The gateway is about to end.
+    #[error("the gateway is ending")]
+    Ending,
+}
+
+impl NotReloaded {
+    const fn code(&self) -> Code {
+        match self {
+            Self::File(_) => Code::InvalidConfiguration,
+            Self::Panicked => Code::InternalError,
+            Self::Ending => Code::ServerUnavailable,
+        }
+    }
+
+    /// Its stable code, as the answer and the audit have it.
+    pub fn outcome(&self) -> String {
+        self.code().to_string()
+    }
+}
+
+/// What a reload came to.
+#[derive(Debug, Clone)]
+pub struct Reloaded {
+    /// What became of the servers.
+    pub applied: Applied,
+    /// Parts of the file that say something else than at the start and wait for a restart.
+    pub at_restart: Vec<&'static str>,
+}
+
+/// What a reload came to. Servers stand in the order of the registry.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Reloaded)]
+struct Shown {
+    /// Servers that are new.
+    added: Vec<String>,
+    /// Servers whose settings changed: they were replaced, and calls that ran may end.
+    changed: Vec<String>,
+    /// Servers that are gone.
+    removed: Vec<String>,
+    /// Servers that go on untouched.
+    unchanged: Vec<String>,
+    /// Parts of the file that changed and take effect when the gateway is restarted.
+    at_restart: Vec<&'static str>,
+}
+
+/// Read the registry file again
+///
+/// Servers that are new in the file are started, servers that are gone are stopped, and servers whose
+/// settings changed are replaced; the others go on with their connections. Running calls end where they
+/// began. A file with a problem changes nothing. Needs the role *superuser*.
+#[utoipa::path(
+    post, path = "/reload", tag = "gateway", operation_id = "reload",
+    responses((status = 200, description = "What changed", body = Shown), ReloadProblems),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Response, Problem> {
+    let Some(reload) = &options.reload else {
+        return Err(Problem::new(Code::NotFound, "this gateway has no registry file to read again"));
+    };
+    let Reloaded { applied, at_restart } =
+        reload().await.map_err(|reason| Problem::new(reason.code(), reason.to_string()))?;
+    let names = |list: Vec<Arc<str>>| list.iter().map(ToString::to_string).collect();
+    Ok(json(&Shown {
+        added: names(applied.added),
+        changed: names(applied.changed),
+        removed: names(applied.removed),
+        unchanged: names(applied.unchanged),
+        at_restart,
+    }))
+}

@@ -1,0 +1,361 @@
+//! What the API shows of servers, tools and breakers: serializable, and described for `OpenAPI`.
+//!
+//! Invariants: of a server's configuration nothing is shown that could hold a secret; a definition
+//! keeps the bytes of its server. Times leave the monotonic clock here, at the edge, and are told as
+//! dates.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+
+use super::changes::ChangedTool;
+use super::problem::clipped;
+use gateway::manager::catalog::Entry;
+use gateway::manager::{ServerStatus, Snapshot};
+use json::Raw;
+use protocol::Version;
+use upstream::config::Transport;
+use upstream::status::{self, Status};
+use upstream::{Config, breaker};
+
+/// How a server is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum TransportName {
+    /// Streamable HTTP.
+    Http,
+    /// HTTP+SSE of 2024-11-05.
+    Sse,
+    /// A child process.
+    Stdio,
+    /// Inside the gateway.
+    Builtin,
+}
+
+impl From<&Transport> for TransportName {
+    fn from(transport: &Transport) -> Self {
+        match transport {
+            Transport::Http(_) => Self::Http,
+            Transport::Sse(_) => Self::Sse,
+            Transport::Stdio(_) => Self::Stdio,
+            Transport::Builtin(_) => Self::Builtin,
+        }
+    }
+}
+
+/// Whether a server can be used. `connecting`: being connected, or asked what it offers. `ready`:
+/// connected, and its tools are known. `failed`: the last connect, discovery or health check failed;
+/// it is tried again. `auth_failed`: it refuses our credentials and is left alone. `disconnected`: by the program that embeds the gateway. `disabled`: in the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ServerState {
+    /// Being connected, or asked what it offers.
+    Connecting,
+    /// Connected, and its tools are known.
+    Ready,
+    /// The last connect, discovery or health check failed; it is tried again.
+    Failed,
+    /// It refuses our credentials, for the reason in `last_error`; it is left alone until an operator
+    /// connects it again.
+    AuthFailed,
+    /// Disconnected by an operator.
+    Disconnected,
+    /// Disabled in the registry.
+    Disabled,
+}
+
+impl From<status::State> for ServerState {
+    fn from(state: status::State) -> Self {
+        match state {
+            status::State::Connecting => Self::Connecting,
+            status::State::Ready => Self::Ready,
+            status::State::Failed => Self::Failed,
+            status::State::AuthFailed => Self::AuthFailed,
+            status::State::Disconnected => Self::Disconnected,
+            status::State::Disabled => Self::Disabled,
+        }
+    }
+}
+
+/// The state of a circuit breaker. `closed`: calls pass. `open`: calls are refused at once.
+/// `half_open`: one call is trying out whether the server is back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum BreakerState {
+    /// Calls pass.
+    Closed,
+    /// Calls are refused at once.
+    Open,
+    /// One call is trying out whether the server is back.
+    HalfOpen,
+}
+
+impl From<breaker::State> for BreakerState {
+    fn from(state: breaker::State) -> Self {
+        match state {
+            breaker::State::Closed => Self::Closed,
+            breaker::State::Open => Self::Open,
+            breaker::State::HalfOpen => Self::HalfOpen,
+        }
+    }
+}
+
+/// One server.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Server {
+    /// Its key in the registry.
+    #[schema(examples("issues"))]
+    name: String,
+    transport: TransportName,
+    /// Its address without credentials, for `http` and `sse`. A variable of the environment stands
+    /// there as its reference, such as `${HOST}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, examples("https://issues.example.org/mcp"))]
+    url: Option<String>,
+    /// The program without its arguments, for `stdio`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    command: Option<String>,
+    /// Which one, for `builtin`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    builtin: Option<String>,
+    /// A disabled server is listed, and never contacted.
+    enabled: bool,
+    state: ServerState,
+    /// The state of its circuit breaker.
+    breaker: BreakerState,
+    /// Tools of it that are offered.
+    tool_count: usize,
+    /// Resources of it that are offered.
+    resource_count: usize,
+    /// Resource templates of it that are offered.
+    template_count: usize,
+    /// Prompts of it that are offered.
+    prompt_count: usize,
+    /// The revision of MCP spoken with it; none until it was reached for the first time.
+    #[schema(required = true, examples("2026-07-28"))]
+    protocol_version: Option<&'static str>,
+    /// What the registry says of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    description: Option<String>,
+    /// Its last failure, in words; it stays after the server recovered.
+    #[schema(required = true)]
+    last_error: Option<String>,
+    /// What is wrong with what it offers, such as tools that cannot be called.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    offer_problems: Vec<String>,
+    /// Signs that it keeps state for each client: `lists_differ_by_session`, `asks_for_roots`,
+    /// `list_changed_by_call`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    state_signs: Vec<&'static str>,
+    /// The setting that helps with that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    state_hint: Option<&'static str>,
+    /// How many of its tools have a definition that is not the trusted one.
+    changed_tool_count: usize,
+    /// Those tools, at most 100 of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changed_tools: Vec<ChangedTool>,
+    /// Live connections: sessions with it, or processes. Over HTTP each call has a socket beside that.
+    connections: usize,
+    /// Calls that run.
+    running_calls: usize,
+    /// Calls that wait for one of those to end.
+    waiting_calls: usize,
+    counters: Counters,
+}
+
+/// Calls since the gateway started.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CallCounters)]
+struct Counters {
+    /// All of them.
+    calls: u64,
+    /// Of those: failed between the gateway and the server. An error of a tool is no failure.
+    failures: u64,
+    /// Of those: refused by the gateway, because a breaker was open or too many calls were waiting.
+    refusals: u64,
+    /// Attempts beyond the first.
+    retries: u64,
+}
+
+impl From<&ServerStatus> for Server {
+    fn from(server: &ServerStatus) -> Self {
+        let (config, status) = (&server.config, &server.status);
+        let transport = TransportName::from(&config.transport);
+        let target = |shown: bool| shown.then(|| config.target.clone());
+        let counters = &status.counters;
+        Self {
+            name: config.name.to_string(),
+            transport,
+            url: target(matches!(transport, TransportName::Http | TransportName::Sse)),
+            command: target(transport == TransportName::Stdio),
+            builtin: target(transport == TransportName::Builtin),
+            enabled: config.enabled,
+            state: status.state.into(),
+            breaker: status.breaker.state.into(),
+            tool_count: server.tools,
+            resource_count: server.resources,
+            template_count: server.templates,
+            prompt_count: server.prompts,
+            protocol_version: status.version.map(Version::as_str),
+            description: config.description.clone(),
+            last_error: status.last_error.clone().map(clipped),
+            offer_problems: status.problems.clone(),
+            state_signs: status.signs.iter().map(|sign| sign.as_str()).collect(),
+            state_hint: config.sharing.hint(&status.signs),
+            changed_tool_count: server.changed_tools(),
+            changed_tools: ChangedTool::all(server),
+            connections: status.connections,
+            running_calls: status.running,
+            waiting_calls: status.waiting,
+            counters: Counters {
+                calls: counters.calls,
+                failures: counters.failures,
+                refusals: counters.refusals,
+                retries: counters.retries,
+            },
+        }
+    }
+}
+
+/// One circuit breaker.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CircuitBreaker)]
+pub(super) struct Breaker {
+    /// The server it guards.
+    server: String,
+    state: BreakerState,
+    /// Failures in a row, up to now.
+    failure_count: u32,
+    /// Seconds until a call is let through to probe; `null` while closed and while one probes.
+    #[schema(minimum = 0, required = true)]
+    seconds_until_probe: Option<f64>,
+}
+
+impl From<&ServerStatus> for Breaker {
+    fn from(server: &ServerStatus) -> Self {
+        let breaker = &server.status.breaker;
+        Self {
+            server: server.config.name.to_string(),
+            state: breaker.state.into(),
+            failure_count: breaker.consecutive_failures,
+            seconds_until_probe: breaker.retry_in.map(|pause| pause.as_secs_f64()),
+        }
+    }
+}
+
+/// One tool.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Tool)]
+pub(super) struct ListedTool {
+    /// The name it is offered under; enough to call it.
+    #[schema(examples("issues__create_issue"))]
+    name: String,
+    /// The server that has it.
+    #[schema(examples("issues"))]
+    server: String,
+    /// Its name there: calls it together with `server`.
+    #[schema(examples("create_issue"))]
+    tool: String,
+    /// Its definition as the server wrote it, `inputSchema` and all, under `name`.
+    #[schema(value_type = Object)]
+    definition: Raw,
+    /// SHA-256 of the definition as the server wrote it, where definitions are compared: what `tools.trusted` of
+    /// the registry takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    sha256: Option<String>,
+}
+
+impl ListedTool {
+    pub(super) fn of(snapshot: &Snapshot, entry: &Entry) -> Self {
+        let server = snapshot.server(&entry.route.server).ok();
+        Self {
+            name: entry.exposed.clone(),
+            server: entry.route.server.to_string(),
+            tool: tool_name(snapshot, &entry.route.server, &entry.route.subject),
+            definition: entry.definition.clone(),
+            sha256: server.and_then(|server| server.trust.sha256(&entry.route.subject)),
+        }
+    }
+}
+
+/// What the tool that its server calls `name` is called among that server's tools: that, unless
+/// the operator renamed it.
+pub(super) fn tool_name(snapshot: &Snapshot, server: &str, name: &str) -> String {
+    let renamed = |config: &Config| config.tools.rename.get(name).cloned();
+    let config = snapshot.server(server).map(|server| server.upstream.config());
+    config.ok().and_then(renamed).unwrap_or_else(|| name.to_owned())
+}
+
+/// How one server is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ServerHealth {
+    name: String,
+    /// Ready, with its circuit breaker closed, and the last request was not answered with HTTP 500 or more.
+    healthy: bool,
+    enabled: bool,
+    state: ServerState,
+    /// How long the last successful health check took.
+    #[schema(minimum = 0, required = true)]
+    latency_ms: Option<f64>,
+    /// Its last failure, in words; it stays after the server recovered.
+    #[schema(required = true)]
+    last_error: Option<String>,
+    /// When that was (RFC 3339).
+    #[schema(format = DateTime, required = true)]
+    last_error_at: Option<String>,
+    /// When it last answered anything (RFC 3339).
+    #[schema(format = DateTime, required = true, examples("2026-11-20T12:34:56.789Z"))]
+    last_seen: Option<String>,
+}
+
+impl ServerHealth {
+    pub(super) fn of(server: &ServerStatus, now: SystemTime) -> Self {
+        let status: &Status = &server.status;
+        let at = |ago: Duration| now.checked_sub(ago).map(date);
+        Self {
+            name: server.config.name.to_string(),
+            healthy: status.is_healthy(),
+            enabled: server.config.enabled,
+            state: status.state.into(),
+            latency_ms: status.latency.map(|latency| latency.as_secs_f64() * 1000.0),
+            last_error: status.last_error.clone().map(clipped),
+            last_error_at: status.last_error_ago.and_then(at),
+            last_seen: status.seen_ago.and_then(at),
+        }
+    }
+}
+
+/// `time` as RFC 3339 writes it, in UTC with milliseconds.
+fn date(time: SystemTime) -> String {
+    // By hand, because the formats of the library leave out zeros at the end.
+    let time = OffsetDateTime::from(time.max(UNIX_EPOCH));
+    let (date, (hour, minute, second, millis)) = (time.date(), time.to_hms_milli());
+    format!("{date}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000Z"),
+            (1_709_251_199, "2024-02-29T23:59:59.000Z"),
+            (1_735_689_599, "2024-12-31T23:59:59.000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(date(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+        assert_eq!(date(UNIX_EPOCH + Duration::from_millis(1_795_178_096_789)), "2026-11-20T12:34:56.789Z");
+    }
+}

@@ -1,0 +1,299 @@
+//! API keys: stored as a hash, and those made here compared in constant time.
+//!
+//! A key reads `swy_<id>_<48 hex digits>`: the id finds the entry, the 192 random bits are the
+//! secret. Because the secret is random and long, one round of SHA-256 is enough; a slow hash
+//! protects only what people invent. An id that is not known costs the same as one that is.
+//!
+//! Keys that another system made have the hashes that it gave them (`slow`), and any form; that an id has such a
+//! hash can be told by the time that a check takes.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use secrecy::SecretString;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::principal::{Principal, Role};
+use super::slow::{self, Desk, Slow};
+use super::standing::Standing;
+use super::{Denied, Reason};
+use runtime::hex::{hex, read_sha256};
+
+const PREFIX: &str = "swy_";
+const RANDOM_BYTES: usize = 24;
+/// No key is longer; more is not hashed.
+const MAX_KEY_BYTES: usize = PREFIX.len() + MAX_ID_BYTES + 1 + 2 * RANDOM_BYTES;
+/// The longest id.
+const MAX_ID_BYTES: usize = 64;
+
+/// What is stored of a key.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Hash {
+    /// Of one of our making.
+    Sha256(Sha),
+    /// Of one that another system made.
+    Slow(slow::Hash),
+}
+
+impl Hash {
+    /// Reads `sha256:…`, `$2b$…` or `$argon2id$…`. `None` for what is none of them; the error says
+    /// why one is not taken.
+    pub fn parse(text: &str) -> Option<Result<Self, &'static str>> {
+        match Sha::parse(text) {
+            Some(hash) => Some(Ok(Self::Sha256(hash))),
+            None => slow::Hash::parse(text).map(|read| read.map(Self::Slow)),
+        }
+    }
+
+    pub(super) const fn slow(&self) -> Option<&slow::Hash> {
+        match self {
+            Self::Sha256(_) => None,
+            Self::Slow(hash) => Some(hash),
+        }
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hash(_)")
+    }
+}
+
+/// SHA-256 of a whole key; written `sha256:` and 64 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Sha([u8; 32]);
+
+impl Sha {
+    fn of(key: &str) -> Self {
+        Self(Sha256::digest(key.as_bytes()).into())
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        read_sha256(text).map(Self)
+    }
+}
+
+impl fmt::Display for Sha {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sha256:{}", hex(&self.0))
+    }
+}
+
+/// One key as the configuration knows it.
+#[derive(Debug, Clone)]
+pub struct ApiKey {
+    /// Its name, part of the key itself.
+    pub id: String,
+    /// What is stored of it.
+    pub hash: Hash,
+    /// What its holder may do.
+    pub role: Role,
+    /// From when on it is refused.
+    pub expires: Option<SystemTime>,
+}
+
+/// One key and who has it.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) key: ApiKey,
+    holder: Principal,
+}
+
+impl Entry {
+    pub(super) fn of(key: &ApiKey) -> Self {
+        Self { holder: Principal::of_key(&key.id, key.role), key: key.clone() }
+    }
+
+    /// Its holder, if it has not ended.
+    pub(super) fn principal(&self, now: SystemTime) -> Result<Principal, Denied> {
+        if self.has_ended(now) { Err(Denied::Credential(Reason::Expired)) } else { Ok(self.holder.clone()) }
+    }
+
+    fn has_ended(&self, now: SystemTime) -> bool {
+        self.key.expires.is_some_and(|end| end <= now)
+    }
+
+    /// Whether who held `before` may go on with this one: the same secret, for the same role.
+    fn goes_on(&self, before: &Self, now: SystemTime) -> bool {
+        self.key.hash == before.key.hash && self.key.role == before.key.role && !self.has_ended(now)
+    }
+}
+
+/// Whether `text` can name a key: lower-case letters, digits and `-`.
+pub fn is_id(text: &str) -> bool {
+    (1..=MAX_ID_BYTES).contains(&text.len())
+        && text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+}
+
+/// Makes a key. The text is to be shown once and then forgotten; only the hash is stored.
+pub fn mint(id: &str) -> (SecretString, Sha) {
+    let random: [u8; RANDOM_BYTES] = rand::random();
+    let key = format!("{PREFIX}{id}_{}", hex(&random));
+    let hash = Sha::of(&key);
+    (key.into(), hash)
+}
+
+/// All keys, in the order in which they were written, and those of other systems once more.
+#[derive(Debug)]
+pub(super) struct Keys {
+    all: Vec<Entry>,
+    /// Where the one with an id stands.
+    places: HashMap<String, usize>,
+    slow: Option<Arc<Slow>>,
+}
+
+impl Keys {
+    /// The keys of a configuration, in which no id stands twice.
+    pub(super) fn new(keys: &[ApiKey]) -> Self {
+        Self::with(keys.iter().map(Entry::of).collect(), None)
+    }
+
+    /// Of two entries with slow hashes of one key the first counts, so their order has to last.
+    fn with(all: Vec<Entry>, before: Option<&Slow>) -> Self {
+        let slow = Slow::new(&all, before);
+        let places = all.iter().enumerate().map(|(place, entry)| (entry.key.id.clone(), place)).collect();
+        Self { all, places, slow }
+    }
+
+    fn get(&self, id: &str) -> Option<&Entry> {
+        self.all.get(*self.places.get(id)?)
+    }
+
+    /// The same keys in the place of those `before`: who holds one that is in both goes on.
+    pub(super) fn after(mut self, before: &Self, now: SystemTime) -> Self {
+        for entry in &mut self.all {
+            if let Some(old) = before.get(&entry.key.id).filter(|old| entry.goes_on(old, now)) {
+                entry.holder = old.holder.clone();
+            }
+        }
+        Self::with(self.all, before.slow.as_deref())
+    }
+
+    /// What lasts as long as each of them.
+    pub(super) fn standings(&self) -> impl Iterator<Item = &Standing> {
+        self.all.iter().map(|entry| entry.holder.standing())
+    }
+
+    /// Whose key `text` is; [`Denied::Unchecked`] where it has to be held against slow hashes.
+    pub(super) fn check(&self, text: &str, now: SystemTime) -> Result<Principal, Denied> {
+        if let Some((slow, _)) = self.slow_for(text) {
+            return slow.remembered(text, now);
+        }
+        let found = id_of(text).and_then(|id| self.get(id));
+        // An unknown key is compared as well, with a hash nothing is known to have.
+        let stored = match found.map(|entry| &entry.key.hash) {
+            Some(Hash::Sha256(hash)) => *hash,
+            Some(Hash::Slow(_)) | None => Sha([0; 32]),
+        };
+        let sent = Sha::of(&text[..text.floor_char_boundary(MAX_KEY_BYTES)]);
+        let equal = bool::from(stored.0.ct_eq(&sent.0));
+        match found {
+            Some(entry) if equal && text.len() <= MAX_KEY_BYTES => entry.principal(now),
+            _ => Err(Denied::Credential(Reason::UnknownKey)),
+        }
+    }
+
+    /// The same, with the check that takes long.
+    pub(super) async fn check_slowly(
+        &self,
+        desk: &Desk,
+        text: &str,
+        now: SystemTime,
+    ) -> Result<Principal, Denied> {
+        match self.slow_for(text) {
+            Some((slow, id)) => slow.check(desk, text, id, now).await,
+            None => self.check(text, now),
+        }
+    }
+
+    /// Who judges a key that is not of our form, or names an entry with a slow hash, and that entry.
+    fn slow_for<'t>(&self, text: &'t str) -> Option<(&Arc<Slow>, Option<&'t str>)> {
+        let slow = self.slow.as_ref()?;
+        match id_of(text) {
+            Some(id) => self.get(id)?.key.hash.slow().map(|_| (slow, Some(id))),
+            None => Some((slow, None)),
+        }
+    }
+}
+
+fn id_of(key: &str) -> Option<&str> {
+    let (id, _) = key.strip_prefix(PREFIX)?.split_once('_')?;
+    is_id(id).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    fn entry(id: &str, role: Role) -> (String, ApiKey) {
+        let (key, hash) = mint(id);
+        let hash = Hash::Sha256(hash);
+        (key.expose_secret().to_owned(), ApiKey { id: id.into(), hash, role, expires: None })
+    }
+
+    #[test]
+    fn a_key_opens_what_its_entry_says_and_nothing_else_does() {
+        let ((ci, one), (ops, two)) = (entry("ci", Role::Reader), entry("ops-2", Role::Superuser));
+        let keys = Keys::new(&[one, two]);
+        let now = SystemTime::now();
+        assert_eq!(keys.check(&ci, now), Ok(Principal::of_key("ci", Role::Reader)));
+        assert_eq!(keys.check(&ops, now), Ok(Principal::of_key("ops-2", Role::Superuser)));
+        let flipped = format!("{}{}", &ci[..ci.len() - 1], if ci.ends_with('0') { '1' } else { '0' });
+        let bad = [
+            flipped,
+            ci.replace("swy_ci_", "swy_ops-2_"),
+            ci.replace("swy_ci_", "swy_nobody_"),
+            ci.to_uppercase(),
+            format!("{ci} "),
+            format!("{ci}\0"),
+            format!("{ci}{}", "x".repeat(10_000)),
+            ci[..ci.len() - 2].into(),
+            String::new(),
+            "swy_".into(),
+            "swy_ci_".into(),
+            "swy__".into(),
+            "ü".repeat(100),
+            ops.replacen("swy_", "", 1),
+        ];
+        for key in bad {
+            assert_eq!(keys.check(&key, now), Err(Denied::Credential(Reason::UnknownKey)), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_key_ends_when_it_is_said_to() {
+        let (key, mut entry) = entry("ci", Role::Reader);
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000);
+        entry.expires = Some(end);
+        let keys = Keys::new(&[entry]);
+        assert!(keys.check(&key, end - Duration::from_secs(1)).is_ok());
+        assert_eq!(keys.check(&key, end), Err(Denied::Credential(Reason::Expired)));
+    }
+
+    #[test]
+    fn hashes_are_read_as_written() {
+        let hash = Sha::of("swy_ci_00");
+        assert_eq!(Hash::parse(&hash.to_string()), Some(Ok(Hash::Sha256(hash))));
+        assert_eq!(Hash::parse(&hash.to_string().to_uppercase()), None, "the prefix is lower case");
+        for bad in ["", "sha256:", "sha256:zz", "md5:00", &hash.to_string()[..70], &format!("{hash}0")] {
+            assert_eq!(Hash::parse(bad), None, "{bad}");
+        }
+        assert_eq!(format!("{:?}", Hash::Sha256(hash)), "Hash(_)");
+    }
+
+    #[test]
+    fn minted_keys_are_random_and_have_the_documented_form() {
+        let ((one, _), (two, hash)) = (mint("ci"), mint("ci"));
+        assert_ne!(one.expose_secret(), two.expose_secret());
+        assert_eq!(two.expose_secret().len(), "swy_ci_".len() + 48);
+        assert!(Sha::of(two.expose_secret()) == hash);
+        assert!(is_id("a-0") && !is_id("A") && !is_id("a_b") && !is_id("") && !is_id(&"a".repeat(65)));
+    }
+}

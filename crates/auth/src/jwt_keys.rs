@@ -1,0 +1,219 @@
+//! The keys that tokens are checked with: from the configuration only, and checked themselves.
+//!
+//! A key that the algorithms can not use stops the start instead of refusing every token later.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey};
+use secrecy::ExposeSecret;
+
+use super::config::{Jwt, KeySource, MIN_SECRET_BYTES, PublicKey};
+use super::standing::Standing;
+use super::{Error, Reason};
+use runtime::regular_file;
+
+/// No key file is larger.
+const MAX_FILE_BYTES: u64 = 256 * 1024;
+/// The least RSA modulus, 2048 bits.
+const MIN_MODULUS_BYTES: usize = 256;
+
+/// Keys to check signatures with.
+pub(super) enum Keys {
+    /// One key for every token; its `kid` says nothing.
+    One(Key),
+    /// A key set, by `kid`.
+    Set(HashMap<String, Key>),
+}
+
+/// One key.
+pub(super) struct Key {
+    /// The only algorithm it may be used with, where a set says so.
+    algorithm: Option<Algorithm>,
+    /// What signatures are checked with.
+    pub(super) material: DecodingKey,
+    /// Of those whose tokens it was that fitted.
+    pub(super) standing: Standing,
+}
+
+impl Key {
+    fn of(algorithm: Option<Algorithm>, key: DecodingKey) -> Self {
+        Self { algorithm, material: key, standing: Standing::default() }
+    }
+
+    /// Whether it takes the tokens that `other` takes.
+    fn is(&self, other: &Self) -> bool {
+        let is_equal = match (self.material.kind(), other.material.kind()) {
+            (DecodingKeyKind::SecretOrDer(ours), DecodingKeyKind::SecretOrDer(theirs)) => ours == theirs,
+            (
+                DecodingKeyKind::RsaModulusExponent { n, e },
+                DecodingKeyKind::RsaModulusExponent { n: their_n, e: their_e },
+            ) => n == their_n && e == their_e,
+            _ => false,
+        };
+        is_equal && self.algorithm == other.algorithm && self.material.family() == other.material.family()
+    }
+}
+
+impl Keys {
+    pub(super) fn new(config: &Jwt) -> Result<Self, Error> {
+        let algorithms = &config.algorithms;
+        match &config.key {
+            KeySource::Secret(secret) if secret.expose_secret().len() < MIN_SECRET_BYTES => {
+                Err(Error::Key("the secret for tokens is shorter than 32 bytes"))
+            }
+            KeySource::Secret(secret) => {
+                one(DecodingKey::from_secret(secret.expose_secret().as_bytes()), algorithms)
+            }
+            KeySource::PublicKey(PublicKey::Text(pem)) => {
+                one(decoding_key(algorithms, pem.as_bytes())?, algorithms)
+            }
+            KeySource::PublicKey(PublicKey::File(path)) => {
+                one(decoding_key(algorithms, &read_file(path)?)?, algorithms)
+            }
+            KeySource::JwksFile(path) => set(&read_file(path)?, algorithms),
+        }
+    }
+
+    /// The key a token is to be checked with. A token without `kid` fits a set of one key.
+    pub(super) fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<&Key, Reason> {
+        let found = match (self, kid) {
+            (Self::One(key), _) => return Ok(key),
+            (Self::Set(keys), Some(kid)) => keys.get(kid),
+            (Self::Set(keys), None) => keys.values().next().filter(|_| keys.len() == 1),
+        };
+        let found = found.ok_or(Reason::UnknownKid)?;
+        let fits = found.algorithm.is_none_or(|only| only == algorithm);
+        if fits { Ok(found) } else { Err(Reason::Header) }
+    }
+
+    /// Has who came in with a key that is in both sets go on.
+    pub(super) fn go_on(&mut self, before: &Self) {
+        match (self, before) {
+            (Self::One(key), Self::One(old)) if key.is(old) => key.standing = old.standing.clone(),
+            (Self::Set(keys), Self::Set(old)) => {
+                for (kid, key) in keys {
+                    if let Some(old) = old.get(kid).filter(|old| key.is(old)) {
+                        key.standing = old.standing.clone();
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What lasts as long as each of them.
+    pub(super) fn standings(&self) -> Vec<&Standing> {
+        match self {
+            Self::One(key) => vec![&key.standing],
+            Self::Set(keys) => keys.values().map(|key| &key.standing).collect(),
+        }
+    }
+}
+
+fn one(key: DecodingKey, algorithms: &[Algorithm]) -> Result<Keys, Error> {
+    check(&key, algorithms)?;
+    Ok(Keys::One(Key::of(None, key)))
+}
+
+fn set(json: &[u8], algorithms: &[Algorithm]) -> Result<Keys, Error> {
+    let set: JwkSet =
+        serde_json::from_slice(json).map_err(|_| Error::Key("the key set is not a JSON Web Key Set"))?;
+    let family = algorithms.first().map(|algorithm| algorithm.family());
+    let mut keys = HashMap::new();
+    for jwk in set.keys.iter().filter(|jwk| is_for_signatures(jwk) && family_of(jwk) == family) {
+        let key =
+            DecodingKey::from_jwk(jwk).map_err(|_| Error::Key("a key of the key set cannot be read"))?;
+        check(&key, algorithms)?;
+        let algorithm = jwk.common.key_algorithm.and_then(|named| Algorithm::try_from(named).ok());
+        let kid = jwk.common.key_id.clone().unwrap_or_default();
+        if keys.insert(kid, Key::of(algorithm, key)).is_some() {
+            return Err(Error::Key("two keys of the key set have the same `kid`, or none"));
+        }
+    }
+    if keys.is_empty() {
+        return Err(Error::Key("the key set has no public key for the configured algorithms"));
+    }
+    Ok(Keys::Set(keys))
+}
+
+fn is_for_signatures(jwk: &Jwk) -> bool {
+    let signs = |named| Algorithm::try_from(named).is_ok();
+    matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature))
+        && jwk.common.key_algorithm.is_none_or(signs)
+}
+
+/// A shared secret in a key set is never used: such files are made to be published.
+const fn family_of(jwk: &Jwk) -> Option<AlgorithmFamily> {
+    match &jwk.algorithm {
+        AlgorithmParameters::RSA(_) => Some(AlgorithmFamily::Rsa),
+        AlgorithmParameters::EllipticCurve(_) => Some(AlgorithmFamily::Ec),
+        AlgorithmParameters::OctetKeyPair(_) => Some(AlgorithmFamily::Ed),
+        _ => None,
+    }
+}
+
+fn decoding_key(algorithms: &[Algorithm], pem: &[u8]) -> Result<DecodingKey, Error> {
+    if String::from_utf8_lossy(pem).contains("PRIVATE KEY") {
+        return Err(Error::Key("the public key for tokens is a private key"));
+    }
+    let read = match algorithms.first().map(|algorithm| algorithm.family()) {
+        Some(AlgorithmFamily::Rsa) => DecodingKey::from_rsa_pem(pem),
+        Some(AlgorithmFamily::Ec) => DecodingKey::from_ec_pem(pem),
+        Some(AlgorithmFamily::Ed) => DecodingKey::from_ed_pem(pem),
+        Some(AlgorithmFamily::Hmac) | None => {
+            return Err(Error::Key("the algorithm for tokens needs a secret"));
+        }
+    };
+    read.map_err(|_| Error::Key("the public key for tokens is not a PEM of the kind the algorithms need"))
+}
+
+/// A private key in PEM, to sign with.
+pub(super) fn encoding_key(algorithm: Algorithm, pem: &[u8]) -> Result<EncodingKey, Error> {
+    let read = match algorithm.family() {
+        AlgorithmFamily::Rsa => EncodingKey::from_rsa_pem(pem),
+        AlgorithmFamily::Ec => EncodingKey::from_ec_pem(pem),
+        AlgorithmFamily::Ed => EncodingKey::from_ed_pem(pem),
+        AlgorithmFamily::Hmac => return Err(Error::Key("the algorithm for tokens needs a secret")),
+    };
+    read.map_err(|_| Error::Key("the private key is not a PEM of the kind the algorithms need"))
+}
+
+/// Whether the algorithms can use the key at all: its family, the size of an RSA key, the curve.
+fn check(key: &DecodingKey, algorithms: &[Algorithm]) -> Result<(), Error> {
+    let family = algorithms.first().map(|algorithm| algorithm.family());
+    if family != Some(key.family()) {
+        return Err(Error::Key("the algorithms and the key for tokens do not fit together"));
+    }
+    if key.family() == AlgorithmFamily::Hmac {
+        return Ok(());
+    }
+    let jwk =
+        Jwk::from_decoding_key(key, None).map_err(|_| Error::Key("the public key for tokens is damaged"))?;
+    match &jwk.algorithm {
+        AlgorithmParameters::RSA(rsa) if rsa.n.len() * 3 / 4 < MIN_MODULUS_BYTES => {
+            Err(Error::Key("the RSA key for tokens is smaller than 2048 bits"))
+        }
+        AlgorithmParameters::EllipticCurve(ec) if !algorithms.contains(&algorithm_of(&ec.curve)) => {
+            Err(Error::Key("the curve of the key for tokens is not that of the algorithm"))
+        }
+        _ => Ok(()),
+    }
+}
+
+const fn algorithm_of(curve: &EllipticCurve) -> Algorithm {
+    match curve {
+        EllipticCurve::P384 => Algorithm::ES384,
+        _ => Algorithm::ES256,
+    }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
+    let failed = |source| Error::File { path: path.display().to_string(), source };
+    regular_file::read(path, MAX_FILE_BYTES).map_err(failed)
+}
+
+#[cfg(test)]
+#[path = "jwt_keys_tests.rs"]
+mod tests;

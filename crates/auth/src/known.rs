@@ -1,0 +1,163 @@
+//! Tokens that were checked a moment ago, so that their signature is not checked anew with every call.
+//!
+//! Checking an RSA signature takes longer than the rest of a call. Invariants: only tokens that passed
+//! every check are kept, under the SHA-256 of the whole token, so a token that differs in one bit is
+//! another one; none is taken from here after its `exp`, [`AT_MOST`] after its check, or when the clock
+//! stands before its check; at most [`MOST`] are kept, those that were asked for last. What is kept
+//! belongs to the keys it was checked with: a verifier with others begins with nothing.
+//!
+//! Not here: the checks (`jwt`).
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use lru::LruCache;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use super::principal::Principal;
+
+/// How long a check holds.
+const AT_MOST: Duration = Duration::from_mins(1);
+/// Tokens that are kept: some 400 bytes each.
+const MOST: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
+
+/// The tokens that were good a moment ago, and whose they are.
+pub(super) struct Known(Mutex<LruCache<Name, Checked>>);
+
+/// The SHA-256 of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Name([u8; 32]);
+
+/// Now, on the clock that tokens are written by and on the one that never jumps.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Now {
+    wall: SystemTime,
+    steady: Instant,
+}
+
+struct Checked {
+    principal: Principal,
+    at: Now,
+    expires: SystemTime,
+}
+
+impl Name {
+    pub(super) fn of(token: &str) -> Self {
+        Self(Sha256::digest(token).into())
+    }
+}
+
+impl Now {
+    pub(super) fn read() -> Self {
+        Self { wall: SystemTime::now(), steady: Instant::now() }
+    }
+}
+
+impl Checked {
+    fn holds(&self, now: Now) -> bool {
+        (self.at.wall..self.expires).contains(&now.wall)
+            && now.steady.saturating_duration_since(self.at.steady) < AT_MOST
+    }
+}
+
+impl Known {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(LruCache::new(MOST)))
+    }
+
+    /// Whose token it is, if it was good a moment ago and still is.
+    pub(super) fn find(&self, name: &Name, now: Now) -> Option<Principal> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let checked = known.get(name)?;
+        if checked.holds(now) {
+            return Some(checked.principal.clone());
+        }
+        known.pop(name);
+        None
+    }
+
+    /// Keeps a token that passed every check, which began at `at`; it is good until `exp`, in seconds
+    /// since 1970.
+    pub(super) fn keep(&self, name: Name, principal: &Principal, at: Now, exp: u64) {
+        let Some(expires) = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(exp)) else { return };
+        let checked = Checked { principal: principal.clone(), at, expires };
+        if checked.holds(at) {
+            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            known.put(name, checked);
+        }
+    }
+}
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Known(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Role;
+
+    fn bob() -> Principal {
+        Principal::of_token("bob", Role::Reader)
+    }
+
+    fn after(now: Now, wall: i64, steady: u64) -> Now {
+        let (back, on) = (
+            Duration::from_secs(wall.min(0).unsigned_abs()),
+            Duration::from_secs(wall.max(0).unsigned_abs()),
+        );
+        Now { wall: now.wall - back + on, steady: now.steady + Duration::from_secs(steady) }
+    }
+
+    fn seconds(time: SystemTime) -> u64 {
+        time.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs()
+    }
+
+    // RULES R27
+    #[test]
+    fn it_holds_for_a_minute_and_not_beyond_exp_nor_before_the_check() {
+        let (now, name) = (Now::read(), Name::of("token"));
+        for (exp_in, wall, steady, holds) in [
+            (600, 0, 0, true),
+            (600, 59, 59, true),
+            (600, 60, 60, false),
+            (600, 5, 60, false),  // a clock that was set back while time went on
+            (600, -1, 5, false),  // `nbf` may lie ahead again
+            (600, 600, 5, false), // one that was set on
+            (10, 8, 8, true),
+            (10, 10, 10, false),
+            (0, 0, 0, false),
+        ] {
+            let known = Known::new();
+            known.keep(name, &bob(), now, seconds(now.wall) + exp_in);
+            let found = known.find(&name, after(now, wall, steady));
+            assert_eq!(found, holds.then(bob), "exp in {exp_in}, {wall} and {steady} s later");
+            assert_eq!(known.find(&name, now), found.map(|_| bob()), "what does not hold is gone");
+        }
+    }
+
+    #[test]
+    fn the_least_used_makes_room() {
+        let (known, now) = (Known::new(), Now::read());
+        let name = |number: usize| Name::of(&number.to_string());
+        for number in 0..MOST.get() {
+            known.keep(name(number), &bob(), now, seconds(now.wall) + 600);
+        }
+        assert!(known.find(&name(0), now).is_some());
+        known.keep(name(MOST.get()), &bob(), now, seconds(now.wall) + 600);
+        assert_eq!(known.find(&name(1), now), None);
+        assert!(known.find(&name(0), now).is_some() && known.find(&name(MOST.get()), now).is_some());
+    }
+
+    #[test]
+    fn an_exp_beyond_all_time_is_not_kept() {
+        let (known, now, name) = (Known::new(), Now::read(), Name::of("token"));
+        known.keep(name, &bob(), now, u64::MAX);
+        assert_eq!(known.find(&name, now), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! The role that the claims of a token name: in which claim, and in which words.
+//!
+//! Invariants: a role comes from a claim that is there, never from its absence. With a `role_map`, only the words in it
+//! count: another system may use the name of one of our roles for something else. If there are several
+//! words, the strongest role counts.
+//!
+//! Not here: whether the token is good (`jwt`).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::principal::Role;
+use json::Raw;
+use settings::{Fields, Setting};
+
+/// The claims that may name the role when none is configured, in order of preference.
+const ROLE_CLAIMS: [&str; 3] = ["role", "roles", SCOPE];
+/// The claim that an authorization server fills with what a client asked it for (RFC 9068, section 2.2.3).
+const SCOPE: &str = "scope";
+
+/// Where tokens name a role, and the words they use for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RoleWords {
+    /// The claim that names the role; `None`: `role`, `roles` or `scope`, whichever comes first.
+    pub claim: Option<String>,
+    /// Words of another system and the role of each; `None`: the names of the roles.
+    pub map: Option<BTreeMap<String, Role>>,
+}
+
+impl RoleWords {
+    /// Reads `roles_claim` (or `role_claim`) and `role_map`.
+    pub(super) fn from_fields(fields: &mut Fields<'_>) -> Self {
+        let (one, other) = (fields.take("roles_claim"), fields.take("role_claim"));
+        if let (Some(_), Some(other)) = (&one, &other) {
+            other.key_problem("it means the same as `roles_claim`", Some("keep one of the two".into()));
+        }
+        let claim = one.or(other).and_then(|claim| filled(&claim));
+        Self { claim, map: fields.take("role_map").and_then(|map| read_map(&map)) }
+    }
+
+    /// The strongest role that `claims` name.
+    pub(super) fn role_in(&self, claims: &Raw) -> Option<Role> {
+        let named = match &self.claim {
+            Some(name) => find_claim(claims, name),
+            None => ROLE_CLAIMS.iter().find_map(|name| claims.get(name)),
+        }?;
+        let words = match named.read::<Value>().ok()? {
+            Value::Array(items) => items.iter().map(word).collect::<Option<_>>()?,
+            Value::String(text) => text.split(' ').map(str::to_owned).collect(),
+            other => Vec::from_iter(word(&other)),
+        };
+        words.iter().filter_map(|word| self.role_of(word)).max_by_key(|role| *role as u8)
+    }
+
+    fn role_of(&self, word: &str) -> Option<Role> {
+        match &self.map {
+            Some(map) => map.get(word).copied(),
+            None => Role::from_name(word),
+        }
+    }
+
+    /// The claim, and the word in it, by which a token of our own names `role`.
+    pub(super) fn words_for(&self, role: Role) -> Option<(&str, &str)> {
+        let word = match &self.map {
+            Some(map) => map.iter().find(|(_, mapped)| **mapped == role).map(|(word, _)| word.as_str())?,
+            None => role.as_str(),
+        };
+        Some((self.claim.as_deref().unwrap_or(ROLE_CLAIMS[0]), word))
+    }
+
+    /// The scopes to ask for. Which those are is known only where the role is said to be one.
+    pub(super) fn scopes(&self) -> Vec<String> {
+        match (&self.claim, &self.map) {
+            (Some(claim), Some(map)) if claim == SCOPE => map.keys().cloned().collect(),
+            (Some(claim), None) if claim == SCOPE => Role::ALL.map(|role| role.as_str().to_owned()).into(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A text, a number or a truth value as the word of a map.
+fn word(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn read_map(setting: &Setting<'_>) -> Option<BTreeMap<String, Role>> {
+    let entries = setting.entries()?;
+    if entries.is_empty() {
+        let hint = "such as `role_map: {admin: superuser}`, or remove it".to_owned();
+        setting.key_problem("no word is listed, so no token would have a role", Some(hint));
+    }
+    let options = Role::ALL.map(|role| (role.as_str(), role));
+    Some(
+        entries
+            .iter()
+            .filter_map(|(word, role)| Some(((*word).to_owned(), role.choice(&options)?)))
+            .collect(),
+    )
+}
+
+/// A claim by its name, or by a path such as `realm_access.roles`.
+fn find_claim(claims: &Raw, name: &str) -> Option<Raw> {
+    let by_path = || name.split('.').try_fold(claims.clone(), |value, part| value.get(part));
+    claims.get(name).or_else(by_path)
+}
+
+/// A text of a length that a claim can have.
+pub(super) fn filled(setting: &Setting<'_>) -> Option<String> {
+    setting
+        .parsed("a text of 1 to 1024 bytes", |text| (1..=1024).contains(&text.len()).then(|| text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn role(claim: Option<&str>, map: Option<&[(&str, Role)]>, claims: &str) -> Option<Role> {
+        let map = map.map(|map| map.iter().map(|(word, role)| ((*word).to_owned(), *role)).collect());
+        let words = RoleWords { claim: claim.map(str::to_owned), map };
+        words.role_in(&Raw::parse(&Bytes::copy_from_slice(claims.as_bytes())).expect("JSON"))
+    }
+
+    #[test]
+    fn only_mapped_words_count_and_the_strongest_of_them() {
+        let map = [("true", Role::Superuser), ("staff", Role::Caller), ("7", Role::Reader)];
+        for (claims, wanted) in [
+            (r#"{"c": true}"#, Some(Role::Superuser)),
+            (r#"{"c": false}"#, None),
+            (r#"{"c": "staff x"}"#, Some(Role::Caller)),
+            (r#"{"c": ["x", "staff", true]}"#, Some(Role::Superuser)),
+            (r#"{"c": [7]}"#, Some(Role::Reader)),
+            (r#"{"c": 7}"#, Some(Role::Reader)),
+            (r#"{"c": "superuser"}"#, None),
+            (r#"{"c": ["staff x"]}"#, None),
+            (r#"{"c": null}"#, None),
+            (r#"{"c": {"staff": true}}"#, None),
+            ("{}", None),
+        ] {
+            assert_eq!(role(Some("c"), Some(&map), claims), wanted, "{claims}");
+        }
+    }
+
+    #[test]
+    fn without_a_map_the_names_of_roles_count() {
+        assert_eq!(role(None, None, r#"{"roles": ["reader", "caller"]}"#), Some(Role::Caller));
+        assert_eq!(
+            role(None, None, r#"{"role": "x", "roles": "superuser"}"#),
+            None,
+            "the first claim counts"
+        );
+        assert_eq!(role(Some("a.b"), None, r#"{"a": {"b": "openid reader"}}"#), Some(Role::Reader));
+        assert_eq!(role(None, None, r#"{"role": true}"#), None);
+    }
+
+    #[test]
+    fn scopes_are_known_only_where_the_role_is_one() {
+        let words = |claim: Option<&str>, map| RoleWords { claim: claim.map(str::to_owned), map };
+        assert_eq!(words(None, None).scopes(), [""; 0]);
+        assert_eq!(words(Some("scope"), None).scopes(), ["reader", "caller", "superuser"]);
+        let map = Some(BTreeMap::from([("mcp:use".to_owned(), Role::Caller)]));
+        assert_eq!(words(Some("scope"), map.clone()).scopes(), ["mcp:use"]);
+        assert_eq!(words(Some("groups"), map).scopes(), [""; 0]);
+    }
+}

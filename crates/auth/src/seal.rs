@@ -1,0 +1,162 @@
+//! Sealed tokens: what we hand out and want back as it was, from the one we gave it to.
+//!
+//! A token is encrypted and authenticated (AES-256-GCM-SIV), together with what it is for and whose
+//! it is. Invariants: a token opens only for the purpose and the principal it was sealed for; a
+//! changed, shortened, foreign or invented one is refused like any other, and nobody learns why; the
+//! same content gives the same token, as long as the first key is the same; a token of any of the keys is opened. That two tokens with equal
+//! content look equal is wanted (a task has one id), and the only thing they tell.
+//!
+//! Not here: how long a token is good, and what stands in it. How long a token may be is
+//! bounded by the message it comes in; opening one costs one pass over it.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::{hkdf, hmac};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rand::TryRng;
+use rand::rngs::SysRng;
+
+use super::Principal;
+use super::config::read_secret;
+use runtime::secret::{ExposeSecret, SecretString};
+use settings::{Fields, Setting};
+
+/// Sets the keys made here apart from all others that may be made from the same secret.
+const LABEL: &[u8] = b"switchyard sealed tokens 1";
+
+/// Part of what is authenticated, so that tokens of another kind, should there be one, are never opened as these.
+const KIND: u8 = 0;
+
+/// Keys that tokens are opened with, at most: each costs an attempt for a token of nobody.
+const MAX_SEAL_KEYS: usize = 8;
+
+/// Seals tokens with its first key and opens them with any of its keys.
+pub struct Sealer {
+    first: Key,
+    /// Earlier keys, whose tokens are still opened.
+    others: Vec<Key>,
+}
+
+/// The keys made from one secret.
+struct Key {
+    key: LessSafeKey,
+    /// Makes the nonce from the content, so that equal content gives equal tokens. GCM-SIV stays
+    /// safe when a nonce repeats.
+    nonces: hmac::Key,
+}
+
+impl Sealer {
+    /// A sealer with a key nobody else has: its tokens end with the program.
+    ///
+    /// # Panics
+    /// When the system gives no random bytes; without them nothing here is safe.
+    pub fn random() -> Self {
+        let mut key = [0; 32];
+        // The system's, and not those of the library, which spends tens of milliseconds on measuring
+        // the processor's noise when it is asked for the first time: the start would wait for it.
+        SysRng.try_fill_bytes(&mut key).expect("the system gives random bytes");
+        Self { first: Key::of(&key), others: Vec::new() }
+    }
+
+    /// A sealer whose tokens outlive the program and are opened by every instance that has the same
+    /// secret. The secret must be hard to guess: at least 32 random bytes.
+    pub fn from_secret(secret: &SecretString) -> Self {
+        Self { first: Key::from_secret(secret), others: Vec::new() }
+    }
+
+    /// Seals with the first of `secrets` and opens with all of them; without any, a random sealer.
+    pub fn from_secrets(secrets: &[SecretString]) -> Self {
+        let Some((first, others)) = secrets.split_first() else { return Self::random() };
+        Self { first: Key::from_secret(first), others: others.iter().map(Key::from_secret).collect() }
+    }
+
+    /// `payload` as a token that only `principal` can give back, and only for `purpose`: letters,
+    /// digits, `-` and `_`.
+    pub fn seal(&self, purpose: &str, principal: &Principal, payload: &[u8]) -> String {
+        self.first.seal(&associated(purpose, principal), payload.to_vec())
+    }
+
+    /// Opens a token that was sealed for `purpose` and `principal`; none for anything else.
+    pub fn open(&self, purpose: &str, principal: &Principal, token: &str) -> Option<Vec<u8>> {
+        let (associated, sealed) = (associated(purpose, principal), URL_SAFE_NO_PAD.decode(token).ok()?);
+        std::iter::once(&self.first).chain(&self.others).find_map(|key| key.open(&associated, sealed.clone()))
+    }
+}
+
+impl Key {
+    fn from_secret(secret: &SecretString) -> Self {
+        Self::of(secret.expose_secret().as_bytes())
+    }
+
+    fn of(secret: &[u8]) -> Self {
+        let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, LABEL).extract(secret);
+        let derive = |what: &[u8]| {
+            let mut key = [0; 32];
+            let label = [what];
+            let output = secret.expand(&label, hkdf::HKDF_SHA256);
+            output.and_then(|output| output.fill(&mut key)).expect("32 bytes can be derived");
+            key
+        };
+        let key = UnboundKey::new(&AES_256_GCM_SIV, &derive(b"token")).expect("a key has 32 bytes");
+        Self { key: LessSafeKey::new(key), nonces: hmac::Key::new(hmac::HMAC_SHA256, &derive(b"nonce")) }
+    }
+
+    fn seal(&self, associated: &[u8], mut plain: Vec<u8>) -> String {
+        let mut digest = hmac::Context::with_key(&self.nonces);
+        digest.update(&(associated.len() as u64).to_be_bytes());
+        digest.update(associated);
+        digest.update(&plain);
+        let mut nonce = [0; NONCE_LEN];
+        nonce.copy_from_slice(&digest.sign().as_ref()[..NONCE_LEN]);
+        let sealing = Nonce::assume_unique_for_key(nonce);
+        self.key
+            .seal_in_place_append_tag(sealing, Aad::from(associated), &mut plain)
+            .expect("a payload is far below the 64 GiB of the algorithm");
+        URL_SAFE_NO_PAD.encode([&nonce[..], &plain].concat())
+    }
+
+    fn open(&self, associated: &[u8], mut sealed: Vec<u8>) -> Option<Vec<u8>> {
+        let (nonce, sealed) = sealed.split_first_chunk_mut::<NONCE_LEN>()?;
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let plain = self.key.open_in_place(nonce, Aad::from(associated), sealed).ok()?;
+        Some(plain.to_vec())
+    }
+}
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sealer")
+    }
+}
+
+/// What is authenticated beside the payload. The length keeps two parts from being read as one.
+fn associated(purpose: &str, principal: &Principal) -> Vec<u8> {
+    let length = (purpose.len() as u64).to_be_bytes();
+    [&[KIND], &length[..], purpose.as_bytes(), principal.id().as_bytes()].concat()
+}
+
+/// Reads `seal_keys`: references to secrets, of which the first seals and all open.
+pub fn read_seal_keys(fields: &mut Fields<'_>) -> Vec<SecretString> {
+    let Some(setting) = fields.take("seal_keys") else { return Vec::new() };
+    let items = setting.list().unwrap_or_default();
+    if items.is_empty() || items.len() > MAX_SEAL_KEYS {
+        let message = format!("expected 1 to {MAX_SEAL_KEYS} keys, found {}", items.len());
+        setting.key_problem(message, Some("remove the setting for a new key at each start".into()));
+    }
+    items.iter().filter_map(read_seal_key).collect()
+}
+
+fn read_seal_key(setting: &Setting<'_>) -> Option<SecretString> {
+    if setting.is_literal() {
+        let hint = "set a variable of the environment to it, and write `${NAME}`".to_owned();
+        setting.hidden_problem("a key stands in the file itself", Some(hint));
+        return None;
+    }
+    read_secret(setting)
+}
+
+#[cfg(test)]
+#[path = "seal_tests.rs"]
+mod tests;

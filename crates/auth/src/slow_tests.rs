@@ -1,0 +1,239 @@
+//! Keys with slow hashes: which are taken, what is remembered, and how little wrong ones can cost.
+
+use std::pin::pin;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use futures_util::future::join_all;
+use futures_util::poll;
+use http::{HeaderMap, HeaderValue};
+use tokio::time::advance;
+
+use super::*;
+use crate::{ApiKey, Authenticator, Config, Hash as AnyHash, Keys, Role, mint};
+
+const KEY: &str = "legacy-key-of-another-system";
+/// Both of [`KEY`], at the lowest price.
+const ARGON2ID: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$";
+
+fn bcrypt_of(key: &str) -> String {
+    bcrypt::hash(key, 4).expect("hashed")
+}
+
+fn entry(id: &str, hash: &str, role: Role) -> ApiKey {
+    let hash = AnyHash::parse(hash).expect("a hash").expect("one that is taken");
+    ApiKey { id: id.into(), hash, role, expires: None }
+}
+
+fn sent(key: &str) -> HeaderMap {
+    HeaderMap::from_iter([("x-api-key".parse().expect("a name"), HeaderValue::from_str(key).expect("text"))])
+}
+
+/// The keys as the door asks for them, with what is remembered.
+struct Door {
+    door: Authenticator,
+}
+
+impl Door {
+    fn new(keys: Vec<ApiKey>) -> Self {
+        Self { door: Authenticator::new(&Config::ApiKey(keys)).expect("no files") }
+    }
+
+    fn at_once(&self, key: &str) -> Result<Principal, Denied> {
+        self.door.authenticate(&sent(key))
+    }
+
+    async fn ask(&self, key: &str) -> Result<Principal, Denied> {
+        match self.at_once(key) {
+            Err(Denied::Unchecked) => self.door.check(&sent(key)).await,
+            judged => judged,
+        }
+    }
+}
+
+const UNKNOWN: Result<Principal, Denied> = Err(Denied::Credential(Reason::UnknownKey));
+
+#[tokio::test]
+async fn keys_of_another_system_are_taken_as_it_stored_them() {
+    let argon = argon2id_of(KEY);
+    for hash in [bcrypt_of(KEY), bcrypt_of(KEY).replacen("$2b$", "$2y$", 1), argon] {
+        let door = Door::new(vec![entry("old", &hash, Role::Superuser)]);
+        let whose = Ok(Principal::new("key:old", Role::Superuser));
+        assert_eq!(door.at_once(KEY), Err(Denied::Unchecked), "{hash}");
+        assert_eq!(door.ask(KEY).await, whose, "{hash}");
+        assert_eq!(door.at_once(KEY), whose, "remembered: {hash}");
+        for wrong in ["legacy-key-of-another-systen", "x", "", &KEY.to_uppercase()] {
+            assert_eq!(door.ask(wrong).await, UNKNOWN, "{wrong} {hash}");
+            assert_eq!(door.at_once(wrong), UNKNOWN, "remembered: {wrong} {hash}");
+        }
+    }
+}
+
+fn argon2id_of(key: &str) -> String {
+    let params = Params::new(8, 1, 1, None).expect("the least there are");
+    let mut out = [0; 32];
+    let argon = Argon2::new(Algorithm::Argon2id, argon2::Version::V0x13, params);
+    argon.hash_password_into(key.as_bytes(), b"somesalt", &mut out).expect("hashed");
+    format!("{ARGON2ID}{}", STANDARD_NO_PAD.encode(out))
+}
+
+#[tokio::test]
+async fn keys_of_our_own_are_never_held_against_slow_hashes() {
+    let (ours, hash) = mint("ci");
+    let ours = ours.expose_secret();
+    let hash = AnyHash::Sha256(hash);
+    let fast = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None };
+    let named = format!("swy_named_{}", "0".repeat(48));
+    let door = Door::new(vec![
+        fast,
+        entry("old", &bcrypt_of(KEY), Role::Reader),
+        entry("named", &bcrypt_of(&named), Role::Superuser),
+    ]);
+    assert_eq!(door.at_once(ours), Ok(Principal::new("key:ci", Role::Reader)));
+    assert_eq!(door.at_once(&ours.replace("swy_ci_", "swy_nobody_")), UNKNOWN);
+    assert_eq!(door.at_once(&format!("{}x", &ours[..ours.len() - 1])), UNKNOWN);
+    assert_eq!(door.ask(&named).await, Ok(Principal::new("key:named", Role::Superuser)));
+    // One that names an entry is held against that one alone.
+    assert_eq!(door.ask(&named.replace("swy_named_", "swy_old_")).await, UNKNOWN);
+}
+
+#[tokio::test]
+async fn what_bcrypt_would_cut_off_is_refused() {
+    let long = "k".repeat(100);
+    let door = Door::new(vec![entry("old", &bcrypt_of(&long), Role::Reader)]);
+    assert_eq!(door.ask(&long).await, UNKNOWN);
+    assert_eq!(door.ask(&"k".repeat(72)).await, UNKNOWN);
+    assert_eq!(door.at_once(&"k".repeat(MAX_KEY_BYTES + 1)), UNKNOWN);
+    let fits = "k".repeat(71);
+    let door = Door::new(vec![entry("old", &bcrypt_of(&fits), Role::Reader)]);
+    assert!(door.ask(&fits).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_key_is_held_against_the_keys_of_a_reload_that_comes_meanwhile() {
+    let (hash, whose) = (bcrypt_of(KEY), Principal::new("key:old", Role::Superuser));
+    let (same, other) = (entry("old", &hash, Role::Superuser), entry("new", &bcrypt_of("new"), Role::Reader));
+    let cases = [
+        (Config::ApiKey(vec![other.clone(), same.clone()]), Ok(whose)),
+        (Config::ApiKey(vec![other]), UNKNOWN),
+        (Config::None, Ok(Principal::anonymous())),
+    ];
+    for (next, judged) in cases {
+        let door = Door::new(vec![same.clone()]);
+        let headers = sent(KEY);
+        let mut check = pin!(door.door.check(&headers));
+        let busy = door.door.desk.turn().await.expect("nobody else is here");
+        assert!(poll!(check.as_mut()).is_pending(), "it waits for its turn, with the keys of before");
+        door.door.renew(Keys::read(&next).expect("no files"));
+        drop(busy);
+        assert_eq!(check.await, judged, "{next:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_remembered_ends() {
+    let mut ends = entry("old", &bcrypt_of(KEY), Role::Reader);
+    ends.expires = Some(SystemTime::now() + Duration::from_hours(24));
+    let slow = Slow::new(&[Entry::of(&ends)], None).expect("one such key");
+    let (desk, now) = (Desk::default(), SystemTime::now());
+    assert!(slow.check(&desk, KEY, None, now).await.is_ok());
+    assert!(slow.check(&desk, "wrong", None, now).await.is_err());
+    advance(BAD_FOR.saturating_sub(Duration::from_secs(1))).await;
+    assert_eq!(slow.remembered("wrong", now), UNKNOWN);
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(slow.remembered("wrong", now), Err(Denied::Unchecked));
+    let end = ends.expires.expect("given");
+    assert_eq!(slow.remembered(KEY, end), Err(Denied::Credential(Reason::Expired)));
+    assert!(slow.remembered(KEY, now).is_ok());
+    advance(GOOD_FOR.saturating_sub(BAD_FOR)).await;
+    assert_eq!(slow.remembered(KEY, now), Err(Denied::Unchecked));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_keys_are_checked_one_at_a_time_and_few_of_them_wait() {
+    let slow =
+        Slow::new(&[Entry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))], None).expect("one such key");
+    let (desk, now) = (Desk::default(), SystemTime::now());
+    let busy = desk.turn().await.expect("nobody else is here");
+    let keys: Vec<String> = (0..200).map(|number| format!("wrong-{number}")).collect();
+    let judged = join_all(keys.iter().map(|key| slow.check(&desk, key, None, now))).await;
+    assert!(judged.iter().all(|judged| *judged == Err(Denied::Busy)), "nobody had a turn");
+    assert_eq!(slow.seen.lock().expect("whole").bad.len(), 0, "nothing was computed");
+    // Some waited until they were evicted or their time was over. A later request is served.
+    drop(busy);
+    assert!(slow.check(&desk, KEY, None, now).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_reload_keeps_the_good_checks_of_unchanged_entries_alone() {
+    let (same, other) = (bcrypt_of(KEY), bcrypt_of("other-key"));
+    let door = Door::new(vec![entry("old", &same, Role::Reader), entry("other", &other, Role::Reader)]);
+    assert!(door.ask(KEY).await.is_ok() && door.ask("other-key").await.is_ok());
+    let renew = |keys| door.door.renew(Keys::read(&Config::ApiKey(keys)).expect("no files"));
+    renew(vec![entry("new", &bcrypt_of("x"), Role::Reader), entry("old", &same, Role::Superuser)]);
+    assert_eq!(door.at_once(KEY), Ok(Principal::new("key:old", Role::Superuser)), "with its role of now");
+    assert_eq!(door.at_once("other-key"), Err(Denied::Unchecked), "its entry was removed");
+    renew(vec![entry("old", &other, Role::Reader)]);
+    assert_eq!(door.at_once(KEY), Err(Denied::Unchecked), "its hash was changed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_evicts_at_random_and_stays_bounded() {
+    let desk = Desk::default();
+    let _busy = desk.turn().await.expect("nobody else is here");
+    // All are polled in one turn of this task, which is more than the runtime would let them make progress in.
+    let mut waits: Vec<_> =
+        (0..1_000).map(|_| Box::pin(tokio::task::coop::unconstrained(desk.turn()))).collect();
+    let mut waiting = Vec::new();
+    for (number, wait) in waits.iter_mut().enumerate() {
+        if poll!(wait.as_mut()).is_pending() {
+            waiting.push(number);
+        }
+    }
+    let mut left = Vec::new();
+    for number in waiting {
+        if poll!(waits[number].as_mut()).is_pending() {
+            left.push(number);
+        }
+    }
+    eprintln!("{} of 1000 wait, the first of them {:?}", left.len(), left.first());
+    assert_eq!(left.len(), MOST_WAITING);
+    assert!(
+        left.iter().any(|number| *number >= MOST_WAITING),
+        "those that came first do not hold all places"
+    );
+}
+
+#[tokio::test]
+async fn many_who_come_with_the_same_key_at_once_cost_one_check() {
+    let slow =
+        Slow::new(&[Entry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))], None).expect("one such key");
+    let (desk, now) = (Desk::default(), SystemTime::now());
+    let judged = join_all((0..20).map(|_| slow.check(&desk, KEY, None, now))).await;
+    assert!(judged.iter().all(Result::is_ok), "{judged:?}");
+    let seen = slow.seen.lock().expect("whole");
+    let since = |name: &Name| seen.good.peek(name).map(|(_, since)| *since);
+    assert_eq!((seen.good.len(), seen.bad.len()), (1, 0));
+    assert!(since(&slow.name(KEY)).is_some() && since(&slow.name("x")).is_none());
+}
+
+#[test]
+fn only_complete_hashes_of_a_bearable_price_are_taken() {
+    let good = bcrypt_of(KEY);
+    for (text, why) in [
+        (good.replacen("$2b$", "$2x$", 1), "complete bcrypt"),
+        (good[..59].to_owned(), "complete bcrypt"),
+        (good.replacen("$04$", "$15$", 1), "cost"),
+        ("$2b$".to_owned(), "complete bcrypt"),
+        ("$argon2id$".to_owned(), "complete Argon2"),
+        (ARGON2ID.to_owned(), "complete Argon2"),
+        (argon2id_of(KEY).replacen("argon2id", "argon2i", 1), "only Argon2id"),
+        (argon2id_of(KEY).replacen("m=8", "m=262144", 1), "128 MiB"),
+        (argon2id_of(KEY).replacen("m=8,t=1", "m=65536,t=16", 1), "512 MiB"),
+    ] {
+        let refused = Hash::parse(&text).expect("it is meant to be one").expect_err(&text);
+        assert!(refused.contains(why), "{text}: {refused}");
+    }
+    assert!(Hash::parse("sha256:00").is_none() && Hash::parse(KEY).is_none());
+    assert_eq!(format!("{:?}", Hash::parse(&good)), "Some(Ok(Hash(_)))");
+}

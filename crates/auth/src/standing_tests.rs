@@ -1,0 +1,146 @@
+//! Who goes on after a renewal of the keys, and who is told that it is over.
+
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderMap, HeaderValue};
+use jsonwebtoken::Algorithm;
+use secrecy::ExposeSecret;
+
+use crate::jwt::tests::{SECRET, grant, hmac};
+use crate::{ApiKey, Authenticator, Config, Hash, Jwt, KeySource, Keys, Principal, Role, Signer, mint};
+
+/// A credential as it is sent.
+fn sent(credential: &str) -> HeaderMap {
+    let value = HeaderValue::from_str(&format!("Bearer {credential}")).expect("a value");
+    HeaderMap::from_iter([(http::header::AUTHORIZATION, value)])
+}
+
+fn key(id: &str) -> (String, ApiKey) {
+    let (text, hash) = mint(id);
+    let entry = ApiKey { id: id.into(), hash: Hash::Sha256(hash), role: Role::Superuser, expires: None };
+    (text.expose_secret().to_owned(), entry)
+}
+
+fn token(jwt: &Jwt) -> String {
+    let token = Signer::new(jwt, None, None).expect("a secret").sign(&grant(Role::Reader), SystemTime::now());
+    token.expect("signs").expose_secret().to_owned()
+}
+
+fn tokens(jwt: Jwt) -> Config {
+    Config::Jwt(Box::new(jwt))
+}
+
+/// Whether who came in with `credential` under `before` goes on under `next`.
+fn goes_on(credential: &str, before: &Config, next: &Config) -> bool {
+    let door = Authenticator::new(before).expect("no files");
+    let principal = door.authenticate(&sent(credential)).expect("it is good");
+    let mut renewals = door.renewals();
+    door.renew(Keys::read(next).expect("no files"));
+    assert!(renewals.has_changed().expect("it is there"), "whoever waits for it is told");
+    renewals.mark_unchanged();
+    if let Ok(again) = door.authenticate(&sent(credential)) {
+        assert!(!again.is_taken_back(), "who is let in now is let in under the new keys");
+    }
+    // One more that changes nothing.
+    door.renew(Keys::read(next).expect("no files"));
+    !principal.is_taken_back()
+}
+
+#[test]
+fn a_key_that_is_the_same_goes_on_and_one_that_is_not_is_over() {
+    let ((text, ours), (_, other)) = (key("ours"), key("other"));
+    let keys = |keys: &[&ApiKey]| Config::ApiKey(keys.iter().map(|key| (*key).clone()).collect());
+    let before = keys(&[&ours, &other]);
+    let changed = |change: &dyn Fn(&mut ApiKey)| {
+        let mut ours = ours.clone();
+        change(&mut ours);
+        keys(&[&ours])
+    };
+    let day = Duration::from_hours(24);
+    for (next, expected, why) in [
+        (keys(&[&other, &ours]), true, "the order says nothing"),
+        (keys(&[&ours]), true, "another one is gone"),
+        (Config::Any(vec![ours.clone()], Box::new(hmac())), true, "tokens are taken too"),
+        (changed(&|key| key.expires = Some(SystemTime::now() + day)), true, "it will end"),
+        (changed(&|key| key.expires = Some(SystemTime::now() - day)), false, "it has ended"),
+        (changed(&|key| key.role = Role::Reader), false, "it may do less"),
+        (changed(&|key| key.hash = other.hash.clone()), false, "another secret"),
+        (keys(&[&other]), false, "it is gone"),
+        (keys(&[]), false, "all are gone"),
+        (tokens(hmac()), false, "keys are none any more"),
+        (Config::None, false, "nobody is asked any more, and it is somebody else then"),
+    ] {
+        assert_eq!(goes_on(&text, &before, &next), expected, "{why}");
+    }
+}
+
+#[tokio::test]
+async fn so_it_is_with_a_key_of_another_system() {
+    let hash =
+        |cost| Hash::parse(&bcrypt::hash("theirs", cost).expect("hashed")).expect("one").expect("taken");
+    let entry =
+        |hash: &Hash| ApiKey { id: "old".into(), hash: hash.clone(), role: Role::Reader, expires: None };
+    let (one, again) = (hash(4), hash(4));
+    for (next, expected) in [(&one, true), (&again, false)] {
+        let door = Authenticator::new(&Config::ApiKey(vec![entry(&one)])).expect("no files");
+        let principal = door.check(&sent("theirs")).await.expect("it is good");
+        door.renew(Keys::read(&Config::ApiKey(vec![entry(next)])).expect("no files"));
+        assert_eq!(!principal.is_taken_back(), expected, "the same text under another hash is another key");
+        assert!(!door.check(&sent("theirs")).await.expect("it is good").is_taken_back());
+    }
+}
+
+#[tokio::test]
+async fn of_two_entries_with_one_key_the_first_counts_after_each_reload() {
+    let entry = |id: &str, role| {
+        let hash = Hash::parse(&bcrypt::hash("theirs", 4).expect("hashed")).expect("one").expect("taken");
+        ApiKey { id: id.into(), hash, role, expires: None }
+    };
+    let config = Config::ApiKey(vec![entry("b", Role::Reader), entry("a", Role::Superuser)]);
+    let door = Authenticator::new(&config).expect("no files");
+    for _ in 0..20 {
+        assert_eq!(door.check(&sent("theirs")).await.expect("it is good").role(), Role::Reader);
+        door.renew(Keys::read(&config).expect("no files"));
+    }
+}
+
+#[test]
+fn the_order_of_algorithms_says_nothing() {
+    let with = |algorithms: &[Algorithm]| tokens(Jwt { algorithms: algorithms.to_vec(), ..hmac() });
+    let (one, other) = (Algorithm::HS256, Algorithm::HS512);
+    let token = token(&hmac());
+    assert!(goes_on(&token, &with(&[one, other]), &with(&[other, one])));
+    assert!(!goes_on(&token, &with(&[one, other]), &with(&[one])), "another one is taken no more");
+}
+
+#[test]
+fn a_token_goes_on_while_it_would_be_taken_as_the_same_principal() {
+    let with = |change: &dyn Fn(&mut Jwt)| {
+        let mut jwt = hmac();
+        change(&mut jwt);
+        tokens(jwt)
+    };
+    let other = format!("{SECRET}-and-another");
+    for (next, expected, why) in [
+        (tokens(hmac()), true, "nothing was changed"),
+        (Config::Any(Vec::new(), Box::new(hmac())), true, "keys are taken too"),
+        (with(&|jwt| jwt.leeway = Duration::from_secs(1)), true, "clocks are nobody's right"),
+        (with(&|jwt| jwt.key = KeySource::Secret(other.clone().into())), false, "another secret"),
+        (with(&|jwt| jwt.issuer = "https://other.example/".into()), false, "another issuer"),
+        (with(&|jwt| jwt.audience = "other".into()), false, "another audience"),
+        (with(&|jwt| jwt.roles.claim = Some("may".into())), false, "roles are read elsewhere"),
+        (Config::ApiKey(Vec::new()), false, "tokens are none any more"),
+        (Config::None, false, "nobody is asked any more"),
+    ] {
+        assert_eq!(goes_on(&token(&hmac()), &tokens(hmac()), &next), expected, "{why}");
+    }
+}
+
+#[test]
+fn everybody_goes_on_until_somebody_is_asked_for() {
+    let (_, ours) = key("ours");
+    for (next, expected) in [(Config::None, true), (Config::ApiKey(vec![ours]), false)] {
+        assert_eq!(goes_on("whatever", &Config::None, &next), expected);
+    }
+    assert!(!Principal::anonymous().is_taken_back(), "that of a pipe is nobody's to take back");
+}

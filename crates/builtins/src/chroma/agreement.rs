@@ -1,0 +1,140 @@
+//! Which model the vectors of a collection are of.
+//!
+//! Invariants: a collection that we made says provider and model as soon as we know them, which is before
+//! its first vector is written; vectors of another model are neither written into it nor asked with.
+//! Chroma itself would only notice another dimension. Of a collection that others made nothing but its
+//! dimension is known, and that is what is held to.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::desk::Desk;
+use super::model::{Collection, Metadata};
+use crate::answer::Failure;
+use crate::embedding::Embedding;
+use crate::refusal::Refusal;
+
+const PROVIDER: &str = "embedding_provider";
+const MODEL: &str = "embedding_model";
+const DIMENSION: &str = "embedding_dimension";
+/// Whoever has it was made by us.
+pub(super) const CREATED_AT: &str = "created_at";
+
+/// A model, as the metadata of a collection tell it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub(crate) struct Model {
+    provider: String,
+    #[serde(rename = "model")]
+    name: String,
+    /// Numbers in a vector, where it was known.
+    dimension: Option<usize>,
+}
+
+impl Model {
+    /// That of a collection, if it says one.
+    pub(crate) fn of(collection: &Collection) -> Option<Self> {
+        let metadata = collection.metadata.as_ref()?;
+        let text = |key| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
+        let noted = metadata.get(DIMENSION).and_then(Value::as_u64);
+        let noted = noted.and_then(|dimension| usize::try_from(dimension).ok());
+        let dimension = noted.or(collection.dimension);
+        Some(Self { provider: text(PROVIDER)?, name: text(MODEL)?, dimension })
+    }
+
+    /// Ours, of which `dimension` may be known by now. None where nothing makes vectors.
+    pub(crate) fn ours(embedding: &dyn Embedding, dimension: Option<usize>) -> Option<Self> {
+        let (provider, name) = (embedding.provider().to_owned(), embedding.model().to_owned());
+        let dimension = dimension.or(embedding.dimension());
+        (provider != "none").then_some(Self { provider, name, dimension })
+    }
+
+    /// Numbers in a vector, where it was known.
+    pub(crate) const fn dimension(&self) -> Option<usize> {
+        self.dimension
+    }
+
+    /// Writes it into the metadata of a collection.
+    pub(crate) fn note(&self, metadata: &mut Metadata) {
+        metadata.insert(PROVIDER.into(), self.provider.as_str().into());
+        metadata.insert(MODEL.into(), self.name.as_str().into());
+        if let Some(dimension) = self.dimension {
+            metadata.insert(DIMENSION.into(), dimension.into());
+        }
+    }
+
+    /// Whether vectors of both may stand beside each other.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let may_be = match (self.dimension, other.dimension) {
+            (Some(one), Some(two)) => one == two,
+            _ => true,
+        };
+        self.provider == other.provider && self.name == other.name && may_be
+    }
+
+    /// It in words.
+    pub(crate) fn words(&self) -> String {
+        let dimension = self.dimension.map(|many| format!(", {many} numbers")).unwrap_or_default();
+        format!("`{}` of provider `{}`{dimension}", self.name, self.provider)
+    }
+}
+
+/// Whether our vectors, of `dimension` numbers if that is known, belong to those of `collection`.
+pub(super) fn check(desk: &Desk, collection: &Collection, dimension: Option<usize>) -> Result<(), Refusal> {
+    let ours = Model::ours(&*desk.embedding, dimension);
+    let (Some(ours), theirs) = (ours, Model::of(collection)) else { return Ok(()) };
+    match theirs {
+        Some(theirs) if !theirs.is_same(&ours) => Err(mismatch(desk, collection, &theirs.words(), &ours)),
+        Some(_) => Ok(()),
+        None => match (collection.dimension, ours.dimension) {
+            (Some(theirs), Some(own)) if theirs != own => {
+                Err(mismatch(desk, collection, &format!("vectors of {theirs} numbers"), &ours))
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+fn mismatch(desk: &Desk, collection: &Collection, theirs: &str, ours: &Model) -> Refusal {
+    let prefix = desk.options.collection_prefix.as_str();
+    let name = collection.name.strip_prefix(prefix).unwrap_or(&collection.name);
+    Refusal::new("model_mismatch", "collection", name)
+        .because(&format!(
+            "The collection was filled by {theirs}; this server embeds with {}. Nothing was written.",
+            ours.words()
+        ))
+        .valid("a collection whose vectors are of the model that is configured")
+        .suggest("Use another collection, or make a new one and add the documents again.")
+}
+
+/// Makes sure before anything is written that `collection` says our model.
+pub(super) async fn agree(
+    desk: &Desk,
+    collection: &Arc<Collection>,
+    dimension: usize,
+) -> Result<(), Failure> {
+    check(desk, collection, Some(dimension))?;
+    let is_told = Model::of(collection).is_some_and(|model| model.dimension.is_some());
+    let Some(metadata) = collection.metadata.as_ref().filter(|metadata| is_ours(metadata) && !is_told) else {
+        return Ok(());
+    };
+    let Some(ours) = Model::ours(&*desk.embedding, Some(dimension)) else { return Ok(()) };
+    // What we know of it may be old: another gateway may have said its model by now.
+    let now = desk.chroma.collection(&collection.name).await?;
+    let said = now.as_ref().and_then(|now| now.metadata.as_ref()).unwrap_or(metadata);
+    if let Some(now) = &now {
+        check(desk, now, Some(dimension))?;
+    }
+    let mut said = said.clone();
+    ours.note(&mut said);
+    desk.chroma.describe(collection.id, &said).await?;
+    if let Some(after) = desk.chroma.collection(&collection.name).await? {
+        check(desk, &desk.note(after), Some(dimension))?;
+    }
+    Ok(())
+}
+
+fn is_ours(metadata: &Metadata) -> bool {
+    metadata.contains_key(CREATED_AT)
+}

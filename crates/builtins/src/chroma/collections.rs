@@ -1,0 +1,204 @@
+//! `create_collection`, `list_collections` and `delete_collection`.
+//!
+//! Chroma's list says neither how many records a collection has nor when it was made: they are counted, a
+//! few at a time, and the time is written into the metadata of those we make.
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::agreement::{CREATED_AT, Model};
+use super::desk::Desk;
+use super::metadata::{self, Subject};
+use super::model::{Collection, Metadata};
+use super::{layout, names};
+use crate::answer::Failure;
+use crate::refusal::Refusal;
+use crate::shape::NOT_BLANK;
+use crate::tool::{About, Effect};
+use json::Raw;
+use upstream::api::Error;
+
+pub(super) const ABOUT_CREATE: About = About {
+    name: "create_collection",
+    title: "Create a collection",
+    description: "Make a collection that documents can be added to. If it is there already with the same \
+        metadata, that is fine; with other metadata it is an error.",
+    effect: Effect::Puts,
+};
+
+pub(super) const ABOUT_LIST: About = About {
+    name: "list_collections",
+    title: "List collections",
+    description: "List the collections, for `collection` of the other tools, with how many chunks each has.",
+    effect: Effect::Reads,
+};
+
+pub(super) const ABOUT_DELETE: About = About {
+    name: "delete_collection",
+    title: "Delete a collection",
+    description: "Delete a collection with all its documents. There is no way back.",
+    effect: Effect::Replaces,
+};
+
+/// Collections that are listed at most, and looked through for them.
+const MOST_LISTED: usize = 500;
+const MOST_SEEN: usize = 10_000;
+/// Collections that are counted at the same time.
+const AT_A_TIME: usize = 8;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct CreateInput {
+    /// Letters and digits of ASCII, `.`, `_` and `-`.
+    #[schemars(length(min = 1, max = 512), regex(pattern = NOT_BLANK), example = "team-docs")]
+    name: String,
+    /// What to remember of it: flat, texts, numbers and booleans.
+    metadata: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct CreateOutput {
+    name: String,
+    /// False: it was there already.
+    created: bool,
+    metadata: Metadata,
+    created_at: Option<String>,
+    /// The model that its vectors are of; null until the first document where nothing embeds yet.
+    embedding: Option<Model>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ListInput {}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ListOutput {
+    collections: Vec<Listed>,
+    /// How many there are.
+    total: usize,
+    /// There are more than are listed, or than were looked through.
+    incomplete: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Listed {
+    name: String,
+    /// Chunks in it.
+    count: u64,
+    metadata: Metadata,
+    /// When it was made; null where others made it.
+    created_at: Option<String>,
+    /// The model that its vectors are of; null where nobody said.
+    embedding: Option<Model>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct DeleteInput {
+    /// The collection, as `list_collections` gives it.
+    #[schemars(length(min = 1, max = 512))]
+    name: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct DeleteOutput {
+    name: String,
+    deleted: bool,
+}
+
+/// The answer of `create_collection`.
+pub(super) async fn create(desk: &Desk, input: CreateInput) -> Result<Raw, Failure> {
+    let full = names::full(&desk.options.collection_prefix, "name", &input.name)?;
+    let said = metadata::check(input.metadata.unwrap_or_default(), Subject::Collection)?;
+    let mut metadata = said.clone();
+    metadata.insert(CREATED_AT.into(), layout::time_of(layout::now()).into());
+    if let Some(ours) = Model::ours(&*desk.embedding, None) {
+        ours.note(&mut metadata);
+    }
+    let made = match desk.chroma.create(&full, Some(&metadata)).await {
+        Ok(made) => desk.note(made),
+        Err(Error::Backend { status: 409, .. }) => {
+            let there = desk.open_anew(&input.name).await?;
+            return if told(&there) == said && created_at(&there).is_some() {
+                Ok(created(input.name, &there, false))
+            } else {
+                Err(taken(&input.name).into())
+            };
+        }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(created(input.name, &made, true))
+}
+
+fn created(name: String, collection: &Collection, created: bool) -> Raw {
+    Raw::of(&CreateOutput {
+        name,
+        created,
+        metadata: told(collection),
+        created_at: created_at(collection),
+        embedding: Model::of(collection),
+    })
+}
+
+fn taken(name: &str) -> Refusal {
+    Refusal::new("already_exists", "name", name)
+        .because("There is a collection of this name already, with other metadata.")
+        .valid("a name that is not taken")
+        .suggest("Use it as it is (list_collections shows it), or another name.")
+}
+
+/// The answer of `list_collections`.
+pub(super) async fn list(desk: &Desk) -> Result<Raw, Failure> {
+    let (mut own, mut seen) = (Vec::new(), 0);
+    loop {
+        let page = desk.chroma.collections(names::PAGE, seen).await?;
+        let many = page.len();
+        seen += many;
+        let is_own = |one: &Collection| one.name.starts_with(&desk.options.collection_prefix);
+        own.extend(page.into_iter().filter(is_own));
+        if many < names::PAGE || seen >= MOST_SEEN {
+            break;
+        }
+    }
+    let total = own.len();
+    own.sort_by(|one, other| one.name.cmp(&other.name));
+    own.truncate(MOST_LISTED);
+    let counted = own.into_iter().map(|collection| listed(desk, collection));
+    let counted: Vec<Option<Listed>> = stream::iter(counted).buffered(AT_A_TIME).try_collect().await?;
+    let incomplete = total > MOST_LISTED || seen >= MOST_SEEN;
+    Ok(Raw::of(&ListOutput { collections: counted.into_iter().flatten().collect(), total, incomplete }))
+}
+
+/// None: it was deleted meanwhile.
+async fn listed(desk: &Desk, collection: Collection) -> Result<Option<Listed>, Error> {
+    let count = match desk.chroma.count(collection.id).await {
+        Ok(count) => count,
+        Err(Error::Backend { status: 404, .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let name = collection.name.strip_prefix(&desk.options.collection_prefix).unwrap_or_default();
+    Ok(Some(Listed {
+        name: name.to_owned(),
+        count,
+        metadata: told(&collection),
+        created_at: created_at(&collection),
+        embedding: Model::of(&collection),
+    }))
+}
+
+/// The answer of `delete_collection`.
+pub(super) async fn delete(desk: &Desk, input: DeleteInput) -> Result<Raw, Failure> {
+    let full = names::full(&desk.options.collection_prefix, "name", &input.name)?;
+    desk.forget(&full);
+    if !desk.chroma.drop_collection(&full).await? {
+        return Err(desk.no_collection("name", &input.name).await.into());
+    }
+    Ok(Raw::of(&DeleteOutput { name: input.name, deleted: true }))
+}
+
+fn told(collection: &Collection) -> Metadata {
+    collection.metadata.as_ref().map(|all| Subject::Collection.said(all)).unwrap_or_default()
+}
+
+fn created_at(collection: &Collection) -> Option<String> {
+    collection.metadata.as_ref()?.get(CREATED_AT)?.as_str().map(str::to_owned)
+}

@@ -1,0 +1,61 @@
+//! A text cut for the model that is to read it.
+
+use super::desk::Desk;
+use crate::chunk::{Chunking, Format, chunks};
+use crate::refusal::Refusal;
+
+/// Chunks of one document: with their vectors they are held in memory until the last is written.
+const MOST: usize = 10_000;
+
+/// A chunk without its vector.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Cut {
+    pub content: String,
+    pub start: usize,
+    pub end: usize,
+    pub headings: Vec<String>,
+}
+
+/// `content` in pieces of at most `size` characters (none: as configured), and of what the model reads.
+pub(super) fn cut(desk: &Desk, content: &str, size: Option<usize>) -> Result<Vec<Cut>, Refusal> {
+    let chunking = chunking(desk, content, size);
+    let format = if desk.options.markdown { Format::Markdown } else { Format::Plain };
+    let mut cuts = Vec::new();
+    // What is blank can not be found.
+    for chunk in chunks(content, "", chunking, format).filter(|chunk| !chunk.is_blank()) {
+        if cuts.len() == MOST {
+            return Err(too_many(content, chunking));
+        }
+        cuts.push(Cut {
+            content: chunk.content.to_owned(),
+            start: chunk.start_pos,
+            end: chunk.end_pos,
+            headings: chunk.headings.iter().map(ToString::to_string).collect(),
+        });
+    }
+    Ok(cuts)
+}
+
+fn chunking(desk: &Desk, content: &str, size: Option<usize>) -> Chunking {
+    let usual = desk.options.chunking;
+    let wanted = match size {
+        Some(size) if size > usual.size() => {
+            // The overlap grows with it.
+            Chunking::new(size, usual.overlap() * size / usual.size()).unwrap_or(usual)
+        }
+        Some(size) => usual.at_most(size),
+        None => usual,
+    };
+    desk.embedding.window().chunking(wanted, content)
+}
+
+fn too_many(content: &str, chunking: Chunking) -> Refusal {
+    let characters = content.chars().count();
+    Refusal::new("invalid_argument", "content", &format!("{characters} characters"))
+        .because(&format!(
+            "The document has more than {MOST} chunks of at most {} characters.",
+            chunking.size()
+        ))
+        .valid(&format!("at most {MOST} chunks"))
+        .suggest("Add it in several documents, or with a larger chunk_size if the model reads that much.")
+}

@@ -1,0 +1,279 @@
+//! `add_document`, `update_document`, `delete_document` and `get_document_info`.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::agreement;
+use super::cutting::{Cut, cut};
+use super::desk::Desk;
+use super::layout::{self, Draft, Head, Piece};
+use super::metadata::{self, Subject};
+use super::model::{Collection, Metadata};
+use super::writing::Place;
+use crate::answer::Failure;
+use crate::refusal::Refusal;
+use crate::report::Report;
+use crate::shape::NOT_BLANK;
+use crate::tool::{About, Effect};
+use json::Raw;
+use upstream::api::Error;
+
+/// Characters of a document.
+const LONGEST: u64 = 10_000_000;
+/// Documents of the same content that have become others since.
+const TURNS: usize = 16;
+
+pub(super) const ABOUT_ADD: About = About {
+    name: "add_document",
+    title: "Add a document",
+    description: "Add a text to a collection so that search finds it. It is cut into chunks that overlap. \
+        The same content with the same metadata is the same document, so adding it twice makes one.",
+    effect: Effect::Puts,
+};
+
+pub(super) const ABOUT_UPDATE: About = About {
+    name: "update_document",
+    title: "Update a document",
+    description: "Replace the content of a document. Until it is done, search finds the old one, and then the \
+        new one. Metadata stay as they are, or are replaced as a whole where they are given.",
+    effect: Effect::Replaces,
+};
+
+pub(super) const ABOUT_DELETE: About = About {
+    name: "delete_document",
+    title: "Delete a document",
+    description: "Delete a document with all its chunks.",
+    effect: Effect::Replaces,
+};
+
+pub(super) const ABOUT_GET: About = About {
+    name: "get_document_info",
+    title: "Look at a document",
+    description: "See what is known of a document: its metadata, its chunks, when it was added and updated.",
+    effect: Effect::Reads,
+};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct AddInput {
+    /// The collection, as `list_collections` gives it.
+    #[schemars(length(min = 1, max = 512))]
+    collection: String,
+    /// The text.
+    #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK))]
+    content: String,
+    /// What to remember of it, for filters of a search: flat, texts, numbers, booleans and lists of them.
+    metadata: Option<Map<String, Value>>,
+    /// Characters of a chunk, at most; less where the embedding model reads less. Left out: as configured.
+    #[schemars(range(min = 50, max = 10_000))]
+    chunk_size: Option<u32>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct UpdateInput {
+    /// The collection, as `list_collections` gives it.
+    #[schemars(length(min = 1, max = 512))]
+    collection: String,
+    /// The document, as `add_document` or a search gives it.
+    #[schemars(length(min = 1, max = 200), regex(pattern = NOT_BLANK))]
+    doc_id: String,
+    /// The new text.
+    #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK))]
+    content: String,
+    /// All of the new metadata. Left out: as they are.
+    metadata: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct OneInput {
+    /// The collection, as `list_collections` gives it.
+    #[schemars(length(min = 1, max = 512))]
+    collection: String,
+    /// The document, as `add_document` or a search gives it.
+    #[schemars(length(min = 1, max = 200), regex(pattern = NOT_BLANK))]
+    doc_id: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Written {
+    document_id: String,
+    collection: String,
+    /// Chunks it has now.
+    chunks: usize,
+    /// Whether there was one of this id before.
+    replaced: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Removed {
+    document_id: String,
+    collection: String,
+    /// Records that are gone with it.
+    deleted: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Known {
+    document_id: String,
+    collection: String,
+    chunks: u64,
+    metadata: Metadata,
+    created_at: Option<String>,
+    updated_at: Option<String>,
+    /// Grows with every update.
+    revision: i64,
+}
+
+/// A text that is ready to be written.
+struct Embedded {
+    pieces: Vec<Piece>,
+    chunk_size: Option<usize>,
+}
+
+impl Embedded {
+    fn draft(self, content: &str, metadata: Metadata) -> Draft {
+        let source = layout::source(content, &metadata);
+        Draft { pieces: self.pieces, metadata, source, chunk_size: self.chunk_size }
+    }
+
+    fn dimension(&self) -> usize {
+        self.pieces.first().map_or(0, |piece| piece.vector.len())
+    }
+}
+
+/// The answer of `add_document`.
+pub(super) async fn add(desk: &Desk, input: AddInput, report: &Report) -> Result<Raw, Failure> {
+    let said = metadata::check(input.metadata.unwrap_or_default(), Subject::Document)?;
+    let collection = desk.open(&input.collection).await?;
+    agreement::check(desk, &collection, None)?;
+    let _turn = desk.writers.acquire().await;
+    let size = input.chunk_size.map(|size| size as usize);
+    let text = embedded(desk, ABOUT_ADD.name, &input.content, size, report).await?;
+    let dimension = text.dimension();
+    let draft = text.draft(&input.content, said);
+    let put = |collection| put_new(desk, collection, &draft, dimension);
+    let (document_id, replaced) = desk.within(&input.collection, &collection, put).await?;
+    Ok(Raw::of(&Written { document_id, collection: input.collection, chunks: draft.pieces.len(), replaced }))
+}
+
+/// Writes it under the id of its content. Where that has become another document since, which an update
+/// does, under the next one.
+async fn put_new(
+    desk: &Desk,
+    collection: Arc<Collection>,
+    draft: &Draft,
+    dimension: usize,
+) -> Result<(String, bool), Failure> {
+    agreement::agree(desk, &collection, dimension).await?;
+    for turn in 0..TURNS {
+        let document = layout::document_id(&draft.source, turn);
+        let place = Place { chroma: &desk.chroma, collection: collection.id, document: &document };
+        let _writer = desk.locks.lock(collection.id, &document).await;
+        let found = place.look().await?;
+        let is_other = |head: &Head| head.source().as_deref() != Some(&draft.source);
+        if !found.head.as_ref().is_some_and(is_other) {
+            let replaced = found.head.is_some();
+            place.put(found, draft).await?;
+            return Ok((document, replaced));
+        }
+    }
+    Err(Refusal::new("already_exists", "content", "…")
+        .because(&format!("{TURNS} documents began as this one and were updated since."))
+        .valid("content that is not there many times over")
+        .suggest("Say in the metadata what tells this one from the others.")
+        .into())
+}
+
+/// The answer of `update_document`.
+pub(super) async fn update(desk: &Desk, input: UpdateInput, report: &Report) -> Result<Raw, Failure> {
+    let said = input.metadata.map(|said| metadata::check(said, Subject::Document)).transpose()?;
+    let collection = desk.open(&input.collection).await?;
+    agreement::check(desk, &collection, None)?;
+    let head = |collection| head(desk, collection, &input.doc_id);
+    let (collection, head) = desk.within(&input.collection, &collection, head).await?;
+    let _turn = desk.writers.acquire().await;
+    let size = head.number("chunk_size").and_then(|size| usize::try_from(size).ok());
+    let text = embedded(desk, ABOUT_UPDATE.name, &input.content, size, report).await?;
+    agreement::agree(desk, &collection, text.dimension()).await?;
+    let place = Place { chroma: &desk.chroma, collection: collection.id, document: &input.doc_id };
+    let _writer = desk.locks.lock(collection.id, &input.doc_id).await;
+    let found = place.look().await?;
+    // As it is now: others may have written it while this one was embedded.
+    let Some(now) = &found.head else { return Err(no_document(&input.doc_id).into()) };
+    let draft = text.draft(&input.content, said.unwrap_or_else(|| now.said()));
+    let chunks = draft.pieces.len();
+    place.put(found, &draft).await?;
+    Ok(Raw::of(&Written { document_id: input.doc_id, collection: input.collection, chunks, replaced: true }))
+}
+
+/// The answer of `delete_document`.
+pub(super) async fn delete(desk: &Desk, input: OneInput) -> Result<Raw, Failure> {
+    let collection = desk.open(&input.collection).await?;
+    let remove = |collection| remove(desk, collection, &input.doc_id);
+    let deleted = desk.within(&input.collection, &collection, remove).await?;
+    if deleted == 0 {
+        return Err(no_document(&input.doc_id).into());
+    }
+    Ok(Raw::of(&Removed { document_id: input.doc_id, collection: input.collection, deleted }))
+}
+
+async fn remove(desk: &Desk, collection: Arc<Collection>, document: &str) -> Result<u64, Failure> {
+    let place = Place { chroma: &desk.chroma, collection: collection.id, document };
+    let _writer = desk.locks.lock(collection.id, document).await;
+    let found = place.look().await?;
+    Ok(place.remove(&found).await?)
+}
+
+/// The answer of `get_document_info`.
+pub(super) async fn get(desk: &Desk, input: OneInput) -> Result<Raw, Failure> {
+    let collection = desk.open(&input.collection).await?;
+    let head = |collection| head(desk, collection, &input.doc_id);
+    let (_, head) = desk.within(&input.collection, &collection, head).await?;
+    Ok(Raw::of(&Known {
+        document_id: input.doc_id,
+        collection: input.collection,
+        chunks: head.number("chunk_count").unwrap_or_default(),
+        metadata: head.said(),
+        created_at: head.text("created_at"),
+        updated_at: head.text("updated_at"),
+        revision: head.revision,
+    }))
+}
+
+/// The head of the document, and the collection that it was found in.
+async fn head(
+    desk: &Desk,
+    collection: Arc<Collection>,
+    document: &str,
+) -> Result<(Arc<Collection>, Head), Failure> {
+    let place = Place { chroma: &desk.chroma, collection: collection.id, document };
+    let head: Result<_, Error> = place.head().await;
+    let head = head?.ok_or_else(|| no_document(document))?;
+    Ok((collection, head))
+}
+
+async fn embedded(
+    desk: &Desk,
+    tool: &str,
+    content: &str,
+    size: Option<usize>,
+    report: &Report,
+) -> Result<Embedded, Refusal> {
+    let cuts = cut(desk, content, size)?;
+    let texts: Vec<String> = cuts.iter().map(|cut| cut.content.clone()).collect();
+    let vectors = desk.embed(tool, &texts, report).await?;
+    let piece = |(cut, vector): (Cut, Vec<f32>)| {
+        let Cut { content, start, end, headings } = cut;
+        Piece { content, start, end, headings, vector }
+    };
+    Ok(Embedded { pieces: cuts.into_iter().zip(vectors).map(piece).collect(), chunk_size: size })
+}
+
+fn no_document(id: &str) -> Refusal {
+    Refusal::new("not_found", "doc_id", id)
+        .because("There is no such document in the collection, or it was not added by add_document.")
+        .valid("the id of a document that add_document added")
+        .suggest("Take document_id from the answer of add_document, or from a search.")
+}

@@ -1,0 +1,204 @@
+//! What a caller may say of a document or a collection, as Chroma keeps it.
+//!
+//! Chroma takes flat metadata and is silent about much of the rest: it drops empty lists and its own keys,
+//! rounds large numbers, and hangs up at a list in the metadata of a collection. So all of that is refused
+//! here, with the key. `null` is taken for "not said", because language models write it.
+
+use serde_json::{Map, Value};
+
+use super::model::Metadata;
+use crate::refusal::Refusal;
+
+/// Bytes of JSON, because each chunk of a document carries them.
+const MOST_BYTES: usize = 8 << 10;
+const MOST_KEYS: usize = 64;
+const LONGEST_KEY: usize = 128;
+
+/// What tells the content of a document, and what is said of it, from others.
+pub(super) const DIGEST: &str = "switchyard_digest";
+/// The same in records that were written when it was called so; in others it is the caller's.
+pub(super) const FORMER_DIGEST: &str = "source";
+/// What is written into each record of a document beside what the caller says.
+pub(super) const OURS: [&str; 11] = [
+    "document_id",
+    "revision",
+    "chunk_index",
+    "chunk_count",
+    "start_pos",
+    "end_pos",
+    "headings",
+    "chunk_size",
+    DIGEST,
+    "created_at",
+    "updated_at",
+];
+/// What is written into the metadata of a collection.
+pub(super) const OURS_OF_COLLECTION: [&str; 4] =
+    ["created_at", "embedding_provider", "embedding_model", "embedding_dimension"];
+
+/// What it is said of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// A document, whose records take lists too.
+    Document,
+    /// A collection.
+    Collection,
+}
+
+impl Subject {
+    /// Keys that are ours to set.
+    pub(super) const fn reserved(self) -> &'static [&'static str] {
+        match self {
+            Self::Document => &OURS,
+            Self::Collection => &OURS_OF_COLLECTION,
+        }
+    }
+
+    /// `all` without what is ours.
+    pub(super) fn said(self, all: &Metadata) -> Metadata {
+        let former = (self == Self::Document && !all.contains_key(DIGEST)).then_some(FORMER_DIGEST);
+        let is_theirs = |key: &str| !self.reserved().contains(&key) && Some(key) != former;
+        all.iter()
+            .filter(|(key, _)| is_theirs(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    }
+}
+
+/// `said` as it can be kept.
+pub(super) fn check(said: Map<String, Value>, subject: Subject) -> Result<Metadata, Refusal> {
+    let said: Metadata = said.into_iter().filter(|(_, value)| !value.is_null()).collect();
+    for (key, value) in &said {
+        check_key(key, value, subject)?;
+        check_value(key, value, subject)?;
+    }
+    let bytes = Value::Object(said.clone()).to_string().len();
+    if said.len() > MOST_KEYS || bytes > MOST_BYTES {
+        let why = format!("It has {} keys and {bytes} bytes as JSON.", said.len());
+        return Err(wrong("metadata", &Value::Null, &why)
+            .valid(&format!("at most {MOST_KEYS} keys and {MOST_BYTES} bytes"))
+            .suggest("Say less, or put it into the content, where it can be searched."));
+    }
+    Ok(said)
+}
+
+fn check_key(key: &str, value: &Value, subject: Subject) -> Result<(), Refusal> {
+    let field = field(key);
+    let is_plain = !key.is_empty() && key.len() <= LONGEST_KEY && !key.contains(char::is_control);
+    if !is_plain || key.starts_with(['$', '#']) {
+        return Err(wrong(&field, value, "This is no key that Chroma keeps.")
+            .valid(&format!("a key of 1 to {LONGEST_KEY} bytes that does not begin with `$` or `#`"))
+            .suggest("Call it something else."));
+    }
+    if subject.reserved().contains(&key) || key.starts_with("chroma:") || key.starts_with("hnsw:") {
+        return Err(wrong(&field, value, "This key is set by the server itself.")
+            .valid(&format!("any key but {}, chroma:… and hnsw:…", subject.reserved().join(", ")))
+            .suggest("Call it something else."));
+    }
+    Ok(())
+}
+
+fn check_value(key: &str, value: &Value, subject: Subject) -> Result<(), Refusal> {
+    let is_good = match value {
+        Value::Array(items) => subject == Subject::Document && is_list(items),
+        value => is_plain(value),
+    };
+    if is_good {
+        return Ok(());
+    }
+    let (range, suggestion) = match subject {
+        Subject::Document => (
+            "a text, a number, a boolean, or a list of one of them that is not empty",
+            "Metadata is flat: write a key for each part of a nested value.",
+        ),
+        Subject::Collection => (
+            "a text, a number or a boolean",
+            "Metadata of a collection is flat and has no lists: join them into one text.",
+        ),
+    };
+    Err(wrong(&field(key), value, "Chroma can not keep such a value.").valid(range).suggest(suggestion))
+}
+
+fn is_list(items: &[Value]) -> bool {
+    let kind = |value: &Value| match value {
+        Value::Number(number) if number.is_f64() => 1,
+        Value::Number(_) => 2,
+        Value::String(_) => 3,
+        _ => 4,
+    };
+    let first = items.first().map(kind);
+    items.iter().all(|item| is_plain(item) && Some(kind(item)) == first) && first.is_some()
+}
+
+/// Chroma's whole numbers have 64 bits with a sign; larger ones it would round.
+fn is_plain(value: &Value) -> bool {
+    match value {
+        Value::String(_) | Value::Bool(_) => true,
+        Value::Number(number) => number.is_i64() || number.is_f64(),
+        Value::Null | Value::Array(_) | Value::Object(_) => false,
+    }
+}
+
+fn field(key: &str) -> String {
+    format!("metadata.{}", &key[..key.floor_char_boundary(LONGEST_KEY)])
+}
+
+fn wrong(field: &str, value: &Value, because: &str) -> Refusal {
+    Refusal::new("invalid_argument", field, value).because(because)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(said: Value, subject: Subject) -> Result<Value, String> {
+        let Value::Object(said) = said else { panic!("no object: {said}") };
+        check(said, subject).map(Value::Object).map_err(|refusal| refusal.raw().as_str().to_owned())
+    }
+
+    #[test]
+    fn what_chroma_keeps_passes_as_it_is() {
+        let good =
+            json!({"a": "x", "b": 1, "c": 1.5, "d": true, "e": ["x", "y"], "title": "T", "source": "wiki"});
+        assert_eq!(of(good.clone(), Subject::Document), Ok(good));
+        assert_eq!(of(json!({"a": null}), Subject::Document), Ok(json!({})));
+        assert_eq!(of(json!({"a": "x"}), Subject::Collection), Ok(json!({"a": "x"})));
+    }
+
+    #[test]
+    fn source_is_the_callers_but_in_records_of_before() {
+        let said = |all: Value| {
+            let Value::Object(all) = all else { panic!("no object: {all}") };
+            Value::Object(Subject::Document.said(&all))
+        };
+        let now = json!({"document_id": "d", DIGEST: "0", "source": "wiki", "a": 1});
+        assert_eq!(said(now), json!({"source": "wiki", "a": 1}));
+        assert_eq!(said(json!({"document_id": "d", "source": "0", "a": 1})), json!({"a": 1}));
+    }
+
+    #[test]
+    fn what_it_would_lose_or_choke_on_is_refused_by_its_key() {
+        let many: Map<_, _> = (0..65).map(|at| (format!("k{at}"), json!(1))).collect();
+        for (said, says) in [
+            (json!({"a": {"b": 1}}), "Metadata is flat"),
+            (json!({"a": []}), "metadata.a"),
+            (json!({"a": [1, "x"]}), "a list of one of them"),
+            (json!({"a": [[1]]}), "metadata.a"),
+            (json!({"a": u64::MAX}), "metadata.a"),
+            (json!({"document_id": "x"}), "set by the server itself"),
+            (json!({"hnsw:space": "l2"}), "set by the server itself"),
+            (json!({"$a": 1}), "no key that Chroma keeps"),
+            (json!({"": 1}), "no key that Chroma keeps"),
+            (json!({"a": "x".repeat(9_000)}), "8192 bytes"),
+            (Value::Object(many), "64 keys"),
+        ] {
+            let error = of(said, Subject::Document).expect_err("refused");
+            assert!(error.contains(says), "{error}");
+        }
+        let error = of(json!({"a": ["x"]}), Subject::Collection).expect_err("refused");
+        assert!(error.contains("no lists"), "{error}");
+        of(json!({"embedding_model": "x"}), Subject::Collection).expect_err("refused");
+    }
+}

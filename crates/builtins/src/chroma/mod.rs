@@ -1,0 +1,219 @@
+//! Chroma, a vector store (REST API v2), as a server of ours: documents are cut, embedded and kept there, and
+//! found by meaning.
+//!
+//! Vectors come from us ([`super::embedding`]), because Chroma makes none. `client` speaks to it in typed
+//! wishes: nothing of a caller is passed on as it came, and nothing is retried there. `layout` says how
+//! a document lies in it, `writing` how it gets there and `seeking` how it is found, so that nobody ever
+//! finds half of one. One file for the tools of collections, of documents and of searching; `desk` is
+//! what they share.
+//!
+//! Not here: how a text is cut ([`super::chunk`]).
+
+mod agreement;
+mod bare;
+mod client;
+mod collections;
+pub mod config;
+mod cutting;
+mod desk;
+mod documents;
+mod filter;
+mod layout;
+mod locks;
+mod metadata;
+mod model;
+mod names;
+mod search;
+mod seeking;
+mod writing;
+
+#[cfg(test)]
+pub(super) mod double;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod judging;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tools_tests;
+#[cfg(test)]
+mod writing_tests;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+pub(super) use agreement::Model;
+pub use bare::{Distant, Vector};
+pub use client::{Chroma, Place, Token};
+pub use filter::{BadFilter, filter};
+pub use model::{BadRecords, Collection, Hit, Metadata, Query, Record, Records, Select, Space};
+pub(crate) use names::is_name;
+
+use self::desk::Desk;
+use super::answer::{Failure, reply};
+use super::refusal::Refusal;
+use super::tool::Tool;
+use super::{Builtin, Declared, Report, embedding, info, no_tool, schema};
+use json::Raw;
+use protocol::Reply;
+use upstream::api::{Error, Events, Means};
+
+/// Chroma as one of our own servers.
+pub struct VectorStore {
+    desk: Desk,
+    tools: Vec<Tool>,
+}
+
+impl VectorStore {
+    /// Makes sure that the database is there, and reads the model if it is one of our own.
+    pub(super) async fn open(
+        _: &Arc<str>,
+        options: &config::Chroma,
+        means: &Means,
+        _: Events,
+    ) -> Result<Self, Error> {
+        let chroma = Chroma::new(&options.place)?;
+        if options.create_database {
+            chroma.make_database().await?;
+        }
+        chroma.health().await?;
+        let embedding = embedding::open(&options.embedding, &means.store).await;
+        let embedding = embedding.map_err(|error| Error::Connect { reason: error.to_string() })?;
+        Ok(Self::new(Desk::new(chroma, options, embedding)))
+    }
+
+    /// Its offer before Chroma answered.
+    pub(super) fn declared(options: &config::Chroma) -> Declared {
+        Declared::new(about(), INSTRUCTIONS, &tools(options))
+    }
+
+    fn new(desk: Desk) -> Self {
+        Self { tools: tools(&desk.options), desk }
+    }
+
+    async fn run(&self, tool: &Tool, arguments: &Raw, report: &Report) -> Result<Raw, Failure> {
+        let desk = &self.desk;
+        match tool.name() {
+            "create_collection" => collections::create(desk, tool.read(arguments)?).await,
+            "list_collections" => {
+                let collections::ListInput {} = tool.read(arguments)?;
+                collections::list(desk).await
+            }
+            "delete_collection" => collections::delete(desk, tool.read(arguments)?).await,
+            "add_document" => documents::add(desk, tool.read(arguments)?, report).await,
+            "update_document" => documents::update(desk, tool.read(arguments)?, report).await,
+            "delete_document" => documents::delete(desk, tool.read(arguments)?).await,
+            "search" => search::search(desk, tool.read(arguments)?, report).await,
+            _ => documents::get(desk, tool.read(arguments)?).await,
+        }
+    }
+}
+
+/// All tools, in the order they are listed.
+fn tools(options: &config::Chroma) -> Vec<Tool> {
+    vec![
+        Tool::new::<collections::CreateInput, collections::CreateOutput>(&collections::ABOUT_CREATE),
+        Tool::new::<collections::ListInput, collections::ListOutput>(&collections::ABOUT_LIST),
+        Tool::new::<collections::DeleteInput, collections::DeleteOutput>(&collections::ABOUT_DELETE),
+        Tool::new::<documents::AddInput, documents::Written>(&documents::ABOUT_ADD),
+        Tool::new::<documents::UpdateInput, documents::Written>(&documents::ABOUT_UPDATE),
+        Tool::new::<documents::OneInput, documents::Removed>(&documents::ABOUT_DELETE),
+        search(options),
+        Tool::new::<documents::OneInput, documents::Known>(&documents::ABOUT_GET),
+    ]
+}
+
+/// With as many results as this server may give.
+fn search(options: &config::Chroma) -> Tool {
+    let mut input = schema::of_input::<search::Input>();
+    let most = options.max_results;
+    let wanted = &mut input["properties"]["n_results"];
+    wanted["maximum"] = most.into();
+    wanted["default"] = most.min(search::USUAL).into();
+    Tool::with_schemas(&search::ABOUT, &input, &schema::of_output::<search::Output>())
+}
+
+/// The arguments that Chroma calls otherwise, and how.
+const THEIR_WORDS: [(&str, &str); 3] =
+    [("filters", "where"), ("content", "document"), ("query", "embedding")];
+
+/// The argument that Chroma complains of in `detail`: one that it names, or the only one. All of them if that is
+/// not clear.
+fn complained_of(arguments: &Raw, detail: &str) -> (String, Raw) {
+    let detail = detail.to_lowercase();
+    let is_named = |(name, _): &(Cow<'_, str>, Raw)| {
+        let theirs = THEIR_WORDS.iter().find(|(ours, _)| ours == name);
+        detail.contains(&name.to_lowercase()) || theirs.is_some_and(|(_, theirs)| detail.contains(theirs))
+    };
+    let named = arguments.members().filter(|(_, value)| !value.is_null()).find(is_named);
+    let mut all = arguments.members();
+    let only = || all.next().filter(|_| all.next().is_none());
+    match named.or_else(only) {
+        Some((name, value)) => (name.into_owned(), value),
+        None => ("arguments".to_owned(), arguments.clone()),
+    }
+}
+
+/// The failure of `tool`, which is named in it. What Chroma refuses is the caller's to know, and no fault of Chroma.
+fn blamed(tool: &str, arguments: &Raw, failure: Failure) -> Failure {
+    match failure {
+        Failure::Failed(Error::Backend { status: 400 | 404 | 413 | 422, detail, .. }) => {
+            let (field, value) = complained_of(arguments, &detail);
+            Refusal::new("refused_by_chroma", &field, &value)
+                .because(&format!("{tool}: Chroma refused this: {detail}"))
+                .valid("what Chroma takes")
+                .suggest("Change what it complains of.")
+                .into()
+        }
+        Failure::Refused(refusal) => refusal.of_tool(tool).into(),
+        failure @ Failure::Failed(_) => failure,
+    }
+}
+
+const INSTRUCTIONS: &str = "Documents in a vector store, in collections. search finds passages by their \
+    meaning; add_document takes a text in, update_document replaces it, delete_document drops it; \
+    list_collections shows where to look.";
+
+fn about() -> Raw {
+    info("chroma", "Chroma")
+}
+
+impl Builtin for VectorStore {
+    fn info(&self) -> Raw {
+        about()
+    }
+
+    fn instructions(&self) -> Option<String> {
+        Some(INSTRUCTIONS.to_owned())
+    }
+
+    fn tools(&self) -> Vec<Raw> {
+        self.tools.iter().map(|tool| tool.definition().clone()).collect()
+    }
+
+    fn call<'a>(
+        &'a self,
+        name: &'a str,
+        arguments: Raw,
+        report: &'a Report,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
+        async move {
+            match self.tools.iter().find(|tool| tool.name() == name) {
+                Some(tool) => {
+                    let done = self.run(tool, &arguments, report).await;
+                    reply(done.map_err(|failure| blamed(name, &arguments, failure)))
+                }
+                None => Ok(Err(no_tool(name))),
+            }
+        }
+        .boxed()
+    }
+
+    fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
+        self.desk.chroma.health().boxed()
+    }
+}

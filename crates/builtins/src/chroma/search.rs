@@ -1,0 +1,140 @@
+//! `search`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::agreement;
+use super::desk::Desk;
+use super::filter::filter;
+use super::layout::Mark;
+use super::metadata::Subject;
+use super::model::{Collection, Hit, Metadata, Space};
+use super::seeking::{Wish, seek};
+use crate::answer::Failure;
+use crate::refusal::Refusal;
+use crate::report::Report;
+use crate::shape::NOT_BLANK;
+use crate::tool::{About, Effect};
+use json::Raw;
+
+/// Characters of a question.
+const LONGEST: u64 = 20_000;
+
+pub(super) const ABOUT: About = About {
+    name: "search",
+    title: "Search a collection",
+    description: "Search a collection by meaning and get the chunks of documents that fit best, best first. \
+        The question may be in other words than the document.",
+    effect: Effect::Reads,
+};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Input {
+    /// The collection, as `list_collections` gives it.
+    #[schemars(length(min = 1, max = 512))]
+    collection: String,
+    /// What to look for.
+    #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK), example = "how are access tokens renewed")]
+    query: String,
+    /// How many chunks at most.
+    #[serde(default = "usual")]
+    #[schemars(range(min = 1, max = 100))]
+    n_results: u32,
+    /// Only chunks whose metadata fit: `{"lang": "en"}`, `{"year": {"$gte": 2024}}`, `{"document_id": "…"}`,
+    /// joined by `$and` and `$or`. There are $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, and for lists
+    /// $contains and $`not_contains`.
+    filters: Option<Map<String, Value>>,
+}
+
+/// Results when nothing is said, where so many are allowed.
+pub(super) const USUAL: u32 = 5;
+
+const fn usual() -> u32 {
+    USUAL
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Output {
+    /// Best first.
+    results: Vec<Passage>,
+    count: usize,
+    collection: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Passage {
+    chunk_id: String,
+    content: String,
+    /// What was said of the document.
+    metadata: Metadata,
+    /// Larger is better; 1 is the same.
+    score: f64,
+    /// Null where others put it there.
+    document_id: Option<String>,
+    /// Its place among the chunks of the document, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunk_index: Option<u64>,
+    /// Its first character in the document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_pos: Option<u64>,
+    /// The character behind its last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end_pos: Option<u64>,
+    /// The headings it stands under.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headings: Option<Vec<String>>,
+}
+
+/// The answer of `search`.
+pub(super) async fn search(desk: &Desk, input: Input, report: &Report) -> Result<Raw, Failure> {
+    let wanted = input.filters.unwrap_or_default();
+    let filter = filter(&wanted).map_err(|bad| bad_filter(&wanted, &bad.to_string()))?;
+    let collection = desk.open(&input.collection).await?;
+    agreement::check(desk, &collection, None)?;
+    let mut vectors = desk.embed(ABOUT.name, std::slice::from_ref(&input.query), report).await?;
+    let vector = vectors.pop().unwrap_or_default();
+    let most = input.n_results.min(desk.options.max_results);
+    let wish = Wish { vector, filter, wanted: most as usize };
+    let hits = desk.within(&input.collection, &collection, |collection| {
+        let wish = wish.clone();
+        async move { found(desk, &collection, wish).await }
+    });
+    let (hits, space) = (hits.await?, collection.space());
+    let results: Vec<Passage> = hits.into_iter().map(|hit| passage(hit, space)).collect();
+    Ok(Raw::of(&Output { count: results.len(), results, collection: input.collection }))
+}
+
+async fn found(desk: &Desk, collection: &Collection, wish: Wish) -> Result<Vec<Hit>, Failure> {
+    agreement::check(desk, collection, Some(wish.vector.len()))?;
+    Ok(seek(&desk.chroma, collection.id, wish).await?)
+}
+
+fn passage(hit: Hit, space: Space) -> Passage {
+    let is_ours = Mark::of(&hit).is_some();
+    let number = |key: &str| hit.metadata.get(key).and_then(Value::as_u64);
+    let text = |key: &str| hit.metadata.get(key).and_then(Value::as_str).map(str::to_owned);
+    let headings = hit
+        .metadata
+        .get("headings")
+        .and_then(Value::as_array)
+        .map(|headings| headings.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+    Passage {
+        document_id: text("document_id"),
+        chunk_index: number("chunk_index"),
+        start_pos: number("start_pos"),
+        end_pos: number("end_pos"),
+        headings,
+        metadata: if is_ours { Subject::Document.said(&hit.metadata) } else { hit.metadata },
+        chunk_id: hit.id,
+        content: hit.document.unwrap_or_default(),
+        score: hit.distance.map_or(0.0, |distance| space.score(distance)),
+    }
+}
+
+fn bad_filter(wanted: &Map<String, Value>, why: &str) -> Refusal {
+    Refusal::new("invalid_argument", "filters", wanted)
+        .because(&format!("The filter can not be used: {why}."))
+        .valid("{\"field\": value} or {\"field\": {\"$operator\": value}}, joined by $and and $or")
+        .suggest("Compare each field with a value of the type that it has in the documents.")
+}

@@ -1,0 +1,164 @@
+//! A built-in server as a connection like any other, in the modern era.
+//!
+//! Nothing is sent and nothing can be lost: a call is a future in this process. Invariant: what a
+//! built-in answers passes the same way as an answer from across the network, so the floors above
+//! need not know the difference.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde_json::json;
+
+use super::declared::{self, Declared, LISTS};
+use super::{Builtin, Report, no_text};
+use json::Raw;
+use protocol::error::code;
+use protocol::lifecycle::Peer;
+use protocol::{Era, ErrorObject, Notification, Reply, method};
+use upstream::api::{Call, Connection, Connector, Dialect, Error, Events, Offer, Outlet};
+
+/// Resources to be told of, in a `subscriptions/listen`.
+const RESOURCES: &str = "resourceSubscriptions";
+
+/// Makes the server when it is first wanted, and again when that failed: a folder that is missing
+/// at start may be there later.
+pub struct InProcess<F> {
+    open: F,
+    declared: Option<Declared>,
+}
+
+impl<F, B> InProcess<F>
+where
+    F: Fn(Events) -> BoxFuture<'static, Result<B, Error>> + Send + Sync + 'static,
+    B: Builtin,
+{
+    /// A connector whose connections are servers made by `open`, which report to the events they get.
+    pub const fn new(open: F) -> Self {
+        Self { open, declared: None }
+    }
+
+    /// Adds the offer that is known before `open` succeeded.
+    pub(super) fn declaring(self, declared: Declared) -> Self {
+        Self { declared: Some(declared), ..self }
+    }
+}
+
+impl<F, B> Connector for InProcess<F>
+where
+    F: Fn(Events) -> BoxFuture<'static, Result<B, Error>> + Send + Sync + 'static,
+    B: Builtin,
+{
+    fn connect(
+        &self,
+        events: Events,
+        _dialect: Dialect,
+    ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
+        let opening = (self.open)(events);
+        async move {
+            let connection: Arc<dyn Connection> = Arc::new(Local::new(opening.await?));
+            Ok(connection)
+        }
+        .boxed()
+    }
+
+    fn speaks(&self, era: Era) -> Option<bool> {
+        Some(era == Era::Modern)
+    }
+
+    fn declared(&self) -> Option<Offer> {
+        self.declared.clone().map(Declared::offer)
+    }
+
+    fn requests_per_connection(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// One built-in server, running.
+struct Local<B> {
+    builtin: B,
+    peer: Peer,
+}
+
+/// A list, all of it one page, the same for everybody.
+fn list(member: &'static str, items: &[Raw]) -> Raw {
+    Raw::object(&[
+        (member, &Raw::of(items)),
+        ("ttlMs", &Raw::of(&LISTS.ttl_ms)),
+        ("cacheScope", &Raw::of(LISTS.scope())),
+    ])
+}
+
+impl<B: Builtin> Local<B> {
+    fn new(builtin: B) -> Self {
+        let subscribable = builtin.resources().map(|_| !builtin.told_resources().is_empty());
+        let peer = declared::peer(builtin.info(), builtin.instructions(), subscribable);
+        Self { builtin, peer }
+    }
+
+    async fn answer(&self, call: &Call, outlet: &Outlet) -> Result<Reply, Error> {
+        match call.method.as_str() {
+            method::TOOLS_CALL => self.call(call.params.as_ref(), &Report::of(call, outlet)).await,
+            method::TOOLS_LIST => Ok(Ok(list("tools", &self.builtin.tools()))),
+            // Only asked whether it is alive; what it is, the floors above have from `peer`.
+            method::DISCOVER => self.builtin.health().await.map(|()| Ok(Raw::empty_object())),
+            method::RESOURCES_LIST if let Some(all) = self.builtin.resources() => {
+                Ok(Ok(list("resources", &all)))
+            }
+            method::RESOURCES_READ => match call.params.as_ref().and_then(|params| params.text("uri")) {
+                Some(uri) => self.builtin.read(&uri, &Report::of(call, outlet)).await,
+                None => Ok(Err(no_text(
+                    "uri",
+                    call.params.as_ref().and_then(|params| params.get("uri")).as_ref(),
+                ))),
+            },
+            method::SUBSCRIPTIONS_LISTEN => self.listen(call.params.as_ref(), outlet).await,
+            other => {
+                let refused =
+                    ErrorObject::new(code::METHOD_NOT_FOUND, &format!("there is no method {other}"));
+                Ok(Err(refused.with_data(&json!({"type": "not_found", "code": "method_not_found"}))))
+            }
+        }
+    }
+
+    /// Acknowledges what can be told of and stays open. What there is to tell comes as events.
+    async fn listen(&self, params: Option<&Raw>, outlet: &Outlet) -> Result<Reply, Error> {
+        let asked = params.and_then(|params| params.get("notifications")).unwrap_or_else(Raw::empty_object);
+        let mut wanted: Vec<String> = asked.get_as(RESOURCES).unwrap_or_default();
+        wanted.retain(|uri| self.builtin.told_resources().contains(&uri.as_str()));
+        let wanted = (!wanted.is_empty()).then(|| Raw::of(&wanted));
+        // No built-in has tasks.
+        let honoured = asked.edit(&[(RESOURCES, wanted.as_ref()), ("taskIds", None)]);
+        let params = Some(Raw::object(&[("notifications", &honoured)]));
+        outlet.deliver(Notification { method: method::SUBSCRIPTIONS_ACKNOWLEDGED.into(), params }).await;
+        std::future::pending().await
+    }
+
+    async fn call(&self, params: Option<&Raw>, report: &Report) -> Result<Reply, Error> {
+        let name: Option<String> = params.and_then(|params| params.get_as("name"));
+        let Some(name) = name else {
+            return Ok(Err(no_text("name", params.and_then(|params| params.get("name")).as_ref())));
+        };
+        let arguments = params.and_then(|params| params.get("arguments")).unwrap_or_else(Raw::empty_object);
+        self.builtin.call(&name, arguments, report).await
+    }
+}
+
+impl<B: Builtin> Connection for Local<B> {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+        self.answer(call, outlet).boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        self.builtin.closed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
+}

@@ -1,0 +1,192 @@
+//! Vectors that were made once are given again.
+//!
+//! Invariants: a vector is kept under provider, place, model and text, and under nothing less; of many
+//! texts only those that are missing are embedded, all at once and each once; what is given together has
+//! one dimension: when the model behind a name has changed, what was kept of it is dropped and everything
+//! is embedded again.
+
+use std::collections::HashMap;
+use std::future::ready;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio::time::Instant;
+
+use super::dimension::Dimension;
+use super::numbers::is_vector;
+use super::{Embedding, Error, KEPT, Window, is_same_direction};
+use runtime::store::{Group, Key, Store};
+
+/// Look-ups at a time: one may be a round trip.
+const AT_A_TIME: usize = 32;
+
+/// It was not there. Whoever asks for many makes what is missing itself, at once.
+#[derive(Debug, Clone, Copy)]
+struct Absent;
+
+/// A provider with a cache in front of it.
+pub struct Cached {
+    inner: Arc<dyn Embedding>,
+    store: Store,
+    group: Group,
+    dimension: Dimension,
+}
+
+/// The distinct texts that were asked for.
+struct Wanted<'a> {
+    texts: Vec<&'a String>,
+    /// For each that was asked for, which of `texts` it is.
+    places: Vec<usize>,
+}
+
+impl Cached {
+    /// `place` tells apart models of one name: where they are, and how they are asked.
+    pub fn new(inner: Arc<dyn Embedding>, place: &str, store: &Store) -> Self {
+        let group = Group::new(&["embed", inner.provider(), place, inner.model()]);
+        let dimension = Dimension::configured(inner.dimension());
+        Self { inner, store: store.clone(), group, dimension }
+    }
+
+    async fn all(&self, asked: &[String], deadline: Instant) -> Result<Vec<Vec<f32>>, Error> {
+        let wanted = Wanted::new(asked);
+        let mut found = self.look_up(&wanted.texts).await;
+        let is_one_length = |found: &[Option<Vec<f32>>]| {
+            let mut lengths = found.iter().flatten().map(Vec::len).chain(self.dimension());
+            let first = lengths.next();
+            lengths.all(|length| Some(length) == first)
+        };
+        let mut fresh = self.fill(&wanted.texts, &mut found, deadline).await?;
+        if !is_one_length(&found) {
+            self.store.forget(&self.group).await;
+            found.fill(None);
+            fresh = self.fill(&wanted.texts, &mut found, deadline).await?;
+        }
+        let vectors: Vec<Vec<f32>> = found.into_iter().flatten().collect();
+        self.dimension.check(self.model(), &vectors)?;
+        let kept = |at: usize| (self.key(wanted.texts[at]), encode(&vectors[at]));
+        self.keep(fresh.into_iter().map(kept).collect()).await;
+        Ok(wanted.spread(&vectors))
+    }
+
+    /// Makes all of them. Where one is another than what was kept, the model is, and all that was kept is dropped.
+    async fn all_anew(&self, texts: &[String], deadline: Instant) -> Result<Vec<Vec<f32>>, Error> {
+        let made = self.inner.embed(texts, deadline).await?;
+        let kept = self.look_up(&texts.iter().collect::<Vec<_>>()).await;
+        let differs = |(kept, made): (&Option<Vec<f32>>, &Vec<f32>)| {
+            kept.as_ref().is_some_and(|kept| !is_same_direction(kept, made))
+        };
+        if kept.iter().zip(&made).any(differs) {
+            self.store.forget(&self.group).await;
+        }
+        Ok(made)
+    }
+
+    /// What is kept of `texts`.
+    async fn look_up(&self, texts: &[&String]) -> Vec<Option<Vec<f32>>> {
+        let look = |key: Key| async move {
+            let found = self.store.fetch(&key, KEPT, ready(Err::<Bytes, _>(Absent))).await;
+            found.ok().and_then(|found| decode(&found.value))
+        };
+        let keys: Vec<Key> = texts.iter().map(|text| self.key(text)).collect();
+        stream::iter(keys).map(look).buffered(AT_A_TIME).collect().await
+    }
+
+    /// Embeds what is missing; gives which that was.
+    async fn fill(
+        &self,
+        texts: &[&String],
+        found: &mut [Option<Vec<f32>>],
+        deadline: Instant,
+    ) -> Result<Vec<usize>, Error> {
+        let gaps: Vec<usize> = (0..texts.len()).filter(|at| found[*at].is_none()).collect();
+        if gaps.is_empty() {
+            return Ok(gaps);
+        }
+        let missing: Vec<String> = gaps.iter().map(|at| texts[*at].clone()).collect();
+        let vectors = self.inner.embed(&missing, deadline).await?;
+        for (at, vector) in gaps.iter().zip(vectors) {
+            found[*at] = Some(vector);
+        }
+        Ok(gaps)
+    }
+
+    async fn keep(&self, entries: Vec<(Key, Bytes)>) {
+        let put = |(key, value): (Key, Bytes)| async move {
+            let _ = self.store.fetch(&key, KEPT, ready(Ok::<_, Absent>(value))).await;
+        };
+        stream::iter(entries).map(put).buffered(AT_A_TIME).collect::<()>().await;
+    }
+
+    fn key(&self, text: &str) -> Key {
+        Key::new(&self.group, text)
+    }
+}
+
+impl Embedding for Cached {
+    fn embed<'a>(
+        &'a self,
+        texts: &'a [String],
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+        self.all(texts, deadline).boxed()
+    }
+
+    fn embed_anew<'a>(
+        &'a self,
+        texts: &'a [String],
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+        self.all_anew(texts, deadline).boxed()
+    }
+
+    fn provider(&self) -> &'static str {
+        self.inner.provider()
+    }
+
+    fn model(&self) -> &str {
+        self.inner.model()
+    }
+
+    fn dimension(&self) -> Option<usize> {
+        self.inner.dimension().or(self.dimension.known())
+    }
+
+    fn window(&self) -> Window {
+        self.inner.window()
+    }
+}
+
+impl<'a> Wanted<'a> {
+    fn new(asked: &'a [String]) -> Self {
+        let (mut texts, mut known) = (Vec::new(), HashMap::new());
+        let place = |text: &'a String| {
+            *known.entry(text).or_insert_with(|| {
+                texts.push(text);
+                texts.len() - 1
+            })
+        };
+        let places = asked.iter().map(place).collect();
+        Self { texts, places }
+    }
+
+    fn spread(&self, vectors: &[Vec<f32>]) -> Vec<Vec<f32>> {
+        self.places.iter().map(|at| vectors[*at].clone()).collect()
+    }
+}
+
+fn encode(vector: &[f32]) -> Bytes {
+    vector.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+/// What was kept, unless somebody else wrote it.
+fn decode(kept: &[u8]) -> Option<Vec<f32>> {
+    let (numbers, rest) = kept.as_chunks::<4>();
+    let vector: Vec<f32> = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
+    (rest.is_empty() && is_vector(&vector)).then_some(vector)
+}
+
+#[cfg(test)]
+#[path = "cached_tests.rs"]
+mod tests;

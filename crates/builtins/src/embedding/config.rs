@@ -1,0 +1,301 @@
+//! `embedding:` of a configuration, read: which provider makes vectors, and how it is asked.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use http::HeaderValue;
+use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest, Sha256};
+use url::Url;
+
+use super::numbers::MOST_DIMENSIONS;
+use runtime::hex::hex;
+use settings::{Fields, Setting};
+
+/// OpenAI's own service, and the model that is asked for when none is said.
+const OPENAI_URL: &str = "https://api.openai.com/v1";
+const OPENAI_MODEL: &str = "text-embedding-3-small";
+/// Texts in one request: at most, and when nothing is said.
+const MOST_BATCH: usize = 2_048;
+const BATCH: usize = 128;
+const LONGEST_MODEL: usize = 200;
+
+/// Who makes vectors.
+#[derive(Debug, Clone, Default)]
+pub enum Config {
+    /// Nobody: what needs a vector says so.
+    #[default]
+    None,
+    /// A service that speaks OpenAI's API.
+    OpenAi(OpenAi),
+    /// A model inside the gateway.
+    Local(Local),
+}
+
+/// A service that speaks OpenAI's API. `Debug` shows no URL: any part of one may be a secret.
+#[derive(Clone)]
+pub struct OpenAi {
+    /// What `/embeddings` is added to.
+    pub url: Url,
+    /// Whether it is OpenAI's own, which takes nobody without a key.
+    pub needs_key: bool,
+    /// Its name there.
+    pub model: String,
+    /// Never empty.
+    pub api_key: Option<SecretString>,
+    /// Numbers wanted in a vector; none: as many as the model makes.
+    pub dimensions: Option<usize>,
+    /// Texts in one request, at most; fewer where their vectors would be too much for one answer.
+    pub batch: usize,
+}
+
+/// A model inside the gateway.
+#[derive(Debug, Clone)]
+pub struct Local {
+    /// A sentence-transformers folder: `config.json`, `tokenizer.json`, `model.safetensors`.
+    pub model_dir: PathBuf,
+    /// What it is called; the name of the folder if nothing is said.
+    pub model: String,
+}
+
+impl fmt::Debug for OpenAi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenAi").field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+impl OpenAi {
+    /// What tells it apart from others with a model of the same name; of the URL, nothing can be read in it.
+    pub(super) fn place(&self) -> String {
+        short_hash(&format!("{} {:?}", self.url, self.dimensions))
+    }
+}
+
+impl Local {
+    /// What tells it apart from others of the same name.
+    pub(super) fn place(&self) -> String {
+        short_hash(&self.model_dir.to_string_lossy())
+    }
+}
+
+fn short_hash(text: &str) -> String {
+    hex(&Sha256::digest(text)[..8])
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Provider {
+    None,
+    OpenAi,
+    Local,
+}
+
+const PROVIDERS: [(&str, Provider); 3] =
+    [("openai", Provider::OpenAi), ("local", Provider::Local), ("none", Provider::None)];
+
+/// What belongs to one provider only. With `none` everything may stay, so that one word turns it off.
+const FIELDS: [(&str, Provider); 5] = [
+    ("url", Provider::OpenAi),
+    ("api_key", Provider::OpenAi),
+    ("dimensions", Provider::OpenAi),
+    ("batch", Provider::OpenAi),
+    ("model_dir", Provider::Local),
+];
+
+impl Config {
+    /// What tells apart the vectors of different models, in letters and digits. Of a URL, nothing can be read in it.
+    pub fn identity(&self) -> String {
+        match self {
+            Self::None => "none".to_owned(),
+            Self::OpenAi(options) => format!("openai {} {}", options.place(), short_hash(&options.model)),
+            Self::Local(options) => format!("local {} {}", options.place(), short_hash(&options.model)),
+        }
+    }
+
+    /// Reads `embedding:`; a folder is seen from `folder`. `None` when nothing can be made of it; then that
+    /// was reported.
+    pub fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
+        let mut fields = setting.fields()?;
+        let provider = fields.require("provider", "add `provider: openai`, `local` or `none`");
+        let provider = provider.and_then(|provider| provider.choice(&PROVIDERS));
+        let given = Given::take(&mut fields);
+        fields.finish();
+        given.refuse_others(provider?);
+        match provider? {
+            Provider::None => Some(Self::None),
+            Provider::OpenAi => given.openai().map(Self::OpenAi),
+            Provider::Local => given.local(setting, folder).map(Self::Local),
+        }
+    }
+}
+
+/// All that any provider takes.
+struct Given<'a> {
+    model: Option<Setting<'a>>,
+    others: Vec<(&'static str, Provider, Setting<'a>)>,
+}
+
+impl<'a> Given<'a> {
+    fn take(fields: &mut Fields<'a>) -> Self {
+        let model = fields.take("model");
+        let mut take = |(name, provider)| Some((name, provider, fields.take(name)?));
+        Self { model, others: FIELDS.into_iter().filter_map(&mut take).collect() }
+    }
+
+    fn get(&self, name: &str) -> Option<&Setting<'a>> {
+        self.others.iter().find(|(field, ..)| *field == name).map(|(_, _, setting)| setting)
+    }
+
+    fn refuse_others(&self, provider: Provider) {
+        if provider == Provider::None {
+            return;
+        }
+        for (field, other, setting) in self.others.iter().filter(|(_, other, _)| *other != provider) {
+            let message = format!("`{field}` does not go with provider `{}`", word(provider));
+            setting.key_problem(message, Some(format!("it belongs to provider `{}`", word(*other))));
+        }
+    }
+
+    fn model(&self, usual: &str) -> Option<String> {
+        let name = |text: &str| {
+            let fits = text.len() <= LONGEST_MODEL && !text.contains(char::is_control);
+            (fits && !text.trim().is_empty()).then(|| text.trim().to_owned())
+        };
+        match &self.model {
+            Some(model) => model.parsed("the name of a model", name),
+            None => Some(usual.to_owned()),
+        }
+    }
+
+    fn openai(&self) -> Option<OpenAi> {
+        // All are read before one that is wrong ends it.
+        let url = self.get("url").map_or_else(|| Url::parse(OPENAI_URL).ok(), Setting::url);
+        let model = self.model(OPENAI_MODEL);
+        let api_key = self.get("api_key").map(key);
+        let dimensions = self.get("dimensions").map(|setting| setting.integer(1..=MOST_DIMENSIONS));
+        let batch = self.get("batch").map(|setting| setting.integer(1..=MOST_BATCH));
+        Some(OpenAi {
+            url: url?,
+            needs_key: self.get("url").is_none(),
+            model: model?,
+            // An empty key is none, as where a variable is not set.
+            api_key: api_key
+                .map_or(Some(None), |key| key.map(Some))?
+                .filter(|key| !key.expose_secret().trim().is_empty()),
+            dimensions: dimensions.map_or(Some(None), |dimensions| dimensions.map(Some))?,
+            batch: batch.unwrap_or(Some(BATCH))?,
+        })
+    }
+
+    fn local(&self, setting: &Setting<'_>, folder: &Path) -> Option<Local> {
+        if !cfg!(feature = "local-embeddings") {
+            let hint = "build it with `cargo build --release --features local-embeddings`";
+            setting.key_problem("this program was built without local models", Some(hint.into()));
+        }
+        let Some(dir) = self.get("model_dir") else {
+            let hint = "add the folder of a sentence-transformers model, such as `model_dir: models/all-MiniLM-L6-v2`";
+            setting.key_problem("`model_dir` is missing", Some(hint.into()));
+            return None;
+        };
+        let model_dir = dir.file_path(folder)?;
+        let name = model_dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Some(Local { model: self.model(&name)?, model_dir })
+    }
+}
+
+fn word(provider: Provider) -> &'static str {
+    PROVIDERS.iter().find(|(_, other)| *other == provider).map_or("", |(word, _)| *word)
+}
+
+/// A key that can be sent.
+fn key(setting: &Setting<'_>) -> Option<SecretString> {
+    let key = setting.secret()?;
+    if HeaderValue::from_str(key.expose_secret()).is_err() {
+        let hint = "it must be one line of ASCII characters";
+        setting.hidden_problem("the key can not be sent in a header", Some(hint.into()));
+        return None;
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use settings::{Node, Problems};
+
+    fn read(value: serde_json::Value) -> Result<Config, Vec<String>> {
+        let (node, problems) = (Node::from(value), Problems::default());
+        let config = Config::from_settings(&Setting::root(&node, &problems), Path::new("etc"));
+        let found: Vec<_> = problems.sorted().iter().map(ToString::to_string).collect();
+        if found.is_empty() { Ok(config.expect("no problem, so a value")) } else { Err(found) }
+    }
+
+    #[track_caller]
+    fn openai(value: serde_json::Value) -> OpenAi {
+        match read(value) {
+            Ok(Config::OpenAi(options)) => options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_is_openais_own_service() {
+        let options = openai(json!({"provider": "openai", "api_key": "sk-1"}));
+        assert_eq!(options.url.as_str(), OPENAI_URL);
+        assert_eq!((options.model.as_str(), options.dimensions, options.batch), (OPENAI_MODEL, None, BATCH));
+        assert_eq!(options.api_key.as_ref().map(ExposeSecret::expose_secret), Some("sk-1"));
+        assert!(!format!("{options:?}").contains("sk-1"));
+        assert!(openai(json!({"provider": "openai", "api_key": " "})).api_key.is_none(), "an unset variable");
+    }
+
+    #[test]
+    fn the_place_tells_services_apart_and_names_none() {
+        let place = |url: &str, dimensions: usize| {
+            openai(json!({"provider": "openai", "url": url, "dimensions": dimensions})).place()
+        };
+        let one = place("http://u:secret@host/v1", 256);
+        assert_eq!(one, place("http://u:secret@host/v1", 256));
+        assert_ne!(one, place("http://u:secret@other/v1", 256));
+        assert_ne!(one, place("http://u:secret@host/v1", 512));
+        assert!(one.len() == 16 && one.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    }
+
+    #[test]
+    fn none_leaves_the_rest_as_it_is() {
+        let config = read(json!({"provider": "none", "model": "m", "api_key": "k", "model_dir": "d"}));
+        assert!(matches!(config, Ok(Config::None)));
+    }
+
+    #[test]
+    fn all_problems_come_at_once() {
+        assert_eq!(
+            read(json!({"provider": "openai", "url": "ftp://x", "model": " ", "api_key": "a\nb", "batch": 0,
+                "dimensions": 1.5, "model_dir": "d", "modell": 1}))
+            .expect_err("refused"),
+            [
+                "api_key: the key can not be sent in a header (hint: it must be one line of ASCII characters)",
+                "batch: 0 is out of range, expected 1 to 2048",
+                "dimensions: expected a whole number from 1 to 65536, found the number 1.5",
+                "model: ` ` is not the name of a model",
+                "model_dir: `model_dir` does not go with provider `openai` (hint: it belongs to provider `local`)",
+                "modell: unknown key (hint: did you mean `model`?)",
+                "url: `ftp://x` is not an http or https URL (hint: write it as `http://host:port/path`)",
+            ]
+        );
+        assert_eq!(
+            read(json!({"model": "m"})).expect_err("refused"),
+            ["`provider` is missing (hint: add `provider: openai`, `local` or `none`)"]
+        );
+        let found = read(json!({"provider": "local", "url": "http://x"})).expect_err("refused");
+        assert!(
+            found.contains(
+                &"url: `url` does not go with provider `local` (hint: it belongs to provider `openai`)"
+                    .to_owned()
+            )
+        );
+        assert!(found.iter().any(|problem| problem.starts_with("`model_dir` is missing")), "{found:?}");
+        let built_without = found.iter().any(|problem| problem.contains("built without local models"));
+        assert_eq!(built_without, !cfg!(feature = "local-embeddings"));
+    }
+}

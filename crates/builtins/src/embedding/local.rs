@@ -1,0 +1,254 @@
+//! Vectors from a model inside the gateway: BERT-type models in the layout of sentence-transformers.
+//!
+//! Invariants: nothing is fetched, the folder has all of it (`config.json`, `tokenizer.json`,
+//! `model.safetensors`; `sentence_bert_config.json` and `1_Pooling/config.json` where they are not the
+//! usual ones); the work is done on at most [`AT_A_TIME`] blocking threads and ends between two windows when
+//! the deadline is over or nobody waits any more; of a text beyond the model's window the parts are
+//! embedded and their mean is given. The weights are read, not mapped: mapping is unsafe when somebody changes the file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::VarBuilder;
+use candle_transformers::models::bert::{BertModel, Config as Layout};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokenizers::Tokenizer;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use super::config::Local;
+use super::numbers::is_vector;
+use super::{Embedding, Error, Window};
+use runtime::regular_file;
+use upstream::api::Error as Failure;
+
+/// Calls that are worked on at a time; others wait. The mathematics have threads of their own.
+const AT_A_TIME: usize = 2;
+/// Bytes of a file that is read: 4 GiB of weights are no model for this.
+const MOST_BYTES: u64 = 4 << 30;
+/// A window that leaves less for the text is none.
+const LEAST_WINDOW: usize = 3;
+
+const WORD: &str = "local";
+
+/// A model in memory.
+pub struct InProcess {
+    model: Arc<Model>,
+    name: String,
+    permits: Arc<Semaphore>,
+}
+
+struct Model {
+    tokenizer: Tokenizer,
+    bert: BertModel,
+    pooling: Pooling,
+    dimension: usize,
+    /// Tokens of a text that it reads, at least one.
+    window: usize,
+    /// Those that every text is given before and behind it.
+    around: (Vec<u32>, Vec<u32>),
+}
+
+/// How the vectors of the tokens become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pooling {
+    Mean,
+    /// The first token stands for all.
+    First,
+}
+
+/// `sentence_bert_config.json`.
+#[derive(Deserialize)]
+struct Limits {
+    max_seq_length: Option<usize>,
+}
+
+/// `1_Pooling/config.json`.
+#[derive(Deserialize)]
+struct PoolingModes {
+    #[serde(default)]
+    pooling_mode_cls_token: bool,
+    #[serde(default)]
+    pooling_mode_mean_tokens: bool,
+}
+
+impl InProcess {
+    /// Reads the model, which takes a moment: on a blocking thread.
+    pub async fn load(options: &Local) -> Result<Self, Error> {
+        let folder = options.model_dir.clone();
+        let loaded = tokio::task::spawn_blocking(move || Model::load(&folder)).await;
+        let model = loaded.unwrap_or_else(|_| Err(unusable("reading it failed")))?;
+        let permits = Arc::new(Semaphore::new(AT_A_TIME));
+        Ok(Self { model: Arc::new(model), name: options.model.clone(), permits })
+    }
+
+    async fn all(&self, texts: &[String], deadline: Instant) -> Result<Vec<Vec<f32>>, Error> {
+        if let Some(index) = texts.iter().position(String::is_empty) {
+            return Err(Error::Empty { index, count: texts.len() });
+        }
+        let begun = Instant::now();
+        let late = |_| self.failed(Failure::TimedOut { after: begun.elapsed() });
+        let permit = timeout_at(deadline, Arc::clone(&self.permits).acquire_owned()).await.map_err(late)?;
+        let (model, texts) = (Arc::clone(&self.model), texts.to_vec());
+        let (sender, answer) = oneshot::channel();
+        // It ends by itself when the receiver is dropped, so nobody has to wait for it.
+        drop(tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let goes_on = || !sender.is_closed();
+            let texts = texts.iter().take_while(|_| goes_on());
+            let vectors: Result<Vec<_>, _> = texts.map(|text| model.vector(text, &goes_on)).collect();
+            let _ = sender.send(vectors);
+        }));
+        let answer = timeout_at(deadline, answer).await.map_err(late)?;
+        let failed = |reason: String| Error::Nonsense { provider: WORD, model: self.name.clone(), reason };
+        answer.map_err(|_| failed("it broke off".into()))?.map_err(failed)
+    }
+
+    fn failed(&self, failure: Failure) -> Error {
+        Error::Failed { provider: WORD, model: self.name.clone(), failure }
+    }
+}
+
+impl Embedding for InProcess {
+    fn embed<'a>(
+        &'a self,
+        texts: &'a [String],
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+        self.all(texts, deadline).boxed()
+    }
+
+    fn provider(&self) -> &'static str {
+        WORD
+    }
+
+    fn model(&self) -> &str {
+        &self.name
+    }
+
+    fn dimension(&self) -> Option<usize> {
+        Some(self.model.dimension)
+    }
+
+    fn window(&self) -> Window {
+        Window::of_tokens(self.model.window)
+    }
+}
+
+impl Model {
+    fn load(folder: &Path) -> Result<Self, Error> {
+        let layout: Layout = json(folder, "config.json")?;
+        let window = window(folder, layout.max_position_embeddings)?;
+        let pooling = pooling(folder)?;
+        let tokenizer = tokenizer(folder)?;
+        let around = around(&tokenizer)?;
+        let window = window.saturating_sub(around.0.len() + around.1.len()).max(1);
+        let weights = read(folder, "model.safetensors")?;
+        let dimension = layout.hidden_size;
+        let bert = VarBuilder::from_buffered_safetensors(weights, DType::F32, &Device::Cpu)
+            .and_then(|weights| BertModel::load(weights, &layout))
+            .map_err(|error| unusable(&format!("`model.safetensors`: {error}")))?;
+        Ok(Self { tokenizer, bert, pooling, dimension, window, around })
+    }
+
+    /// The vector of `text`, of length 1; nobody looks at it when it did not go on.
+    fn vector(&self, text: &str, goes_on: &dyn Fn() -> bool) -> Result<Vec<f32>, String> {
+        let tokens = self.tokenizer.encode(text, false).map_err(|error| error.to_string())?;
+        let vector = self.whole(tokens.get_ids(), goes_on).map_err(|error| error.to_string())?;
+        if is_vector(&vector) { Ok(vector) } else { Err("a vector has a number that is not finite".into()) }
+    }
+
+    /// The mean of the vectors of its windows, each for as much as it has of the text.
+    fn whole(&self, tokens: &[u32], goes_on: &dyn Fn() -> bool) -> candle_core::Result<Vec<f32>> {
+        let mut windows = tokens.chunks(self.window);
+        let mut sum = self.pooled(windows.next().unwrap_or_default())?;
+        for window in windows.take_while(|_| goes_on()) {
+            #[allow(clippy::cast_precision_loss)] // of two small counts
+            let share = window.len() as f64 / self.window as f64;
+            sum = (sum + (self.pooled(window)? * share)?)?;
+        }
+        normalized(&sum)?.to_vec1()
+    }
+
+    fn pooled(&self, tokens: &[u32]) -> candle_core::Result<Tensor> {
+        let (first, last) = &self.around;
+        let ids = Tensor::new([first, tokens, last].concat().as_slice(), &Device::Cpu)?.unsqueeze(0)?;
+        let kinds = ids.zeros_like()?;
+        let tokens = self.bert.forward(&ids, &kinds, None)?.squeeze(0)?;
+        let vector = match self.pooling {
+            Pooling::Mean => tokens.mean(0)?,
+            Pooling::First => tokens.get(0)?,
+        };
+        normalized(&vector)
+    }
+}
+
+fn normalized(vector: &Tensor) -> candle_core::Result<Tensor> {
+    vector.broadcast_div(&vector.sqr()?.sum_all()?.sqrt()?)
+}
+
+fn window(folder: &Path, most: usize) -> Result<usize, Error> {
+    let limits: Option<Limits> = optional(folder, "sentence_bert_config.json")?;
+    Ok(limits
+        .and_then(|limits| limits.max_seq_length)
+        .unwrap_or(most)
+        .clamp(LEAST_WINDOW, most.max(LEAST_WINDOW)))
+}
+
+fn pooling(folder: &Path) -> Result<Pooling, Error> {
+    match optional::<PoolingModes>(folder, "1_Pooling/config.json")? {
+        None => Ok(Pooling::Mean),
+        Some(modes) if modes.pooling_mode_mean_tokens && !modes.pooling_mode_cls_token => Ok(Pooling::Mean),
+        Some(modes) if modes.pooling_mode_cls_token && !modes.pooling_mode_mean_tokens => Ok(Pooling::First),
+        Some(_) => {
+            Err(unusable("`1_Pooling/config.json`: only the mean of all tokens or the first one is known"))
+        }
+    }
+}
+
+fn tokenizer(folder: &Path) -> Result<Tokenizer, Error> {
+    let mut tokenizer = Tokenizer::from_bytes(read(folder, "tokenizer.json")?).map_err(no_tokenizer)?;
+    tokenizer.with_padding(None).with_truncation(None).map_err(no_tokenizer)?;
+    Ok(tokenizer)
+}
+
+/// What it puts before and behind a text: seen with a text of one letter.
+fn around(tokenizer: &Tokenizer) -> Result<(Vec<u32>, Vec<u32>), Error> {
+    let bare = tokenizer.encode("a", false).map_err(no_tokenizer)?;
+    let whole = tokenizer.encode("a", true).map_err(no_tokenizer)?;
+    let (bare, whole) = (bare.get_ids(), whole.get_ids());
+    let at = whole.windows(bare.len().max(1)).position(|ids| ids == bare).unwrap_or(0);
+    Ok((whole[..at].to_vec(), whole[(at + bare.len()).min(whole.len())..].to_vec()))
+}
+
+#[allow(clippy::needless_pass_by_value)] // as an error comes to `map_err`
+fn no_tokenizer(error: tokenizers::Error) -> Error {
+    unusable(&format!("`tokenizer.json`: {error}"))
+}
+
+fn json<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T, Error> {
+    let read = read(folder, name)?;
+    serde_json::from_slice(&read).map_err(|error| unusable(&format!("`{name}`: {error}")))
+}
+
+fn optional<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<Option<T>, Error> {
+    if folder.join(name).exists() { json(folder, name).map(Some) } else { Ok(None) }
+}
+
+fn read(folder: &Path, name: &str) -> Result<Vec<u8>, Error> {
+    let path = folder.join(name);
+    let cannot = |error: std::io::Error| unusable(&format!("`{name}`: {error}"));
+    regular_file::read(&path, MOST_BYTES).map_err(cannot)
+}
+
+fn unusable(reason: &str) -> Error {
+    Error::Unusable { reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+#[path = "local_tests.rs"]
+mod tests;

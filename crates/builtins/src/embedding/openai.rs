@@ -1,0 +1,226 @@
+//! Vectors from any service that speaks the embeddings API of OpenAI.
+//!
+//! Invariants: a request has at most the configured number of texts, none empty, at most [`MOST_BYTES`]
+//! of them, and no more than whose vectors fit one answer ([`in_one_answer`]); a failure that may pass is tried again at most [`RETRIES`] times, after what
+//! `Retry-After` asks for, and only if that is before the deadline; what is given has been counted, put
+//! in order and looked through. The key is in the header of the request and nowhere else.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::Method;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::dimension::Dimension;
+use super::numbers::is_vector;
+use super::{Embedding, Error, OpenAi, Window, is_retryable};
+use crate::rest::{self, Rest};
+use upstream::api::{Error as Failure, ceiling, full_jitter};
+
+/// Extra tries of one request.
+const RETRIES: u32 = 3;
+/// Bounds of the pauses between them; no `Retry-After` beyond the second is waited for.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
+/// One try takes no longer.
+const TRY_LIMIT: Duration = Duration::from_mins(1);
+/// Bytes of texts in one request; one text beyond goes alone.
+const MOST_BYTES: usize = 512 << 10;
+/// Bytes that a number of a vector takes in an answer, indented as some services write it, at most.
+const NUMBER_BYTES: usize = 32;
+/// Numbers in a vector before the first one was seen: few models have more.
+const USUAL_DIMENSION: usize = 4_096;
+
+/// What models of OpenAI read.
+const OPENAI_WINDOW: usize = 8_191;
+/// What the models of most compatible services read, and those of the MiniLM family.
+const USUAL_WINDOW: usize = 512;
+const MINILM_WINDOW: usize = 254;
+
+/// A service across the network.
+pub struct Remote {
+    rest: Rest,
+    model: String,
+    key: Option<SecretString>,
+    /// Asked for, if configured: many services refuse the member.
+    dimensions: Option<usize>,
+    batch: usize,
+    dimension: Dimension,
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    model: &'a str,
+    input: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dimensions: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct Response {
+    data: Vec<Embedded>,
+}
+
+#[derive(Deserialize)]
+struct Embedded {
+    index: usize,
+    embedding: Vec<f32>,
+}
+
+impl Remote {
+    /// The service of `options`; `None` when it is OpenAI's own and there is no key for it.
+    pub fn new(options: &OpenAi) -> Result<Option<Self>, Error> {
+        if options.needs_key && options.api_key.is_none() {
+            return Ok(None);
+        }
+        let failed = |failure| failed(&options.model, failure);
+        Ok(Some(Self {
+            rest: Rest::new(&options.url).map_err(failed)?,
+            model: options.model.clone(),
+            key: options.api_key.clone(),
+            dimensions: options.dimensions,
+            batch: options.batch,
+            dimension: Dimension::configured(options.dimensions),
+        }))
+    }
+
+    async fn all(&self, texts: &[String], deadline: Instant) -> Result<Vec<Vec<f32>>, Error> {
+        if let Some(index) = texts.iter().position(String::is_empty) {
+            return Err(Error::Empty { index, count: texts.len() });
+        }
+        let mut vectors = Vec::with_capacity(texts.len());
+        let mut at = 0;
+        while at < texts.len() {
+            let end =
+                at + in_one_request(&texts[at..], self.batch.min(in_one_answer(self.dimension.known())));
+            vectors.extend(self.batch(&texts[at..end], deadline).await?);
+            at = end;
+        }
+        Ok(vectors)
+    }
+
+    /// One request, with its retries.
+    async fn batch(&self, texts: &[String], deadline: Instant) -> Result<Vec<Vec<f32>>, Error> {
+        let mut tries = 0;
+        loop {
+            let begun = Instant::now();
+            let limit = deadline.min(begun + TRY_LIMIT);
+            let late = |_| Err(Failure::TimedOut { after: begun.elapsed() });
+            let failure = match timeout_at(limit, self.ask(texts)).await.unwrap_or_else(late) {
+                Ok(response) => return self.read(response, texts.len()),
+                Err(failure) => failure,
+            };
+            let next = pause(&failure, tries).map(|pause| Instant::now() + pause);
+            match next.filter(|next| tries < RETRIES && *next < deadline) {
+                Some(next) => sleep_until(next).await,
+                None => return Err(failed(&self.model, failure)),
+            }
+            tries += 1;
+        }
+    }
+
+    async fn ask(&self, texts: &[String]) -> Result<Response, Failure> {
+        let body = Request { model: &self.model, input: texts, dimensions: self.dimensions };
+        let mut request = self.rest.request(Method::POST, &["embeddings"])?.json(&body);
+        if let Some(key) = &self.key {
+            request = request.bearer(key);
+        }
+        request.send().await?.json().await
+    }
+
+    /// The vectors of `response`, in order, if there is one for each of `count` texts.
+    fn read(&self, response: Response, count: usize) -> Result<Vec<Vec<f32>>, Error> {
+        let Response { mut data } = response;
+        if data.len() != count {
+            return Err(self.nonsense(format!("{} vectors for {count} texts", data.len())));
+        }
+        data.sort_by_key(|embedded| embedded.index);
+        if data.iter().enumerate().any(|(at, embedded)| embedded.index != at) {
+            return Err(self.nonsense(format!("its indexes are not those of {count} texts")));
+        }
+        let vectors: Vec<_> = data.into_iter().map(|embedded| embedded.embedding).collect();
+        if let Some(bad) = vectors.iter().position(|vector| !is_vector(vector)) {
+            return Err(self.nonsense(format!("vector {bad} is empty or has a number that is not finite")));
+        }
+        self.dimension.check(&self.model, &vectors)?;
+        Ok(vectors)
+    }
+
+    fn nonsense(&self, reason: String) -> Error {
+        Error::Nonsense { provider: WORD, model: self.model.clone(), reason }
+    }
+}
+
+const WORD: &str = "openai";
+
+impl Embedding for Remote {
+    fn embed<'a>(
+        &'a self,
+        texts: &'a [String],
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+        self.all(texts, deadline).boxed()
+    }
+
+    fn provider(&self) -> &'static str {
+        WORD
+    }
+
+    fn model(&self) -> &str {
+        &self.model
+    }
+
+    fn dimension(&self) -> Option<usize> {
+        self.dimension.known()
+    }
+
+    fn window(&self) -> Window {
+        let model = self.model.to_ascii_lowercase();
+        Window::of_tokens(match () {
+            () if model.contains("text-embedding-") => OPENAI_WINDOW,
+            () if model.contains("minilm") => MINILM_WINDOW,
+            () => USUAL_WINDOW,
+        })
+    }
+}
+
+fn failed(model: &str, failure: Failure) -> Error {
+    Error::Failed { provider: WORD, model: model.to_owned(), failure }
+}
+
+/// How long to wait after the failure of the try that `tries` were made before; `None`: it is of no use.
+fn pause(failure: &Failure, tries: u32) -> Option<Duration> {
+    if !is_retryable(failure) {
+        return None;
+    }
+    let (first, longest) = PAUSES;
+    let asked = match failure {
+        Failure::Status { retry_after, .. } | Failure::Backend { retry_after, .. } => *retry_after,
+        _ => None,
+    };
+    match asked {
+        Some(asked) => (asked <= longest).then_some(asked),
+        None => Some(full_jitter(ceiling(first, longest, tries))),
+    }
+}
+
+/// How many of `texts`, of which there are some, go in one request: at most `most`, and at least one.
+fn in_one_request(texts: &[String], most: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |(at, text): &(usize, &String)| {
+        bytes += text.len();
+        *at == 0 || (*at < most && bytes <= MOST_BYTES)
+    };
+    texts.iter().enumerate().take_while(fits).count()
+}
+
+/// How many vectors of `dimension` numbers one answer has room for, at least one.
+fn in_one_answer(dimension: Option<usize>) -> usize {
+    (rest::MOST_BYTES / (NUMBER_BYTES * dimension.unwrap_or(USUAL_DIMENSION))).max(1)
+}
+
+#[cfg(test)]
+#[path = "openai_tests.rs"]
+mod tests;

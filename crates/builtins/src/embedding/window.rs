@@ -1,0 +1,131 @@
+//! How much of a text an embedding model reads, and how big pieces of a text may be for it.
+//!
+//! What is beyond its window a model passes over without a word, so whoever embeds a text of any length cuts
+//! it with [`Window::chunking`] first. Tokens are estimated, on the safe side: a tokenizer is there only
+//! for models of our own, which take what is longer nevertheless in parts.
+
+use crate::chunk::Chunking;
+
+/// Letters and digits of one run that are taken for a token. Measured with the tokenizer of MiniLM over
+/// pieces of documentation, Rust, JSON and lock files: nine in ten pieces have fewer tokens than this
+/// says, none over 8 % more.
+const LETTERS: usize = 5;
+const DIGITS: usize = 2;
+
+/// How much of a text a model reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    tokens: usize,
+}
+
+/// What a character is to a tokenizer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Letter,
+    Digit,
+    /// A token of its own: punctuation, and every letter that is not Latin.
+    Single,
+    Space,
+}
+
+impl Window {
+    /// That of a model that reads `tokens` tokens.
+    pub const fn of_tokens(tokens: usize) -> Self {
+        Self { tokens }
+    }
+
+    /// `chunking` in chunks that this model reads whole, for the text `sample` or one like it.
+    pub fn chunking(self, chunking: Chunking, sample: &str) -> Chunking {
+        chunking.at_most(self.characters(sample))
+    }
+
+    /// How many characters of a text such as `sample` it reads, at least 1: of one that is all like the
+    /// part of it with the most tokens.
+    pub fn characters(self, sample: &str) -> usize {
+        let size = self.tokens.saturating_mul(2).max(1);
+        let (mut rest, mut least) = (sample, self.tokens.saturating_mul(LETTERS));
+        // The last part has its full size too: of a few letters alone nothing can be said.
+        let full = sample.char_indices().rev().nth(size - 1).map_or(0, |(at, _)| at);
+        while !rest.is_empty() {
+            let end = rest.char_indices().nth(size).map_or(rest.len(), |(at, _)| at);
+            let (mut part, behind) = rest.split_at(end);
+            if behind.is_empty() {
+                part = &sample[full..];
+            }
+            let (tokens, characters) = (estimate(part).max(1), part.chars().count());
+            least = least.min(self.tokens.saturating_mul(characters) / tokens);
+            rest = behind;
+        }
+        least.max(1)
+    }
+}
+
+/// About how many tokens `text` is, rather more.
+fn estimate(text: &str) -> usize {
+    let (mut tokens, mut run, mut before) = (0, 0, Kind::Space);
+    for letter in text.chars() {
+        let kind = Kind::of(letter);
+        run = if kind == before { run + 1 } else { 0 };
+        before = kind;
+        let begins_a_token = match kind {
+            Kind::Letter => run % LETTERS == 0,
+            Kind::Digit => run % DIGITS == 0,
+            Kind::Single => true,
+            Kind::Space => false,
+        };
+        tokens += usize::from(begins_a_token);
+    }
+    tokens
+}
+
+impl Kind {
+    fn of(letter: char) -> Self {
+        match letter {
+            'a'..='z' | 'A'..='Z' => Self::Letter,
+            '0'..='9' => Self::Digit,
+            _ if letter.is_whitespace() => Self::Space,
+            _ => Self::Single,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::{Format, chunks};
+
+    const RUSSIAN: &str = "Шлюз слушает порт девять тысяч и отвечает всем.";
+
+    #[test]
+    fn a_window_is_smaller_for_what_tokenizers_cut_small() {
+        let window = Window::of_tokens(254);
+        let of = |text: &str| window.characters(&text.repeat(100));
+        let english = of("The gateway answers every client that asks it for something. ");
+        assert!((800..=1_270).contains(&english), "{english}");
+        assert_eq!(window.characters(""), 1_270);
+        assert!((254..330).contains(&of(RUSSIAN)), "{}", of(RUSSIAN));
+        assert_eq!(of("日本語"), 254);
+        assert!(of("0123456789abcdef") < 700 && of("{}[]();") == 254);
+        assert_eq!(Window::of_tokens(0).characters("x"), 1);
+        assert!(Window::of_tokens(usize::MAX).characters(RUSSIAN) > 100_000);
+    }
+
+    #[test]
+    fn the_part_with_the_most_tokens_counts() {
+        let plain = "plain words and no more ".repeat(400);
+        let text = format!("{plain}{}{plain}", RUSSIAN.repeat(20));
+        assert!(Window::of_tokens(254).characters(&text) < 330);
+    }
+
+    #[test]
+    fn no_chunk_is_beyond_the_window() {
+        let text =
+            format!("{}{}{}", "plain words. ".repeat(300), RUSSIAN.repeat(30), "{\"a\":[0,1]} ".repeat(99));
+        let window = Window::of_tokens(100);
+        let chunking = window.chunking(Chunking::default(), &text);
+        let most = chunks(&text, "d", chunking, Format::Plain).map(|chunk| estimate(chunk.content)).max();
+        assert!(most.is_some_and(|most| (50..=100).contains(&most)), "{most:?}");
+        let small = Chunking::new(40, 0).expect("sizes");
+        assert_eq!(window.chunking(small, &text), small, "what is asked for is never made bigger");
+    }
+}

@@ -1,0 +1,278 @@
+//! What the tools answer: from a snapshot to the JSON of a result. Work for a thread that may block.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use tantivy::time::OffsetDateTime;
+use tantivy::time::format_description::well_known::Rfc3339;
+
+use super::arguments::Search;
+use super::corpus::Snapshot;
+use super::document::{Document, folder_of_index};
+use super::excerpt::Fit;
+use super::history::Modified;
+use super::index::{Match, is_in, touches};
+use super::meaning::{Near, Nearby, Question, Sections, Wish, fused};
+use super::words::Word;
+use super::{excerpt, lookup, query};
+use crate::refusal::Refusal;
+use json::Raw;
+
+/// Documents listed as recently changed, at most.
+const MOST_UPDATES: usize = 100;
+/// What the score of a section of an index page is worth.
+const INDEX_PAGE: f32 = 0.8;
+
+/// Why there is no answer.
+pub(super) enum Failure {
+    /// The arguments can not be used.
+    Refused(Refusal),
+    /// The index failed.
+    Index(tantivy::TantivyError),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<tantivy::TantivyError> for Failure {
+    fn from(error: tantivy::TantivyError) -> Self {
+        Self::Index(error)
+    }
+}
+
+#[derive(Serialize)]
+struct Found<'a> {
+    query: &'a str,
+    count: usize,
+    /// `lexical` or `hybrid`.
+    ranking: &'static str,
+    hits: Vec<Hit>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggestion: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Hit {
+    content: String,
+    metadata: HitMetadata,
+}
+
+#[derive(Serialize)]
+struct HitMetadata {
+    #[serde(flatten)]
+    place: Place,
+    /// Larger is better; comparable within one answer only.
+    score: f64,
+    truncated: bool,
+}
+
+/// Where a text stands.
+#[derive(Serialize)]
+struct Place {
+    file_path: String,
+    path: String,
+    section: String,
+    title: String,
+    modified: String,
+}
+
+impl Place {
+    fn of(snapshot: &Snapshot, document: &Document, section: usize) -> Self {
+        Self {
+            file_path: document.file_path.clone(),
+            path: document.section_of(snapshot.path_of(document), section),
+            section: document.trail(section).join(" > "),
+            title: document.title.clone(),
+            modified: shown(snapshot.modified(document).at),
+        }
+    }
+}
+
+/// What of a search needs no vectors: the first half of `search_handbook`.
+pub(super) struct ByWords {
+    scope: Option<String>,
+    words: Vec<Word>,
+    matches: Vec<Match>,
+}
+
+/// What has the words of `asked`.
+pub(super) fn by_words(snapshot: &Snapshot, asked: &Search) -> Result<ByWords, Failure> {
+    let scope = asked.section.as_deref().map(|name| lookup::scope(snapshot, name)).transpose()?;
+    let words = query::asked(&asked.query);
+    let matches = match query::build(&snapshot.state, &words, scope.as_deref())? {
+        Some(query) => snapshot.state.search(&query)?,
+        None => Vec::new(),
+    };
+    Ok(ByWords { scope, words, matches })
+}
+
+/// The answer of `search_handbook`: by words, and by meaning too where there is a question whose vectors are
+/// in memory.
+pub(super) fn search(
+    snapshot: &Snapshot,
+    asked: &Search,
+    question: Option<&Question>,
+) -> Result<Raw, Failure> {
+    let found = by_words(snapshot, asked)?;
+    Ok(found.answer(snapshot, asked, question, question.and_then(Question::near)))
+}
+
+impl ByWords {
+    /// What `question` asks beside this of whoever keeps the vectors.
+    pub(super) fn wish(&self, snapshot: &Snapshot, question: &Question) -> Wish {
+        let Some(scope) = self.scope.as_deref() else { return question.wish(&self.matches, None) };
+        let sought = Sought { snapshot, scope: Some(scope), question: None };
+        let is_within = |document, section| match section {
+            Some(section) => sought.is_wanted(&Near { document, section, cosine: 0.0, begin: 0 }),
+            None => snapshot.by_serial.get(&document).is_some_and(|document| touches(document, scope)),
+        };
+        question.wish(&self.matches, Some(&is_within))
+    }
+
+    /// The answer, by words and by what is near where that is known.
+    pub(super) fn answer(
+        self,
+        snapshot: &Snapshot,
+        asked: &Search,
+        question: Option<&Question>,
+        nearby: Option<Nearby>,
+    ) -> Raw {
+        let Self { scope, words, matches } = self;
+        let nearby = nearby.filter(|nearby| !nearby.is_empty());
+        let (found, ranking) = match &nearby {
+            Some(nearby) => {
+                (fused(&matches, nearby, &Sought { snapshot, scope: scope.as_deref(), question }), "hybrid")
+            }
+            None => (matches.clone(), "lexical"),
+        };
+        // Of what has none of the words, the passage that is near shows why it is here.
+        let fit = |found: &Match| {
+            let has_words = matches.iter().any(|other| other.is_of(found));
+            let near = nearby.as_ref().filter(|_| !has_words);
+            near.and_then(|near| near.best_passage(found.document, found.section))
+                .map_or(Fit::Words(&words), Fit::Passage)
+        };
+        let hit = |(found, document): (Match, &Arc<Document>)| {
+            let (content, truncated) = excerpt::excerpt(document, found.section, fit(&found));
+            let place = Place::of(snapshot, document, found.section);
+            Hit { content, metadata: HitMetadata { place, score: rounded(found.score), truncated } }
+        };
+        let hits: Vec<Hit> = ranked(snapshot, found).take(asked.n_results).map(hit).collect();
+        let suggestion = hits.is_empty().then_some(
+            "Nothing matches. Try fewer or other words, leave out section, or call list_handbook_topics.",
+        );
+        Raw::of(&Found { query: &asked.query, count: hits.len(), ranking, hits, suggestion })
+    }
+}
+
+/// Where a question is looked for.
+struct Sought<'a> {
+    snapshot: &'a Snapshot,
+    scope: Option<&'a str>,
+    question: Option<&'a Question>,
+}
+
+impl Sections for Sought<'_> {
+    fn is_wanted(&self, near: &Near) -> bool {
+        let document = self.snapshot.by_serial.get(&near.document);
+        let document = document.filter(|document| near.section < document.sections.len());
+        document.is_some_and(|document| self.scope.is_none_or(|scope| is_in(document, near.section, scope)))
+    }
+
+    fn is_embedded(&self, document: u64) -> bool {
+        self.question.is_some_and(|question| question.knows(document))
+    }
+}
+
+/// Best first. An index page names everything and explains little, so it stands behind the pages it
+/// leads to.
+fn ranked(snapshot: &Snapshot, matches: Vec<Match>) -> impl Iterator<Item = (Match, &Arc<Document>)> {
+    let placed = |found: Match| {
+        let document = snapshot.by_serial.get(&found.document)?;
+        let weight = if folder_of_index(&document.path).is_some() { INDEX_PAGE } else { 1.0 };
+        Some((Match { score: found.score * weight, ..found }, document))
+    };
+    let mut ranked: Vec<(Match, &Arc<Document>)> = matches.into_iter().filter_map(placed).collect();
+    let place = |found: &Match| (found.document, found.section);
+    ranked.sort_by(|(a, _), (b, _)| b.score.total_cmp(&a.score).then_with(|| place(a).cmp(&place(b))));
+    ranked.into_iter()
+}
+
+fn rounded(score: f32) -> f64 {
+    (f64::from(score) * 1_000.0).round() / 1_000.0
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    content: &'a str,
+    metadata: WholeMetadata,
+}
+
+#[derive(Serialize)]
+struct WholeMetadata {
+    #[serde(flatten)]
+    place: Place,
+    subsections: Vec<Subsection>,
+}
+
+#[derive(Serialize)]
+struct Subsection {
+    path: String,
+    section: String,
+}
+
+/// The answer of `get_handbook_section`.
+pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Raw, Failure> {
+    let lookup::Found { document, section } = lookup::section(snapshot, path)?;
+    let below = |at: usize| Subsection {
+        path: document.section_of(snapshot.path_of(&document), at),
+        section: document.sections[at].heading.clone(),
+    };
+    let subsections = document.children(section).map(below).collect();
+    let metadata = WholeMetadata { place: Place::of(snapshot, &document, section), subsections };
+    Ok(Raw::of(&Whole { content: document.whole_text(section), metadata }))
+}
+
+#[derive(Serialize)]
+struct Recent {
+    days: u32,
+    since: String,
+    count: usize,
+    truncated: bool,
+    updates: Vec<Update>,
+}
+
+#[derive(Serialize)]
+struct Update {
+    #[serde(flatten)]
+    place: Place,
+    /// `commit` or `file`.
+    dated_by: &'static str,
+}
+
+/// The answer of `get_recent_updates`.
+pub(super) fn updates(snapshot: &Snapshot, days: u32, now: SystemTime) -> Raw {
+    let since = now - Duration::from_secs(u64::from(days) * 24 * 60 * 60);
+    let dated = snapshot.documents.values().map(|document| (snapshot.modified(document), document));
+    let mut recent: Vec<_> = dated.filter(|(modified, _)| modified.at >= since).collect();
+    // Equal times keep the order of the paths.
+    recent.sort_by_key(|(modified, _)| std::cmp::Reverse(modified.at));
+    let update = |(modified, document): &(Modified, &Arc<Document>)| Update {
+        place: Place::of(snapshot, document, 0),
+        dated_by: if modified.is_committed { "commit" } else { "file" },
+    };
+    let updates: Vec<Update> = recent.iter().take(MOST_UPDATES).map(update).collect();
+    let (count, truncated) = (updates.len(), recent.len() > updates.len());
+    Raw::of(&Recent { days, since: shown(since), count, truncated, updates })
+}
+
+/// RFC 3339, in UTC and whole seconds.
+pub(super) fn shown(time: SystemTime) -> String {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let time = i64::try_from(seconds).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
+    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
+}

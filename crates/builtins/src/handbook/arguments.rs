@@ -1,0 +1,94 @@
+//! The arguments of the tools, read.
+//!
+//! Names, types and ranges are held against the schemas before (`builtin/shape`).
+
+use serde::Deserialize;
+
+use crate::refusal::Refusal;
+use crate::tool::Tool;
+use json::Raw;
+
+/// Most hits of one search.
+pub(super) const MOST_RESULTS: u32 = 20;
+/// Hits when nothing is said.
+pub(super) const DEFAULT_RESULTS: u32 = 10;
+/// Furthest look back, in days.
+pub(super) const MOST_DAYS: u32 = 3_650;
+/// Days when nothing is said.
+pub(super) const DEFAULT_DAYS: u32 = 7;
+
+/// A call of one of the tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Request {
+    /// `ping`
+    Ping,
+    /// `search_handbook`
+    Search(Search),
+    /// `get_handbook_section`
+    Section {
+        /// Which one.
+        path: String,
+    },
+    /// `list_handbook_topics`
+    Topics,
+    /// `get_recent_updates`
+    Updates {
+        /// How far back.
+        days: u32,
+    },
+}
+
+/// What is searched for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Search {
+    /// Any text with something in it; white space made even.
+    pub query: String,
+    /// Where.
+    pub section: Option<String>,
+    /// At most so many hits.
+    pub n_results: usize,
+}
+
+#[derive(Deserialize)]
+struct Nothing {}
+
+#[derive(Deserialize)]
+struct Asked {
+    query: String,
+    section: Option<String>,
+    n_results: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    path: String,
+}
+
+#[derive(Deserialize)]
+struct Since {
+    days: Option<u32>,
+}
+
+impl Request {
+    /// Reads a call of `tool`, which is one of `tools::definitions`.
+    pub(super) fn read(tool: &Tool, arguments: &Raw) -> Result<Self, Refusal> {
+        match tool.name() {
+            "search_handbook" => tool.read(arguments).map(|asked| Self::Search(Search::of(asked))),
+            "get_handbook_section" => tool.read(arguments).map(|Named { path }| Self::Section { path }),
+            "list_handbook_topics" => tool.read(arguments).map(|Nothing {}| Self::Topics),
+            "get_recent_updates" => {
+                let updates = |Since { days }| Self::Updates { days: days.unwrap_or(DEFAULT_DAYS) };
+                tool.read(arguments).map(updates)
+            }
+            _ => tool.read(arguments).map(|Nothing {}| Self::Ping),
+        }
+    }
+}
+
+impl Search {
+    fn of(asked: Asked) -> Self {
+        let query = asked.query.split_whitespace().collect::<Vec<_>>().join(" ");
+        let section = asked.section.filter(|section| !section.trim().is_empty());
+        Self { query, section, n_results: asked.n_results.unwrap_or(DEFAULT_RESULTS) as usize }
+    }
+}

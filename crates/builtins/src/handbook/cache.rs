@@ -1,0 +1,146 @@
+//! Answers that were given lately, so that a question asked again costs nothing.
+//!
+//! Invariant: an answer is only given for the state of the documents it was made from.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+
+use lru::LruCache;
+
+use super::arguments::Search;
+use json::Raw;
+use runtime::store::Store;
+
+/// What looks are counted as, beside those into the cache of the program.
+pub(super) const AREA: &str = "handbook";
+/// Questions longer than this are not remembered: nobody asks them twice. In bytes.
+const LONGEST: usize = 1_024;
+
+/// The answers, least recently used first to go.
+pub(super) struct Cache {
+    // Held for a look-up only, never across an await.
+    inner: Mutex<Inner>,
+    store: Store,
+}
+
+struct Inner {
+    /// `None` when nothing is to be remembered.
+    answers: Option<LruCache<Search, Raw>>,
+    generation: u64,
+    hits: u64,
+    misses: u64,
+}
+
+impl Cache {
+    /// Room for `size` answers; 0 remembers nothing. How often that helped, `store` counts too.
+    pub(super) fn new(size: usize, store: &Store) -> Self {
+        let answers = NonZeroUsize::new(size).map(LruCache::new);
+        let inner = Mutex::new(Inner { answers, generation: 0, hits: 0, misses: 0 });
+        Self { inner, store: store.clone() }
+    }
+
+    /// The answer given to this question in this state, if it is still known.
+    pub(super) fn get(&self, generation: u64, asked: &Search) -> Option<Raw> {
+        let mut inner = self.lock();
+        inner.follow(generation);
+        let current = inner.generation == generation;
+        let answer =
+            inner.answers.as_mut().filter(|_| current).and_then(|answers| answers.get(asked).cloned());
+        let count = if answer.is_some() { &mut inner.hits } else { &mut inner.misses };
+        *count += 1;
+        drop(inner);
+        self.store.note(AREA, answer.is_some());
+        answer
+    }
+
+    /// Remembers an answer, unless the documents changed meanwhile.
+    pub(super) fn put(&self, generation: u64, asked: Search, answer: Raw) {
+        let mut inner = self.lock();
+        inner.follow(generation);
+        let fits = inner.generation == generation && asked.query.len() <= LONGEST;
+        if let Some(answers) = inner.answers.as_mut().filter(|_| fits) {
+            answers.put(asked, answer);
+        }
+    }
+
+    /// Hits and misses so far.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let inner = self.lock();
+        (inner.hits, inner.misses)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        // Every change leaves it whole, so a panic elsewhere is no reason to stop using it.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Forgets everything when the documents have changed.
+    fn follow(&mut self, generation: u64) {
+        if generation > self.generation {
+            self.generation = generation;
+            if let Some(answers) = &mut self.answers {
+                answers.clear();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(query: &str) -> Search {
+        Search { query: query.to_owned(), section: None, n_results: 10 }
+    }
+
+    fn room_for(size: usize) -> Cache {
+        Cache::new(size, &Store::open(&runtime::store::Config::default()))
+    }
+
+    fn answer(text: &str) -> Raw {
+        Raw::of(text)
+    }
+
+    #[test]
+    fn what_was_asked_lately_is_known() {
+        let store = Store::open(&runtime::store::Config::default());
+        let cache = Cache::new(2, &store);
+        for query in ["a", "b", "c"] {
+            assert_eq!(cache.get(1, &asked(query)), None);
+            cache.put(1, asked(query), answer(query));
+        }
+        assert_eq!(cache.get(1, &asked("a")), None, "the oldest had to go");
+        assert_eq!(cache.get(1, &asked("c")), Some(answer("c")));
+        assert_eq!(cache.get(1, &Search { n_results: 5, ..asked("c") }), None);
+        assert_eq!(cache.counts(), (1, 5));
+        assert_eq!((store.counts()[AREA].hits, store.counts()[AREA].misses), (1, 5));
+    }
+
+    #[test]
+    fn a_change_forgets_everything_and_an_old_answer_is_not_taken() {
+        let cache = room_for(10);
+        cache.put(1, asked("a"), answer("old"));
+        assert_eq!(cache.get(2, &asked("a")), None);
+        cache.put(1, asked("a"), answer("old"));
+        assert_eq!(cache.get(2, &asked("a")), None);
+        cache.put(2, asked("a"), answer("new"));
+        assert_eq!(
+            cache.get(1, &asked("a")),
+            None,
+            "who still looks at the old state is not served the new one"
+        );
+        assert_eq!(cache.get(2, &asked("a")), Some(answer("new")));
+    }
+
+    #[test]
+    fn none_and_the_very_long_are_not_remembered() {
+        let cache = room_for(0);
+        cache.put(1, asked("a"), answer("a"));
+        assert_eq!(cache.get(1, &asked("a")), None);
+        let (cache, long) = (room_for(5), asked(&"x".repeat(LONGEST + 1)));
+        cache.put(1, long.clone(), answer("a"));
+        assert_eq!(cache.get(1, &long), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! Options of the handbook, read.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::chroma::{self, Place, is_name};
+use crate::embedding;
+use settings::{Fields, Setting};
+use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, require};
+
+/// Options of the handbook.
+#[derive(Debug, Clone)]
+pub struct Handbook {
+    /// The folder, relative to the registry file or absolute.
+    pub path: PathBuf,
+    /// How many query results are remembered.
+    pub cache_size: usize,
+    /// Who makes vectors of the documents, if anybody.
+    pub embedding: embedding::Config,
+    /// Where those are.
+    pub keeping: Keeping,
+    /// Where the index is kept between two runs; none: nowhere.
+    pub index_dir: Option<PathBuf>,
+}
+
+/// Where the vectors of a handbook are.
+#[derive(Debug, Clone, Default)]
+pub enum Keeping {
+    /// In the memory of the gateway.
+    #[default]
+    Memory,
+    /// In a Chroma server. There is an embedding provider then.
+    Chroma(Box<Collection>),
+}
+
+/// A collection at a Chroma server. `Debug` shows no URL: any part of one may be a secret.
+#[derive(Clone)]
+pub struct Collection {
+    /// The server, the database, and who we are there.
+    pub place: Place,
+    /// Whether tenant and database are made when they are missing.
+    pub create_database: bool,
+    /// Its name, if one was said: a name that Chroma takes.
+    pub name: Option<String>,
+}
+
+impl fmt::Debug for Collection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collection").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Collection {
+    /// Its name, for a handbook that is called `server`.
+    pub fn name_for(&self, server: &str) -> String {
+        // Letters at both ends, because the name of a server may have anything there.
+        self.name.clone().unwrap_or_else(|| format!("handbook_{server}_vectors"))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Memory,
+    Chroma,
+}
+
+const WORDS: [(&str, Word); 2] = [("memory", Word::Memory), ("chroma", Word::Chroma)];
+
+impl BuiltinOptions for Handbook {
+    fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector> {
+        crate::connect!(super::Handbook, self, name, means)
+    }
+}
+
+/// Reads `handbook`. `None` when nothing can be made of it; then that was reported.
+pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Arc<dyn BuiltinOptions>> {
+    let hint = "add `handbook: {path: docs}`, the folder of documents";
+    let mut fields = require(given, "handbook", server, hint)?.fields()?;
+    let path = fields.require("path", "add the folder of documents, such as `path: docs`");
+    let cache_size = fields.integer("cache_size", 0..=100_000).unwrap_or(100);
+    let embedding = match fields.take("embedding") {
+        Some(setting) => embedding::Config::from_settings(&setting, defaults.folder()),
+        None => Some(embedding::Config::None),
+    };
+    let keeping = keeping(&mut fields, embedding.as_ref());
+    let index_dir = fields.take("index_dir").map(|setting| setting.file_path(defaults.folder()));
+    fields.finish();
+    let (path, index_dir) = (path?.file_path(defaults.folder())?, index_dir.flatten());
+    let (embedding, keeping) = (embedding?, keeping?);
+    Some(Arc::new(Handbook { path, cache_size, embedding, keeping, index_dir }))
+}
+
+/// `store` and `chroma`. With `store: memory` the other may stay, so that one word turns it off.
+fn keeping(fields: &mut Fields<'_>, embedding: Option<&embedding::Config>) -> Option<Keeping> {
+    let (store, chroma) = (fields.take("store"), fields.take("chroma"));
+    let word = store.as_ref().map_or(Some(Word::Memory), |store| store.choice(&WORDS));
+    if let (None, Some(chroma)) = (&store, &chroma) {
+        chroma.key_problem("`chroma` is given without `store`", Some("add `store: chroma`".into()));
+    }
+    let collection = chroma.as_ref().map(collection);
+    if word? == Word::Memory {
+        return Some(Keeping::Memory);
+    }
+    let store = store?;
+    if matches!(embedding, Some(embedding::Config::None)) {
+        let hint = "add `embedding: {provider: openai}` or `local`, or remove `store`";
+        store.problem("`chroma` keeps vectors, and nobody makes any", Some(hint.into()));
+    }
+    if collection.is_none() {
+        let hint = "add `chroma: {url: \"http://localhost:8000\"}`, the address of Chroma";
+        store.problem("`chroma` is where vectors are kept, and its address is missing", Some(hint.into()));
+    }
+    Some(Keeping::Chroma(Box::new(collection??)))
+}
+
+fn collection(setting: &Setting<'_>) -> Option<Collection> {
+    let mut fields = setting.fields()?;
+    let hint = "add the address of Chroma, such as `url: http://localhost:8000`";
+    let url = fields.require("url", hint).and_then(|url| url.url());
+    let (place, create_database) = chroma::config::place(&mut fields, url);
+    let name = |text: &str| is_name(text).then(|| text.to_owned());
+    let expected =
+        "a name of 3 to 512 letters, digits, `.`, `_` or `-` that begins and ends with a letter or digit";
+    let name = fields.take("collection").map(|setting| setting.parsed(expected, name));
+    fields.finish();
+    Some(Collection { place: place?, create_database, name: name.map_or(Some(None), |name| name.map(Some))? })
+}

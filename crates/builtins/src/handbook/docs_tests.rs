@@ -1,0 +1,100 @@
+//! The documentation that comes with the repository: its links lead somewhere, and a question about
+//! Switchyard is answered by the right page.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::fixture::*;
+use super::markdown;
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+/// What people ask of Switchyard's documentation. `in_their_words` uses the words of the page;
+/// `in_other_words` is asked by people who have not read it, was written before its answers were seen, and
+/// nothing was changed for it.
+#[derive(serde::Deserialize)]
+struct Questions {
+    in_their_words: Vec<Question>,
+    in_other_words: Vec<Question>,
+}
+
+/// A question and the document that answers it; `a|b` where either does.
+type Question = (String, String);
+
+fn questions() -> Questions {
+    serde_json::from_str(include_str!("questions.json")).expect("questions")
+}
+
+#[tokio::test]
+async fn questions_are_answered_by_the_right_page() {
+    are_answered(&questions().in_their_words, 90, 100).await;
+}
+
+/// A search for words can not do better than find some of them: what means the same is another word to it.
+#[tokio::test]
+async fn questions_in_other_words_are_often_answered_by_one_of_the_first_three() {
+    are_answered(&questions().in_other_words, 30, 55).await;
+}
+
+/// So many of a hundred by the first hit, and so many by one of the first three.
+async fn are_answered(questions: &[Question], by_the_first: usize, by_three: usize) {
+    let handbook = open(&docs(), 0).await.expect("the documentation is there");
+    let (mut first, mut late, mut wrong) = (0, 0, Vec::new());
+    for (question, expected) in questions {
+        let answer = call(&handbook, "search_handbook", &json!({"query": question})).await;
+        let hits = answer["structuredContent"]["hits"].as_array().cloned().unwrap_or_default();
+        let page = |hit: &serde_json::Value| hit["metadata"]["path"].as_str().unwrap_or_default().to_owned();
+        let pages: Vec<String> = hits.iter().map(page).collect();
+        let place = pages
+            .iter()
+            .position(|path| expected.split('|').any(|page| path.split('#').next() == Some(page)));
+        first += usize::from(place == Some(0));
+        if place != Some(0) {
+            wrong.push(format!("{question:?} {place:?}: {:?}", &pages[..pages.len().min(3)]));
+        }
+        late += usize::from(place.is_none_or(|place| place > 2));
+    }
+    eprintln!("{first} of {} first, {late} not among the first three: {wrong:#?}", questions.len());
+    let share = |count: usize| count * 100 / questions.len();
+    let three = questions.len() - late;
+    assert!(share(three) >= by_three, "{three} of {} among the first three: {wrong:#?}", questions.len());
+    assert!(share(first) >= by_the_first, "{first} of {} are first: {wrong:#?}", questions.len());
+}
+
+#[test]
+fn links_of_the_documentation_lead_somewhere() {
+    let mut anchors: HashMap<PathBuf, Vec<String>> = HashMap::new();
+    let mut links = 0;
+    let files = fs::read_dir(docs()).expect("readable").map(|entry| entry.expect("an entry").path());
+    for page in files.filter(|file| file.extension().is_some_and(|extension| extension == "md")) {
+        let text = fs::read_to_string(&page).expect("text");
+        for link in links_of(&text).filter(|link| !link.contains("://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if file.is_empty() { page.clone() } else { docs().join(file) };
+            let known = anchors.entry(target.clone()).or_insert_with(|| anchors_of(&target));
+            let leads = anchor.is_empty() || known.iter().any(|known| known == anchor);
+            assert!(leads, "{}: {link} leads nowhere; there is {known:?}", page.display());
+            links += 1;
+        }
+    }
+    assert!(links > 20, "only {links} links were found");
+}
+
+fn links_of(text: &str) -> impl Iterator<Item = String> + '_ {
+    pulldown_cmark::Parser::new(text).filter_map(|event| match event {
+        pulldown_cmark::Event::Start(pulldown_cmark::Tag::Link { dest_url, .. }) => {
+            Some(dest_url.to_string())
+        }
+        _ => None,
+    })
+}
+
+fn anchors_of(page: &Path) -> Vec<String> {
+    let text = fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+    markdown::outline(&text).sections.into_iter().map(|section| section.anchor).collect()
+}

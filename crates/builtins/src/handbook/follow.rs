@@ -1,0 +1,338 @@
+//! The task that keeps the documents up to date.
+//!
+//! ```text
+//!  Reading ──first snapshot──▶ Ready ──a change──▶ Ready (the next snapshot)
+//!     └──the folder can not be read──▶ Failed ──it can again──▶ Ready
+//! ```
+//!
+//! Once there is a snapshot there always is one: when the folder can not be read any more, the last
+//! one stays. The folder is walked every two seconds, and less often when a walk takes long, so
+//! that walking costs at most a fiftieth of one processor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::archive::Archive;
+use super::corpus::{Corpus, Error, Snapshot, Watcher};
+use super::folder::Folder;
+use super::history::{self, Dates};
+use super::resources::Naming;
+use json::Raw;
+use protocol::feature::List;
+use runtime::shutdown::Shutdown;
+use upstream::api::{Event, Events};
+
+/// Pause between two walks.
+pub(super) const PAUSE: Duration = Duration::from_secs(2);
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// A pause is at least this many times as long as the walk before it.
+const PAUSE_PER_WALK: u32 = 50;
+
+/// Pause between two writes of the index to disk.
+pub(super) const KEEPING: Duration = Duration::from_mins(1);
+
+/// How far the index is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It is being built for the first time: so many documents of so many.
+    Reading {
+        /// Documents that were read.
+        done: usize,
+        /// Documents that were found; 0 until the folder was walked.
+        total: usize,
+    },
+    /// It answers.
+    Ready {
+        /// Documents in it.
+        documents: usize,
+        /// Sections in it.
+        sections: usize,
+        /// Files that are left out: links, no text, or beyond the limits.
+        skipped: usize,
+    },
+    /// The folder can not be read.
+    Failed,
+}
+
+/// What a call finds.
+pub(super) enum Phase {
+    /// Not yet.
+    Reading(Progress),
+    /// The documents.
+    Ready(Arc<Snapshot>),
+    /// Why there are none.
+    Failed(String),
+}
+
+impl Phase {
+    pub(super) fn progress(&self) -> Progress {
+        match self {
+            Self::Reading(progress) => *progress,
+            Self::Ready(snapshot) => Progress::Ready {
+                documents: snapshot.documents.len(),
+                sections: snapshot.sections,
+                skipped: snapshot.left_out,
+            },
+            Self::Failed(_) => Progress::Failed,
+        }
+    }
+
+    /// The documents as resources; none before they were read.
+    pub(super) fn resources(&self) -> &[Raw] {
+        match self {
+            Self::Ready(snapshot) => &snapshot.resources,
+            Self::Reading(_) | Self::Failed(_) => &[],
+        }
+    }
+
+    fn generation(&self) -> u64 {
+        match self {
+            Self::Ready(snapshot) => snapshot.generation,
+            Self::Reading(_) | Self::Failed(_) => 0,
+        }
+    }
+}
+
+/// Whose documents are followed, and who is told of a change.
+pub(super) struct Followed {
+    /// Where they are.
+    pub folder: Folder,
+    /// How they are called as resources.
+    pub naming: Naming,
+    /// Gets to know that the list of resources changed: once for all changes that one walk finds.
+    pub events: Events,
+    /// Where the index is kept, if it is.
+    pub archive: Option<Archive>,
+}
+
+/// Begins to follow the folder, until `tasks` end.
+pub(super) fn start(followed: Followed, tasks: &Shutdown) -> watch::Receiver<Phase> {
+    let (sender, receiver) = watch::channel(Phase::Reading(Progress::Reading { done: 0, total: 0 }));
+    let task = Follower {
+        followed,
+        phase: Arc::new(sender),
+        tasks: tasks.clone(),
+        last_error: None,
+        last_refusal: None,
+        next_dating: Instant::now(),
+        next_keeping: Instant::now(),
+        told: Vec::new(),
+    };
+    tasks.spawn(task.run());
+    receiver
+}
+
+struct Follower {
+    followed: Followed,
+    phase: Arc<watch::Sender<Phase>>,
+    tasks: Shutdown,
+    /// Told once, not with every walk.
+    last_error: Option<String>,
+    /// Why git could not be asked, told once too.
+    last_refusal: Option<String>,
+    /// When git may be asked again: it takes at most a fiftieth of the time.
+    next_dating: Instant,
+    /// When the index may be written again.
+    next_keeping: Instant,
+    /// The resources that clients know of.
+    told: Vec<Raw>,
+}
+
+impl Follower {
+    async fn run(mut self) {
+        let mut corpus = None;
+        while !self.tasks.is_begun() {
+            let started = Instant::now();
+            corpus = self.refresh(corpus).await;
+            let pause = (started.elapsed() * PAUSE_PER_WALK).clamp(PAUSE, LONGEST_PAUSE);
+            if let Some(undated) = corpus.take() {
+                corpus = self.date(undated).await;
+            }
+            if let Some(unkept) = corpus.take() {
+                corpus = self.keep(unkept).await;
+            }
+            tokio::select! {
+                () = self.tasks.requested() => {}
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// A corpus without documents, over what is kept of the index.
+    async fn begin(&mut self) -> Option<Corpus> {
+        let (folder, naming) = (self.followed.folder.clone(), self.followed.naming.clone());
+        let generation = self.phase.borrow().generation();
+        let mut archive = self.followed.archive.take();
+        let work = tokio::task::spawn_blocking(move || {
+            let archived = archive.as_mut().and_then(Archive::read);
+            (archive, Corpus::new(folder, naming, generation, archived))
+        });
+        let begun = match work.await {
+            Ok((archive, begun)) => {
+                self.followed.archive = archive;
+                begun.map_err(|error| error.to_string())
+            }
+            Err(error) => Err(format!("the index of the handbook could not be begun: {error}")),
+        };
+        begun.map_err(|reason| self.fail(reason)).ok()
+    }
+
+    /// Brings the documents up to date; without a corpus, from the beginning. The corpus comes
+    /// back unless it is of no more use.
+    async fn refresh(&mut self, corpus: Option<Corpus>) -> Option<Corpus> {
+        let started = Instant::now();
+        let mut corpus = match corpus {
+            Some(corpus) => corpus,
+            None => self.begin().await?,
+        };
+        let watcher = self.watcher();
+        let work = tokio::task::spawn_blocking(move || {
+            let outcome = corpus.refresh(&watcher);
+            // A folder that can not be read leaves the corpus as it was.
+            let kept = matches!(outcome, Ok(_) | Err(Error::Folder(_))).then_some(corpus);
+            (kept, outcome)
+        });
+        match work.await {
+            Ok((kept, Ok(snapshot))) => {
+                self.publish(snapshot, started.elapsed());
+                kept
+            }
+            Ok((kept, Err(error))) => {
+                self.fail(error.to_string());
+                kept
+            }
+            Err(error) => {
+                self.fail(format!("reading the handbook failed: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Keeps the index on disk, where it is to be kept and is another one by now, but not too often.
+    async fn keep(&mut self, mut corpus: Corpus) -> Option<Corpus> {
+        if corpus.is_kept() || Instant::now() < self.next_keeping {
+            return Some(corpus);
+        }
+        let Some(mut archive) = self.followed.archive.take() else { return Some(corpus) };
+        self.next_keeping = Instant::now() + KEEPING;
+        let work = tokio::task::spawn_blocking(move || {
+            corpus.keep(&mut archive);
+            (corpus, archive)
+        });
+        match work.await {
+            Ok((corpus, archive)) => {
+                self.followed.archive = Some(archive);
+                Some(corpus)
+            }
+            Err(error) => {
+                self.fail(format!("keeping the index of the handbook failed: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Asks the history when the documents were changed, where that may have an answer, and not too often.
+    async fn date(&mut self, mut corpus: Corpus) -> Option<Corpus> {
+        let due = Instant::now() >= self.next_dating;
+        let Some(wanted) = corpus.undated().filter(|_| due) else { return Some(corpus) };
+        let started = Instant::now();
+        let asked = tokio::select! {
+            asked = history::read(self.followed.folder.root(), wanted) => asked,
+            () = self.tasks.requested() => return None,
+        };
+        self.next_dating = Instant::now() + started.elapsed() * PAUSE_PER_WALK;
+        let dates = asked.unwrap_or_else(|reason| {
+            if self.last_refusal.as_ref() != Some(&reason) {
+                tracing::warn!(
+                    reason,
+                    "git can not be asked when documents changed: the times of files count"
+                );
+            }
+            self.last_refusal = Some(reason);
+            Dates::default()
+        });
+        let work = tokio::task::spawn_blocking(move || (corpus.date(dates), corpus));
+        match work.await {
+            Ok((snapshot, corpus)) => {
+                if let Some(snapshot) = snapshot {
+                    self.show(snapshot);
+                }
+                Some(corpus)
+            }
+            Err(error) => {
+                self.fail(format!("dating the documents failed: {error}"));
+                None
+            }
+        }
+    }
+
+    fn publish(&mut self, snapshot: Option<Snapshot>, took: Duration) {
+        self.last_error = None;
+        let Some(snapshot) = snapshot else { return };
+        tracing::info!(
+            documents = snapshot.documents.len(),
+            sections = snapshot.sections,
+            skipped = snapshot.left_out,
+            milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            "the handbook is up to date"
+        );
+        self.show(snapshot);
+    }
+
+    /// Documents are searched at once, and told of as resources when their dates are known: they are new
+    /// once, and not a second time for a date.
+    fn show(&mut self, snapshot: Snapshot) {
+        let snapshot = Arc::new(snapshot);
+        self.phase.send_replace(Phase::Ready(Arc::clone(&snapshot)));
+        let is_news = snapshot.dates.is_some() && self.told != snapshot.resources;
+        if is_news {
+            self.told.clone_from(&snapshot.resources);
+            self.followed.events.report(Event::Changed(List::Resources));
+        }
+    }
+
+    fn fail(&mut self, reason: String) {
+        if self.tasks.is_begun() || self.last_error.as_ref() == Some(&reason) {
+            return;
+        }
+        tracing::warn!(reason, "the handbook could not be brought up to date");
+        self.phase.send_if_modified(|phase| {
+            let is_ready = matches!(phase, Phase::Ready(_));
+            if !is_ready {
+                *phase = Phase::Failed(reason.clone());
+            }
+            !is_ready
+        });
+        self.last_error = Some(reason);
+    }
+
+    fn watcher(&self) -> Reporter {
+        Reporter { phase: Arc::clone(&self.phase), tasks: self.tasks.clone() }
+    }
+}
+
+/// Reports from the thread that reads.
+struct Reporter {
+    phase: Arc<watch::Sender<Phase>>,
+    tasks: Shutdown,
+}
+
+impl Watcher for Reporter {
+    fn goes_on(&self, done: usize, total: usize) -> bool {
+        self.phase.send_if_modified(|phase| {
+            let is_reading = matches!(phase, Phase::Reading(_));
+            if is_reading {
+                *phase = Phase::Reading(Progress::Reading { done, total });
+            }
+            is_reading
+        });
+        if done > 0 && done.is_multiple_of(1_000) {
+            tracing::info!(done, total, "reading the handbook");
+        }
+        !self.tasks.is_begun()
+    }
+}

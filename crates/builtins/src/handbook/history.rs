@@ -1,0 +1,202 @@
+//! When documents were really changed.
+//!
+//! The times of files say when they were written here: in a fresh clone, when it was cloned. So where the
+//! folder is in a work tree of git, its history is asked: `git ls-tree`, which files are what was committed
+//! last, and `git log`, when that was; one process for all files each time, in a process group of its own,
+//! with a deadline, no input and an environment of a few variables. They read commits only: no hook, filter,
+//! pager or other program of the repository's configuration runs, and nothing is fetched. Without git, or
+//! where it fails, the times of the files count.
+//!
+//! Invariant: a file that is not what was committed last has the time of the file, whatever the history says
+//! or can not say in time.
+//!
+//! Not here: what its output means (`git_log`), when it is asked (`follow`).
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::document::Document;
+use super::git_log::{Blob, FORMAT, Found, LogReader, Reader};
+use super::git_tree::TreeReader;
+use runtime::regular_file;
+
+/// Longest time git has for one question. What it said until then counts.
+const LIMIT: Duration = Duration::from_secs(10);
+/// The file that leads from a work tree to its repository is a line.
+const LONGEST_LINK: u64 = 4 * 1024;
+/// All that git gets of our environment: where programs are, and whose folders the operator trusts.
+const VARIABLES: [&str; 3] = ["PATH", "HOME", "XDG_CONFIG_HOME"];
+const SETTINGS: [(&str, &str); 5] = [
+    ("LC_ALL", "C"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    // Commits that were left behind in a partial clone stay there; the second says so to older versions.
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_ALLOW_PROTOCOL", "none"),
+];
+const ALWAYS: [&str; 5] = ["--no-pager", "-c", "core.fsmonitor=false", "-c", "log.showSignature=false"];
+/// What was committed last of the folder that it is asked in.
+const TREE: [&str; 4] = ["ls-tree", "-r", "-z", "HEAD"];
+const LOG: [&str; 15] = [
+    "log",
+    "-z",
+    "-c",
+    "--raw",
+    "--no-abbrev",
+    "--no-renames",
+    "--relative",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-notes",
+    "--no-color",
+    FORMAT,
+    "HEAD",
+    "--",
+    ".",
+];
+
+/// When a document was changed last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Modified {
+    /// The time.
+    pub at: SystemTime,
+    /// Whether it is that of a commit, and not that of the file.
+    pub is_committed: bool,
+}
+
+/// What the history says of the documents.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Dates {
+    found: Found,
+    /// What was committed as it is before anything that was read of the history.
+    unreached: HashMap<String, Blob>,
+    /// Set when not all of it was read: nothing of that is newer than this.
+    cut_at: Option<SystemTime>,
+}
+
+impl Dates {
+    /// Those that `log` knows, which has read all of the history or its newest part.
+    fn of_log(log: LogReader, is_all: bool) -> Self {
+        let (found, unreached, oldest) = log.finish();
+        if is_all {
+            return Self { found, ..Self::default() };
+        }
+        Self { found, unreached, cut_at: oldest }
+    }
+
+    /// When `document` was changed.
+    pub(super) fn of(&self, document: &Document) -> Modified {
+        match self.found.get(&document.file_path) {
+            Some((blob, at)) if *blob == document.blob => Modified { at: *at, is_committed: true },
+            _ => {
+                let is_older = self.unreached.get(&document.file_path) == Some(&document.blob);
+                let cut = self.cut_at.filter(|_| is_older);
+                let at = cut.map_or(document.modified, |cut| cut.min(document.modified));
+                Modified { at, is_committed: false }
+            }
+        }
+    }
+}
+
+/// A state of the repository that a folder is in: another one means other commits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Repository {
+    head: Option<Mark>,
+    log: Option<Mark>,
+}
+
+type Mark = (SystemTime, u64);
+
+impl Repository {
+    /// The one whose work tree `folder` is in, if it is in one.
+    pub(super) fn around(folder: &Path) -> Option<Self> {
+        let folder = folder.canonicalize().ok()?;
+        let git = folder.ancestors().find_map(repository_of)?;
+        Some(Self { head: mark(&git.join("HEAD")), log: mark(&git.join("logs/HEAD")) })
+    }
+}
+
+fn repository_of(folder: &Path) -> Option<PathBuf> {
+    let link = folder.join(".git");
+    let metadata = link.metadata().ok()?;
+    if metadata.is_dir() {
+        return Some(link);
+    }
+    let text = String::from_utf8(regular_file::read(&link, LONGEST_LINK).ok()?).ok()?;
+    Some(folder.join(text.strip_prefix("gitdir:")?.trim()))
+}
+
+fn mark(file: &Path) -> Option<Mark> {
+    let metadata = file.metadata().ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// Asks git for the dates of these files in `folder`. The error says why there are none.
+pub(super) async fn read(folder: &Path, wanted: HashMap<String, Blob>) -> Result<Dates, String> {
+    let committed = committed(folder, wanted).await?;
+    if committed.is_empty() {
+        return Ok(Dates::default());
+    }
+    let mut log = LogReader::new(committed);
+    let is_all = ask(folder, &LOG, &mut log).await?;
+    Ok(Dates::of_log(log, is_all))
+}
+
+/// Those of `wanted` that are what was committed last.
+async fn committed(folder: &Path, wanted: HashMap<String, Blob>) -> Result<HashMap<String, Blob>, String> {
+    let mut tree = TreeReader::new(wanted);
+    ask(folder, &TREE, &mut tree).await?;
+    Ok(tree.finish())
+}
+
+/// Has `reader` read what git says in `folder`. False when there was more than it says in time.
+async fn ask(folder: &Path, arguments: &[&str], reader: &mut impl Reader) -> Result<bool, String> {
+    let what = arguments.first().copied().unwrap_or_default();
+    let mut command = Command::new("git");
+    command.args(ALWAYS).args(arguments).current_dir(folder).env_clear().envs(SETTINGS);
+    command.envs(VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.process_group(0).kill_on_drop(true).spawn().map_err(|error| error.to_string())?;
+    let Some(mut output) = child.stdout.take() else { return Err("git has no output".to_owned()) };
+    let ended = timeout(LIMIT, read_on(&mut output, reader)).await;
+    if let Ok(Ok(End::OfOutput)) = ended {
+        let status = timeout(LIMIT, child.wait()).await;
+        if !matches!(&status, Ok(Ok(status)) if status.success()) {
+            return Err(format!("git {what} failed; run it in the folder to see why"));
+        }
+    } else {
+        // It may be gone already. Dropping the child reaps it.
+        let _ = child.start_kill();
+    }
+    match ended {
+        Ok(Ok(_)) => Ok(true),
+        Ok(Err(error)) => Err(format!("the output of git {what} can not be read: {error}")),
+        Err(_) => Ok(false),
+    }
+}
+
+enum End {
+    OfOutput,
+    OfSearch,
+}
+
+async fn read_on(output: &mut (impl AsyncRead + Unpin), reader: &mut impl Reader) -> std::io::Result<End> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match output.read(&mut buffer).await? {
+            0 => return Ok(End::OfOutput),
+            read if !reader.take(&buffer[..read]) => return Ok(End::OfSearch),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "history_unit_tests.rs"]
+mod tests;

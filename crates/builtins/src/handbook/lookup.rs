@@ -1,0 +1,268 @@
+//! From a name a caller gives to a document, a section or a folder.
+//!
+//! Names are looked up among the documents that were found; no file is opened for them, so none
+//! can lead out of the folder. Those that try (absolute, `..`) are told so. Invariant: whatever path was given
+//! out, with whatever is in the name of its file, means what it was given for (`exactly`); only what was not is
+//! taken apart, judged and guessed at.
+
+use std::sync::Arc;
+
+use super::corpus::Snapshot;
+use super::document::{Document, folder_of_index, without_ending};
+use crate::refusal::Refusal;
+
+/// Longest name that is looked at, in bytes, its anchor included.
+const LONGEST: usize = 1_024;
+/// Names shown where one has to be chosen.
+const SHOWN: usize = 10;
+/// Separators of an anchor that are tried in one name.
+const MOST_ANCHORS: usize = 4;
+/// What to do when no name is like it.
+const ELSEWHERE: &str = "Call list_handbook_topics or search_handbook to find it.";
+
+/// A document, or one section of it.
+pub(super) struct Found {
+    /// The document.
+    pub document: Arc<Document>,
+    /// The section; 0 is the whole document.
+    pub section: usize,
+}
+
+/// The document or section that `path` names.
+pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Found, Refusal> {
+    if let Some(found) = exactly(snapshot, path) {
+        return Ok(found);
+    }
+    let (page, anchor) = split(path).map_err(|why| escaping("path", path, why))?;
+    let page = if is_folder(snapshot, path) { Ok(path) } else { inside(page) };
+    let page = page.map_err(|why| escaping("path", path, why))?;
+    if let Some(found) = with_mark(snapshot, path.trim()) {
+        return Ok(found);
+    }
+    let Some(document) = document(snapshot, page) else {
+        return Err(no_document(snapshot, path, page));
+    };
+    let section = anchored(&document, anchor).ok_or_else(|| no_section(snapshot, &document, path, anchor))?;
+    Ok(Found { document, section })
+}
+
+/// The path that `name` means where a search is narrowed: a folder, a document, a section, or the
+/// title of one.
+pub(super) fn scope(snapshot: &Snapshot, name: &str) -> Result<String, Refusal> {
+    if is_folder(snapshot, name) {
+        return Ok(name.to_owned());
+    }
+    if let Some(found) = exactly(snapshot, name) {
+        return Ok(found.scope());
+    }
+    let (page, anchor) = split(name).map_err(|why| escaping("section", name, why))?;
+    let page = inside(page).map_err(|why| escaping("section", name, why))?;
+    if anchor.is_empty()
+        && let Some(folder) = folder(snapshot, page)
+    {
+        return Ok(folder);
+    }
+    let found = with_mark(snapshot, name.trim()).or_else(|| found(snapshot, page, anchor));
+    let found = found.or_else(|| titled(snapshot, name));
+    found.map(|found| found.scope()).ok_or_else(|| no_scope(snapshot, name))
+}
+
+impl Found {
+    fn all_of(document: &Arc<Document>) -> Self {
+        Self { document: Arc::clone(document), section: 0 }
+    }
+
+    /// What the index calls it.
+    fn scope(&self) -> String {
+        self.document.section_of(&self.document.file_path, self.section)
+    }
+}
+
+/// What was given out as this very path; else what has it for a path, in the case of letters that it has.
+fn exactly(snapshot: &Snapshot, path: &str) -> Option<Found> {
+    let section = |at: usize| {
+        let anchor = Some(&path[at + 1..]).filter(|anchor| !anchor.is_empty())?;
+        let page = given(snapshot, &path[..at])?;
+        Some(Found { document: Arc::clone(page), section: anchored(page, anchor)? })
+    };
+    let marks = path.rmatch_indices('#').take(MOST_ANCHORS).map(|(at, _)| at);
+    let of_section = || marks.filter(|_| path.len() <= LONGEST).find_map(section);
+    let whole = given(snapshot, path).map(Found::all_of).or_else(of_section);
+    whole.or_else(|| file(snapshot, path).map(Found::all_of))
+}
+
+fn given<'a>(snapshot: &'a Snapshot, page: &str) -> Option<&'a Arc<Document>> {
+    let by_path = || snapshot.documents.values().find(|document| snapshot.path_of(document) == page);
+    snapshot.documents.get(page).or_else(by_path)
+}
+
+/// What has a `#` in its name, when case and ending do not count.
+fn with_mark(snapshot: &Snapshot, path: &str) -> Option<Found> {
+    let whole = path.contains('#').then_some((path, ""));
+    let readings = whole.into_iter().chain(path.rsplit_once('#'));
+    readings.into_iter().find_map(|(page, anchor)| found(snapshot, page, anchor))
+}
+
+fn found(snapshot: &Snapshot, page: &str, anchor: &str) -> Option<Found> {
+    let document = document(snapshot, page)?;
+    let section = anchored(&document, anchor)?;
+    Some(Found { document, section })
+}
+
+/// Page and anchor. The whole is measured first: an anchor is compared with many others too.
+fn split(path: &str) -> Result<(&str, &str), &'static str> {
+    if path.len() > LONGEST {
+        return Err("it is longer than any path here");
+    }
+    Ok(path.trim().split_once('#').unwrap_or((path.trim(), "")))
+}
+
+/// The name without a trailing slash, or why it can not be one of ours.
+fn inside(page: &str) -> Result<&str, &'static str> {
+    let page = page.strip_suffix('/').unwrap_or(page);
+    let drive = || page.as_bytes().get(1) == Some(&b':');
+    if page.starts_with(['/', '\\', '~']) || drive() || page.contains("://") {
+        return Err("it must be relative to the handbook's folder");
+    }
+    if page.contains('\\') || page.contains(char::is_control) {
+        return Err("folders are separated by /, and names hold no control characters");
+    }
+    if page.split('/').any(|name| matches!(name, "" | "." | "..")) {
+        return Err("it must not leave the handbook's folder, and no part of it is empty, . or ..");
+    }
+    Ok(page)
+}
+
+fn document(snapshot: &Snapshot, page: &str) -> Option<Arc<Document>> {
+    let called = || snapshot.documents.values().find(|document| is_called(document, page));
+    file(snapshot, page).or_else(called).cloned()
+}
+
+/// The document whose file a name means, when nothing is left open but the ending.
+fn file<'a>(snapshot: &'a Snapshot, page: &str) -> Option<&'a Arc<Document>> {
+    let endings = ["", ".md", ".markdown", "/README.md", "/index.md", "/_index.md"];
+    endings.iter().find_map(|ending| snapshot.documents.get(&format!("{page}{ending}")))
+}
+
+/// Whether a name means this document when case and ending do not count.
+fn is_called(document: &Document, page: &str) -> bool {
+    let same = |own: &str| same_text(own, without_ending(page));
+    same(&document.path) || folder_of_index(&document.path).is_some_and(same)
+}
+
+fn same_text(a: &str, b: &str) -> bool {
+    a.chars().flat_map(char::to_lowercase).eq(b.chars().flat_map(char::to_lowercase))
+}
+
+fn anchored(document: &Document, anchor: &str) -> Option<usize> {
+    if anchor.is_empty() {
+        return Some(0);
+    }
+    document.sections.iter().position(|section| same_text(&section.anchor, anchor))
+}
+
+/// Whether there are documents in the folder of this very name.
+fn is_folder(snapshot: &Snapshot, name: &str) -> bool {
+    let prefix = format!("{name}/");
+    let first = snapshot.documents.range(prefix.clone()..).next();
+    first.is_some_and(|(path, _)| path.starts_with(&prefix))
+}
+
+fn folder(snapshot: &Snapshot, name: &str) -> Option<String> {
+    let folders = snapshot.documents.values().flat_map(|document| {
+        document.path.match_indices('/').map(|(end, _)| document.path[..end].to_owned())
+    });
+    folders.into_iter().find(|folder| same_text(folder, name))
+}
+
+/// `Resilience`, or `Resilience > Circuit breaker` as hits show it.
+fn titled(snapshot: &Snapshot, name: &str) -> Option<Found> {
+    let name = name.trim();
+    snapshot.documents.values().find_map(|document| {
+        let fits = |at: &usize| {
+            let trail = document.trail(*at);
+            trail.last().is_some_and(|own| same_text(own, name)) || same_text(&trail.join(" > "), name)
+        };
+        let section = (0..document.sections.len()).find(fits)?;
+        Some(Found { document: Arc::clone(document), section })
+    })
+}
+
+fn escaping(field: &'static str, given: &str, why: &str) -> Refusal {
+    let given_start = &given[..given.floor_char_boundary(LONGEST)];
+    let relative = given_start.trim().trim_start_matches(['/', '\\', '.', '~']);
+    Refusal::new("invalid_path", field, &given)
+        .because(&format!("This path is refused: {why}."))
+        .valid("a path relative to the handbook's folder, such as engineering/onboarding")
+        .suggest(&format!(
+            "Leave out what leads outside, for example {relative:?}, or call list_handbook_topics."
+        ))
+}
+
+fn no_document(snapshot: &Snapshot, path: &str, page: &str) -> Refusal {
+    let refusal = Refusal::new("not_found", "path", &path)
+        .valid("a path from list_handbook_topics or from the metadata of a search hit");
+    let Some(folder) = folder(snapshot, page) else {
+        let nearest = nearest(page, snapshot.documents.values().map(|document| named(snapshot, document)));
+        return refusal.because("There is no such document.").suggest_names(
+            "Did you mean",
+            &nearest,
+            ELSEWHERE,
+        );
+    };
+    let prefix = format!("{folder}/");
+    let inside = snapshot.documents.values().filter(|document| document.path.starts_with(&prefix));
+    let names: Vec<String> = inside.map(|document| named(snapshot, document)).take(SHOWN).collect();
+    refusal.because("This is a folder without a page of its own.").suggest_names(
+        "Ask for one of",
+        &names,
+        ELSEWHERE,
+    )
+}
+
+fn named(snapshot: &Snapshot, document: &Document) -> String {
+    snapshot.path_of(document).to_owned()
+}
+
+fn no_section(snapshot: &Snapshot, document: &Document, path: &str, anchor: &str) -> Refusal {
+    let page = snapshot.path_of(document);
+    let anchors = document.sections.iter().enumerate().filter(|(_, section)| !section.anchor.is_empty());
+    let nearest = nearest(anchor, anchors.map(|(at, _)| document.section_of(page, at)));
+    Refusal::new("not_found", "path", &path)
+        .because(&format!("The document {page:?} has no such section."))
+        .valid("the path of the document, or one of its sections behind a #")
+        .suggest_names("Did you mean", &nearest, ELSEWHERE)
+}
+
+fn no_scope(snapshot: &Snapshot, name: &str) -> Refusal {
+    let mut names: Vec<String> = snapshot.documents.values().map(|document| top(&document.path)).collect();
+    names.dedup();
+    let nearest = nearest(name, names.iter().cloned());
+    names.truncate(2 * SHOWN);
+    Refusal::new("not_found", "section", &name)
+        .because("There is no such folder, document or section.")
+        .valid(&format!("a path from list_handbook_topics, among them {}", names.join(", ")))
+        .suggest_names("Leave section out to search everything, or did you mean", &nearest, ELSEWHERE)
+}
+
+fn top(path: &str) -> String {
+    path.split('/').next().unwrap_or(path).to_owned()
+}
+
+/// The few names that look most like `wanted`, or end like it.
+fn nearest(wanted: &str, names: impl Iterator<Item = String>) -> Vec<String> {
+    let wanted = wanted.to_lowercase();
+    let last = |path: &str| path.rsplit(['/', '#']).next().unwrap_or(path).to_lowercase();
+    let likeness = |name: &String| {
+        let whole = strsim::jaro_winkler(&wanted, &name.to_lowercase());
+        whole.max(strsim::jaro_winkler(&last(&wanted), &last(name)))
+    };
+    let mut ranked: Vec<(f64, String)> =
+        names.map(|name| (likeness(&name), name)).filter(|(likeness, _)| *likeness > 0.7).collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    ranked.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+#[path = "lookup_tests.rs"]
+mod tests;

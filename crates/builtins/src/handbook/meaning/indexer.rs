@@ -1,0 +1,368 @@
+//! The task that gives every document its vectors, and follows changes.
+//!
+//! Invariants: a passage whose text did not change keeps its vector, whatever else of its document changed; a
+//! document that is gone is gone from the next state; at most [`AT_ONCE`] texts are asked for at a time, and
+//! the newest documents are looked at between two requests; there are at most [`MOST_NUMBERS`] numbers,
+//! and what is beyond is found by its words alone. After a failure it goes on where it was, after a pause.
+//! Where vectors are kept elsewhere, a state is published when they are there, and what it does not have any more
+//! is dropped there afterwards.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::kept::KeptVectors;
+use super::passages::{Passage, passages};
+use super::shelf::{Known, Shelf, Trouble};
+use super::vectors::{OfDocument, Vectors, normalized};
+use super::{Embedded, Opening, State};
+use crate::embedding::{Embedding, Error, Window};
+use crate::handbook::corpus::Snapshot;
+use crate::handbook::document::Document;
+use crate::handbook::follow::Phase;
+use runtime::shutdown::Shutdown;
+use runtime::telemetry::untrusted;
+use runtime::worker::at;
+use upstream::api::Error as Failure;
+
+/// Texts in one request to the provider.
+const AT_ONCE: usize = 128;
+/// A request takes no longer: a model of our own reads a full window in some tenths of a second.
+pub(super) const LIMIT: Duration = Duration::from_mins(5);
+/// Numbers of all vectors that are in memory: 512 MiB.
+const MOST_NUMBERS: usize = 128 << 20;
+/// Pauses after a failure, each twice as long as the one before.
+pub(super) const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
+/// So many documents that are refused one after the other are an outage.
+const MOST_REFUSED: u32 = 10;
+/// Pause between two lines in the log that say how far it is.
+const TELLING: Duration = Duration::from_secs(30);
+
+/// See the head of this file.
+pub(super) struct Indexer {
+    phase: watch::Receiver<Phase>,
+    state: watch::Sender<State>,
+    shelf: Shelf,
+    tasks: Shutdown,
+    /// What changed documents had before, by file, for the passages that are still the same.
+    former: HashMap<String, Arc<OfDocument>>,
+    /// What an earlier run made.
+    kept: KeptVectors,
+    /// Failures, one after the other.
+    failures: u32,
+    /// Documents that the provider did not want, one after the other; then one is asked for at a time.
+    refused: u32,
+    begun: Option<Instant>,
+    told: Instant,
+}
+
+/// What is to be done next.
+enum Next {
+    More,
+    Wait,
+    Pause(Duration),
+    End,
+}
+
+/// A document that gets vectors.
+struct Job {
+    serial: u64,
+    file_path: String,
+    passages: Vec<Passage>,
+}
+
+impl Indexer {
+    /// Vectors that `kept` has are not made again, and new ones are put on `shelf`.
+    pub(super) fn new(
+        phase: watch::Receiver<Phase>,
+        state: watch::Sender<State>,
+        kept: KeptVectors,
+        shelf: Shelf,
+        tasks: Shutdown,
+    ) -> Self {
+        let told = Instant::now();
+        let former = HashMap::new();
+        Self { phase, state, shelf, tasks, former, kept, failures: 0, refused: 0, begun: None, told }
+    }
+
+    pub(super) async fn run(mut self, opening: Opening) {
+        self.kept = self.kept.open().await;
+        let tasks = self.tasks.clone();
+        tokio::select! {
+            () = tasks.requested() => {}
+            () = self.work(opening) => {}
+        }
+        self.keep().await;
+    }
+
+    async fn work(&mut self, opening: Opening) {
+        let model = match opening.await {
+            Ok(model) => model,
+            Err(error) => return useless(&error),
+        };
+        self.state.send_modify(|state| state.model = Some(Arc::clone(&model)));
+        loop {
+            match self.step(model.as_ref()).await {
+                Next::More => {}
+                Next::Pause(pause) => tokio::select! {
+                    () = sleep(pause) => {}
+                    () = self.shelf.is_back() => {}
+                },
+                Next::End => return,
+                Next::Wait => tokio::select! {
+                    changed = self.phase.changed() => {
+                        if changed.is_err() {
+                            return;
+                        }
+                    }
+                    () = self.shelf.is_due() => {}
+                    () = at(self.kept.due()) => self.keep().await,
+                },
+            }
+        }
+    }
+
+    /// Brings some documents up to date.
+    async fn step(&mut self, model: &dyn Embedding) -> Next {
+        let snapshot = match &*self.phase.borrow_and_update() {
+            Phase::Ready(snapshot) => Arc::clone(snapshot),
+            Phase::Reading(_) | Phase::Failed(_) => return Next::Wait,
+        };
+        let mut vectors = Vectors::clone(&self.state.borrow().known.vectors);
+        self.retire(&mut vectors, &snapshot);
+        let before = vectors.by_serial.len();
+        let opened = self.shelf.open(model, &mut vectors).await;
+        if vectors.by_serial.len() < before || !self.shelf.is_reached_by(self.state.borrow().reach.as_ref()) {
+            // What is lost is not waited for.
+            self.publish(vectors.clone(), &snapshot);
+        }
+        if let Err(trouble) = opened {
+            return self.failed(&trouble);
+        }
+        let jobs = self.jobs(&snapshot, &vectors, model.window()).await;
+        if jobs.is_empty() {
+            return self.finish(vectors, &snapshot).await;
+        }
+        self.begun.get_or_insert_with(Instant::now);
+        if let Err(trouble) = self.prove(model, &jobs).await {
+            return self.failed(&trouble);
+        }
+        match self.embed(model, &jobs).await {
+            Ok(numbers) => {
+                self.recovered();
+                Self::take(&mut vectors, jobs, numbers);
+            }
+            Err(Trouble::Embedding(error)) if is_refusal(&error) && self.refused < MOST_REFUSED => {
+                self.refuse(&mut vectors, jobs, &error);
+            }
+            Err(trouble) => return self.failed(&trouble),
+        }
+        self.publish(vectors, &snapshot);
+        self.kept.fell_behind();
+        if self.kept.due().is_some_and(|due| due <= Instant::now()) {
+            self.keep().await;
+        }
+        Next::More
+    }
+
+    /// Whether what earlier runs left is what `model` makes.
+    async fn prove(&mut self, model: &dyn Embedding, jobs: &[Job]) -> Result<(), Trouble> {
+        let passages = || jobs.iter().flat_map(|job| &job.passages);
+        self.kept.prove(model, passages()).await?;
+        self.shelf.prove(model, passages()).await
+    }
+
+    async fn keep(&mut self) {
+        let vectors = Arc::clone(&self.state.borrow().known.vectors);
+        self.kept.write(vectors).await;
+    }
+
+    /// All documents have vectors.
+    async fn finish(&mut self, vectors: Vectors, snapshot: &Snapshot) -> Next {
+        self.former.clear();
+        self.kept.forget();
+        if let Err(trouble) = self.shelf.settle(&vectors).await {
+            return self.failed(&trouble);
+        }
+        if self.shelf.reach().is_some() {
+            self.recovered();
+        }
+        self.publish(vectors.clone(), snapshot);
+        match self.shelf.forget(&vectors).await {
+            Ok(()) => Next::Wait,
+            Err(trouble) => self.failed(&trouble),
+        }
+    }
+
+    /// Takes out what is of no document any more.
+    fn retire(&mut self, vectors: &mut Vectors, snapshot: &Snapshot) {
+        let former = &mut self.former;
+        vectors.by_serial.retain(|serial, of| {
+            let is_there = snapshot.by_serial.contains_key(serial);
+            if !is_there && snapshot.documents.contains_key(&of.file_path) {
+                former.insert(of.file_path.clone(), Arc::clone(of));
+            }
+            is_there
+        });
+    }
+
+    /// The next documents without vectors, cut on a thread that may block.
+    async fn jobs(&self, snapshot: &Arc<Snapshot>, vectors: &Vectors, window: Window) -> Vec<Job> {
+        let most = if self.refused > 0 { 1 } else { AT_ONCE };
+        let missing = snapshot.documents.values().filter(|of| !vectors.by_serial.contains_key(&of.serial));
+        let missing: Vec<Arc<Document>> = missing.take(most).cloned().collect();
+        if missing.is_empty() {
+            return Vec::new();
+        }
+        let cut = tokio::task::spawn_blocking(move || {
+            let mut count = 0;
+            let small_enough = |job: &Job| {
+                let before = count;
+                count += job.passages.len();
+                before == 0 || count <= AT_ONCE
+            };
+            missing.iter().map(|document| Job::of(document, window)).take_while(small_enough).collect()
+        });
+        cut.await.unwrap_or_default()
+    }
+
+    /// The vectors of all passages of `jobs`, in their order, or nothing in the place of one that is kept
+    /// elsewhere; only what is new is asked for.
+    async fn embed(&mut self, model: &dyn Embedding, jobs: &[Job]) -> Result<Vec<Vec<f32>>, Trouble> {
+        let (mut vectors, mut digests): (Vec<Vec<f32>>, Vec<_>) = (Vec::new(), Vec::new());
+        let (mut texts, mut places) = (Vec::new(), Vec::new());
+        for job in jobs {
+            let former = self.former.get(&job.file_path);
+            for passage in &job.passages {
+                let digest = passage.digest();
+                let known =
+                    former.and_then(|former| former.find(&digest)).or_else(|| self.kept.find(&digest));
+                if known.is_none() && !self.shelf.has(&digest) {
+                    places.push(vectors.len());
+                    texts.push(passage.text.clone());
+                }
+                vectors.push(known.unwrap_or_default().to_vec());
+                digests.push(digest);
+            }
+        }
+        for (texts, places) in texts.chunks(AT_ONCE).zip(places.chunks(AT_ONCE)) {
+            let made = model.embed(texts, Instant::now() + LIMIT).await?;
+            for (place, vector) in places.iter().zip(made) {
+                vectors[*place] = normalized(vector);
+            }
+        }
+        self.shelf.put(model, &digests, vectors).await
+    }
+
+    fn take(vectors: &mut Vectors, jobs: Vec<Job>, made: Vec<Vec<f32>>) {
+        let (mut made, mut numbers) = (made.into_iter(), vectors.numbers());
+        for job in jobs {
+            let own: Vec<Vec<f32>> = made.by_ref().take(job.passages.len()).collect();
+            let own_numbers: usize = own.iter().map(Vec::len).sum();
+            let fits = numbers + own_numbers <= MOST_NUMBERS;
+            if fits {
+                numbers += own_numbers;
+            } else {
+                let path = untrusted(&job.file_path);
+                tracing::warn!(%path, "there is no room for the vectors of a document: words alone find it");
+            }
+            let of = if fits { job.with(&own) } else { job.without() };
+            vectors.by_serial.insert(of.0, Arc::new(of.1));
+        }
+    }
+
+    /// Documents that the provider does not want, if it is about one; else they are asked for one by one.
+    fn refuse(&mut self, vectors: &mut Vectors, jobs: Vec<Job>, error: &Error) {
+        let is_one = jobs.len() == 1;
+        self.refused += 1;
+        for job in jobs.into_iter().filter(|_| is_one) {
+            let path = untrusted(&job.file_path);
+            tracing::warn!(%path, %error, "a document was refused: words alone find it");
+            let (serial, of) = job.without();
+            vectors.by_serial.insert(serial, Arc::new(of));
+        }
+    }
+
+    fn failed(&mut self, trouble: &Trouble) -> Next {
+        if let Trouble::Embedding(error @ (Error::NotConfigured(_) | Error::Unusable { .. })) = trouble {
+            useless(error);
+            return Next::End;
+        }
+        if self.failures == 0 && !self.shelf.is_told(trouble) {
+            tracing::warn!(error = %trouble, "the handbook can not be embedded: it is tried again");
+        }
+        let pause = PAUSES.0.saturating_mul(1 << self.failures.min(16)).min(PAUSES.1);
+        (self.failures, self.refused) = (self.failures.saturating_add(1), 0);
+        Next::Pause(pause)
+    }
+
+    fn recovered(&mut self) {
+        if self.failures > 0 {
+            tracing::info!("the handbook can be embedded again");
+        }
+        (self.failures, self.refused) = (0, 0);
+    }
+
+    /// Shows what there is now. It is another answer only where meaning counts before or after.
+    fn publish(&mut self, vectors: Vectors, snapshot: &Snapshot) {
+        let (documents, of) = (vectors.by_serial.len(), snapshot.documents.len());
+        let before = self.state.borrow().embedded;
+        let is_most = documents == of || (before.is_ready && documents * 2 >= of);
+        let is_ready = is_most && self.shelf.is_ready();
+        let embedded = Embedded { documents, of, passages: vectors.passages(), is_ready };
+        self.tell(embedded, before);
+        self.state.send_modify(|state| {
+            if is_ready || state.embedded.is_ready {
+                state.version = state.version.wrapping_add(1);
+            }
+            state.known = Known::new(Arc::new(vectors));
+            state.reach = self.shelf.reach();
+            state.embedded = embedded;
+        });
+    }
+
+    fn tell(&mut self, embedded: Embedded, before: Embedded) {
+        let Embedded { documents, of, passages, is_ready } = embedded;
+        if documents == of && is_ready {
+            let Some(begun) = self.begun.take() else { return };
+            let milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            tracing::info!(documents, passages, milliseconds, "the handbook is searched by meaning too");
+        } else if self.told.elapsed() >= TELLING || before.is_ready != is_ready {
+            self.told = Instant::now();
+            tracing::info!(documents, of, passages, "embedding the handbook");
+        }
+    }
+}
+
+impl Job {
+    fn of(document: &Document, window: Window) -> Self {
+        let (serial, file_path) = (document.serial, document.file_path.clone());
+        Self { serial, file_path, passages: passages(document, window) }
+    }
+
+    fn with(self, vectors: &[Vec<f32>]) -> (u64, OfDocument) {
+        let sections = self.passages.iter().map(|passage| passage.section).collect();
+        let begins = self.passages.iter().map(|passage| passage.begin).collect();
+        let digests = self.passages.iter().map(Passage::digest).collect();
+        let numbers = vectors.concat();
+        let of = OfDocument { file_path: self.file_path, sections, begins, digests, numbers };
+        (self.serial, of)
+    }
+
+    fn without(self) -> (u64, OfDocument) {
+        (self.serial, OfDocument { file_path: self.file_path, ..OfDocument::default() })
+    }
+}
+
+/// Whether it is about what was sent, and not about the provider.
+pub(super) fn is_refusal(error: &Error) -> bool {
+    let Error::Failed { failure: Failure::Backend { status, .. }, .. } = error else { return false };
+    matches!(status, 400 | 413 | 422)
+}
+
+fn useless(error: &Error) {
+    tracing::warn!(%error, "the handbook is searched by words alone");
+}

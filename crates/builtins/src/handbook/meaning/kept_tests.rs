@@ -1,0 +1,198 @@
+//! Vectors between two runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::super::super::Handbook;
+use super::super::super::fixture::{COMPANY, Fixture, config, means};
+use super::super::shelf::Shelf;
+use super::super::tests::{Concepts, Mode, ready, search};
+use super::*;
+use runtime::shutdown::Shutdown;
+use upstream::api::Events;
+
+fn file(state: &TempDir) -> PathBuf {
+    state.path().join("docs.vectors")
+}
+
+/// A handbook of the company whose vectors are kept in `state`, made by `model`.
+async fn opened(model: &Arc<Concepts>, state: &TempDir) -> Fixture {
+    let mut fixture = Fixture::with(COMPANY).await;
+    let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
+    let kept = KeptVectors::new(Some(file(state)), "m");
+    fixture.handbook = fixture.handbook.with(Box::pin(async { Ok(model) }), kept, Shelf::Memory);
+    fixture
+}
+
+/// Ends the handbook as the end of the program does.
+async fn ended(fixture: Fixture) {
+    let tasks = fixture.handbook.tasks.clone();
+    drop(fixture);
+    assert!(tasks.wait(Duration::from_secs(1)).await);
+}
+
+/// A first run, to its end, and what it asked of the model.
+async fn first_run(state: &TempDir) -> Vec<String> {
+    let model = Concepts::working();
+    let fixture = opened(&model, state).await;
+    ready(&fixture).await;
+    ended(fixture).await;
+    model.asked().concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_run_asks_for_one_text_and_finds_the_same() {
+    let state = tempfile::tempdir().expect("a folder");
+    assert!(first_run(&state).await.len() > 5);
+    let model = Concepts::working();
+    let fixture = opened(&model, &state).await;
+    ready(&fixture).await;
+    assert_eq!(model.asked().concat().len(), 1, "the one that shows that the model is still the same");
+    let (ranking, hits) = search(&fixture, "vacation").await;
+    assert_eq!((ranking.as_str(), hits[0].as_str()), ("hybrid", "people/holidays"));
+    fixture.write("people/new.md", "# Commuting\nBy bicycle.\n");
+    fixture.walked().await;
+    ready(&fixture).await;
+    model.asked();
+    ended(fixture).await;
+    let model = Concepts::working();
+    let fixture = opened(&model, &state).await;
+    fixture.write("people/new.md", "# Commuting\nBy bicycle.\n");
+    fixture.walked().await;
+    ready(&fixture).await;
+    assert_eq!(model.asked().concat().len(), 1, "what was new is kept too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_program_waits_until_the_newest_are_kept() {
+    let (docs, state) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    fs::write(docs.path().join("a.md"), "# First\nOne text.\n").expect("written");
+    let (shutdown, model) = (Shutdown::new(), Concepts::working());
+    let events = Events::channel().0;
+    let handbook = Handbook::open("docs", &config(docs.path(), 0), &means(&shutdown), events).await;
+    let working: Arc<dyn Embedding> = Arc::<Concepts>::clone(&model);
+    let kept = KeptVectors::new(Some(file(&state)), "m");
+    let handbook = handbook.expect("it opens").with(Box::pin(async { Ok(working) }), kept, Shelf::Memory);
+    let fixture = Fixture { folder: docs, handbook };
+    ready(&fixture).await;
+    fixture.walked().await;
+    let parts = (0..3_000).map(|number| format!("## Part {number}\nText {number}.\n"));
+    fixture.write("b.md", &parts.collect::<Vec<_>>().join("\n"));
+    let mut known = fixture.handbook.meaning.as_ref().expect("a provider").state.clone();
+    let passages =
+        known.wait_for(|state| state.embedded.documents == 2).await.expect("it runs").embedded.passages;
+    assert!(passages > 1_000, "{passages}");
+    shutdown.begin();
+    assert!(shutdown.wait(Duration::from_secs(10)).await);
+    assert_eq!(read(&file(&state)).expect("good").places.len(), passages);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_model_under_the_same_name_makes_everything_anew() {
+    let state = tempfile::tempdir().expect("a folder");
+    let texts = first_run(&state).await.len();
+    let model = Concepts::working();
+    model.set(Mode::Mirrored);
+    let fixture = opened(&model, &state).await;
+    ready(&fixture).await;
+    assert_eq!(model.asked().concat().len(), texts + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_believed_before_the_model_has_answered() {
+    let state = tempfile::tempdir().expect("a folder");
+    first_run(&state).await;
+    let model = Concepts::working();
+    model.set(Mode::Fails(503));
+    let fixture = opened(&model, &state).await;
+    fixture.walked().await;
+    assert_eq!(fixture.handbook.figures().embedded.expect("a provider").documents, 0);
+    model.set(Mode::Works);
+    ready(&fixture).await;
+    assert_eq!(search(&fixture, "vacation").await.0, "hybrid");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_long_handbook_is_embedded_it_is_kept_once_a_minute() {
+    let state = tempfile::tempdir().expect("a folder");
+    let model = Concepts::working();
+    let fixture = opened(&model, &state).await;
+    ready(&fixture).await;
+    fixture.walked().await;
+    let written = |state: &TempDir| fs::metadata(file(state)).and_then(|metadata| metadata.modified()).ok();
+    let first = written(&state).expect("the first ones are written at once");
+    fixture.write("people/new.md", "# Commuting\nBy bicycle.\n");
+    fixture.walked().await;
+    ready(&fixture).await;
+    assert_eq!(written(&state), Some(first));
+    tokio::time::sleep(KEEPING).await;
+    fixture.walked().await;
+    assert_ne!(written(&state), Some(first));
+}
+
+#[tokio::test]
+async fn nothing_is_found_before_the_model_has_shown_that_it_is_the_same() {
+    let state = tempfile::tempdir().expect("a folder");
+    let one = [&[7_u8; 16][..], &1.0_f32.to_le_bytes()].concat();
+    forged(&file(&state), 1, 1, &one);
+    let mut kept = KeptVectors::new(Some(file(&state)), "m").open().await;
+    assert_eq!(kept.find(&[7; 16]), None);
+    kept.known.is_proven = true;
+    assert_eq!(kept.find(&[7; 16]), Some(&[1.0][..]));
+}
+
+fn read(path: &Path) -> Option<Known> {
+    Kept::new(path.to_owned(), "handbook vectors 1 m").read(Known::read)
+}
+
+/// A file with a good digest and these numbers before `rest`.
+fn forged(path: &Path, count: u64, length: u64, rest: &[u8]) {
+    assert!(Kept::new(path.to_owned(), "handbook vectors 1 m").write(|out| {
+        out.write_all(&count.to_le_bytes())?;
+        out.write_all(&length.to_le_bytes())?;
+        out.write_all(rest)
+    }));
+}
+
+#[test]
+fn numbers_that_do_not_fit_the_file_are_refused_before_memory_is_taken() {
+    let state = tempfile::tempdir().expect("a folder");
+    let path = file(&state);
+    let one = [&[7_u8; 16][..], &1.0_f32.to_le_bytes(), &0.5_f32.to_le_bytes()].concat();
+    forged(&path, 1, 2, &one);
+    assert_eq!(read(&path).expect("good").find(&[7; 16]), Some(&[1.0, 0.5][..]));
+    assert_eq!(read(&path).expect("good").find(&[8; 16]), None);
+    for (count, length) in [
+        (1, 3),
+        (2, 2),
+        (0, 0),
+        (u64::MAX, 2),
+        (1 << 40, 2),
+        (1, u64::MAX),
+        (u64::MAX, u64::MAX),
+        (1, 65_537),
+    ] {
+        forged(&path, count, length, &one);
+        assert!(read(&path).is_none(), "{count} of {length}");
+    }
+}
+
+#[test]
+fn documents_without_vectors_and_of_another_length_are_not_written() {
+    let state = tempfile::tempdir().expect("a folder");
+    let of = |number: u8, numbers: &[f32]| {
+        let digests = if numbers.is_empty() { Vec::new() } else { vec![[number; 16]] };
+        let sections = vec![0; digests.len()];
+        Arc::new(OfDocument { sections, digests, numbers: numbers.to_vec(), ..OfDocument::default() })
+    };
+    let by_serial = [(1, of(1, &[1.0, 0.0])), (2, of(2, &[])), (3, of(3, &[0.0, 1.0]))];
+    let vectors = Vectors { by_serial: by_serial.into() };
+    let path = file(&state);
+    assert!(Kept::new(path.clone(), "handbook vectors 1 m").write(|out| super::write(&vectors, out)));
+    let known = read(&path).expect("good");
+    assert_eq!(known.find(&[1; 16]), Some(&[1.0, 0.0][..]));
+    assert_eq!(known.find(&[3; 16]), Some(&[0.0, 1.0][..]));
+    assert_eq!((known.find(&[2; 16]), known.places.len()), (None, 2));
+}

@@ -1,0 +1,110 @@
+//! For tests: a handbook whose vectors are at a Chroma in memory, and ways to go on without waiting.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::{advance, pause, resume};
+use uuid::Uuid;
+
+use super::super::super::fixture::*;
+use super::super::super::{Handbook, follow};
+use super::super::State;
+use super::super::indexer::PAUSES;
+use super::super::kept::KeptVectors;
+use super::super::tests::{Concepts, DIMENSION};
+use super::*;
+use crate::chroma::double::Double;
+use crate::chroma::{Chroma, Place, Records, Vector};
+use crate::handbook::config;
+
+/// What the collection of the fixture's handbook is called when nothing is said.
+pub(super) const NAME: &str = "handbook_docs_vectors";
+
+/// A handbook whose vectors are at `double`.
+pub(super) async fn at(double: &Double, model: &Arc<Concepts>) -> Fixture {
+    let mut fixture = Fixture::with(COMPANY).await;
+    fixture.handbook = kept(fixture.handbook, double, model);
+    fixture
+}
+
+pub(super) fn kept(handbook: Handbook, double: &Double, model: &Arc<Concepts>) -> Handbook {
+    let place = Place::usual(double.url.clone());
+    let collection = config::Collection { place, create_database: false, name: None };
+    let link = Link::new(&collection, "docs").expect("usable");
+    let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
+    handbook.with(Box::pin(async { Ok(model) }), KeptVectors::new(None, ""), Shelf::at(Arc::new(link)))
+}
+
+/// Another gateway over the same folder.
+pub(super) async fn restarted(fixture: &Fixture, double: &Double, model: &Arc<Concepts>) -> Fixture {
+    let handbook = open(fixture.folder.path(), 100).await.expect("it opens");
+    let folder = tempfile::tempdir().expect("a folder");
+    Fixture { folder, handbook: kept(handbook, double, model) }
+}
+
+/// So much later, without waiting for it.
+pub(super) async fn later(by: Duration) {
+    pause();
+    advance(by).await;
+    resume();
+}
+
+/// Lets time go by in strides, with turns for everybody in between, until it is so.
+pub(super) async fn eventually(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        later(PAUSES.1).await;
+        for _ in 0..2_000 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The folder is walked again.
+pub(super) async fn walked() {
+    later(follow::PAUSE * 2).await;
+}
+
+pub(super) async fn until(fixture: &Fixture, is_so: impl Fn(&State) -> bool) {
+    let mut state = fixture.handbook.meaning.as_ref().expect("a provider").state.clone();
+    state.wait_for(is_so).await.expect("the task runs");
+}
+
+/// Waits until the collection has these texts and no other.
+pub(super) async fn holds(double: &Double, texts: &BTreeSet<String>) {
+    let wanted: BTreeSet<String> = texts.iter().map(|text| id(text)).collect();
+    while double.records(NAME).into_keys().collect::<BTreeSet<_>>() != wanted {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// By the rule, written down once more.
+pub(super) fn id(text: &str) -> String {
+    use sha2::{Digest, Sha256};
+    let hex = runtime::hex::hex;
+    format!("{}-{}", hex(&Sha256::digest("openai\0m")[..4]), hex(&Sha256::digest(text)[..16]))
+}
+
+pub(super) fn texts(asked: Vec<Vec<String>>) -> BTreeSet<String> {
+    asked.into_iter().flatten().collect()
+}
+
+/// The whole answer.
+pub(super) async fn answer(fixture: &Fixture, arguments: &Value) -> Value {
+    fixture.ask("search_handbook", arguments.clone()).await
+}
+
+/// The collection of the fixture's handbook, to be changed past it.
+pub(super) async fn collection(double: &Double) -> (Chroma, Uuid) {
+    let chroma = Chroma::new(&Place::usual(double.url.clone())).expect("usable");
+    let id = chroma.collection(NAME).await.expect("asked").expect("there").id;
+    (chroma, id)
+}
+
+pub(super) async fn insert(double: &Double, ids: &[String], text: &str) {
+    let (chroma, collection) = collection(double).await;
+    let numbers = Concepts::vector(text);
+    let vectors = ids.iter().map(|id| Vector { id: id.clone(), numbers: numbers.clone() }).collect();
+    let records = Records::bare(vectors, DIMENSION).expect("good");
+    chroma.upsert(collection, &records).await.expect("written");
+}

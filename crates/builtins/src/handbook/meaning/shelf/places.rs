@@ -1,0 +1,119 @@
+//! Which sections have a text, by its digest. Made once for a state of the documents, when it is first asked.
+//!
+//! And the names of digests at Chroma: `MODEL-DIGEST`, so that vectors of two models never have one id, whatever
+//! the metadata of a collection say.
+
+use sha2::{Digest, Sha256};
+
+use super::super::passages::Digested;
+use super::super::vectors::Vectors;
+use crate::embedding::Embedding;
+use runtime::hex::hex;
+
+/// Every passage, sorted by the digest of its text: of which document and section it is, and where it begins there.
+#[derive(Debug, Default)]
+pub(in super::super) struct Places(Vec<(Digested, u64, usize, usize)>);
+
+impl Places {
+    /// Those of `vectors`.
+    pub(in super::super) fn of(vectors: &Vectors) -> Self {
+        let mut all = Vec::with_capacity(vectors.passages());
+        for (document, of) in &vectors.by_serial {
+            let places = of.sections.iter().zip(&of.begins);
+            let own = of.digests.iter().zip(places);
+            all.extend(own.map(|(digest, (section, begin))| (*digest, *document, *section, *begin)));
+        }
+        all.sort_unstable();
+        Self(all)
+    }
+
+    /// The sections that have the text with this digest, each by document and number, and where it begins there.
+    pub(super) fn having(&self, digest: &Digested) -> impl Iterator<Item = ((u64, usize), usize)> {
+        let begin = self.0.partition_point(|(other, ..)| other < digest);
+        self.0[begin..]
+            .iter()
+            .take_while(move |(other, ..)| other == digest)
+            .map(|(_, document, section, begin)| ((*document, *section), *begin))
+    }
+}
+
+/// What stands before the digests of one model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Naming(String);
+
+impl Naming {
+    /// For the vectors of `model`.
+    pub(super) fn of(model: &dyn Embedding) -> Self {
+        let model = format!("{}\0{}", model.provider(), model.model());
+        Self(format!("{}-", hex(&Sha256::digest(model)[..4])))
+    }
+
+    /// The id of the vector of a text.
+    pub(super) fn id(&self, digest: &Digested) -> String {
+        format!("{}{}", self.0, hex(digest))
+    }
+
+    /// What `id` is of; none where it is of another model or not one of ours.
+    pub(super) fn digest(&self, id: &str) -> Option<Digested> {
+        let digits = id.strip_prefix(&self.0)?.as_bytes();
+        let (pairs, rest) = digits.as_chunks::<2>();
+        let mut digest = Digested::default();
+        if !rest.is_empty() || pairs.len() != digest.len() {
+            return None;
+        }
+        for (byte, pair) in digest.iter_mut().zip(pairs) {
+            *byte = value(pair[0])? << 4 | value(pair[1])?;
+        }
+        Some(digest)
+    }
+}
+
+/// Of a digit as `hex` writes it, so that a digest has one id only.
+fn value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::super::vectors::OfDocument;
+    use super::*;
+
+    #[test]
+    fn only_what_is_written_by_the_rule_is_a_digest() {
+        let naming = Naming("0123abcd-".into());
+        let digest: Digested = std::array::from_fn(|at| u8::try_from(at * 17).expect("a byte"));
+        let id = naming.id(&digest);
+        assert_eq!(id, "0123abcd-00112233445566778899aabbccddeeff");
+        assert_eq!(naming.digest(&id), Some(digest));
+        let upper = id.replace("ff", "FF");
+        let long = format!("{id}00");
+        let foreign = id.replace("0123", "9123");
+        let odd = &id[..id.len() - 1];
+        for other in
+            ["", "0123abcd-", upper.as_str(), &long, &foreign, odd, "0123abcd-é112233445566778899aabbccddeef"]
+        {
+            assert_eq!(naming.digest(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_text_stands_wherever_it_stands() {
+        let of = |sections: &[usize], digests: &[u8]| {
+            let digests = digests.iter().map(|byte| [*byte; 16]).collect();
+            let begins = sections.iter().map(|section| 10 * section).collect();
+            Arc::new(OfDocument { sections: sections.to_vec(), begins, digests, ..OfDocument::default() })
+        };
+        let by_serial = [(7, of(&[0, 2], &[9, 4])), (8, of(&[1], &[9]))];
+        let places = Places::of(&Vectors { by_serial: by_serial.into() });
+        let having = |byte: u8| places.having(&[byte; 16]).collect::<Vec<_>>();
+        assert_eq!(having(9), [((7, 0), 0), ((8, 1), 10)]);
+        assert_eq!(having(4), [((7, 2), 20)]);
+        assert!(having(0).is_empty() && having(5).is_empty() && having(255).is_empty());
+    }
+}

@@ -1,0 +1,246 @@
+//! What is near to a question, of a collection at Chroma.
+//!
+//! One request gives the nearest passages of all; where only a part of the handbook is searched, another one
+//! beside it those of that part. Sections that have the words and are not among them get their cosines too, from
+//! their stored vectors: Chroma answers that quicker than a query among ids, and leaves out what is not there
+//! where a query fails. What is left has words alone to speak for it.
+//!
+//! Invariants: what is asked and read is bounded; a hit is a section of the state that the question is asked in,
+//! whatever Chroma answers; what is no distance between two directions counts for nothing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use uuid::Uuid;
+
+use super::super::super::index::Match;
+use super::super::passages::Digested;
+use super::super::vectors::{Near, Nearby, Vectors, normalized};
+use super::link::Link;
+use super::places::{Naming, Places};
+use crate::chroma::Distant;
+use crate::embedding::product;
+use upstream::api::Error;
+
+/// Passages that are asked for: more than sections that become hits, because a section has several.
+const NEAREST: usize = 300;
+/// The same where a part of the handbook is searched that is too large to be named.
+const WIDE: usize = 1_000;
+/// Passages of a part that is named.
+const MOST_NAMED: usize = 2_000;
+/// Vectors that are read for sections that have the words, and numbers of them: a third of a megabyte of JSON.
+const MOST_READ: usize = 64;
+pub(super) const MOST_NUMBERS: usize = 32 << 10;
+/// How far a cosine may be beside its range, as rounding has it.
+const ROUNDING: f64 = 1e-3;
+
+/// The way to the vectors of one collection.
+pub(in super::super) struct Reach {
+    pub(in super::super) link: Arc<Link>,
+    pub(super) collection: Uuid,
+    pub(super) naming: Naming,
+    /// The mean of all vectors, or nearly.
+    pub(super) mean: Vec<f32>,
+}
+
+/// The documents of one state, and where their texts stand.
+#[derive(Clone, Default)]
+pub(in super::super) struct Known {
+    pub(in super::super) vectors: Arc<Vectors>,
+    places: Arc<OnceLock<Places>>,
+}
+
+/// What is asked of Chroma beside the question.
+pub(in super::super::super) struct Wish {
+    /// Sections that have the words, the best first.
+    sections: Vec<(u64, usize)>,
+    scope: Scope,
+}
+
+/// Where is searched.
+#[derive(Debug, PartialEq)]
+pub(in super::super::super) enum Scope {
+    /// Everywhere.
+    All,
+    /// Among these texts.
+    Among(Vec<Digested>),
+    /// In a part that has too many.
+    Large,
+}
+
+/// How near sections are, by their best passage, and where that begins.
+#[derive(Default)]
+struct Cosines(HashMap<(u64, usize), (f32, usize)>);
+
+impl Known {
+    /// Of `vectors`.
+    pub(in super::super) fn new(vectors: Arc<Vectors>) -> Self {
+        Self { vectors, places: Arc::default() }
+    }
+
+    /// Made when it is first asked: work for a thread that may block.
+    fn places(&self) -> &Places {
+        self.places.get_or_init(|| Places::of(&self.vectors))
+    }
+
+    /// What to ask for. `is_within` says of a document whether a part of it may be searched, and of a section
+    /// whether it is; none searches everywhere. Work for a thread that may block.
+    pub(in super::super) fn wish(
+        &self,
+        matches: &[Match],
+        is_within: Option<&dyn Fn(u64, Option<usize>) -> bool>,
+    ) -> Wish {
+        self.places();
+        let sections = matches.iter().map(|found| (found.document, found.section)).collect();
+        Wish { sections, scope: is_within.map_or(Scope::All, |is_within| self.scope(is_within)) }
+    }
+
+    fn scope(&self, is_within: &dyn Fn(u64, Option<usize>) -> bool) -> Scope {
+        let mut among = Vec::new();
+        for (document, of) in
+            self.vectors.by_serial.iter().filter(|(document, _)| is_within(**document, None))
+        {
+            let own = of.digests.iter().zip(&of.sections).filter(|(_, at)| is_within(*document, Some(**at)));
+            among.extend(own.map(|(digest, _)| *digest));
+            if among.len() > MOST_NAMED {
+                return Scope::Large;
+            }
+        }
+        Scope::Among(among)
+    }
+
+    fn digests(&self, (document, section): (u64, usize)) -> Vec<Digested> {
+        let Some(of) = self.vectors.by_serial.get(&document) else { return Vec::new() };
+        let own = of.digests.iter().zip(&of.sections).filter(|(_, at)| **at == section);
+        own.map(|(digest, _)| *digest).collect()
+    }
+}
+
+impl Cosines {
+    fn raise(&mut self, places: &Places, digest: &Digested, cosine: f32) {
+        for (place, begin) in places.having(digest) {
+            let known = self.0.entry(place).or_insert((cosine, begin));
+            if known.0 < cosine {
+                *known = (cosine, begin);
+            }
+        }
+    }
+}
+
+impl Reach {
+    /// Whether a vector can be held against those of the collection.
+    pub(in super::super) fn fits(&self, vector: &[f32]) -> bool {
+        vector.len() == self.mean.len() && vector.iter().all(|number| number.is_finite())
+    }
+
+    /// How near the sections of `known` are to `vector`, which fits: those that are nearest, and those wished for.
+    pub(in super::super) async fn nearby(
+        &self,
+        vector: &[f32],
+        wish: &Wish,
+        known: &Known,
+    ) -> Result<Nearby, Error> {
+        let most = if wish.scope == Scope::Large { WIDE } else { NEAREST };
+        let (all, own) =
+            tokio::try_join!(self.nearest(vector, most, None), self.within(vector, &wish.scope))?;
+        let (mut cosines, places) = (Cosines::default(), known.places());
+        for hit in all.iter().chain(&own) {
+            if let (Some(digest), Some(cosine)) = (self.naming.digest(&hit.id), cosine(hit.distance)) {
+                cosines.raise(places, &digest, cosine);
+            }
+        }
+        let asked = self.missing(wish, known, &cosines);
+        for stored in self.link.chroma.vectors(self.collection, &asked).await? {
+            let digest = self.naming.digest(&stored.id).filter(|_| self.fits(&stored.numbers));
+            if let Some(digest) = digest {
+                cosines.raise(places, &digest, product(vector, &normalized(stored.numbers)));
+            }
+        }
+        let near = |((document, section), (cosine, begin))| Near { document, section, cosine, begin };
+        Ok(Nearby { near: cosines.0.into_iter().map(near).collect(), mean: product(vector, &self.mean) })
+    }
+
+    async fn nearest(
+        &self,
+        vector: &[f32],
+        most: usize,
+        ids: Option<&[String]>,
+    ) -> Result<Vec<Distant>, Error> {
+        self.link.chroma.nearest(self.collection, vector, most, ids).await
+    }
+
+    /// The nearest in a part of the handbook. Where one of its texts is not there any more, or not yet, Chroma
+    /// fails; then the part is looked for among more of all.
+    async fn within(&self, vector: &[f32], scope: &Scope) -> Result<Vec<Distant>, Error> {
+        let Scope::Among(digests) = scope else { return Ok(Vec::new()) };
+        if digests.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<String> = digests.iter().map(|digest| self.naming.id(digest)).collect();
+        match self.nearest(vector, NEAREST, Some(&ids)).await {
+            Err(Error::Backend { status: 500, .. }) => self.nearest(vector, WIDE, None).await,
+            found => found,
+        }
+    }
+
+    /// Texts of sections that have the words and are not among the nearest.
+    fn missing(&self, wish: &Wish, known: &Known, cosines: &Cosines) -> Vec<String> {
+        let most = (MOST_NUMBERS / self.mean.len().max(1)).clamp(1, MOST_READ);
+        let missing = wish.sections.iter().filter(|place| !cosines.0.contains_key(place));
+        let digests = missing.flat_map(|place| known.digests(*place));
+        digests.take(most).map(|digest| self.naming.id(&digest)).collect()
+    }
+}
+
+/// That of a distance, if it is one.
+#[allow(clippy::cast_possible_truncation)] // it is between -1 and 1
+fn cosine(distance: f64) -> Option<f32> {
+    let cosine = 1.0 - distance;
+    (cosine.abs() <= 1.0 + ROUNDING).then(|| cosine.clamp(-1.0, 1.0) as f32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::vectors::OfDocument;
+    use super::*;
+
+    fn known(passages: usize) -> Known {
+        let digest = |at: usize| {
+            let mut digest = Digested::default();
+            digest[..8].copy_from_slice(&at.to_le_bytes());
+            digest
+        };
+        let of = |digests: Vec<Digested>| {
+            let sections = (0..digests.len()).map(|at| at / 2).collect();
+            let begins = vec![0; digests.len()];
+            Arc::new(OfDocument { sections, begins, digests, ..OfDocument::default() })
+        };
+        let many = of((0..passages).map(digest).collect());
+        let by_serial = [(1, many), (2, of(vec![digest(1_000_000)]))];
+        Known::new(Arc::new(Vectors { by_serial: by_serial.into() }))
+    }
+
+    #[test]
+    fn a_part_is_named_text_by_text_unless_it_is_too_large() {
+        let wish = |passages: usize, is_within: Option<&dyn Fn(u64, Option<usize>) -> bool>| {
+            known(passages).wish(&[], is_within).scope
+        };
+        assert_eq!(wish(9, None), Scope::All);
+        let section_1 =
+            |document: u64, section: Option<usize>| document == 1 && section.is_none_or(|at| at == 1);
+        let Scope::Among(texts) = wish(9, Some(&section_1)) else { panic!("it is small") };
+        assert_eq!(texts.iter().map(|digest| digest[0]).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(wish(9, Some(&|_, _| false)), Scope::Among(Vec::new()));
+        assert!(matches!(wish(MOST_NAMED - 1, Some(&|_, _| true)), Scope::Among(_)));
+        assert_eq!(wish(MOST_NAMED + 1, Some(&|_, _| true)), Scope::Large);
+    }
+
+    #[test]
+    fn a_distance_is_a_cosine_or_nothing() {
+        assert_eq!((cosine(0.0), cosine(1.0), cosine(2.0)), (Some(1.0), Some(0.0), Some(-1.0)));
+        assert_eq!((cosine(-1e-6), cosine(2.0 + 1e-6)), (Some(1.0), Some(-1.0)));
+        for none in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.1, 2.1, 1e300] {
+            assert_eq!(cosine(none), None, "{none}");
+        }
+    }
+}

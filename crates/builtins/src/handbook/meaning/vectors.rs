@@ -1,0 +1,186 @@
+//! The vectors of the documents, and which sections are nearest to a question.
+//!
+//! Where vectors are kept elsewhere (`shelf`), a document has the digests of its texts here and no numbers.
+//!
+//! Invariants: all vectors have one length and are normalized, so that a product is a cosine; the vectors of
+//! a document stand in one piece of memory and are shared by all states that have the document. A search
+//! looks at every vector: 40,000 of 384 numbers take some 10 ms.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::passages::Digested;
+use crate::embedding::product;
+
+/// What is known of one document.
+#[derive(Debug, Default)]
+pub(in super::super) struct OfDocument {
+    /// Its file.
+    pub(super) file_path: String,
+    /// For each vector, the section it is of.
+    pub(super) sections: Vec<usize>,
+    /// For each vector, where its text begins in the section's own text, in bytes.
+    pub(super) begins: Vec<usize>,
+    /// For each vector, of which text it was made.
+    pub(super) digests: Vec<Digested>,
+    /// One vector behind the other.
+    pub(super) numbers: Vec<f32>,
+}
+
+/// The vectors of one moment, by the serial number of their document.
+#[derive(Debug, Clone, Default)]
+pub(in super::super) struct Vectors {
+    pub(super) by_serial: HashMap<u64, Arc<OfDocument>>,
+}
+
+/// How near a section is to a question.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in super::super) struct Near {
+    /// Serial number of the document.
+    pub document: u64,
+    /// Number of the section in it.
+    pub section: usize,
+    /// That of its best passage.
+    pub cosine: f32,
+    /// Where that begins in the section's own text, in bytes.
+    pub begin: usize,
+}
+
+/// Sections, and how near they are to a question.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(in super::super) struct Nearby {
+    /// The nearest and those that were wished for, or all.
+    pub(super) near: Vec<Near>,
+    /// The mean of all cosines, those that `near` does not have included.
+    pub(super) mean: f32,
+}
+
+impl Nearby {
+    /// Of all sections.
+    #[allow(clippy::cast_precision_loss)] // of sections, far below 2^24
+    pub(super) fn of_all(near: Vec<Near>) -> Self {
+        let sum: f32 = near.iter().map(|near| near.cosine).sum();
+        let mean = sum / near.len().max(1) as f32;
+        Self { near, mean }
+    }
+
+    /// Where the passage of a section begins that is nearest, in the section's own text.
+    pub(in super::super) fn best_passage(&self, document: u64, section: usize) -> Option<usize> {
+        let is_it = |near: &&Near| near.document == document && near.section == section;
+        self.near.iter().find(is_it).map(|near| near.begin)
+    }
+
+    /// Whether there is none.
+    pub(in super::super) fn is_empty(&self) -> bool {
+        self.near.is_empty()
+    }
+}
+
+impl OfDocument {
+    /// The vector that was made of the text with this digest, if it is here.
+    pub(super) fn find(&self, digest: &Digested) -> Option<&[f32]> {
+        if self.numbers.is_empty() {
+            return None;
+        }
+        let at = self.digests.iter().position(|other| other == digest)?;
+        let length = self.numbers.len() / self.digests.len();
+        self.numbers.get(at * length..(at + 1) * length)
+    }
+
+    fn nearest(&self, question: &[f32], document: u64, near: &mut Vec<Near>) {
+        let begin = near.len();
+        let places = self.sections.iter().zip(&self.begins);
+        for (vector, (section, at)) in self.numbers.chunks_exact(question.len()).zip(places) {
+            let passage = Near { document, section: *section, cosine: product(question, vector), begin: *at };
+            match near[begin..].last_mut() {
+                Some(last) if last.section == *section => {
+                    if last.cosine < passage.cosine {
+                        *last = passage;
+                    }
+                }
+                _ => near.push(passage),
+            }
+        }
+    }
+}
+
+impl Vectors {
+    /// Every section that has a vector, in no order; none where the question is of another length.
+    pub(super) fn near(&self, question: &[f32]) -> Vec<Near> {
+        let mut near = Vec::new();
+        if question.is_empty() {
+            return near;
+        }
+        let fits = |of: &OfDocument| of.numbers.len() == of.sections.len() * question.len();
+        for (document, of) in self.by_serial.iter().filter(|(_, of)| fits(of)) {
+            of.nearest(question, *document, &mut near);
+        }
+        near
+    }
+
+    /// How many numbers there are.
+    pub(super) fn numbers(&self) -> usize {
+        self.by_serial.values().map(|of| of.numbers.len()).sum()
+    }
+
+    /// How many vectors there are.
+    pub(super) fn passages(&self) -> usize {
+        self.by_serial.values().map(|of| of.sections.len()).sum()
+    }
+}
+
+/// `vector` as long as 1; one of zeros stays as it is.
+pub(super) fn normalized(mut vector: Vec<f32>) -> Vec<f32> {
+    let length = product(&vector, &vector).sqrt();
+    if length > 0.0 && length.is_finite() {
+        for number in &mut vector {
+            *number /= length;
+        }
+    }
+    vector
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(sections: &[usize], numbers: &[f32]) -> Arc<OfDocument> {
+        let digests = (0..sections.len()).map(|at| [u8::try_from(at).expect("few"); 16]).collect();
+        Arc::new(OfDocument {
+            file_path: String::new(),
+            sections: sections.to_vec(),
+            begins: (0..sections.len()).map(|at| 100 * at).collect(),
+            digests,
+            numbers: numbers.to_vec(),
+        })
+    }
+
+    #[test]
+    fn a_section_is_as_near_as_its_best_passage() {
+        let by_serial = [(7, of(&[0, 0, 2], &[1.0, 0.0, 0.6, 0.8, 0.0, -1.0])), (8, of(&[1], &[0.8, 0.6]))];
+        let vectors = Vectors { by_serial: by_serial.into() };
+        let mut near = vectors.near(&[0.0, 1.0]);
+        near.sort_by_key(|near| (near.document, near.section));
+        let place = |near: &Near| (near.document, near.section, near.cosine, near.begin);
+        let found: Vec<_> = near.iter().map(place).collect();
+        assert_eq!(found, [(7, 0, 0.8, 100), (7, 2, -1.0, 200), (8, 1, 0.6, 0)]);
+        let nearby = Nearby::of_all(near);
+        assert_eq!((nearby.best_passage(7, 0), nearby.best_passage(8, 0)), (Some(100), None));
+        assert!(vectors.near(&[1.0, 0.0, 0.0]).is_empty() && vectors.near(&[]).is_empty());
+        assert_eq!((vectors.numbers(), vectors.passages()), (8, 4));
+        assert_eq!(vectors.by_serial[&7].find(&[1; 16]), Some(&[0.6, 0.8][..]));
+        assert_eq!(vectors.by_serial[&7].find(&[9; 16]), None);
+    }
+
+    #[test]
+    fn products_are_right_at_every_length() {
+        for length in [1, 15, 16, 17, 384] {
+            let vector: Vec<f32> = (0..length).map(|at| if at % 2 == 0 { 1.0 } else { -2.0 }).collect();
+            let wanted: f32 = vector.iter().map(|number| number * number).sum();
+            assert!((product(&vector, &vector) - wanted).abs() < 1e-3);
+            let unit = normalized(vector);
+            assert!((product(&unit, &unit) - 1.0).abs() < 1e-5);
+        }
+        assert_eq!(normalized(vec![0.0, 0.0]), [0.0, 0.0]);
+    }
+}

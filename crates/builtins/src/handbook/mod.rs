@@ -1,0 +1,356 @@
+//! The handbook: search over a folder of Markdown documents, with no other program behind it.
+//!
+//! One task follows the folder and publishes a `corpus::Snapshot` per change; a call takes the
+//! present one and works on it alone, so a change never makes the handbook unavailable. A call that
+//! comes before the first snapshot waits for it. Reading and searching run on threads that may
+//! block, a few at a time.
+//!
+//! Bad arguments are an answer of the tool (`isError`, see `builtin/refusal`); an unknown tool is a
+//! JSON-RPC error.
+//!
+//! Where an embedding provider is configured, `meaning` keeps vectors beside the words; then a search goes by
+//! both, and by words alone whenever there is no vector in time.
+
+mod answers;
+mod archive;
+mod arguments;
+mod cache;
+mod corpus;
+mod coverage;
+mod document;
+mod excerpt;
+mod folder;
+mod follow;
+mod git_log;
+mod git_tree;
+mod history;
+mod index;
+mod kept;
+mod lookup;
+mod markdown;
+mod meaning;
+mod neighbours;
+mod query;
+mod resources;
+mod searching;
+mod tools;
+mod topics;
+mod words;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use tokio::sync::{Semaphore, watch};
+
+use self::answers::Failure;
+use self::archive::Archive;
+use self::arguments::Request;
+use self::cache::Cache;
+use self::corpus::Snapshot;
+use self::folder::Folder;
+pub use self::follow::Progress;
+use self::follow::{Followed, Phase};
+pub use self::meaning::Embedded;
+use self::meaning::{KeptVectors, Link, Meaning, Opening, Shelf};
+use self::resources::Naming;
+use super::answer::{refused, result};
+use super::tool::Tool;
+use super::{Builtin, Declared, Report, info, no_resource, no_tool};
+use super::{embedding, private_file};
+use json::Raw;
+use protocol::{ErrorObject, Reply};
+use runtime::shutdown::Shutdown;
+use upstream::api::{Error, Events, Means};
+
+/// How long the end of the program waits for vectors that are written.
+const ENDING: Duration = Duration::from_secs(5);
+/// Calls that work at the same time; others wait, each for milliseconds.
+const AT_A_TIME: usize = 4;
+
+/// The handbook server. Dropping it ends the task that follows the folder.
+pub struct Handbook {
+    phase: watch::Receiver<Phase>,
+    naming: Naming,
+    cache: Cache,
+    meaning: Option<Meaning>,
+    work: Arc<Semaphore>,
+    tools: Vec<Tool>,
+    tasks: Shutdown,
+}
+
+/// Figures of a handbook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Figures {
+    /// How far the index is.
+    pub progress: Progress,
+    /// Searches answered from memory.
+    pub cache_hits: u64,
+    /// Searches that were not.
+    pub cache_misses: u64,
+    /// How far the vectors are, where there are any.
+    pub embedded: Option<Embedded>,
+}
+
+impl Handbook {
+    /// Opens the folder for the server `name` and begins to read it in the background, in a task in the
+    /// group of `means`; changes of its list of resources are reported to `events`.
+    ///
+    /// The error is [`Error::Connect`] and names the folder when it can not be opened.
+    pub async fn open(
+        name: &str,
+        config: &config::Handbook,
+        means: &Means,
+        events: Events,
+    ) -> Result<Self, Error> {
+        let handbook = Self::by_words(name, config, means, events).await?;
+        if means.only_looks || matches!(config.embedding, embedding::Config::None) {
+            return Ok(handbook);
+        }
+        let (embedding, store) = (config.embedding.clone(), means.store.clone());
+        let (kept, shelf) = match &config.keeping {
+            config::Keeping::Memory => {
+                let file = kept_file(config, name, "vectors");
+                (KeptVectors::new(file, &embedding.identity()), Shelf::Memory)
+            }
+            config::Keeping::Chroma(collection) => {
+                (KeptVectors::new(None, ""), Shelf::at(Arc::new(Link::new(collection, name)?)))
+            }
+        };
+        let opening = async move { embedding::open(&embedding, &store).await }.boxed();
+        Ok(handbook.with(opening, kept, shelf))
+    }
+
+    /// Its offer before the folder was read.
+    pub(super) fn declared(_: &config::Handbook) -> Declared {
+        Declared::new(about(), INSTRUCTIONS, &tools::definitions()).with_resources(Vec::new(), false)
+    }
+
+    /// With vectors from the provider that `opening` gives, beside those of `kept`, in this place.
+    fn with(mut self, opening: Opening, kept: KeptVectors, place: Shelf) -> Self {
+        self.meaning = Some(Meaning::start(opening, kept, place, self.phase.clone(), &self.tasks));
+        self
+    }
+
+    async fn by_words(
+        name: &str,
+        config: &config::Handbook,
+        means: &Means,
+        events: Events,
+    ) -> Result<Self, Error> {
+        let folder = Folder::new(&config.path);
+        let probed = folder.clone();
+        let opened = tokio::task::spawn_blocking(move || probed.open().map(drop)).await;
+        let opened = opened.unwrap_or_else(|_| Err("opening the handbook folder failed".to_owned()));
+        opened.map_err(|reason| Error::Connect { reason })?;
+        let tasks = means.shutdown.child();
+        // The end of the program waits for what is written then.
+        means.shutdown.include(&tasks, ENDING);
+        let naming = Naming::of(name);
+        let archive = kept_file(config, name, "index").filter(|_| !means.only_looks).map(Archive::new);
+        let phase = follow::start(Followed { folder, naming: naming.clone(), events, archive }, &tasks);
+        Ok(Self {
+            phase,
+            naming,
+            cache: Cache::new(config.cache_size, &means.store),
+            meaning: None,
+            work: Arc::new(Semaphore::new(AT_A_TIME)),
+            tools: tools::definitions(),
+            tasks,
+        })
+    }
+
+    /// How far the index is, and how often the cache helped.
+    pub fn figures(&self) -> Figures {
+        let (cache_hits, cache_misses) = self.cache.counts();
+        let embedded = self.meaning.as_ref().map(|meaning| meaning.state().embedded);
+        Figures { progress: self.phase.borrow().progress(), cache_hits, cache_misses, embedded }
+    }
+
+    /// The documents, once they were read, and if `dated` once it is known when they were changed.
+    async fn snapshot(&self, dated: bool) -> Result<Arc<Snapshot>, Error> {
+        let mut phase = self.phase.clone();
+        let is_known = |phase: &Phase| match phase {
+            Phase::Reading(_) => false,
+            Phase::Ready(snapshot) => !dated || snapshot.dates.is_some(),
+            Phase::Failed(_) => true,
+        };
+        let known = phase.wait_for(is_known).await;
+        match known.as_deref() {
+            Ok(Phase::Ready(snapshot)) => Ok(Arc::clone(snapshot)),
+            Ok(Phase::Failed(reason)) => Err(Error::Connect { reason: reason.clone() }),
+            Ok(Phase::Reading(_)) | Err(_) => Err(Error::Unavailable { state: "shutting down" }),
+        }
+    }
+
+    async fn answer(&self, request: Request) -> Result<Reply, Error> {
+        let snapshot = match request {
+            Request::Ping => return Ok(Ok(result(&Raw::of(&PONG)))),
+            Request::Updates { .. } => self.snapshot(true).await?,
+            _ => self.snapshot(false).await?,
+        };
+        match request {
+            Request::Search(asked) => self.found(snapshot, asked).await,
+            request => self.work_out(move || from_snapshot(&snapshot, &request)).await,
+        }
+    }
+
+    /// The text of a document. A megabyte of it takes a millisecond, so it is done on a thread that may block.
+    async fn text(&self, uri: &str) -> Result<Reply, Error> {
+        let snapshot = self.snapshot(false).await?;
+        let Some(document) = self.naming.find(&snapshot.documents, uri).cloned() else {
+            return Ok(Err(no_resource(uri)));
+        };
+        let uri = uri.to_owned();
+        let Some(text) = on_a_thread(&self.work, move || resources::contents(&uri, &document)).await else {
+            return Err(Error::Unavailable { state: "shutting down" });
+        };
+        Ok(text.map_err(|error| internal(&error)))
+    }
+
+    /// Answers on a thread that may block. Who stops waiting lets it finish: it takes milliseconds.
+    async fn work_out(
+        &self,
+        work: impl FnOnce() -> Result<Raw, Failure> + Send + 'static,
+    ) -> Result<Reply, Error> {
+        Ok(match self.done(work).await? {
+            Ok(answer) => Ok(result(&answer)),
+            Err(reply) => reply,
+        })
+    }
+
+    /// What came of `work`, or the answer that says why nothing did.
+    async fn done<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<Result<T, Reply>, Error> {
+        let Some(answer) = on_a_thread(&self.work, work).await else {
+            return Err(Error::Unavailable { state: "shutting down" });
+        };
+        Ok(match answer {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(Failure::Refused(refusal))) => Err(Ok(refused(&refusal))),
+            Ok(Err(Failure::Index(error))) => Err(Err(internal(&error))),
+            Err(error) => Err(Err(internal(&error))),
+        })
+    }
+}
+
+/// Where what `ending` says is kept of the handbook `name` between two runs, if it is.
+fn kept_file(config: &config::Handbook, name: &str, ending: &str) -> Option<PathBuf> {
+    config.index_dir.as_ref().map(|folder| folder.join(format!("{}.{ending}", private_file::of(name))))
+}
+
+/// Does `work` on a thread that may block, under one of `permits`; `None` when there are none any
+/// more. The work holds the permit and not who waits for it, so that impatient callers do not pile
+/// up threads.
+async fn on_a_thread<T: Send + 'static>(
+    permits: &Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<Result<T, tokio::task::JoinError>> {
+    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
+    let under_permit = move || {
+        let _permit = permit;
+        work()
+    };
+    Some(tokio::task::spawn_blocking(under_permit).await)
+}
+
+impl Drop for Handbook {
+    fn drop(&mut self) {
+        self.tasks.begin();
+    }
+}
+
+fn about() -> Raw {
+    info("handbook", "Handbook")
+}
+
+impl Builtin for Handbook {
+    fn info(&self) -> Raw {
+        about()
+    }
+
+    fn instructions(&self) -> Option<String> {
+        Some(INSTRUCTIONS.to_owned())
+    }
+
+    fn tools(&self) -> Vec<Raw> {
+        self.tools.iter().map(|tool| tool.definition().clone()).collect()
+    }
+
+    fn resources(&self) -> Option<Vec<Raw>> {
+        Some(self.phase.borrow().resources().to_vec())
+    }
+
+    fn read<'a>(&'a self, uri: &'a str, _report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
+        Box::pin(self.text(uri))
+    }
+
+    fn call<'a>(
+        &'a self,
+        name: &'a str,
+        arguments: Raw,
+        _report: &'a Report,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
+        Box::pin(async move {
+            let Some(tool) = self.tools.iter().find(|tool| tool.name() == name) else {
+                return Ok(Err(no_tool(name)));
+            };
+            match Request::read(tool, &arguments) {
+                Ok(request) => self.answer(request).await,
+                Err(refusal) => Ok(Ok(refused(&refusal))),
+            }
+        })
+    }
+}
+
+fn from_snapshot(snapshot: &Snapshot, request: &Request) -> Result<Raw, Failure> {
+    match request {
+        Request::Ping => Ok(Raw::of(&PONG)),
+        Request::Search(asked) => answers::search(snapshot, asked, None),
+        Request::Section { path } => answers::section(snapshot, path),
+        Request::Topics => Ok(topics::topics(snapshot)),
+        Request::Updates { days } => Ok(answers::updates(snapshot, *days, SystemTime::now())),
+    }
+}
+
+#[derive(Serialize)]
+struct Pong {
+    status: &'static str,
+    message: &'static str,
+}
+
+const PONG: Pong = Pong { status: "ok", message: "pong" };
+
+const INSTRUCTIONS: &str = "A handbook of Markdown documents. Answer questions about what it covers \
+    from it, not from memory: call search_handbook with the question in plain words, and \
+    get_handbook_section with a path from a hit when its text is cut off. list_handbook_topics shows \
+    what there is.";
+
+fn internal(error: &dyn std::error::Error) -> ErrorObject {
+    super::internal("the handbook could not answer", error)
+}
+
+#[cfg(test)]
+mod change_tests;
+pub mod config;
+#[cfg(test)]
+mod docs_tests;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod history_tests;
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod keeping_tests;
+#[cfg(test)]
+mod resource_tests;
+#[cfg(test)]
+mod scale_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Documents as resources: each has a URI, and its text can be read by it.
+//!
+//! `handbook://NAME/engineering/on%20call.md` is the file `engineering/on call.md` of the server NAME, so
+//! that the URIs of two handbooks never clash. Like every name here it is looked up among the documents
+//! that were found: no file is opened for it, and none can lead out of the folder.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde::Serialize;
+
+use super::answers::shown;
+use super::corpus::Snapshot;
+use super::document::Document;
+use json::Raw;
+
+/// Documents in the list; the tools find the others too. Gateways read no longer list.
+pub(super) const MOST: usize = 10_000;
+/// What every document is.
+const MIME_TYPE: &str = "text/markdown";
+/// What stands in a path as it is (RFC 3986 section 2.3), and what separates its parts.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// How the documents of one server are called.
+#[derive(Debug, Clone)]
+pub(super) struct Naming {
+    prefix: Arc<str>,
+}
+
+/// An element of `resources/list`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Definition<'a> {
+    uri: String,
+    name: &'a str,
+    title: &'a str,
+    mime_type: &'static str,
+    size: usize,
+    annotations: Annotations,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Annotations {
+    last_modified: String,
+}
+
+#[derive(Serialize)]
+struct Contents<'a> {
+    contents: [Content<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Content<'a> {
+    uri: &'a str,
+    mime_type: &'static str,
+    text: &'a str,
+}
+
+impl Naming {
+    /// Names for the documents of the server `name`.
+    pub(super) fn of(name: &str) -> Self {
+        Self { prefix: format!("handbook://{name}/").into() }
+    }
+
+    /// The elements of the list, in the order of their paths.
+    pub(super) fn list(&self, snapshot: &Snapshot) -> Vec<Raw> {
+        let definition = |document: &Arc<Document>| self.definition(document, snapshot.modified(document).at);
+        snapshot.documents.values().take(MOST).map(definition).collect()
+    }
+
+    /// The document that `uri` names.
+    pub(super) fn find<'a>(
+        &self,
+        documents: &'a BTreeMap<String, Arc<Document>>,
+        uri: &str,
+    ) -> Option<&'a Arc<Document>> {
+        let path = percent_decode_str(uri.strip_prefix(&*self.prefix)?).decode_utf8().ok()?;
+        documents.get(&*path)
+    }
+
+    fn definition(&self, document: &Document, modified: SystemTime) -> Raw {
+        Raw::of(&Definition {
+            uri: format!("{}{}", self.prefix, utf8_percent_encode(&document.file_path, PLAIN)),
+            name: &document.file_path,
+            title: &document.title,
+            mime_type: MIME_TYPE,
+            size: document.source.len(),
+            annotations: Annotations { last_modified: shown(modified) },
+        })
+    }
+}
+
+/// The result of `resources/read`.
+pub(super) fn contents(uri: &str, document: &Document) -> Raw {
+    Raw::of(&Contents { contents: [Content { uri, mime_type: MIME_TYPE, text: &document.source }] })
+}

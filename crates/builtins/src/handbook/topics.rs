@@ -1,0 +1,128 @@
+//! The tree of topics: folders, the documents in them and the sections of those.
+//!
+//! The tree is cut where it would be too long to read: whole levels first, then the last level.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::corpus::Snapshot;
+use super::document::{Document, folder_of_index, title_from_name};
+use json::Raw;
+
+/// Topics in one answer, at most.
+pub(super) const MOST_TOPICS: usize = 500;
+
+#[derive(Serialize)]
+struct Tree {
+    topics: Vec<Topic>,
+    documents: usize,
+    sections: usize,
+    skipped_files: usize,
+    truncated: bool,
+}
+
+/// A folder, a document or a section.
+#[derive(Debug, Serialize)]
+struct Topic {
+    title: String,
+    path: String,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    subtopics: Vec<Topic>,
+}
+
+/// The answer of `list_handbook_topics`.
+pub(super) fn topics(snapshot: &Snapshot) -> Raw {
+    let mut topics = Folder::of(snapshot).topics(snapshot, "");
+    let truncated = cut(&mut topics, MOST_TOPICS);
+    Raw::of(&Tree {
+        topics,
+        documents: snapshot.documents.len(),
+        sections: snapshot.sections,
+        skipped_files: snapshot.left_out,
+        truncated,
+    })
+}
+
+#[derive(Default)]
+struct Folder<'a> {
+    folders: BTreeMap<&'a str, Folder<'a>>,
+    documents: Vec<&'a Arc<Document>>,
+}
+
+impl<'a> Folder<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        let mut root = Folder::default();
+        for document in snapshot.documents.values() {
+            let mut folder = &mut root;
+            let mut names: VecDeque<&str> = document.path.split('/').collect();
+            names.pop_back();
+            for name in names {
+                folder = folder.folders.entry(name).or_default();
+            }
+            folder.documents.push(document);
+        }
+        root
+    }
+
+    /// Documents first, the page that speaks for the folder before the others.
+    fn topics(&self, snapshot: &Snapshot, path: &str) -> Vec<Topic> {
+        let mut documents: Vec<&Document> = self.documents.iter().map(AsRef::as_ref).collect();
+        documents.sort_by_key(|document| folder_of_index(&document.path).is_none());
+        let documents = documents.into_iter().map(|document| document_topic(snapshot, document));
+        let folders = self.folders.iter().map(|(name, folder)| folder.topic(snapshot, path, name));
+        documents.chain(folders).collect()
+    }
+
+    fn topic(&self, snapshot: &Snapshot, above: &str, name: &str) -> Topic {
+        let path = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
+        let page = self.documents.iter().find(|document| folder_of_index(&document.path).is_some());
+        let title = page.map_or_else(|| title_from_name(name), |document| document.title.clone());
+        Topic { title, kind: "folder", subtopics: self.topics(snapshot, &path), path }
+    }
+}
+
+fn document_topic(snapshot: &Snapshot, document: &Document) -> Topic {
+    let (title, path) = (document.title.clone(), snapshot.path_of(document).to_owned());
+    // The sections of a document are those below its only first heading, or those of the first rank.
+    let below_first: Vec<usize> = document.children(0).collect();
+    let sections = if below_first.is_empty() { top_sections(document) } else { below_first };
+    let section = |at: usize| Topic {
+        title: document.sections[at].heading.clone(),
+        path: document.section_of(&path, at),
+        kind: "section",
+        subtopics: Vec::new(),
+    };
+    let subtopics = sections.into_iter().map(section).collect();
+    Topic { title, path, kind: "document", subtopics }
+}
+
+fn top_sections(document: &Document) -> Vec<usize> {
+    (1..document.sections.len()).filter(|&at| document.sections[at].parent.is_none()).collect()
+}
+
+/// Leaves at most `limit` topics, those nearest to the root; true when some were taken away.
+fn cut(topics: &mut Vec<Topic>, limit: usize) -> bool {
+    let mut level: Vec<&mut Vec<Topic>> = vec![topics];
+    let mut left = limit;
+    let mut is_cut = false;
+    while !level.is_empty() {
+        let count: usize = level.iter().map(|list| list.len()).sum();
+        if count > left && left < limit {
+            // A level that does not fit is left out whole: half of it would look like all of it.
+            for list in level {
+                list.clear();
+            }
+            return true;
+        }
+        for list in &mut level {
+            is_cut |= list.len() > left;
+            list.truncate(left);
+            left -= list.len();
+        }
+        level = level.into_iter().flatten().map(|topic| &mut topic.subtopics).collect();
+    }
+    is_cut
+}

@@ -1,0 +1,94 @@
+//! `r2r_list_collections`.
+//!
+//! R2R's own count of a collection's documents drifts (0 where there are three, and below zero), so each
+//! collection is asked for its list, a few at a time.
+
+use futures_util::{StreamExt, stream};
+use schemars::JsonSchema;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use super::answers::Fresh;
+use super::desk::Desk;
+use super::id::Id;
+use super::model;
+use crate::answer::Failure;
+use crate::tool::{About, Effect};
+use json::Raw;
+
+pub(super) const ABOUT: About = About {
+    name: "r2r_list_collections",
+    title: "List collections",
+    description: "List the collections of documents in R2R with their ids, for collection_id of the other \
+        tools.",
+    effect: Effect::Reads,
+};
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+pub(super) struct Input {
+    /// How many to leave out before the first one that is shown.
+    #[serde(default)]
+    offset: u64,
+    /// How many at most.
+    #[serde(default = "twenty")]
+    #[schemars(range(min = 1, max = 100))]
+    limit: u32,
+}
+
+/// Collections that are counted at the same time.
+const AT_A_TIME: usize = 8;
+
+const fn twenty() -> u32 {
+    20
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Output {
+    collections: Vec<Listed>,
+    /// How many there are.
+    total: u64,
+    /// Whether this is an answer of shortly before.
+    cached: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Listed {
+    collection_id: Id,
+    name: String,
+    description: Option<String>,
+    /// Documents that can be searched.
+    document_count: u64,
+    user_count: u64,
+}
+
+/// The answer of `r2r_list_collections`.
+pub(super) async fn list(desk: &Desk, input: Input) -> Result<Raw, Failure> {
+    let inputs = (ABOUT.name, &input);
+    let make = async { ask(desk, &input).await.map(Fresh::lasting) };
+    desk.answers.fetch(desk.options.cache_ttl.list, None, &inputs, make).await
+}
+
+async fn ask(desk: &Desk, input: &Input) -> Result<Output, Failure> {
+    let page = desk
+        .client
+        .page::<model::Collection>(&["collections"], (input.offset, input.limit.into()), &[])
+        .await?;
+    let listed = page.results.into_iter().map(|collection| listed(desk, collection));
+    let collections: Vec<_> = stream::iter(listed).buffered(AT_A_TIME).collect().await;
+    let total = page.total_entries.unwrap_or(input.offset + collections.len() as u64);
+    Ok(Output { collections, total, cached: false })
+}
+
+async fn listed(desk: &Desk, collection: model::Collection) -> Listed {
+    let id = collection.id.to_string();
+    let counted = desk.client.page::<IgnoredAny>(&["collections", &id, "documents"], (0, 1), &[]).await;
+    let counted = counted.ok().and_then(|page| page.total_entries);
+    Listed {
+        collection_id: collection.id,
+        name: collection.name,
+        description: collection.description,
+        // Better a count that may be off than no list.
+        document_count: counted.unwrap_or_else(|| u64::try_from(collection.document_count).unwrap_or(0)),
+        user_count: collection.user_count,
+    }
+}

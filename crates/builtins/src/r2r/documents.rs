@@ -1,0 +1,361 @@
+//! `r2r_list_documents` and `r2r_monitor_task`.
+//!
+//! R2R lists a collection's documents only when they were taken in, and lists no documents by their
+//! status: those that are under way or failed are found by looking through all documents of the
+//! account, newest first, up to a bound that the answer tells.
+
+use std::collections::HashMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use time::format_description::well_known::Rfc3339;
+
+use super::answers::Fresh;
+use super::client::Results;
+use super::desk::Desk;
+use super::id::Id;
+use super::ingest::{Failed, Ingest, Ours};
+use super::model::{Document, Stage};
+use super::project::Project;
+use crate::answer::Failure;
+use crate::refusal::Refusal;
+use crate::tool::{About, Effect};
+use json::Raw;
+use upstream::api::Error;
+
+/// Documents of one page, and pages that are looked through at most.
+const PAGE: u64 = 500;
+const PAGES: u64 = 6;
+
+pub(super) const ABOUT_LIST: About = About {
+    name: "r2r_list_documents",
+    title: "List documents",
+    description: "List the documents of a collection in R2R. With status_filter all it lists those that can \
+        be searched; pending shows those that are being taken in, and failed those that could not be. \
+        Without collection_id it lists the project's own collection.",
+    effect: Effect::Reads,
+};
+
+pub(super) const ABOUT_MONITOR: About = About {
+    name: "r2r_monitor_task",
+    title: "Follow an ingestion",
+    description: "See how far R2R is with a document that r2r_ingest_document sent: its status, its progress \
+        from 0 to 1, and why it failed if it did.",
+    effect: Effect::Reads,
+};
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+pub(super) struct ListInput {
+    /// The collection, as `r2r_list_collections` gives it. Left out: the project's own.
+    collection_id: Option<Id>,
+    /// How many to leave out before the first one that is shown.
+    #[serde(default)]
+    offset: u64,
+    /// How many at most.
+    #[serde(default = "fifty")]
+    #[schemars(range(min = 1, max = 100))]
+    limit: u32,
+    /// Which ones.
+    #[serde(default)]
+    status_filter: Filter,
+}
+
+const fn fifty() -> u32 {
+    50
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Filter {
+    Pending,
+    Success,
+    Failed,
+    #[default]
+    All,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ListOutput {
+    documents: Vec<Listed>,
+    /// How many there are; with a `status_filter` other than all, how many were found.
+    total: u64,
+    offset: u64,
+    limit: u32,
+    /// Whether this is an answer of shortly before.
+    cached: bool,
+    /// How many documents were looked through for the status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scanned: Option<u64>,
+    /// There are more documents than were looked through: total may be too small.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incomplete: Option<bool>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Listed {
+    document_id: Id,
+    title: String,
+    /// success, failed, or how far R2R is.
+    ingestion_status: String,
+    created_at: Option<String>,
+    size_bytes: u64,
+}
+
+impl Listed {
+    fn of(document: Document) -> Self {
+        Self {
+            document_id: document.id,
+            title: document.title.unwrap_or_default(),
+            ingestion_status: document.ingestion_status,
+            created_at: document.created_at,
+            size_bytes: document.size_in_bytes.unwrap_or(0),
+        }
+    }
+
+    /// One that R2R has not got.
+    fn refused(failed: Failed) -> Self {
+        Self {
+            document_id: failed.document,
+            title: failed.file_name,
+            ingestion_status: "failed".to_owned(),
+            created_at: failed.at.format(&Rfc3339).ok(),
+            size_bytes: failed.size,
+        }
+    }
+}
+
+/// The answer of `r2r_list_documents`.
+pub(super) async fn list(
+    desk: &Desk,
+    project: &Project,
+    ingest: &Ingest,
+    input: ListInput,
+) -> Result<Raw, Failure> {
+    match listed((desk, project), ingest, &input).await {
+        // The project's collection went away just now: it is looked for anew, once.
+        Err(Gone::Collection(id)) if input.collection_id.is_none() => {
+            project.forget(id);
+            listed((desk, project), ingest, &input).await.map_err(Gone::failure)
+        }
+        other => other.map_err(Gone::failure),
+    }
+}
+
+enum Gone {
+    Collection(Id),
+    Other(Failure),
+}
+
+impl Gone {
+    fn failure(self) -> Failure {
+        match self {
+            Self::Collection(id) => no_collection(id).into(),
+            Self::Other(failure) => failure,
+        }
+    }
+}
+
+async fn listed((desk, project): (&Desk, &Project), ingest: &Ingest, input: &ListInput) -> Result<Raw, Gone> {
+    let collection = project.or_own(input.collection_id).await.map_err(Gone::Other)?;
+    let inputs = (ABOUT_LIST.name, input.offset, input.limit, input.status_filter);
+    let make = async {
+        match input.status_filter {
+            Filter::All => page(desk, input, collection).await,
+            filter => looked_through(desk, ingest, input, (collection, filter)).await,
+        }
+    };
+    let answer = desk.answers.fetch(desk.options.cache_ttl.list, Some(collection), &inputs, make).await;
+    answer.map_err(|failure| match failure {
+        Failure::Failed(Error::Backend { status: 403 | 404, .. }) => Gone::Collection(collection),
+        failure => Gone::Other(failure),
+    })
+}
+
+async fn page(desk: &Desk, input: &ListInput, collection: Id) -> Result<Fresh<ListOutput>, Failure> {
+    let (id, part) = (collection.to_string(), (input.offset, input.limit.into()));
+    let page = desk.client.page::<Document>(&["collections", &id, "documents"], part, &[]).await?;
+    let is_settled = page.results.iter().all(|document| document.stage() != Stage::Pending);
+    let documents: Vec<_> = page.results.into_iter().map(Listed::of).collect();
+    let total = page.total_entries.unwrap_or(input.offset + documents.len() as u64);
+    let output = ListOutput {
+        documents,
+        total,
+        offset: input.offset,
+        limit: input.limit,
+        cached: false,
+        scanned: None,
+        incomplete: None,
+    };
+    Ok(if is_settled { Fresh::lasting(output) } else { Fresh::passing(output) })
+}
+
+async fn looked_through(
+    desk: &Desk,
+    ingest: &Ingest,
+    input: &ListInput,
+    (collection, filter): (Id, Filter),
+) -> Result<Fresh<ListOutput>, Failure> {
+    let wanted = match filter {
+        Filter::Pending => Stage::Pending,
+        Filter::Success | Filter::All => Stage::Success,
+        Filter::Failed => Stage::Failed,
+    };
+    // A collection that is not there has no documents, but that is no answer.
+    let id = collection.to_string();
+    let _: Results<Value> = desk.client.get(&["collections", &id], &[]).await?;
+    let scan = scan(desk, collection).await?;
+    let ours = if wanted == Stage::Failed { scan.unknown(ingest.failed(collection)) } else { Vec::new() };
+    let fits = |document: &Document| document.stage() == wanted;
+    let theirs = scan.documents.into_iter().filter(fits).map(Listed::of);
+    let found: Vec<_> = ours.into_iter().map(Listed::refused).chain(theirs).collect();
+    let offset = usize::try_from(input.offset).unwrap_or(usize::MAX);
+    let output = ListOutput {
+        total: found.len() as u64,
+        documents: found.into_iter().skip(offset).take(input.limit as usize).collect(),
+        offset: input.offset,
+        limit: input.limit,
+        cached: false,
+        scanned: Some(scan.scanned),
+        incomplete: Some(!scan.is_complete),
+    };
+    // What is under way is another in a moment.
+    Ok(if wanted == Stage::Pending { Fresh::passing(output) } else { Fresh::lasting(output) })
+}
+
+/// Documents of a collection, whatever their status.
+pub(super) struct Scan {
+    pub documents: Vec<Document>,
+    /// How many of the account's documents were looked at.
+    pub scanned: u64,
+    /// Whether those were all.
+    pub is_complete: bool,
+}
+
+impl Scan {
+    /// Those of `ours` of which R2R does not show how they ended.
+    pub(super) fn unknown(&self, ours: Vec<Failed>) -> Vec<Failed> {
+        let there: HashMap<Id, &Document> = self.documents.iter().map(|there| (there.id, there)).collect();
+        let is_shown =
+            |there: &Document, ours: &Failed| there.stage() == Stage::Failed || ours.is_outlived_by(there);
+        let is_unknown =
+            |ours: &Failed| !there.get(&ours.document).is_some_and(|there| is_shown(there, ours));
+        ours.into_iter().filter(is_unknown).collect()
+    }
+}
+
+/// Looks through the documents of the account, newest first, for those of `collection`.
+pub(super) async fn scan(desk: &Desk, collection: Id) -> Result<Scan, Error> {
+    let mut scan = Scan { documents: Vec::new(), scanned: 0, is_complete: false };
+    for page in 0..PAGES {
+        let found = desk.client.page::<Document>(&["documents"], (page * PAGE, PAGE), &[]).await?;
+        let count = found.results.len() as u64;
+        scan.scanned += count;
+        scan.documents.extend(found.results.into_iter().filter(|document| document.belongs_to(collection)));
+        if count < PAGE || found.total_entries.is_some_and(|total| scan.scanned >= total) {
+            scan.is_complete = true;
+            break;
+        }
+    }
+    Ok(scan)
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct MonitorInput {
+    /// The document, as `r2r_ingest_document` or `r2r_list_documents` gives it.
+    pub document_id: Id,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct MonitorOutput {
+    document_id: Id,
+    /// pending, parsing, extracting, chunking, embedding, augmenting, storing, enriching, success or failed.
+    ingestion_status: String,
+    /// Of the graph, which R2R makes only when it is told to; it says nothing about searching.
+    extraction_status: String,
+    title: String,
+    /// From 0 to 1; 1 when it can be searched.
+    progress: f64,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+}
+
+/// The answer of `r2r_monitor_task`. Never kept: it is asked because it changes.
+/// `ours`: we have promised it and are not done yet, or could not bring it in, so what R2R has may be what it
+/// was to replace.
+pub(super) async fn monitor(desk: &Desk, input: MonitorInput, ours: Option<Ours>) -> Result<Raw, Failure> {
+    let id = input.document_id.to_string();
+    let found: Result<Results<Document>, Error> = desk.client.get(&["documents", &id], &[]).await;
+    let is_ours = matches!(ours, Some(Ours::UnderWay(_)));
+    let mut document = match (found, ours) {
+        (Ok(found), Some(ours)) if ours.is_newer_than(&found.results) => {
+            return Ok(promised(input.document_id, ours));
+        }
+        (Ok(found), _) => found.results,
+        (Err(Error::Backend { status: 403 | 404, .. }), Some(ours)) => {
+            return Ok(promised(input.document_id, ours));
+        }
+        (Err(Error::Backend { status: 403 | 404, .. }), None) => return Err(no_document(&id).into()),
+        (Err(error), _) => return Err(error.into()),
+    };
+    if is_ours && document.stage() == Stage::Success {
+        // Its place in the collection and the answers that were kept are seen to next: who searches now
+        // may still get an old one.
+        "storing".clone_into(&mut document.ingestion_status);
+    }
+    let failure = document.reason().filter(|_| document.stage() == Stage::Failed);
+    Ok(Raw::of(&MonitorOutput {
+        document_id: document.id,
+        progress: progress(&document.ingestion_status),
+        failure,
+        ingestion_status: document.ingestion_status,
+        extraction_status: document.extraction_status,
+        title: document.title.unwrap_or_default(),
+    }))
+}
+
+/// A document that R2R has not got: not yet, or not at all.
+fn promised(id: Id, ours: Ours) -> Raw {
+    let (status, title, failure) = match ours {
+        Ours::UnderWay(ours) => ("pending", ours.file_name, None),
+        Ours::Failed(ours) => ("failed", ours.file_name, Some(ours.reason)),
+    };
+    Raw::of(&MonitorOutput {
+        document_id: id,
+        progress: 0.0,
+        failure,
+        ingestion_status: status.to_owned(),
+        extraction_status: "pending".to_owned(),
+        title,
+    })
+}
+
+/// How much of the way to being searchable is done. R2R tells steps, not shares.
+pub(super) fn progress(status: &str) -> f64 {
+    match status {
+        "parsing" => 0.1,
+        "extracting" => 0.2,
+        "chunking" => 0.3,
+        "embedding" => 0.5,
+        "augmenting" => 0.7,
+        "storing" => 0.8,
+        "enriching" => 0.9,
+        "success" => 1.0,
+        _ => 0.0,
+    }
+}
+
+fn no_collection(id: Id) -> Refusal {
+    Refusal::new("not_found", "collection_id", &id)
+        .because("There is no such collection, or it is not ours to read.")
+        .valid("the id of a collection that is there")
+        .suggest("Take one from r2r_list_collections, or leave it out for the project's own.")
+}
+
+fn no_document(id: &str) -> Refusal {
+    Refusal::new("not_found", "document_id", id)
+        .because("There is no such document, or it is not ours to read.")
+        .valid("the id of a document that is there")
+        .suggest("Take one from r2r_list_documents, or from the answer of r2r_ingest_document.")
+}

@@ -1,0 +1,180 @@
+//! For tests: our server of R2R's tools before an R2R that answers as it was recorded.
+
+use reqwest::multipart::Form;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::client::Results;
+use super::double::{self, EMAIL, PASSWORD};
+use super::id::Id;
+use super::{R2r, search};
+use crate::means;
+use crate::r2r::config::{self, CacheTtl, Credentials};
+use crate::r2r::project_name::ProjectName;
+use crate::{Builtin, Report};
+use json::Raw;
+use protocol::Reply;
+use runtime::shutdown::Shutdown;
+use upstream::api::{Error, Events};
+
+/// Both ends, and the folder of the file of collections.
+pub(super) struct Fixture {
+    pub r2r: double::R2r,
+    pub ours: R2r,
+    pub folder: TempDir,
+}
+
+pub(super) fn options(r2r: &double::R2r, folder: &TempDir) -> config::R2r {
+    let (email, password) = (EMAIL.to_owned().into(), PASSWORD.to_owned().into());
+    config::R2r {
+        url: r2r.url().parse().expect("a URL"),
+        credentials: Credentials::Account { email, password },
+        project: ProjectName { name: "my-app".into(), path: None },
+        follows_client: false,
+        requests_per_minute: None,
+        auto_create_collections: true,
+        collection_mapping_file: Some(folder.path().join("collections.json")),
+        ingest_roots: Vec::new(),
+        max_file_bytes: 1,
+        advanced_search: config::AdvancedSearch::default(),
+        cache_ttl: CacheTtl::default(),
+    }
+}
+
+pub(super) async fn open(options: &config::R2r) -> Result<R2r, Error> {
+    let means = means(&Shutdown::new());
+    R2r::open(&"r2r".into(), options, &means, Events::channel().0).await
+}
+
+impl Fixture {
+    pub(super) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(super) async fn with(change: impl FnOnce(&mut config::R2r)) -> Self {
+        let (r2r, folder) = (double::R2r::start(), tempfile::tempdir().expect("a folder"));
+        let mut options = options(&r2r, &folder);
+        change(&mut options);
+        let ours = open(&options).await.expect("it lets us in");
+        Self { r2r, ours, folder }
+    }
+
+    /// One with three documents in the project's collection and one elsewhere.
+    pub(super) async fn filled() -> Self {
+        Self::filled_with(|_| {}).await
+    }
+
+    pub(super) async fn filled_with(change: impl FnOnce(&mut config::R2r)) -> Self {
+        let fixture = Self::with(change).await;
+        let own = fixture.own().await;
+        fixture
+            .put(own, "install.md", "Install the gateway with the package. It listens on port 9000.")
+            .await;
+        fixture.put(own, "tokens.md", "Access tokens expire after one hour. They are renewed before.").await;
+        fixture.put(own, "backups.md", "Backups are taken every night and kept for thirty days.").await;
+        let client = &fixture.ours.desk.client;
+        let other: Results<Value> =
+            client.post(&["collections"], &json!({"name": "elsewhere"})).await.expect("made");
+        let other = serde_json::from_value(other.results["id"].clone()).expect("an id");
+        fixture.put(other, "secret.md", "Access tokens of elsewhere are secret.").await;
+        fixture
+    }
+
+    pub(super) async fn own(&self) -> Id {
+        let Ok(own) = self.ours.desk.projects.own().own().await else { panic!("no collection") };
+        own
+    }
+
+    /// Sends a document as ours sends one; its id.
+    pub(super) async fn put(&self, collection: Id, name: &str, text: &str) -> String {
+        let title = name.trim_end_matches(".md");
+        let made = self.ours.desk.client.upload::<Results<Value>>(&["documents"], || {
+            let part = reqwest::multipart::Part::text(text.to_owned()).file_name(name.to_owned());
+            let ids = json!([collection]).to_string();
+            let metadata = json!({"team": "core", "note": title, "collection_ids": [collection]}).to_string();
+            Ok(Form::new().part("file", part).text("collection_ids", ids).text("metadata", metadata))
+        });
+        let made = made.await.expect("taken in");
+        made.results["document_id"].as_str().expect("an id").to_owned()
+    }
+
+    /// The whole result of a call.
+    pub(super) async fn result(&self, tool: &str, arguments: &Value) -> Value {
+        let reply = self.reply(tool, arguments, &Report::none()).await.expect("reached");
+        reply.expect("a result").read().expect("JSON")
+    }
+
+    pub(super) async fn reply(&self, tool: &str, arguments: &Value, report: &Report) -> Result<Reply, Error> {
+        self.ours.call(tool, Raw::of(arguments), report).await
+    }
+
+    /// The answer of a call that succeeds; it fits the tool's output schema, and is there as text too.
+    pub(super) async fn ask(&self, tool: &str, arguments: Value) -> Value {
+        let result = self.result(tool, &arguments).await;
+        assert_eq!(result["isError"], false, "{tool} {arguments}: {result}");
+        let text = result["content"][0]["text"].as_str().expect("text");
+        assert_eq!(serde_json::from_str::<Value>(text).expect("JSON"), result["structuredContent"]);
+        let answer = result["structuredContent"].clone();
+        let tool = self.ours.tools.iter().find(|known| known.name() == tool).expect("a tool");
+        let schema: Value = tool.definition().get("outputSchema").expect("a schema").read().expect("JSON");
+        fits(&schema, &answer, "answer");
+        answer
+    }
+
+    /// The explanation of a call that is refused.
+    pub(super) async fn refused(&self, tool: &str, arguments: Value) -> Value {
+        let result = self.result(tool, &arguments).await;
+        assert_eq!(result["isError"], true, "{tool} {arguments}: {result}");
+        assert!(result.get("structuredContent").is_none());
+        serde_json::from_str(result["content"][0]["text"].as_str().expect("text")).expect("JSON")
+    }
+
+    pub(super) async fn read(&self, uri: &str, report: &Report) -> Value {
+        let result = self.ours.read(uri, report).await.expect("reached").expect("a resource");
+        let result: Value = result.read().expect("JSON");
+        assert_eq!(result["cacheScope"], "private", "it is of whoever asks");
+        assert_eq!(result["contents"][0]["uri"], uri);
+        serde_json::from_str(result["contents"][0]["text"].as_str().expect("text")).expect("JSON")
+    }
+
+    /// The bodies of the searches that R2R saw.
+    pub(super) fn searches(&self) -> Vec<Value> {
+        let seen = self.r2r.seen().into_iter().filter(|seen| seen.path.contains("/retrieval/"));
+        seen.map(|seen| serde_json::from_str(&seen.body).expect("JSON")).collect()
+    }
+}
+
+/// As much of JSON Schema as output schemas use.
+pub(super) fn fits(schema: &Value, value: &Value, at: &str) {
+    let types = match &schema["type"] {
+        Value::Array(types) => types.clone(),
+        one => vec![one.clone()],
+    };
+    let is = |name: &Value| match name.as_str().unwrap_or_else(|| panic!("{at}: no type in {schema}")) {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        other => panic!("{at}: unknown type {other}"),
+    };
+    assert!(types.iter().any(is), "{at}: {value} is no {types:?}");
+    if let Some(words) = schema["enum"].as_array() {
+        assert!(words.contains(value), "{at}: {value}");
+    }
+    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        assert!(value.get(name).is_some(), "{at}: {name} is missing in {value}");
+    }
+    if let (Some(map), Some(known)) = (value.as_object(), schema["properties"].as_object()) {
+        for (name, member) in map {
+            let schema = known.get(name).unwrap_or_else(|| panic!("{at}: {name} is not in the schema"));
+            fits(schema, member, &format!("{at}.{name}"));
+        }
+    }
+    value.as_array().into_iter().flatten().for_each(|item| fits(&schema["items"], item, at));
+}
+
+/// `limit` and the like are what the definition says.
+pub(super) const SEARCH: &str = search::ABOUT.name;

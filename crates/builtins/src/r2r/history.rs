@@ -1,0 +1,118 @@
+//! What was searched for lately, by whom.
+//!
+//! Invariants: a client is shown its own queries and nobody else's: those of its session, or of its
+//! principal where there are no sessions; programs that call over REST have no history; nothing is
+//! kept when the program ends, and the oldest goes first.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use upstream::api::Home;
+
+/// Queries that are shown.
+const SHOWN: usize = 10;
+/// Clients whose queries are kept.
+const MOST_CLIENTS: usize = 256;
+/// Bytes of one query that are kept.
+const MOST_BYTES: usize = 500;
+
+/// The queries of all clients.
+#[derive(Default)]
+pub(super) struct History(Mutex<VecDeque<Own>>);
+
+struct Own {
+    home: Home,
+    queries: VecDeque<Query>,
+}
+
+/// One query.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub(super) struct Query {
+    /// What was asked, cut after 500 bytes.
+    #[serde(rename = "query")]
+    pub text: String,
+    /// Which tool.
+    pub tool: &'static str,
+    /// When, RFC 3339 in UTC.
+    pub timestamp: String,
+}
+
+impl History {
+    /// Notes that `home` asked `query`.
+    pub(super) fn note(&self, home: Option<&Home>, tool: &'static str, query: &str) {
+        let Some(home) = home else { return };
+        let query = query[..query.floor_char_boundary(MOST_BYTES)].to_owned();
+        let mut all = self.lock();
+        // Who asked last stands last, so the one that goes is the one that was silent longest.
+        let known = all.iter().position(|own| own.home == *home).and_then(|at| all.remove(at));
+        let mut own = known.unwrap_or_else(|| Own { home: home.clone(), queries: VecDeque::new() });
+        if own.queries.len() == SHOWN {
+            own.queries.pop_back();
+        }
+        own.queries.push_front(Query { text: query, tool, timestamp: now() });
+        if all.len() == MOST_CLIENTS {
+            all.pop_front();
+        }
+        all.push_back(own);
+    }
+
+    /// What `home` asked lately, the last one first.
+    pub(super) fn of(&self, home: Option<&Home>) -> Vec<Query> {
+        let all = self.lock();
+        let own = home.and_then(|home| all.iter().find(|own| own.home == *home));
+        own.map(|own| own.queries.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Own>> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// RFC 3339, in UTC and whole seconds.
+fn now() -> String {
+    let now = OffsetDateTime::now_utc();
+    now.replace_nanosecond(0).unwrap_or(now).format(&Rfc3339).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(history: &History, home: &Home) -> Vec<String> {
+        history.of(Some(home)).into_iter().map(|query| query.text).collect()
+    }
+
+    #[test]
+    fn everybody_sees_the_last_ten_of_their_own() {
+        let history = History::default();
+        let (one, other) = (Home::session(), Home::of_principal("p".into()));
+        for n in 0..12 {
+            history.note(Some(&one), "t", &format!("one {n}"));
+        }
+        history.note(Some(&other), "t", "other");
+        history.note(None, "t", "a program");
+        assert_eq!(texts(&history, &one).len(), 10);
+        assert_eq!(texts(&history, &one)[0], "one 11");
+        assert_eq!(texts(&history, &Home::of_principal("p".into())), ["other"]);
+        assert!(texts(&history, &Home::session()).is_empty() && history.of(None).is_empty());
+    }
+
+    #[test]
+    fn it_does_not_grow_without_end() {
+        let history = History::default();
+        let first = Home::session();
+        history.note(Some(&first), "t", &"ä".repeat(10_000));
+        assert_eq!(texts(&history, &first)[0].len(), 500);
+        for _ in 0..MOST_CLIENTS {
+            history.note(Some(&Home::session()), "t", "x");
+        }
+        assert!(texts(&history, &first).is_empty(), "it was silent longest");
+        assert_eq!(history.lock().len(), MOST_CLIENTS);
+    }
+}

@@ -1,0 +1,168 @@
+//! `r2r_ingest_folder`: all files below a folder, a few at a time, while the caller hears how far that is.
+//!
+//! Invariants: each file is ingested as by `r2r_ingest_document`. So a folder can be ingested again at any time, and
+//! files that did not change are not sent. If the caller leaves, no further file is begun. If the service is away,
+//! the rest is not tried.
+//!
+//! Not here: which files there are (`listing`).
+
+use futures_util::stream::{self, StreamExt};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::task::spawn_blocking;
+
+use super::about::{Arguments, Mode};
+use super::{Ingest, Target, UPLOADS, failed, form};
+use crate::Report;
+use crate::answer::Failure;
+use crate::r2r::id::Id;
+use crate::tool::{About, Effect};
+use upstream::api::Error;
+
+/// Files that are named with the reason why they were not ingested.
+const MAX_SHOWN: usize = 50;
+
+/// Arguments of the tool.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+pub(in super::super) struct FolderArguments {
+    /// The absolute path of the folder, one that the operator has allowed or below it. Its subfolders count; hidden
+    /// files and links do not.
+    #[schemars(length(min = 1, max = 4096))]
+    pub(in super::super) folder_path: String,
+    /// The id of the collection that the documents are to be in. Left out: the project's own.
+    pub(in super::super) collection_id: Option<Id>,
+    /// Metadata of each document; searches can filter by it.
+    pub(in super::super) metadata: Option<Map<String, Value>>,
+    /// How carefully the files are read, as in `r2r_ingest_document`.
+    #[serde(default)]
+    #[schemars(default)]
+    pub(in super::super) ingestion_mode: Mode,
+}
+
+/// Answer of the tool.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in super::super) struct FolderIngested {
+    /// The collection that the documents are in.
+    pub(in super::super) collection_id: Id,
+    /// Files in the folder and its subfolders.
+    pub(in super::super) total: usize,
+    /// Files that can be found now, those that were there before included.
+    pub(in super::super) ingested: usize,
+    /// Files that were not ingested, the first 50.
+    pub(in super::super) not_ingested: Vec<NotIngested>,
+    /// How many more there are of them.
+    pub(in super::super) more_not_ingested: usize,
+    /// Links and other entries that are neither files nor folders.
+    pub(in super::super) ignored: usize,
+    /// Why the rest was not tried; null if all were.
+    pub(in super::super) stopped: Option<String>,
+}
+
+/// A file that was not ingested.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in super::super) struct NotIngested {
+    file_path: String,
+    reason: String,
+}
+
+/// Description of the tool.
+pub(in super::super) const ABOUT_FOLDER: About = About {
+    name: "r2r_ingest_folder",
+    title: "Ingest a folder into R2R",
+    description: "Adds all files below a folder of this machine to a collection, at most 1000, and answers when \
+                  all of them can be found, with those that could not be added. Reports progress file by file. Files \
+                  that did not change since are left alone, so after an interruption call it again.",
+    effect: Effect::Replaces,
+};
+
+impl Ingest {
+    /// Runs the tool.
+    pub(in super::super) async fn ingest_folder(
+        &self,
+        arguments: FolderArguments,
+        target: Target<'_>,
+        report: &Report,
+    ) -> Result<FolderIngested, Failure> {
+        form::metadata(arguments.metadata.clone())?;
+        let (roots, folder) = (std::sync::Arc::clone(&self.0.roots), arguments.folder_path.clone());
+        let listed = spawn_blocking(move || roots.list(&folder)).await;
+        let listed = listed.map_err(|error| Error::Malformed { reason: error.to_string() })??;
+        if !target.is_known {
+            self.0.check(target.collection).await?;
+        }
+        let mut told = FolderIngested {
+            collection_id: target.collection,
+            total: listed.files.len(),
+            ingested: 0,
+            not_ingested: Vec::new(),
+            more_not_ingested: 0,
+            ignored: listed.ignored,
+            stopped: None,
+        };
+        let one = |path| self.one(path, &arguments, target);
+        let mut files = std::pin::pin!(stream::iter(listed.files).map(one).buffer_unordered(UPLOADS));
+        while let Some((path, outcome)) = files.next().await {
+            match outcome {
+                Ok(()) => told.ingested += 1,
+                Err(Failure::Failed(error)) if ends_all(&error) && told.ingested == 0 => {
+                    return Err(error.into());
+                }
+                Err(failure) => told.note(path.clone(), &failure),
+            }
+            report.counted(told.done(), told.total, &path);
+            if told.stopped.is_some() {
+                break;
+            }
+        }
+        Ok(told)
+    }
+
+    async fn one(
+        &self,
+        file_path: String,
+        of: &FolderArguments,
+        target: Target<'_>,
+    ) -> (String, Result<(), Failure>) {
+        let arguments = Arguments {
+            file_path: file_path.clone(),
+            collection_id: of.collection_id,
+            metadata: of.metadata.clone(),
+            ingestion_mode: of.ingestion_mode,
+            run_async: false,
+        };
+        let target = Target { is_known: true, ..target };
+        let outcome = self.ingest(arguments, target, &Report::none()).await;
+        (file_path, outcome.map(drop))
+    }
+}
+
+impl FolderIngested {
+    const fn done(&self) -> usize {
+        self.ingested + self.not_ingested.len() + self.more_not_ingested
+    }
+
+    fn note(&mut self, file_path: String, failure: &Failure) {
+        let reason = failed::reason(failure);
+        if matches!(failure, Failure::Failed(error) if ends_all(error)) {
+            self.stopped = Some(reason.clone());
+        }
+        if self.not_ingested.len() < MAX_SHOWN {
+            self.not_ingested.push(NotIngested { file_path, reason });
+        } else {
+            self.more_not_ingested += 1;
+        }
+    }
+}
+
+/// Whether the next file would fail in the same way.
+const fn ends_all(error: &Error) -> bool {
+    error.trips_breaker()
+        || matches!(
+            error,
+            Error::AuthFailed { .. }
+                | Error::Unavailable { .. }
+                | Error::Overloaded { .. }
+                | Error::Backend { status: 401 | 403 | 429, .. }
+        )
+}

@@ -1,0 +1,230 @@
+//! What a document is called at the service, what is said about it, and the form it is sent as.
+//!
+//! Invariants: one file in one collection, ingested by one identity, has one id for ever, so sending
+//! it again never makes two; what we say about a document wins over what the caller says.
+
+use reqwest::Body;
+use reqwest::multipart::{Form, Part};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use uuid::Uuid;
+
+use super::Mode;
+use super::source::{Faults, Sent, Source};
+use crate::r2r::model::has_nul;
+use crate::refusal::Refusal;
+use crate::rest::unsendable;
+use upstream::api::Error;
+
+/// Bytes of the caller's metadata. The service takes a megabyte; what is said about a document is less.
+const MOST_METADATA: usize = 16 * 1024;
+const LONGEST_TITLE: usize = 256;
+/// What R2R decides the type of a file by (`DocumentType` of 3.6.6); it refuses every other.
+const TYPES: &str = " bmp csv css doc docx eml epub gif heic htm html jpeg jpg js json md mp3 msg odt org \
+                     p7s pdf png ppt pptx py rst rtf svg tiff ts tsv txt xls xlsx ";
+/// What the time of sending stands under.
+const INGESTED_AT: &str = "ingested_at";
+/// What the SHA-256 of a document stands under.
+const DIGEST: &str = "content_sha256";
+/// What the path of its file stands under.
+const SOURCE_PATH: &str = "source_path";
+/// What the mode that it was taken in with stands under.
+const INGESTION_MODE: &str = "ingestion_mode";
+/// What R2R and we say about a document.
+const OURS: [&str; 13] = [
+    "id",
+    "document_id",
+    "owner_id",
+    "collection_id",
+    "collection_ids",
+    "document_type",
+    "version",
+    "failure",
+    "ingested_by",
+    INGESTED_AT,
+    INGESTION_MODE,
+    DIGEST,
+    SOURCE_PATH,
+];
+/// What ids of documents are made in.
+const NAMESPACE: Uuid = Uuid::from_u128(0x5b0f_6f0e_6a54_4c0b_9e5d_7a3c_2d41_88aa);
+
+/// The metadata of a caller, without what belongs to others.
+pub(super) fn metadata(given: Option<Map<String, Value>>) -> Result<Map<String, Value>, Refusal> {
+    let given = given.unwrap_or_default();
+    let wrong = |field: &str, value: &Value| Refusal::new("invalid_argument", field, value);
+    let whole = Value::Object(given);
+    let size = whole.to_string().len();
+    if size > MOST_METADATA {
+        return Err(wrong("metadata", &whole)
+            .because(&format!("The metadata has {size} bytes as JSON."))
+            .valid(&format!("at most {MOST_METADATA} bytes"))
+            .suggest("Keep long texts in the document."));
+    }
+    if has_nul(&whole) {
+        return Err(wrong("metadata", &whole)
+            .because("A text in the metadata has a zero character.")
+            .valid("texts without it")
+            .suggest("Leave it out."));
+    }
+    let Value::Object(given) = whole else { return Ok(Map::new()) };
+    for (name, value) in &given {
+        let field = format!("metadata.{name}");
+        if OURS.contains(&name.as_str()) {
+            return Err(wrong(&field, value)
+                .because("This member is written by the gateway or the service.")
+                .valid(&format!("any name but {}", OURS.join(", ")))
+                .suggest("Use another name for it."));
+        }
+        let fits = |title: &str| {
+            !title.trim().is_empty() && title.len() <= LONGEST_TITLE && !title.contains(char::is_control)
+        };
+        if name == "title" && !value.as_str().is_some_and(fits) {
+            return Err(wrong(&field, value)
+                .because("The title can not be used.")
+                .valid(&format!("a text of 1 to {LONGEST_TITLE} bytes on one line"))
+                .suggest("Leave it out to have the name of the file as title."));
+        }
+    }
+    Ok(given)
+}
+
+/// Everything about one document but its bytes.
+#[derive(Debug, Clone)]
+pub(super) struct Sheet {
+    pub(super) id: Uuid,
+    pub(super) collection: Uuid,
+    mode: Mode,
+    file_name: String,
+    /// What stays the same as long as the file and the wishes of the caller do.
+    lasting: Map<String, Value>,
+}
+
+impl Sheet {
+    /// Of a file `name` with `digest`, for the caller's `metadata`.
+    pub(super) fn new(
+        id: Uuid,
+        collection: Uuid,
+        mode: Mode,
+        told: (&str, &str, &Map<String, Value>),
+    ) -> Self {
+        let (name, digest, metadata) = told;
+        let file_name = file_name(name);
+        let mut lasting = metadata.clone();
+        if let Some(Value::String(title)) = lasting.get_mut("title") {
+            // R2R takes it for the name of the file, and the type from its end.
+            let end = format!(".{}", extension(&file_name));
+            if !title.to_ascii_lowercase().ends_with(&end.to_ascii_lowercase()) {
+                title.push_str(&end);
+            }
+        }
+        let ours = [
+            (SOURCE_PATH, json!(name)),
+            (DIGEST, json!(digest)),
+            (INGESTION_MODE, json!(mode.word())),
+            // Beside the field of the form: versions of R2R read the one or the other.
+            ("collection_ids", json!([collection.to_string()])),
+        ];
+        lasting.extend(ours.map(|(name, value)| (name.to_owned(), value)));
+        Self { id, collection, mode, file_name, lasting }
+    }
+
+    /// Of a document that had the metadata `there`, as it was sent; none where they do not say enough.
+    pub(super) fn earlier(
+        (id, collection): (Uuid, Uuid),
+        usual: Mode,
+        there: &Map<String, Value>,
+    ) -> Option<Self> {
+        let name = there.get(SOURCE_PATH)?.as_str()?;
+        let callers = there.iter().filter(|(name, _)| !OURS.contains(&name.as_str()));
+        let callers = callers.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let mode = there.get(INGESTION_MODE).and_then(|word| Mode::deserialize(word).ok()).unwrap_or(usual);
+        let mut sheet = Self::new(id, collection, mode, (name, digest(there)?, &callers));
+        // It is as old as it was: what could not replace it is still what was wished for last.
+        sheet.lasting.extend(there.get(INGESTED_AT).map(|at| (INGESTED_AT.to_owned(), at.clone())));
+        Some(sheet)
+    }
+
+    /// What its file is called at the service, as [`Sheet::new`] was told it.
+    pub(super) fn name(&self) -> String {
+        self.lasting.get(SOURCE_PATH).and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+
+    /// Whether a document with the metadata `there` was made of the same.
+    pub(super) fn is_same(&self, there: &Map<String, Value>) -> bool {
+        self.lasting.iter().all(|(name, value)| there.get(name) == Some(value))
+    }
+
+    /// Whether its bytes are the same. After a sending of ours that is enough: the service may spell
+    /// what it was told about a document in its own way, such as a number.
+    pub(super) fn is_same_content(&self, there: &Map<String, Value>) -> bool {
+        let digest = |members: &Map<String, Value>| members.get(DIGEST).cloned();
+        digest(there).is_some() && digest(there) == digest(&self.lasting)
+    }
+
+    /// The form with `source` as its file.
+    pub(super) fn form(&self, source: &Source, faults: &Faults, sent: Sent) -> Result<Form, Error> {
+        let mut metadata = self.lasting.clone();
+        metadata.insert("ingested_by".to_owned(), json!("switchyard"));
+        let now = OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default();
+        metadata.entry(INGESTED_AT).or_insert_with(|| json!(now));
+        let digest = self.lasting.get(DIGEST).and_then(Value::as_str).unwrap_or_default();
+        let body = Body::wrap_stream(source.pieces(digest, faults, sent));
+        let file = Part::stream_with_length(body, source.len)
+            .file_name(self.file_name.clone())
+            .mime_str("application/octet-stream")
+            .map_err(|_| unsendable("its type cannot be written"))?;
+        Ok(Form::new()
+            .text("id", self.id.to_string())
+            .text("collection_ids", json!([self.collection.to_string()]).to_string())
+            .text("metadata", Value::Object(metadata).to_string())
+            .text("ingestion_mode", self.mode.word())
+            .text("run_with_orchestration", "true")
+            .part("file", file))
+    }
+}
+
+/// The SHA-256 of a document with `metadata`.
+pub(super) fn digest(metadata: &Map<String, Value>) -> Option<&str> {
+    metadata.get(DIGEST)?.as_str()
+}
+
+/// Whether a document with `metadata` was sent at `time` or later, by our clock.
+pub(super) fn is_sent_since(metadata: &Map<String, Value>, time: OffsetDateTime) -> bool {
+    let at = metadata.get(INGESTED_AT).and_then(Value::as_str);
+    at.and_then(|at| OffsetDateTime::parse(at, &Rfc3339).ok()).is_some_and(|at| at >= time)
+}
+
+/// The one id of the file `name` in `collection`, ingested by `identity`.
+pub(super) fn id(identity: &str, collection: Uuid, name: &str) -> Uuid {
+    let whole = [identity.as_bytes(), collection.as_bytes(), name.as_bytes()];
+    // Each with its length before it, so no two ways of writing them are one.
+    let text: Vec<u8> = whole
+        .iter()
+        .flat_map(|part| (part.len() as u64).to_be_bytes().into_iter().chain(part.iter().copied()))
+        .collect();
+    Uuid::new_v5(&NAMESPACE, &text)
+}
+
+/// Whether R2R takes a file of this name as it is.
+pub(super) fn is_known_type(name: &str) -> bool {
+    let extension = extension(name).to_ascii_lowercase();
+    !extension.is_empty() && TYPES.contains(&format!(" {extension} "))
+}
+
+/// The name that R2R gets: the path, so its title is the last part. A type that R2R does not know is
+/// sent as text: as a file, because it takes a form's other texts only up to a megabyte.
+fn file_name(name: &str) -> String {
+    if is_known_type(name) { name.to_owned() } else { format!("{name}.txt") }
+}
+
+fn extension(name: &str) -> &str {
+    let last = name.rsplit('/').next().unwrap_or_default();
+    last.rsplit_once('.').map_or("", |(_, extension)| extension)
+}
+
+#[cfg(test)]
+#[path = "form_tests.rs"]
+mod tests;

@@ -1,0 +1,374 @@
+//! One document, from its file to its place in a collection.
+//!
+//! ```text
+//!  look ── there, the same ──────────────────────────────► join ──► done
+//!   │  ├── there, another, or failed: remove ──┐            ▲
+//!   │  └── being worked on ──► follow ─► look  │            │
+//!   └── not there ───────────────────────────► send ──► follow ── failed: the reason
+//!                                                └── outcome unknown: look ─► stands still: remove, send, once
+//! ```
+//!
+//! Invariants: what may have been done is never done again before it was looked whether it was;
+//! nothing old is removed before the new file was read to its end and the old one was kept (`kept`). Between
+//! `remove` and `send` the document is missing: the service has no way to replace one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::{Instant, sleep};
+
+use super::form::Sheet;
+use super::journal::Journal;
+use super::remote::Remote;
+use super::source::{Faults, Source};
+use crate::answer::Failure;
+use crate::r2r::documents::progress;
+use crate::r2r::id::Id;
+use crate::r2r::model::{Document, Stage};
+use crate::refusal::Refusal;
+use upstream::api::Error;
+
+/// First pause before something is asked again, and between two looks at a document.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Longest pause between two looks, and before a request is made again.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
+/// The same where nobody waits: there may be hundreds of such documents.
+const LONGEST_UNWATCHED: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How often a document is sent whose sending ended without an answer.
+const SENDINGS: u32 = 3;
+/// How often a caller who waits has a request made that did not get through.
+pub(super) const TRIES: u32 = 3;
+/// Seconds after which a document that is still being worked on counts as left behind: the service
+/// was stopped in the middle of it, and never goes on by itself.
+const ABANDONED: i64 = 3600;
+/// How long R2R may show a document at the same step, after a sending whose answer was lost, until it
+/// counts as left behind. Of one that it works on the steps take minutes at most, but for the largest files.
+const STILL: Duration = Duration::from_mins(10);
+
+/// When a document that is being worked on counts as left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LeftBehind {
+    /// When it is old: somebody else sent it, or a former life.
+    Old,
+    /// When it stands still: we sent it, and do not know what became of that.
+    Still,
+    /// Never: the service said that it has it, or it was sent again already.
+    Never,
+}
+
+/// How far a document is.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    /// Of the whole, which is 1.
+    pub(super) share: f64,
+    pub(super) message: String,
+    pub(super) outcome: Option<Outcome>,
+}
+
+pub(super) type Outcome = Result<Done, Failure>;
+
+/// What became of a document that is in its collection now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Done {
+    /// It was there, made of the same file.
+    Unchanged,
+    /// It is new, or another than before.
+    Ingested,
+}
+
+/// One document and all that is needed to bring it in.
+pub(super) struct Job<'a> {
+    pub(super) remote: &'a dyn Remote,
+    pub(super) path: &'a str,
+    pub(super) source: Source,
+    pub(super) sheet: Sheet,
+    pub(super) steps: &'a watch::Sender<Step>,
+    /// Who may send, now.
+    pub(super) uploads: &'a Semaphore,
+    /// Where it is noted what is removed, and under which number. Whoever ends the job looks there, how ever it ended.
+    pub(super) journal: &'a Journal,
+    pub(super) number: u64,
+    /// Somebody waits for it and is to hear early of a service that is away. Else it is waited for.
+    pub(super) is_awaited: bool,
+    /// Somebody wants to know how far it is.
+    pub(super) is_watched: bool,
+}
+
+impl Job<'_> {
+    /// Brings it in. Dropped anywhere, it can be begun again. `upload` is the right to send.
+    pub(super) async fn run(&self, upload: SemaphorePermit<'_>) -> Outcome {
+        let (mut upload, mut last, mut may_give_up) = (Some(upload), None, true);
+        for sending in 0..=SENDINGS {
+            let left_behind = match (sending, &last) {
+                (0, _) => LeftBehind::Old,
+                (1..SENDINGS, Some(_)) if may_give_up => LeftBehind::Still,
+                _ => LeftBehind::Never,
+            };
+            match self.look(&mut upload, left_behind).await? {
+                Some(there) if self.is_done(&there, sending) => {
+                    self.join(&there).await?;
+                    return Ok(if sending == 0 { Done::Unchanged } else { Done::Ingested });
+                }
+                Some(there) if there.stage() == Stage::Failed && sending > 0 => {
+                    let reason = there.reason();
+                    return Err(failed(reason.as_deref().unwrap_or("no reason was given")));
+                }
+                _ if sending == SENDINGS => break,
+                Some(there) => {
+                    self.regain(&mut upload).await;
+                    self.step(0.04, "removing the earlier version");
+                    self.keep(&there).await?;
+                    self.insist(|| self.remote.remove(self.sheet.id)).await?;
+                    may_give_up &= left_behind != LeftBehind::Still || there.stage() != Stage::Pending;
+                }
+                None => self.regain(&mut upload).await,
+            }
+            last = self.send(sending).await?;
+        }
+        // Sent as often as may be, and what is there is nothing or somebody else's.
+        Err(last.map_or_else(|| failed("it is not there although it was taken"), Failure::Failed))
+    }
+
+    /// Waits for the right to send, before anything is removed for it.
+    async fn regain<'s>(&'s self, upload: &mut Option<SemaphorePermit<'s>>) {
+        if upload.is_none() {
+            // It never closes as long as we are here.
+            *upload = self.uploads.acquire().await.ok();
+        }
+    }
+
+    /// Whether it is there, as it is to be.
+    fn is_done(&self, there: &Document, sending: u32) -> bool {
+        let is_same = self.sheet.is_same(&there.metadata)
+            || (sending > 0 && self.sheet.is_same_content(&there.metadata));
+        there.stage() == Stage::Success && is_same
+    }
+
+    /// What is there, when nobody works on it any more, or it counts as left behind. Whoever only waits
+    /// here gives back the right to send: a service that forgot some documents is not closed to others.
+    async fn look(
+        &self,
+        upload: &mut Option<SemaphorePermit<'_>>,
+        left_behind: LeftBehind,
+    ) -> Result<Option<Document>, Failure> {
+        let longest = if self.is_awaited { LONGEST_LOOK } else { LONGEST_UNWATCHED };
+        let (mut pause, mut status, mut since) = (FIRST_PAUSE, String::new(), Instant::now());
+        loop {
+            let document = self.insist(|| self.remote.document(self.sheet.id)).await?;
+            let Some(there) = document.as_ref().filter(|there| there.stage() == Stage::Pending) else {
+                return Ok(document);
+            };
+            if there.ingestion_status != status {
+                (status, since) = (there.ingestion_status.clone(), Instant::now());
+            }
+            let is_left_behind = match left_behind {
+                LeftBehind::Old => there.age() > ABANDONED,
+                LeftBehind::Still => since.elapsed() >= STILL,
+                LeftBehind::Never => false,
+            };
+            if is_left_behind {
+                return Ok(document);
+            }
+            *upload = None;
+            self.worked(there);
+            sleep(pause).await;
+            pause = (pause * 2).min(longest);
+        }
+    }
+
+    /// Sends it. With an error, it is not known what became of that, and who calls looks.
+    async fn send(&self, sending: u32) -> Result<Option<Error>, Failure> {
+        self.step(0.05, "uploading");
+        let mut tries = 0;
+        loop {
+            let error = match self.sent().await? {
+                Ok(()) => return Ok(None),
+                Err(error) => error,
+            };
+            tracing::debug!(document = %self.sheet.id, sending, %error, "a document was not taken at once");
+            match what_next(&error) {
+                // It may be there, or in the making.
+                Next::Look => {
+                    sleep(pause(sending, &error)).await;
+                    return Ok(Some(error));
+                }
+                Next::Again if !self.is_awaited || tries + 1 < TRIES => sleep(pause(tries, &error)).await,
+                _ => return Err(error.into()),
+            }
+            tries += 1;
+        }
+    }
+
+    /// Sends it once, and waits until the service answers or is seen to have ended.
+    async fn sent(&self) -> Result<Result<(), Error>, Failure> {
+        let (faults, sent) = (Faults::default(), Arc::new(AtomicU64::new(0)));
+        let form = || {
+            let sent = Arc::clone(&sent);
+            let sent = Box::new(move |bytes| sent.store(bytes, Ordering::Relaxed));
+            self.sheet.form(&self.source, &faults, sent)
+        };
+        let answer = tokio::select! {
+            answer = self.remote.create(Box::new(form)) => answer,
+            () = self.watch(&sent) => Ok(()),
+        };
+        match faults.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(fault) => Err(refusal(self.path, &fault.words()).into()),
+            None => Ok(answer),
+        }
+    }
+
+    /// Puts it where it belongs, if it is not there.
+    async fn join(&self, document: &Document) -> Result<(), Failure> {
+        let (collection, id) = (self.sheet.collection, self.sheet.id);
+        if !document.collection_ids.contains(&Id(collection)) {
+            self.step(0.97, "joining its collection");
+            self.insist(|| self.remote.join(collection, id)).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks until there is an answer: reading, removing and joining may be repeated.
+    async fn insist<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        ask: impl Fn() -> F,
+    ) -> Result<T, Failure> {
+        let mut tries = 0;
+        loop {
+            match ask().await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if self.is_awaited && tries + 1 >= TRIES => return Err(error.into()),
+                Err(error) => match what_next(&error) {
+                    Next::Stop => return Err(error.into()),
+                    Next::Again | Next::Look => sleep(pause(tries, &error)).await,
+                },
+            }
+            tries += 1;
+        }
+    }
+
+    /// Tells how far the service is while it does not answer. Ends some time after it is seen to have
+    /// ended, should its answer have been lost.
+    async fn watch(&self, sent: &AtomicU64) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            sleep(pause).await;
+            let sent = sent.load(Ordering::Relaxed);
+            if sent < self.source.len {
+                #[allow(clippy::cast_precision_loss)] // a share to show
+                let share = sent as f64 / self.source.len as f64;
+                self.step(0.05 + 0.45 * share, "uploading");
+                continue;
+            }
+            pause = (pause * 2).min(if self.is_watched { LONGEST_LOOK } else { LONGEST_PAUSE });
+            match self.remote.document(self.sheet.id).await {
+                Ok(Some(there)) if there.stage() == Stage::Pending => self.worked(&there),
+                Ok(Some(_)) => return sleep(LONGEST_LOOK).await,
+                _ => {}
+            }
+        }
+    }
+
+    fn worked(&self, document: &Document) {
+        self.step(0.5 + 0.5 * progress(&document.ingestion_status), &document.ingestion_status);
+    }
+
+    fn step(&self, share: f64, message: &str) {
+        self.steps.send_if_modified(|step| {
+            // It never goes back, whatever has to be done again.
+            let goes_on = share > step.share;
+            if goes_on {
+                (step.share, step.message) = (share, message.to_owned());
+            }
+            goes_on
+        });
+    }
+}
+
+fn failed(reason: &str) -> Failure {
+    let detail = format!("the document could not be ingested: {reason}");
+    // What it was given can not be ingested; the service itself is well.
+    Failure::Failed(Error::backend(422, detail))
+}
+
+/// The file can not be read as it is.
+pub(super) fn refusal(path: &str, because: &str) -> Refusal {
+    Refusal::new("invalid_path", "file_path", path)
+        .because(because)
+        .valid("a readable file that nobody writes to at the moment")
+        .suggest("Ingest it again when it is complete.")
+}
+
+/// What to do about an error.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing: it would be the same again.
+    Stop,
+    /// The same again: it was not done.
+    Again,
+    /// Look whether it was done.
+    Look,
+}
+
+pub(super) fn what_next(error: &Error) -> Next {
+    match error {
+        // The service is away, or asks for patience.
+        Error::Connect { .. }
+        | Error::NotSent { .. }
+        | Error::Backend { status: 429 | 503, .. }
+        | Error::Status { status: 429 | 503, .. } => Next::Again,
+        // 409: the same is there already, or is being worked on.
+        Error::Backend { status: 408 | 409, .. } => Next::Look,
+        Error::Backend { status: ..500, .. }
+        | Error::Status { status: ..500, .. }
+        | Error::AuthFailed { .. }
+        | Error::Unavailable { .. } => Next::Stop,
+        _ => Next::Look,
+    }
+}
+
+/// Up to what the service asks for, but never long; else twice as long each time.
+pub(super) fn pause(tries: u32, error: &Error) -> Duration {
+    let asked = match error {
+        Error::Backend { retry_after, .. } | Error::Status { retry_after, .. } => *retry_after,
+        _ => None,
+    };
+    let own = FIRST_PAUSE * 2_u32.saturating_pow(tries.min(16));
+    let own = own.mul_f64(rand::random_range(0.5..1.0));
+    asked.unwrap_or(own).clamp(FIRST_PAUSE / 2, LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_been_done_is_looked_for_and_what_is_refused_is_not_repeated() {
+        let status = |status| Error::backend(status, "");
+        for refused in [400, 401, 403, 404, 413, 415, 422] {
+            assert_eq!(what_next(&status(refused)), Next::Stop, "{refused}");
+        }
+        for again in [429, 503] {
+            assert_eq!(what_next(&status(again)), Next::Again, "{again}");
+        }
+        for unknown in [408, 409, 500, 502, 504] {
+            assert_eq!(what_next(&status(unknown)), Next::Look, "{unknown}");
+        }
+        let reason = String::new;
+        assert_eq!(what_next(&Error::Connect { reason: reason() }), Next::Again);
+        for lost in [Error::Lost { reason: reason() }, Error::Cut { reason: reason() }] {
+            assert_eq!(what_next(&lost), Next::Look);
+        }
+    }
+
+    #[test]
+    fn pauses_grow_and_end_at_half_a_minute_whatever_is_asked_for() {
+        let away = Error::Connect { reason: String::new() };
+        assert!(pause(0, &away) <= FIRST_PAUSE && pause(100, &away) <= LONGEST_PAUSE);
+        let retry_after = Some(Duration::from_secs(9999));
+        let patient = Error::Backend { status: 429, detail: String::new(), retry_after, facts: None };
+        assert_eq!(pause(0, &patient), LONGEST_PAUSE);
+    }
+}

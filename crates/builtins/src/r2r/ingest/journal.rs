@@ -1,0 +1,322 @@
+//! The documents under way, on disk: what a gateway that starts again goes on with. Beside them those
+//! that could not be brought in, so that it can still say so.
+//!
+//! Invariants: the file is replaced as a whole and readable by its owner only; who adds a document
+//! has it on disk when that returns; one gateway at a time works with a file, which a lock beside it
+//! says. Without the file (it can not be written, another gateway has it) documents are ingested all
+//! the same, and only a restart loses those under way; that is logged once.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use super::failed::{AllFailed, Failed};
+use super::kept::Removed;
+use super::{Mode, file_name};
+use crate::private_file;
+use crate::r2r::id::Id;
+use runtime::regular_file;
+
+/// Bytes of the file that are read: more than all entries that may be there.
+const MOST_BYTES: u64 = 16 << 20;
+/// How often it is looked whether the one who has the file has gone.
+const LOCK_PAUSE: Duration = Duration::from_millis(250);
+/// How often at most: a former life of this server ends within that time.
+const LOCK_TRIES: usize = 40;
+
+/// One document under way: what has to be done, not how far it is, which the service knows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// What was promised.
+    pub(super) document: Id,
+    /// The file, as it was named.
+    pub(super) path: String,
+    pub(super) collection: Id,
+    pub(super) mode: Mode,
+    pub(super) metadata: Map<String, Value>,
+    /// The resource that changes when it is over.
+    pub(super) resource: Option<String>,
+    /// What stood in its place and was removed for it, or is about to be.
+    #[serde(default)]
+    pub(super) removed: Option<Removed>,
+}
+
+/// The file. Clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct Journal(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    state: Mutex<State>,
+    /// What is on disk; whoever writes holds it.
+    written: tokio::sync::Mutex<u64>,
+    /// Ours as long as it is open.
+    lock: Mutex<Option<File>>,
+    complained: AtomicBool,
+    /// Whether it was tried to take possession of it.
+    tried: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: Vec<Noted>,
+    failed: AllFailed,
+    last: u64,
+    /// Counts changes.
+    version: u64,
+}
+
+#[derive(Debug)]
+struct Noted {
+    number: u64,
+    since: OffsetDateTime,
+    entry: Entry,
+}
+
+/// What is written.
+#[derive(Serialize)]
+struct Written<'a> {
+    under_way: Vec<&'a Entry>,
+    /// The oldest first.
+    failed: Vec<&'a Failed>,
+}
+
+/// The same, read.
+#[derive(Default, Deserialize)]
+struct Left {
+    under_way: Vec<Entry>,
+    failed: Vec<Failed>,
+}
+
+/// The journal of the server `name`, in the folder of the file `mapping`.
+pub(in super::super) fn beside(mapping: &Path, name: &str) -> PathBuf {
+    mapping.with_file_name(format!("r2r_ingest_{}.json", private_file::of(name)))
+}
+
+impl Journal {
+    /// The one at `path`, which is not looked at yet; without a path nothing is noted anywhere.
+    pub(super) fn new(path: PathBuf) -> Self {
+        let (state, lock) = <(Mutex<State>, Mutex<Option<File>>)>::default();
+        let (written, complained) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
+        Self(Arc::new(Inner { path, state, written, lock, complained, tried: watch::Sender::new(false) }))
+    }
+
+    /// Takes possession of the file; what a former life left in it, which is under way again.
+    pub(super) async fn take_over(&self) -> Vec<(u64, Entry)> {
+        if self.0.path.as_os_str().is_empty() {
+            self.0.tried.send_replace(true);
+            return Vec::new();
+        }
+        for _ in 0..LOCK_TRIES {
+            let locked = self.locked().await;
+            self.0.tried.send_replace(true);
+            match locked {
+                Ok(Some(left)) => return self.adopt(left).await,
+                Ok(None) => tokio::time::sleep(LOCK_PAUSE).await,
+                Err(error) => {
+                    self.complain(&error);
+                    return Vec::new();
+                }
+            }
+        }
+        self.complain(&io::Error::other("another gateway uses it"));
+        Vec::new()
+    }
+
+    /// Notes a document; the number to strike it out by.
+    pub(super) async fn add(&self, entry: Entry) -> u64 {
+        let number = self.state().add(entry);
+        // Right after the start; it never closes as long as we have it.
+        let _ = self.0.tried.subscribe().wait_for(|tried| *tried).await;
+        self.save().await;
+        number
+    }
+
+    /// Notes what is about to be removed for the wish `number`.
+    pub(super) async fn note_removal(&self, number: u64, removed: Removed) {
+        {
+            let mut state = self.state();
+            state.version += 1;
+            let noted = state.entries.iter_mut().find(|noted| noted.number == number);
+            if let Some(noted) = noted {
+                noted.entry.removed = Some(removed);
+            }
+        }
+        self.save().await;
+    }
+
+    /// What was removed for the wish `number`.
+    pub(super) fn removed(&self, number: u64) -> Option<Removed> {
+        self.state().entries.iter().find(|noted| noted.number == number)?.entry.removed.clone()
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Whether we may write beside it.
+    pub(super) fn is_ours(&self) -> bool {
+        self.0.lock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// The file and the time of the latest wish for `document`, while it is under way.
+    pub(super) fn noted(&self, document: Id) -> Option<(String, OffsetDateTime)> {
+        let state = self.state();
+        let latest = state.entries.iter().rev().find(|noted| noted.entry.document == document)?;
+        Some((latest.entry.path.clone(), latest.since))
+    }
+
+    /// Notes how the wish `number` has ended, which is still to be struck out: badly, for this reason, with
+    /// a file of so many bytes; or well.
+    pub(super) fn conclude(&self, number: u64, failure: Option<(String, u64)>) {
+        let mut state = self.state();
+        let Some(noted) = state.entries.iter().find(|noted| noted.number == number) else { return };
+        let (entry, since, at) = (&noted.entry, noted.since, OffsetDateTime::now_utc());
+        let (document, collection) = (entry.document, entry.collection);
+        let file_name = file_name(&entry.path);
+        match failure {
+            Some((reason, size)) => {
+                state.failed.put(Failed { document, collection, file_name, size, since, at, reason });
+            }
+            None => state.failed.remove(document),
+        }
+    }
+
+    /// How the last wish for `document` has ended, if it ended badly.
+    pub(super) fn failed(&self, document: Id) -> Option<Failed> {
+        self.state().failed.get(document).cloned()
+    }
+
+    /// The documents of `collection` that could not be brought in, the newest first.
+    pub(super) fn all_failed(&self, collection: Id) -> Vec<Failed> {
+        self.state().failed.iter().filter(|failed| failed.collection == collection).cloned().collect()
+    }
+
+    /// Strikes a document out.
+    pub(super) async fn strike(&self, number: u64) {
+        {
+            let mut state = self.state();
+            state.entries.retain(|noted| noted.number != number);
+            state.version += 1;
+        }
+        self.save().await;
+    }
+
+    /// What is in the file, if it is ours now.
+    async fn locked(&self) -> io::Result<Option<Left>> {
+        let inner = Arc::clone(&self.0);
+        let locked = spawn_blocking(move || {
+            let Some(lock) = lock(&inner.path)? else { return Ok(None) };
+            *inner.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
+            Ok(Some(read(&inner.path)))
+        });
+        locked.await.map_err(io::Error::other)?
+    }
+
+    async fn adopt(&self, left: Left) -> Vec<(u64, Entry)> {
+        let adopted = {
+            let mut state = self.state();
+            // What has failed since we began is newer.
+            let newer = std::mem::take(&mut state.failed);
+            left.failed.into_iter().chain(newer.iter().rev().cloned()).for_each(|one| state.failed.put(one));
+            left.under_way.into_iter().map(|entry| (state.add(entry.clone()), entry)).collect()
+        };
+        self.save().await;
+        adopted
+    }
+
+    /// Writes what is to be written; one writes for all who wait.
+    async fn save(&self) {
+        let mine = self.state().version;
+        let mut written = self.0.written.lock().await;
+        if *written >= mine || !self.is_ours() {
+            return;
+        }
+        let (version, text) = {
+            let state = self.state();
+            let under_way = state.entries.iter().map(|noted| &noted.entry).collect();
+            let written = Written { under_way, failed: state.failed.iter().rev().collect() };
+            (state.version, serde_json::to_vec_pretty(&written).unwrap_or_default())
+        };
+        let path = self.0.path.clone();
+        let saved = spawn_blocking(move || private_file::replace(&path, &text)).await;
+        match saved.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(()) => *written = version,
+            Err(error) => self.complain(&error),
+        }
+    }
+
+    fn complain(&self, error: &io::Error) {
+        if !self.0.complained.swap(true, Ordering::Relaxed) {
+            let file = self.0.path.display().to_string();
+            tracing::warn!(
+                file,
+                %error,
+                "the journal of documents under way can not be used; a restart forgets those under way"
+            );
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn add(&mut self, entry: Entry) -> u64 {
+        self.last += 1;
+        self.version += 1;
+        let since = OffsetDateTime::now_utc();
+        self.entries.push(Noted { number: self.last, since, entry });
+        self.last
+    }
+}
+
+/// Locks the file `path` for us; none when somebody else has.
+fn lock(path: &Path) -> io::Result<Option<File>> {
+    let file = private_file::open_lock(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// What the file says; nothing when it says nothing that we know, and then it is kept aside.
+fn read(path: &Path) -> Left {
+    let left = match regular_file::read(path, MOST_BYTES) {
+        Ok(text) => parse(&text).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Left::default()),
+        Err(error) => Err(error),
+    };
+    left.unwrap_or_else(|error| {
+        let aside = path.with_extension("unreadable");
+        let kept = fs::rename(path, &aside).is_ok();
+        tracing::warn!(%error, kept, file = %aside.display(), "the journal of documents under way is unreadable");
+        Left::default()
+    })
+}
+
+fn parse(text: &[u8]) -> serde_json::Result<Left> {
+    // Once it was a list of what is under way.
+    match serde_json::from_slice(text) {
+        Ok(under_way) => Ok(Left { under_way, failed: Vec::new() }),
+        Err(_) => serde_json::from_slice(text),
+    }
+}
+
+#[cfg(test)]
+#[path = "journal_tests.rs"]
+mod tests;

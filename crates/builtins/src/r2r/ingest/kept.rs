@@ -1,0 +1,234 @@
+//! The earlier version of a document, kept while another takes its place: R2R can not replace one, so it is
+//! removed first, and put back if the new one is not taken in.
+//!
+//! ```text
+//!  content ──► file on disk ──► noted in the journal ──► removed ──► sent ── taken in: the file goes
+//!                                                                     └── refused: sent again from the file
+//! ```
+//!
+//! Invariants: what is removed is noted before, so no end of the program forgets it; what is put back is what was
+//! there, by its digest, with all that was said about it; nothing is put back where a whole document stands. A file
+//! is readable by its owner only, and there are [`MOST`] at a time. What R2R does not give out, or what is larger
+//! than an answer of it may be, is not kept, and a refusal says that it is gone.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+use super::form::{self, Sheet};
+use super::job::{Job, Next, TRIES, pause, what_next};
+use super::journal::Journal;
+use super::source::Source;
+use super::tasks::{JOB_LIMIT, Task, Tasks};
+use crate::answer::Failure;
+use crate::private_file;
+use crate::r2r::id::Id;
+use crate::r2r::model::{Document, Stage};
+use runtime::hex::hex;
+use runtime::regular_file;
+use upstream::api::Error;
+
+/// Earlier versions that are kept at a time.
+const MOST: usize = 64;
+/// What the name of such a file ends with, behind that of the journal and the id of the document.
+const ENDING: &str = "earlier";
+
+/// What was removed, as the journal has it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Removed {
+    /// What was said about it.
+    pub(super) metadata: Map<String, Value>,
+    /// Whether its bytes were kept.
+    pub(super) is_kept: bool,
+}
+
+impl Job<'_> {
+    /// Keeps what is `there` and notes that it is to be removed, if it is a whole document.
+    pub(super) async fn keep(&self, there: &Document) -> Result<(), Failure> {
+        if there.stage() != Stage::Success || self.journal.removed(self.number).is_some() {
+            return Ok(());
+        }
+        let content = self.content().await?;
+        let digest = form::digest(&there.metadata).map(str::to_owned);
+        let document = Id(self.sheet.id);
+        let is_kept = match content.zip(digest) {
+            Some((content, digest)) => self.journal.keep(document, content, digest).await,
+            None => false,
+        };
+        tracing::debug!(%document, is_kept, "an earlier version is to be removed");
+        self.journal.note_removal(self.number, Removed { metadata: there.metadata.clone(), is_kept }).await;
+        Ok(())
+    }
+
+    /// What the earlier version was made of, if R2R gives it out. Nothing is removed while R2R is away.
+    async fn content(&self) -> Result<Option<Bytes>, Failure> {
+        let mut tries = 0;
+        loop {
+            let error = match self.remote.content(self.sheet.id).await {
+                Ok(content) => return Ok(content),
+                Err(error) => error,
+            };
+            let is_away = what_next(&error) == Next::Again;
+            let is_waited_for = is_away && !self.is_awaited;
+            if tries + 1 >= TRIES && !is_waited_for {
+                tracing::debug!(document = %self.sheet.id, %error, "an earlier version can not be kept");
+                return if is_away { Err(error.into()) } else { Ok(None) };
+            }
+            sleep(pause(tries, &error)).await;
+            tries += 1;
+        }
+    }
+}
+
+impl Tasks {
+    /// Puts back what `task` removed, which has failed with `failure`; what its caller is told.
+    pub(super) async fn put_back(&self, task: &Task, failure: Failure) -> Failure {
+        let Some(removed) = self.journal.removed(task.number) else { return failure };
+        // The next life goes on with it, and with this.
+        if is_parked(&failure) {
+            return with(failure, "the earlier version was removed before");
+        }
+        let document = task.entry.document;
+        let turn = self.turn(document.0);
+        let _turn = turn.lock().await;
+        let restored = timeout(JOB_LIMIT, self.restored(task, &removed)).await;
+        match restored.unwrap_or(Err(Error::TimedOut { after: JOB_LIMIT }.into())) {
+            Ok(Restored::Never) => {
+                self.journal.forget_kept(document).await;
+                failure
+            }
+            Ok(Restored::Back) => {
+                self.journal.forget_kept(document).await;
+                with(failure, "the earlier version was put back")
+            }
+            Err(why) => {
+                let file = removed.is_kept.then(|| self.journal.kept_at(document).display().to_string());
+                tracing::error!(%document, kept_in = file, ?why, "the earlier version of a document could not be put back");
+                with(failure, "the earlier version was removed before")
+            }
+        }
+    }
+
+    async fn restored(&self, task: &Task, removed: &Removed) -> Result<Restored, Failure> {
+        let document = task.entry.document;
+        if self.remote.document(document.0).await?.is_some_and(|there| there.stage() == Stage::Success) {
+            return Ok(Restored::Never);
+        }
+        let gone = || Error::Unavailable { state: "not kept" };
+        let sheet = Sheet::earlier((document.0, task.entry.collection.0), task.entry.mode, &removed.metadata);
+        let sheet = sheet.filter(|_| removed.is_kept).ok_or_else(gone)?;
+        let source = self.journal.kept(document, sheet.name()).await.map_err(|_| gone())?;
+        let Ok(upload) = self.uploads.acquire().await else { return Err(gone().into()) };
+        let (steps, _) = watch::channel(super::Step { share: 0.0, message: String::new(), outcome: None });
+        let job = Job {
+            remote: self.remote.as_ref(),
+            path: &task.entry.path,
+            source,
+            sheet,
+            steps: &steps,
+            uploads: &self.uploads,
+            journal: &self.journal,
+            number: task.number,
+            is_awaited: false,
+            is_watched: false,
+        };
+        job.run(upload).await.map(|_| Restored::Back)
+    }
+}
+
+/// What became of an earlier version.
+enum Restored {
+    /// A whole document stands there: it was not removed, or somebody else put one there.
+    Never,
+    /// It stands there again.
+    Back,
+}
+
+impl Journal {
+    /// Has `content` on disk as what `document` was made of, if that has `digest`; whether it is.
+    async fn keep(&self, document: Id, content: Bytes, digest: String) -> bool {
+        if !self.is_ours() {
+            return false;
+        }
+        let (path, journal) = (self.kept_at(document), self.path().to_owned());
+        let kept = spawn_blocking(move || {
+            if hex(&Sha256::digest(&content)) != digest || (!path.exists() && kept_beside(&journal)? >= MOST)
+            {
+                return Ok(false);
+            }
+            private_file::replace(&path, &content).map(|()| true)
+        });
+        kept.await.map_err(io::Error::other).and_then(|kept| kept).unwrap_or_else(|error| {
+            tracing::warn!(%document, %error, "an earlier version could not be kept");
+            false
+        })
+    }
+
+    /// What was kept of `document`, as a file called `name`.
+    async fn kept(&self, document: Id, name: String) -> io::Result<Source> {
+        let path = self.kept_at(document);
+        let opened = spawn_blocking(move || {
+            let file = regular_file::open(&path)?;
+            let len = file.metadata()?.len();
+            Ok(Source::new(file, name, len))
+        });
+        opened.await.map_err(io::Error::other)?
+    }
+
+    /// What was kept of `document` is needed no more.
+    pub(super) async fn forget_kept(&self, document: Id) {
+        let path = self.kept_at(document);
+        // Most often there is none; that of another gateway is not ours to remove.
+        if !self.is_ours() {
+            return;
+        }
+        let _ = spawn_blocking(move || fs::remove_file(path)).await;
+    }
+
+    fn kept_at(&self, document: Id) -> PathBuf {
+        private_file::beside(self.path(), &format!("{document}.{ENDING}"))
+    }
+}
+
+/// Earlier versions that are kept beside the journal at `path`.
+fn kept_beside(path: &Path) -> io::Result<usize> {
+    let Some((folder, name)) = path.parent().zip(path.file_name()) else { return Ok(0) };
+    let name = name.to_string_lossy();
+    let is_kept = |entry: io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| {
+            let other = entry.file_name();
+            let other = other.to_string_lossy();
+            other.starts_with(&*name) && other.ends_with(ENDING)
+        })
+    };
+    Ok(fs::read_dir(folder)?.filter_map(|entry| is_kept(entry).then_some(())).count())
+}
+
+/// Whether who failed so is gone on with when an operator has mended our credentials.
+pub(super) const fn is_parked(failure: &Failure) -> bool {
+    matches!(failure, Failure::Failed(Error::AuthFailed { .. }))
+}
+
+/// `failure`, saying what became of the earlier version.
+fn with(failure: Failure, what: &str) -> Failure {
+    let and = |words: &str| format!("{words} ({what})");
+    match failure {
+        Failure::Refused(refusal) => {
+            let words = and(refusal.message());
+            Failure::Refused(refusal.because(&words))
+        }
+        // It has no words of its own.
+        Failure::Failed(error @ Error::TimedOut { .. }) => {
+            Failure::Failed(Error::Lost { reason: and(&error.to_string()) })
+        }
+        Failure::Failed(error) => Failure::Failed(error.reworded(|words| and(&words))),
+    }
+}

@@ -1,0 +1,240 @@
+//! `r2r_ingest_document`: a file of this machine becomes a document of R2R, in its collection.
+//!
+//! Every document is a task of its own, which goes on when its caller has left, and again when the
+//! gateway was stopped meanwhile. Invariants: a caller who is answered `pending` is answered before
+//! anything is sent, with the id that the document will have; one file is worked on by one task at a
+//! time; at most [`UPLOADS`] are sent at a time and at most [`MOST_JOBS`] wait; one that could not be
+//! brought in is remembered with the reason, for whoever asks.
+//!
+//! Not here: which collection is the project's own, and how R2R is called.
+
+mod about;
+mod failed;
+mod folder;
+mod form;
+mod job;
+mod journal;
+mod kept;
+mod listing;
+mod remote;
+mod roots;
+mod source;
+mod tasks;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lru::LruCache;
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use tokio::sync::{OnceCell, Semaphore, watch};
+
+use crate::Report;
+use crate::answer::Failure;
+use crate::r2r::answers::Answers;
+use crate::r2r::client::Client;
+use crate::r2r::config;
+use crate::r2r::id::Id;
+use crate::r2r::model::Document;
+pub(super) use about::{ABOUT, Arguments, Ingested};
+use about::{Mode, Status};
+pub(super) use failed::Failed;
+pub(super) use folder::{ABOUT_FOLDER, FolderArguments, FolderIngested};
+use job::{Outcome, Step};
+pub(super) use journal::beside as journal_beside;
+use journal::{Entry, Journal};
+use remote::Remote;
+use roots::Roots;
+use runtime::shutdown::Shutdown;
+use tasks::{MOST_COLLECTIONS, Task, Tasks};
+use upstream::api::{Error, Events};
+
+/// Documents that are sent at a time.
+const UPLOADS: usize = 4;
+/// Documents under way, those that wait among them.
+const MOST_JOBS: usize = 256;
+/// When it is worth trying again after that.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+
+/// Where a document is to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) collection: Id,
+    /// Whether it was there a moment ago.
+    pub(super) is_known: bool,
+    /// The URI of the resource that is another one when the document has ended.
+    pub(super) resource: Option<&'a str>,
+}
+
+/// What ingesting needs.
+pub(super) struct Opening<'a> {
+    pub(super) options: &'a config::R2r,
+    /// Where documents under way are noted: [`journal_beside`].
+    pub(super) journal: PathBuf,
+    /// What is kept of the tools that find documents.
+    pub(super) answers: Answers,
+    pub(super) events: Events,
+    pub(super) shutdown: &'a Shutdown,
+}
+
+/// Ingests documents. Dropping it stops its tasks; what they had begun is gone on with by the next one
+/// that opens the same journal.
+pub(super) struct Ingest(Arc<Tasks>, Shutdown);
+
+impl Ingest {
+    /// Ingests through `client`, and goes on with what a former life left.
+    pub(super) fn open(client: Client, opening: Opening<'_>) -> Self {
+        Self::over(client, opening)
+    }
+
+    fn over(remote: impl Remote, opening: Opening<'_>) -> Self {
+        let shutdown = opening.shutdown.child();
+        let options = opening.options;
+        let inner = Arc::new(Tasks {
+            remote: Box::new(remote),
+            roots: Arc::new(Roots::new(&options.ingest_roots, options.max_file_bytes)),
+            journal: Journal::new(opening.journal),
+            answers: opening.answers,
+            who: OnceCell::new(),
+            events: opening.events,
+            seats: Arc::new(Semaphore::new(MOST_JOBS)),
+            uploads: Semaphore::new(UPLOADS),
+            turns: Mutex::default(),
+            collections: Mutex::new(LruCache::new(MOST_COLLECTIONS)),
+        });
+        shutdown.spawn_until_end(Arc::clone(&inner).resume(shutdown.clone()));
+        Self(inner, shutdown)
+    }
+
+    /// Runs the tool.
+    pub(super) async fn ingest(
+        &self,
+        arguments: Arguments,
+        target: Target<'_>,
+        report: &Report,
+    ) -> Result<Ingested, Failure> {
+        let Arguments { file_path, metadata, ingestion_mode, run_async, .. } = arguments;
+        let metadata = form::metadata(metadata)?;
+        let source = self.0.source(&file_path).await?;
+        let collection = target.collection;
+        if !target.is_known {
+            self.0.check(collection).await?;
+        }
+        let document = Id(form::id(self.0.who().await?, collection.0, &source.name));
+        let entry = Entry {
+            document,
+            path: file_path,
+            collection,
+            mode: ingestion_mode,
+            metadata,
+            resource: target.resource.map(str::to_owned),
+            removed: None,
+        };
+        let file_name = file_name(&source.name);
+        let answer =
+            |status| Ingested { document_id: document, status, file_name, collection_id: collection };
+        let seat = Arc::clone(&self.0.seats).try_acquire_owned();
+        let seat = seat.map_err(|_| Error::Overloaded { retry_in: TRY_AGAIN })?;
+        let number = self.0.journal.add(entry.clone()).await;
+        let (steps, step) = watch::channel(Step { share: 0.0, message: "queued".into(), outcome: None });
+        let is_watched = !run_async && report.wants_progress();
+        let task = Task {
+            entry,
+            number,
+            source: Some(source),
+            is_awaited: !run_async,
+            is_watched,
+            steps,
+            _seat: seat,
+        };
+        self.1.spawn_until_end(Arc::clone(&self.0).bring(task));
+        if run_async {
+            return Ok(answer(Status::Pending));
+        }
+        ended(step, report).await.map(|_| answer(Status::Success))
+    }
+
+    /// What we know of `document` ourselves: it was promised and is not brought in yet, or could not be.
+    pub(super) fn ours(&self, document: Id) -> Option<Ours> {
+        let journal = &self.0.journal;
+        let under_way = journal.noted(document);
+        let under_way =
+            under_way.map(|(path, since)| Ours::UnderWay(UnderWay { file_name: file_name(&path), since }));
+        under_way.or_else(|| journal.failed(document).map(Ours::Failed))
+    }
+
+    /// The documents of `collection` that could not be brought in, the newest first.
+    pub(super) fn failed(&self, collection: Id) -> Vec<Failed> {
+        self.0.journal.all_failed(collection)
+    }
+}
+
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// What we know of a document ourselves.
+#[derive(Debug, Clone)]
+pub(super) enum Ours {
+    UnderWay(UnderWay),
+    Failed(Failed),
+}
+
+impl Ours {
+    /// Whether it says more of the last wish than what R2R shows.
+    pub(super) fn is_newer_than(&self, there: &Document) -> bool {
+        match self {
+            Self::UnderWay(ours) => !ours.is_of(&there.metadata),
+            Self::Failed(ours) => !ours.is_outlived_by(there),
+        }
+    }
+}
+
+/// A document that was promised and is not done with.
+#[derive(Debug, Clone)]
+pub(super) struct UnderWay {
+    /// The name of its file.
+    pub(super) file_name: String,
+    since: OffsetDateTime,
+}
+
+impl UnderWay {
+    /// Whether a document with `metadata` is what was promised, and not what it is to replace.
+    fn is_of(&self, metadata: &Map<String, Value>) -> bool {
+        form::is_sent_since(metadata, self.since)
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        self.1.begin();
+    }
+}
+
+/// What became of a document; meanwhile whoever waits hears how far it is.
+async fn ended(mut step: watch::Receiver<Step>, report: &Report) -> Outcome {
+    loop {
+        {
+            let step = step.borrow_and_update();
+            if let Some(outcome) = &step.outcome {
+                return outcome.clone();
+            }
+            report.share(step.share, &step.message);
+        }
+        if step.changed().await.is_err() {
+            return Err(Failure::Failed(Error::Unavailable { state: "shutting down" }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod kept_tests;
+#[cfg(test)]
+mod left_behind_tests;
+#[cfg(test)]
+mod socket_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! The calls of R2R that ingesting needs.
+//!
+//! A trait, so that what is done with them can be tried without a service. Nothing is repeated here.
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use reqwest::multipart::Form;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use uuid::Uuid;
+
+use crate::r2r::client::{Client, Results};
+use crate::r2r::model::Document;
+use upstream::api::Error;
+
+/// Makes the form of an upload, more than once if it has to be sent again for a renewed token.
+pub(super) type MakeForm<'a> = Box<dyn Fn() -> Result<Form, Error> + Send + Sync + 'a>;
+
+/// R2R, as far as ingesting goes.
+pub(super) trait Remote: Send + Sync + 'static {
+    /// The id of the account that we are.
+    fn who(&self) -> BoxFuture<'_, Result<String, Error>>;
+
+    /// Whether there is a collection `id` that we may use.
+    fn has_collection(&self, id: Uuid) -> BoxFuture<'_, Result<bool, Error>>;
+
+    /// The document `id`, if it is there.
+    fn document(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Document>, Error>>;
+
+    /// What the document `id` was made of, if the service has it.
+    fn content(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Bytes>, Error>>;
+
+    /// Removes the document `id`, which may be gone already.
+    fn remove(&self, id: Uuid) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Sends a document. It may answer only when all is done with it.
+    fn create<'a>(&'a self, form: MakeForm<'a>) -> BoxFuture<'a, Result<(), Error>>;
+
+    /// Puts a document into a collection, where it may be already.
+    fn join(&self, collection: Uuid, id: Uuid) -> BoxFuture<'_, Result<(), Error>>;
+}
+
+/// An account; what else is said of it is not for us.
+#[derive(Deserialize)]
+struct Account {
+    id: String,
+}
+
+impl Remote for Client {
+    fn who(&self) -> BoxFuture<'_, Result<String, Error>> {
+        async move {
+            let answer = self.get::<Results<Account>>(&["users", "me"], &[]).await?;
+            Ok(answer.results.id)
+        }
+        .boxed()
+    }
+
+    fn has_collection(&self, id: Uuid) -> BoxFuture<'_, Result<bool, Error>> {
+        async move {
+            let there = self.get::<IgnoredAny>(&["collections", &id.to_string()], &[]).await;
+            // 403: it is there, and not for us.
+            Ok(unless(there, &[403, 404])?.is_some())
+        }
+        .boxed()
+    }
+
+    fn document(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Document>, Error>> {
+        async move {
+            let there = self.get::<Results<Document>>(&["documents", &id.to_string()], &[]).await;
+            Ok(unless(there, &[404])?.map(|answer| answer.results))
+        }
+        .boxed()
+    }
+
+    fn content(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+        async move {
+            match self.bytes(&["documents", &id.to_string(), "download"]).await {
+                Err(Error::TooLarge { .. }) => Ok(None),
+                content => unless(content, &[403, 404, 405]),
+            }
+        }
+        .boxed()
+    }
+
+    fn remove(&self, id: Uuid) -> BoxFuture<'_, Result<(), Error>> {
+        async move {
+            let gone = self.delete::<IgnoredAny>(&["documents", &id.to_string()]).await;
+            unless(gone, &[404]).map(|_| ())
+        }
+        .boxed()
+    }
+
+    fn create<'a>(&'a self, form: MakeForm<'a>) -> BoxFuture<'a, Result<(), Error>> {
+        async move { self.upload::<IgnoredAny>(&["documents"], form).await.map(|_| ()) }.boxed()
+    }
+
+    fn join(&self, collection: Uuid, id: Uuid) -> BoxFuture<'_, Result<(), Error>> {
+        async move {
+            let path = ["collections", &collection.to_string(), "documents", &id.to_string()];
+            unless(self.post::<_, IgnoredAny>(&path, &()).await, &[409]).map(|_| ())
+        }
+        .boxed()
+    }
+}
+
+/// The answer; none where R2R answered one of `statuses`.
+fn unless<T>(answer: Result<T, Error>, statuses: &[u16]) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Error::Backend { status, .. }) if statuses.contains(&status) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,203 @@
+//! Opening a file that a caller names: only below the folders that the operator gave.
+//!
+//! Invariants: the path is walked one name at a time, each opened below the folder before it and none
+//! of them a link, so no race can lead outside; opening waits for nobody (a pipe is not waited for);
+//! what is opened is a regular file of at most so many bytes. No folder given: nothing is opened.
+//!
+//! A hard link is a file like any other: where it was made, its maker could read the file.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use super::listing::{self, Listing, MAX_FILES, Unlisted};
+use super::source::Source;
+use crate::refusal::Refusal;
+
+/// Bytes of a path, at most: what systems take.
+const LONGEST_PATH: usize = 4096;
+const FIELD: &str = "file_path";
+
+/// The folders, each with the name by which its files are known at the service.
+#[derive(Debug)]
+pub(super) struct Roots {
+    all: Vec<Root>,
+    max_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Root {
+    path: PathBuf,
+    label: String,
+}
+
+impl Roots {
+    /// The folders `paths`; no file in them of more than `max_bytes` is opened.
+    pub(super) fn new(paths: &[PathBuf], max_bytes: u64) -> Self {
+        let named = |path: &PathBuf| Root { path: path.clone(), label: label(path, paths) };
+        Self { all: paths.iter().map(named).collect(), max_bytes }
+    }
+
+    /// The files below the folder at `path`, each as an absolute path. It blocks for as long as the disk does.
+    pub(super) fn list(&self, path: &str) -> Result<Listing, Refusal> {
+        let listed = self.check_any(path).and_then(|()| {
+            let (root, names) = self.place(path, 0)?;
+            listing::files(&root.path, &names).map_err(|failure| match failure {
+                Unlisted::Unreadable(error) => self.unopened(path, &error),
+                Unlisted::TooMany => refusal(path)
+                    .because("The folder has too many files or subfolders.")
+                    .valid(&format!("a folder with at most {MAX_FILES} files"))
+                    .suggest("Name its subfolders one after another."),
+            })
+        });
+        let absolute = |name: String| format!("{}/{name}", path.trim_end_matches('/'));
+        let listed = listed.map(|Listing { files, ignored }| {
+            let files = files.into_iter().map(absolute).collect();
+            Listing { files, ignored }
+        });
+        listed.map_err(|refusal| refusal.of_field("folder_path"))
+    }
+
+    /// Opens the file at `path`. It blocks for as long as the disk does.
+    pub(super) fn open(&self, path: &str) -> Result<Source, Refusal> {
+        self.check_any(path)?;
+        let (root, names) = self.place(path, 1)?;
+        let file = beneath(&root.path, &names).map_err(|error| self.unopened(path, &error))?;
+        let len = self.checked(path, &file)?;
+        let name = names.iter().fold(root.label.clone(), |name, part| format!("{name}/{part}"));
+        Ok(Source::new(file, name, len))
+    }
+
+    fn check_any(&self, path: &str) -> Result<(), Refusal> {
+        if !self.all.is_empty() {
+            return Ok(());
+        }
+        Err(refusal(path)
+            .because("Files can not be ingested: the operator has allowed no folder.")
+            .valid("none until the setting `ingest_roots` of this server names a folder")
+            .suggest("Ask the operator to add the folder to `r2r: {ingest_roots: [...]}`."))
+    }
+
+    /// The folder that the file is in, the innermost one, and the names that lead there from it, at least `least`.
+    fn place<'a>(&self, path: &'a str, least: usize) -> Result<(&Root, Vec<&'a str>), Refusal> {
+        let written = Path::new(path);
+        let is_odd = path.len() > LONGEST_PATH || path.contains(char::is_control);
+        let goes_up = written.components().any(|part| part == Component::ParentDir);
+        if is_odd || goes_up || !written.is_absolute() {
+            return Err(self.range(refusal(path).because(if goes_up {
+                "A path with `..` in it is not followed."
+            } else {
+                "The path is not absolute, too long, or has a control character."
+            })));
+        }
+        let below = |root: &Path| {
+            let below = written.strip_prefix(root).ok()?;
+            let names: Option<Vec<&str>> = below.components().map(|part| name(&part)).collect();
+            names.filter(|names| names.len() >= least)
+        };
+        // The folder as it is written, or where its own links lead.
+        let found = self.all.iter().filter_map(|root| {
+            let real = || below(&std::fs::canonicalize(&root.path).ok()?);
+            Some((root, below(&root.path).or_else(real)?))
+        });
+        let innermost = found.min_by_key(|(_, names)| names.len());
+        innermost.ok_or_else(|| self.range(refusal(path).because("The file is not in an allowed folder.")))
+    }
+
+    /// Its length, if it is a file that may be taken.
+    fn checked(&self, path: &str, file: &File) -> Result<u64, Refusal> {
+        let metadata = file.metadata().map_err(|error| self.unopened(path, &error))?;
+        if !metadata.is_file() {
+            return Err(self.range(refusal(path).because("It is not a regular file.")));
+        }
+        let reason = match metadata.len() {
+            0 => "The file is empty.".to_owned(),
+            len if len > self.max_bytes => format!("The file has {len} bytes."),
+            len => return Ok(len),
+        };
+        let range = format!("1 to {} bytes (`ingest_max_bytes`)", self.max_bytes);
+        Err(refusal(path).because(&reason).valid(&range).suggest("Split the file, or leave it out."))
+    }
+
+    fn unopened(&self, path: &str, error: &io::Error) -> Refusal {
+        let reason = match Errno::from_io_error(error) {
+            Some(Errno::NOENT) => "There is no such file.".to_owned(),
+            // A link where a file was to be opened, and where a folder.
+            Some(Errno::LOOP | Errno::NOTDIR) => {
+                "A part of the path is a link or no folder; links are not followed.".to_owned()
+            }
+            _ => format!("The file can not be opened: {}.", error.kind()),
+        };
+        self.range(refusal(path).because(&reason))
+    }
+
+    /// Says what would be right.
+    fn range(&self, refusal: Refusal) -> Refusal {
+        let all: Vec<String> = self.all.iter().map(|root| root.path.display().to_string()).collect();
+        refusal
+            .valid(&format!("the absolute path of a regular file, without links, below {}", all.join(" or ")))
+            .suggest("Name a file in one of these folders, or ask the operator to add one to `ingest_roots`.")
+    }
+}
+
+fn refusal(path: &str) -> Refusal {
+    Refusal::new("invalid_path", FIELD, path)
+}
+
+/// One name, which is no way up and no other root.
+fn name<'a>(part: &Component<'a>) -> Option<&'a str> {
+    match part {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    }
+}
+
+/// Opens what `names` lead to from `root`, which may itself be reached through links: the operator
+/// wrote it.
+fn beneath(root: &Path, names: &[&str]) -> io::Result<File> {
+    let (last, folders) = names.split_last().ok_or(io::ErrorKind::NotFound)?;
+    let folder = open_folder(root, folders)?;
+    // Without waiting for the other end of a pipe.
+    Ok(File::from(step(&folder, last, OFlags::NONBLOCK | OFlags::NOCTTY)?))
+}
+
+/// Opens the folder that `names` lead to from `root`, none of them through a link.
+pub(super) fn open_folder(root: &Path, names: &[&str]) -> io::Result<OwnedFd> {
+    let root = openat(CWD, root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    names.iter().try_fold(root, |folder, name| step_into(&folder, name))
+}
+
+/// Opens the folder `name` in `folder`, which is no link.
+pub(super) fn step_into(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    step(folder, name, OFlags::DIRECTORY)
+}
+
+fn step(folder: &OwnedFd, name: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(folder, name, flags, Mode::empty())?)
+}
+
+/// The last names of `root`, as many as tell it from the others; so the name of a document says
+/// nothing of the machine, and two files of one name in two folders stay two.
+fn label(root: &Path, all: &[PathBuf]) -> String {
+    let names = |path: &Path| -> Vec<String> {
+        let normal = path.components().filter(|part| matches!(part, Component::Normal(_)));
+        normal.map(|part| OsStr::to_string_lossy(part.as_os_str()).into_owned()).collect()
+    };
+    let own = names(root);
+    let ending = |names: &[String], count: usize| names[names.len().saturating_sub(count)..].join("/");
+    let is_alone = |count: &usize| {
+        all.iter().filter(|other| ending(&names(other), *count) == ending(&own, *count)).count() <= 1
+    };
+    let count = (1..own.len()).find(is_alone).unwrap_or(own.len());
+    if own.is_empty() { "root".to_owned() } else { ending(&own, count) }
+}
+
+#[cfg(test)]
+#[path = "roots_tests.rs"]
+mod tests;

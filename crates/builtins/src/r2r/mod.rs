@@ -1,0 +1,259 @@
+//! The tools of an R2R retrieval service (REST API v3) as a server of ours.
+//!
+//! One file per tool: its arguments and answer as types, from which its definition is made, and what is
+//! asked of R2R for it. `desk` is what they share: the client, the project's collection, the answers that
+//! are kept.
+//!
+//! Not here: how R2R is spoken to (`client`, `session`), which file goes where (`ingest`).
+
+mod answers;
+mod client;
+mod collections;
+mod desk;
+mod documents;
+mod filters;
+mod history;
+mod id;
+mod ingest;
+mod mapping;
+mod model;
+mod pace;
+mod project;
+mod project_name;
+mod projects;
+mod rag;
+mod resources;
+mod search;
+mod session;
+mod settings;
+mod telling;
+mod titles;
+mod token;
+
+#[cfg(test)]
+mod client_tests;
+pub mod config;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod project_tests;
+#[cfg(test)]
+mod searching_tests;
+#[cfg(test)]
+mod taking_in_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tools_tests;
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use self::desk::Desk;
+use self::id::Id;
+use self::ingest::Ingest;
+use self::project::Project;
+use self::projects::Choice;
+use super::answer::{Failure, passing, reply};
+use super::refusal::Refusal;
+use super::tool::Tool;
+use super::{Builtin, Declared, Report, info, no_tool};
+use crate::r2r::config::AdvancedSearch;
+use json::Raw;
+use protocol::error::code;
+use protocol::{ErrorObject, Reply};
+#[cfg(test)]
+use testkit::r2r as double;
+use upstream::api::{Error, Events, Means};
+
+/// R2R as one of our own servers.
+pub struct R2r {
+    desk: Arc<Desk>,
+    ingest: Ingest,
+    tools: Vec<Tool>,
+}
+
+impl R2r {
+    /// Logs in.
+    pub(super) async fn open(
+        name: &Arc<str>,
+        options: &config::R2r,
+        means: &Means,
+        events: Events,
+    ) -> Result<Self, Error> {
+        let desk = Arc::new(Desk::open(name, options, means).await?);
+        let mapping = desk.projects.own().mapping().filter(|_| !means.only_looks);
+        let journal = mapping.map(|mapping| ingest::journal_beside(mapping.path(), name));
+        let ingest = Ingest::open(
+            desk.client.clone(),
+            ingest::Opening {
+                options,
+                journal: journal.unwrap_or_default(),
+                answers: desk.answers.clone(),
+                events,
+                shutdown: &means.shutdown,
+            },
+        );
+        Ok(Self { desk, ingest, tools: tools(options.advanced_search) })
+    }
+
+    /// Its offer before it logged in.
+    pub(super) fn declared(options: &config::R2r) -> Declared {
+        Declared::new(about(), INSTRUCTIONS, &tools(options.advanced_search))
+            .with_resources(resources::definitions(), true)
+    }
+
+    /// The project of a call of the tool `name`. A client is only asked for it where the arguments name no
+    /// collection.
+    fn project(&self, name: &str, arguments: &Raw, report: &Report) -> Result<Choice, Refusal> {
+        let projects = &self.desk.projects;
+        let needs_none = [documents::ABOUT_MONITOR.name, collections::ABOUT.name].contains(&name);
+        let has_collection = || arguments.part("collection_id").is_some_and(|id| !id.is_null());
+        match projects.of(report)? {
+            Choice::Ask(_) if needs_none || has_collection() => Ok(Choice::Known(Arc::clone(projects.own()))),
+            choice => Ok(choice),
+        }
+    }
+
+    /// The place of a document in the collection that is asked for, or in that of `project`.
+    async fn target(&self, project: &Project, asked: Option<Id>) -> Result<ingest::Target<'static>, Failure> {
+        let collection = project.or_own(asked).await?;
+        let is_own = match asked {
+            Some(_) => matches!(project.peek().await, Ok(Some(own)) if own == collection),
+            None => true,
+        };
+        let resource = is_own.then_some(resources::CONTEXT);
+        Ok(ingest::Target { collection, is_known: asked.is_none(), resource })
+    }
+
+    async fn run(
+        &self,
+        tool: &Tool,
+        project: &Project,
+        arguments: &Raw,
+        report: &Report,
+    ) -> Result<Raw, Failure> {
+        let desk = &*self.desk;
+        match tool.name() {
+            "r2r_search" => {
+                let input: search::Input = tool.read(arguments)?;
+                desk.history.note(report.home(), search::ABOUT.name, &input.query);
+                search::search(desk, project, input).await
+            }
+            "r2r_rag_query" => {
+                let input: rag::Input = tool.read(arguments)?;
+                desk.history.note(report.home(), rag::ABOUT.name, &input.question);
+                rag::ask(desk, project, input, report).await
+            }
+            "r2r_ingest_document" => {
+                let input: ingest::Arguments = tool.read(arguments)?;
+                let target = self.target(project, input.collection_id).await?;
+                self.ingest.ingest(input, target, report).await.map(|answer| Raw::of(&answer))
+            }
+            "r2r_ingest_folder" => {
+                let input: ingest::FolderArguments = tool.read(arguments)?;
+                let target = self.target(project, input.collection_id).await?;
+                self.ingest.ingest_folder(input, target, report).await.map(|answer| Raw::of(&answer))
+            }
+            "r2r_list_documents" => documents::list(desk, project, &self.ingest, tool.read(arguments)?).await,
+            "r2r_monitor_task" => {
+                let input: documents::MonitorInput = tool.read(arguments)?;
+                // Before R2R is asked: it may be done in between.
+                let ours = self.ingest.ours(input.document_id);
+                documents::monitor(desk, input, ours).await
+            }
+            _ => collections::list(desk, tool.read(arguments)?).await,
+        }
+    }
+}
+
+/// All tools, in the order they are listed.
+fn tools(advanced_search: AdvancedSearch) -> Vec<Tool> {
+    vec![
+        Tool::new::<search::Input, search::Output>(&search::about(advanced_search)),
+        Tool::new::<rag::Input, rag::Output>(&rag::ABOUT),
+        Tool::new::<ingest::Arguments, ingest::Ingested>(&ingest::ABOUT),
+        Tool::new::<ingest::FolderArguments, ingest::FolderIngested>(&ingest::ABOUT_FOLDER),
+        Tool::new::<documents::ListInput, documents::ListOutput>(&documents::ABOUT_LIST),
+        Tool::new::<documents::MonitorInput, documents::MonitorOutput>(&documents::ABOUT_MONITOR),
+        Tool::new::<collections::Input, collections::Output>(&collections::ABOUT),
+    ]
+}
+
+const INSTRUCTIONS: &str = "Documents of a project, kept in R2R. r2r_search finds passages and \
+    r2r_rag_query answers a question from them; both use the project's own collection unless another \
+    one is named. r2r_ingest_document adds a file and r2r_monitor_task follows that; r2r_ingest_folder \
+    adds all files of a folder.";
+
+fn about() -> Raw {
+    info("r2r", "R2R")
+}
+
+impl Builtin for R2r {
+    fn info(&self) -> Raw {
+        about()
+    }
+
+    fn instructions(&self) -> Option<String> {
+        Some(INSTRUCTIONS.to_owned())
+    }
+
+    fn tools(&self) -> Vec<Raw> {
+        self.tools.iter().map(|tool| tool.definition().clone()).collect()
+    }
+
+    fn call<'a>(
+        &'a self,
+        name: &'a str,
+        arguments: Raw,
+        report: &'a Report,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
+        async move {
+            let Some(tool) = self.tools.iter().find(|tool| tool.name() == name) else {
+                return Ok(Err(no_tool(name)));
+            };
+            let project = match self.project(name, &arguments, report) {
+                Ok(Choice::Known(project)) => project,
+                Ok(Choice::Ask(question)) => return Ok(Ok(question)),
+                Err(refusal) => return reply(Err(refusal.into())),
+            };
+            let replied = reply(self.run(tool, &project, &arguments, report).await);
+            if name == documents::ABOUT_MONITOR.name { replied.map(passing) } else { replied }
+        }
+        .boxed()
+    }
+
+    fn resources(&self) -> Option<Vec<Raw>> {
+        Some(resources::definitions())
+    }
+
+    fn told_resources(&self) -> &[&str] {
+        &[resources::CONTEXT]
+    }
+
+    fn read<'a>(&'a self, uri: &'a str, report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
+        async move {
+            let project = match self.desk.projects.of(report) {
+                Ok(Choice::Known(project)) => project,
+                Ok(Choice::Ask(question)) if uri == resources::CONTEXT => return Ok(Ok(question)),
+                Ok(Choice::Ask(_)) => Arc::clone(self.desk.projects.own()),
+                Err(refusal) => {
+                    let error = ErrorObject::new(code::INVALID_PARAMS, refusal.message());
+                    return Ok(Err(error.with_data(&refusal.raw())));
+                }
+            };
+            resources::read((&self.desk, &project), &self.ingest, uri, report).await
+        }
+        .boxed()
+    }
+
+    fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
+        self.desk.client.health().boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        self.desk.client.refused()
+    }
+}

@@ -1,0 +1,266 @@
+//! The collection of the project: which one is meant when a caller names none.
+//!
+//! It is called `claude-code-PROJECT`. Found by its name, or made where the configuration allows that,
+//! it is remembered here and in a file (`mapping`), and looked for again when R2R does not know it
+//! any more. However many ask at once, one looks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::client::{Client, Results};
+use super::id::Id;
+use super::mapping::{self, Entry, Mapping, Owner};
+use super::model;
+use crate::answer::Failure;
+use crate::r2r::config;
+use crate::r2r::project_name::ProjectName;
+use crate::refusal::Refusal;
+use upstream::api::Error;
+
+/// How long a collection is taken to be there without asking: searching one that is gone finds
+/// nothing, and that is no answer.
+const TRUSTED: Duration = Duration::from_mins(1);
+/// Collections that are looked through for a name that does not fit into a path: pages of so many.
+const PAGE: u64 = 1_000;
+const PAGES: u64 = 10;
+/// Its description at R2R.
+const DESCRIPTION: &str = "Made by an MCP gateway for the documents of a project.";
+
+/// The project and its collection.
+pub(super) struct Project {
+    client: Client,
+    owner: Owner,
+    collection_name: String,
+    path: Option<String>,
+    may_create: bool,
+    mapping: Option<Mapping>,
+    known: Mutex<Option<Known>>,
+    looking: Semaphore,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    id: Id,
+    seen: Instant,
+}
+
+impl Project {
+    /// The one that `options` name. The error names the file of collections if that is broken.
+    pub(super) async fn open(
+        client: &Client,
+        options: &config::R2r,
+        identity: &Arc<str>,
+    ) -> Result<Self, Error> {
+        let project = Self::new(client, options, identity, options.project.clone());
+        project.remembered().await.map_err(|error| Error::Connect { reason: error.to_string() })?;
+        Ok(project)
+    }
+
+    /// The project `name`, with the other settings of `options`.
+    pub(super) fn new(
+        client: &Client,
+        options: &config::R2r,
+        identity: &Arc<str>,
+        ProjectName { name, path }: ProjectName,
+    ) -> Self {
+        Self {
+            client: client.clone(),
+            collection_name: format!("claude-code-{name}"),
+            path,
+            may_create: options.auto_create_collections,
+            known: Mutex::new(None),
+            looking: Semaphore::new(1),
+            mapping: Mapping::new(options.collection_mapping_file.as_deref()),
+            owner: Owner { project: name, identity: identity.to_string() },
+        }
+    }
+
+    /// Its folder, as the client or the settings name it.
+    pub(super) fn path(&self) -> Option<&str> {
+        self.path.as_deref()
+    }
+
+    /// What the project is called.
+    pub(super) fn name(&self) -> &str {
+        &self.owner.project
+    }
+
+    /// What its collection is called.
+    pub(super) fn collection_name(&self) -> &str {
+        &self.collection_name
+    }
+
+    /// The file that remembers it.
+    pub(super) const fn mapping(&self) -> Option<&Mapping> {
+        self.mapping.as_ref()
+    }
+
+    /// `given`, or the project's collection, which is made if need be.
+    pub(super) async fn or_own(&self, given: Option<Id>) -> Result<Id, Failure> {
+        match given {
+            Some(id) => Ok(id),
+            None => self.own().await,
+        }
+    }
+
+    /// The project's collection, which is made if need be.
+    pub(super) async fn own(&self) -> Result<Id, Failure> {
+        match self.look(self.may_create).await? {
+            Some(id) => Ok(id),
+            None => Err(self.no_collection().into()),
+        }
+    }
+
+    /// The project's collection if there is one.
+    pub(super) async fn peek(&self) -> Result<Option<Id>, Failure> {
+        self.look(false).await
+    }
+
+    /// R2R said that it does not know `id`: it is looked for again when it is wanted.
+    pub(super) fn forget(&self, id: Id) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_some_and(|known| known.id == id) {
+            *known = None;
+        }
+    }
+
+    async fn look(&self, may_create: bool) -> Result<Option<Id>, Failure> {
+        if let Some(id) = self.fresh() {
+            return Ok(Some(id));
+        }
+        // One looks, and the others find what it found.
+        let _turn = self.looking.acquire().await;
+        if let Some(id) = self.fresh() {
+            return Ok(Some(id));
+        }
+        if let Some(id) = self.still_there().await? {
+            return Ok(Some(self.keep(id)));
+        }
+        let Some(id) = self.found_or_made(may_create).await? else { return Ok(None) };
+        self.write_down(id).await;
+        Ok(Some(self.keep(id)))
+    }
+
+    fn fresh(&self) -> Option<Id> {
+        self.known().filter(|known| known.seen.elapsed() < TRUSTED).map(|known| known.id)
+    }
+
+    fn known(&self) -> Option<Known> {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, id: Id) -> Id {
+        let known = Known { id, seen: Instant::now() };
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        id
+    }
+
+    /// The one that we or the file remember, if R2R still knows it.
+    async fn still_there(&self) -> Result<Option<Id>, Failure> {
+        let known = self.known().map(|known| known.id);
+        let remembered = match known {
+            Some(id) => Some(id),
+            None => self.remembered().await.map_err(|error| broken(&error))?.map(|entry| entry.collection_id),
+        };
+        let Some(id) = remembered else { return Ok(None) };
+        let found: Result<Results<model::Collection>, Error> =
+            self.client.get(&["collections", &id.to_string()], &[]).await;
+        match found {
+            Ok(found) if found.results.name == self.collection_name => Ok(Some(id)),
+            Ok(_) | Err(Error::Backend { status: 403 | 404 | 422, .. }) => {
+                tracing::info!(collection = %id, "the project's collection is gone, looking for it anew");
+                self.forget(id);
+                Ok(None)
+            }
+            // It was there a minute ago: what can be answered from memory still is.
+            Err(_) if known.is_some() => Ok(Some(id)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn remembered(&self) -> Result<Option<Entry>, mapping::Error> {
+        match &self.mapping {
+            Some(mapping) => mapping.get(&self.owner).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn found_or_made(&self, may_create: bool) -> Result<Option<Id>, Failure> {
+        if let Some(id) = self.by_name().await? {
+            return Ok(Some(id));
+        }
+        if !may_create {
+            return Ok(None);
+        }
+        let body = json!({"name": self.collection_name, "description": DESCRIPTION});
+        let made: Result<Results<model::Collection>, Error> = self.client.post(&["collections"], &body).await;
+        match made {
+            Ok(made) => Ok(Some(made.results.id)),
+            // Somebody else made it just now.
+            Err(Error::Backend { status: 409, .. }) => self.by_name().await,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn by_name(&self) -> Result<Option<Id>, Failure> {
+        if self.collection_name.contains(['/', '\\']) {
+            return self.by_looking_through().await;
+        }
+        let found: Result<Results<model::Collection>, Error> =
+            self.client.get(&["collections", "name", &self.collection_name], &[]).await;
+        match found {
+            Ok(found) => Ok(Some(found.results.id)),
+            Err(Error::Backend { status: 404, .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// R2R takes an encoded slash in a path for a slash, so such a name can not be asked for.
+    async fn by_looking_through(&self) -> Result<Option<Id>, Failure> {
+        for page in 0..PAGES {
+            let (part, ours) = ((page * PAGE, PAGE), [("owner_only", "true")]);
+            let found = self.client.page::<model::Collection>(&["collections"], part, &ours).await?;
+            let count = found.results.len();
+            if let Some(found) = found.results.iter().find(|found| found.name == self.collection_name) {
+                return Ok(Some(found.id));
+            }
+            if (count as u64) < PAGE {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Only a memory: without it the collection is found by its name.
+    async fn write_down(&self, id: Id) {
+        let Some(mapping) = &self.mapping else { return };
+        let collection_name = self.collection_name.clone();
+        let entry = Entry { owner: self.owner.clone(), collection_id: id, collection_name };
+        if let Err(error) = mapping.put(entry).await {
+            tracing::warn!(%error, "the project's collection is not written down");
+        }
+    }
+
+    fn no_collection(&self) -> Refusal {
+        Refusal::new("not_found", "collection_id", &())
+            .because(&format!(
+                "The project {:?} has no collection at R2R yet, and the gateway may not make one.",
+                self.owner.project
+            ))
+            .valid("the id of a collection that is there")
+            .suggest("Give a collection_id from r2r_list_collections, or have an operator allow auto_create_collections.")
+    }
+}
+
+fn broken(error: &mapping::Error) -> Failure {
+    tracing::error!(%error, "the project's collection is not known");
+    Refusal::new("unavailable", "collection_id", &())
+        .because("The gateway's file of project collections can not be read; its log says why.")
+        .valid("the id of a collection")
+        .suggest("Give a collection_id from r2r_list_collections, and have an operator repair the file.")
+        .into()
+}

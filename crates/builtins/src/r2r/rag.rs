@@ -1,0 +1,201 @@
+//! `r2r_rag_query`: an answer in words, with what it rests on.
+//!
+//! Invariants: an answer rests on passages of the collection, or says that nothing was found; one that
+//! R2R made from passages of elsewhere is withheld; an answer that broke off says so and is not kept;
+//! a question that was sent is not put again by itself, unless R2R ended its stream before the first word;
+//! no model, address or key of a provider goes to R2R but the name of a model that the caller asked for.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::answers::Fresh;
+use super::client::Results;
+use super::desk::Desk;
+use super::filters;
+use super::id::Id;
+use super::model::{Chunk, Generated};
+use super::project::Project;
+use super::search::{self, LONGEST, Mode};
+use super::telling;
+use crate::Report;
+use crate::answer::Failure;
+use crate::shape::NOT_BLANK;
+use crate::tool::{About, Effect};
+use json::Raw;
+use upstream::api::Error;
+
+/// Passages that an answer is made from.
+const PASSAGES: u32 = 10;
+/// Said in place of an answer that would rest on nothing.
+const NOTHING_FOUND: &str =
+    "Nothing was found about this in the documents of the collection, so there is no answer from them.";
+
+pub(super) const ABOUT: About = About {
+    name: "r2r_rag_query",
+    title: "Ask the documents",
+    description: "Ask a question and get an answer in words that R2R's language model writes from the \
+        documents of a collection, with the passages that it rests on. Marks such as [4bd5e39] in the \
+        answer are the beginnings of the ids of its sources. Without collection_id it asks the \
+        project's own collection.",
+    effect: Effect::Costs,
+};
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+pub(super) struct Input {
+    /// The question, in plain words.
+    #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK), example = "when do access tokens expire")]
+    pub question: String,
+    /// The collection to ask, as `r2r_list_collections` gives it. Left out: the project's own.
+    pub collection_id: Option<Id>,
+    /// A model that R2R's provider knows. Left out: the one R2R is configured with.
+    #[schemars(length(min = 1, max = 200), regex(pattern = NOT_BLANK), example = "openai/gpt-4o-mini")]
+    pub model: Option<String>,
+    /// The length of the answer at most, in tokens.
+    #[serde(default = "five_hundred")]
+    #[schemars(range(min = 1, max = 32_768))]
+    pub max_tokens: u32,
+    /// 0: the same answer to the same question, 2: a free one.
+    #[serde(default = "seven_tenths")]
+    #[schemars(range(min = 0.0, max = 2.0))]
+    pub temperature: f64,
+    /// Whether the passages come with the answer.
+    #[serde(default = "yes")]
+    pub include_sources: bool,
+}
+
+const fn five_hundred() -> u32 {
+    500
+}
+
+const fn seven_tenths() -> f64 {
+    0.7
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Output {
+    answer: String,
+    /// What the answer rests on, best first.
+    sources: Vec<Source>,
+    /// The model that wrote it, as its provider says; null where nobody said.
+    model_used: Option<String>,
+    /// Whether this is an answer of shortly before.
+    cached: bool,
+    /// The answer broke off: the model reached `max_tokens` or failed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
+    incomplete: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Source {
+    pub text: String,
+    /// The title of the document, or its id where it has none.
+    document: String,
+    score: f64,
+    /// The id of the passage.
+    id: Id,
+    document_id: Id,
+}
+
+/// What R2R made, however it sent it.
+pub(super) struct Told {
+    pub answer: String,
+    pub chunks: Vec<Chunk>,
+    pub model: Option<String>,
+    pub is_complete: bool,
+}
+
+/// The answer of `r2r_rag_query`; it goes to `report` while it grows.
+pub(super) async fn ask(
+    desk: &Desk,
+    project: &Project,
+    input: Input,
+    report: &Report,
+) -> Result<Raw, Failure> {
+    let collection = project.or_own(input.collection_id).await?;
+    let inputs = (
+        (ABOUT.name, &input.question, &input.model),
+        (input.max_tokens, input.temperature, input.include_sources),
+    );
+    let make = async {
+        let told = tell(desk, &input, collection, report).await?;
+        let output = output(desk, &input, told).await;
+        Ok(if output.incomplete { Fresh::passing(output) } else { Fresh::lasting(output) })
+    };
+    desk.answers.fetch(desk.options.cache_ttl.rag, Some(collection), &inputs, make).await
+}
+
+async fn tell(desk: &Desk, input: &Input, collection: Id, report: &Report) -> Result<Told, Failure> {
+    if report.wants_progress() {
+        let stream = desk.client.events(&["retrieval", "rag"], &body(input, collection, true)).await?;
+        // Of a stream that ends with nothing, only the other way says why.
+        if let Some(told) = telling::heard(stream, collection, report).await? {
+            return Ok(Told { model: input.model.clone(), ..told });
+        }
+    }
+    let answered: Results<Generated> =
+        desk.client.post(&["retrieval", "rag"], &body(input, collection, false)).await?;
+    let Generated { answer, search_results, metadata } = answered.results;
+    let chunks = passages(search_results.chunk_search_results, collection)?;
+    let is_complete = metadata.has_ended();
+    Ok(Told { answer, chunks, model: metadata.model, is_complete })
+}
+
+fn body(input: &Input, collection: Id, stream: bool) -> Value {
+    let mut generation = json!({
+        "temperature": input.temperature,
+        "max_tokens_to_sample": input.max_tokens,
+        "stream": stream,
+    });
+    if let Some(model) = &input.model {
+        generation["model"] = json!(model);
+    }
+    json!({
+        "query": search::without_nul(&input.question),
+        "search_mode": "custom",
+        "search_settings": search::settings(Mode::Advanced, PASSAGES, &filters::within(collection, None)),
+        "rag_generation_config": generation,
+    })
+}
+
+/// What an answer rests on. R2R was asked for the collection alone; text that it made from anything
+/// else is nobody's to read here.
+pub(super) fn passages(chunks: Vec<Chunk>, collection: Id) -> Result<Vec<Chunk>, Error> {
+    if chunks.iter().any(|chunk| !chunk.collection_ids.contains(&collection)) {
+        tracing::error!(%collection, "R2R answered from outside the collection it was asked about");
+        let reason = "R2R answered from outside the collection; the answer is withheld".to_owned();
+        return Err(Error::Malformed { reason });
+    }
+    Ok(search::own(chunks, collection, PASSAGES as usize))
+}
+
+async fn output(desk: &Desk, input: &Input, told: Told) -> Output {
+    let is_grounded = !told.chunks.is_empty();
+    let wanted = is_grounded && input.include_sources;
+    let titles = if wanted { desk.titles.of(&told.chunks).await } else { BTreeMap::new() };
+    let chunks = if wanted { told.chunks } else { Vec::new() };
+    Output {
+        answer: if is_grounded { told.answer } else { NOTHING_FOUND.to_owned() },
+        sources: chunks.into_iter().map(|chunk| source(&chunk, &titles)).collect(),
+        model_used: told.model.filter(|_| is_grounded),
+        cached: false,
+        incomplete: is_grounded && !told.is_complete,
+    }
+}
+
+fn source(chunk: &Chunk, titles: &BTreeMap<Id, String>) -> Source {
+    Source {
+        text: chunk.bare_text().to_owned(),
+        document: titles.get(&chunk.document_id).cloned().unwrap_or_else(|| chunk.document_id.to_string()),
+        score: chunk.score.unwrap_or(0.0),
+        id: chunk.id,
+        document_id: chunk.document_id,
+    }
+}

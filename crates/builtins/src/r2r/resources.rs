@@ -1,0 +1,159 @@
+//! The resources: what the project is, and what was searched for.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
+
+use super::answers::Fresh;
+use super::client::Results;
+use super::desk::Desk;
+use super::documents;
+use super::id::Id;
+use super::ingest::Ingest;
+use super::model::{Collection, Document, Stage};
+use super::project::Project;
+use crate::answer::Failure;
+use crate::r2r::config;
+use crate::{Report, no_resource};
+use json::Raw;
+use protocol::error::code;
+use protocol::{ErrorObject, Reply};
+use upstream::api::Error;
+
+/// The project and its documents in numbers.
+pub(super) const CONTEXT: &str = "r2r://current-project/context";
+/// What the client searched for lately.
+pub(super) const HISTORY: &str = "r2r://search/history";
+
+/// The elements of `resources/list`.
+pub(super) fn definitions() -> Vec<Raw> {
+    let resource = |uri, name, title, description| {
+        Raw::of(&json!({
+            "uri": uri, "name": name, "title": title, "description": description,
+            "mimeType": "application/json",
+        }))
+    };
+    vec![
+        resource(
+            CONTEXT,
+            "current-project",
+            "The project",
+            "The project's collection in R2R: its id, how many documents it has and how far they are.",
+        ),
+        resource(HISTORY, "search-history", "Search history", "Your last ten queries with their times."),
+    ]
+}
+
+/// The result of `resources/read` for `uri`.
+pub(super) async fn read(
+    (desk, project): (&Desk, &Project),
+    ingest: &Ingest,
+    uri: &str,
+    report: &Report,
+) -> Result<Reply, Error> {
+    let text = match uri {
+        CONTEXT => match context(desk, project, ingest).await {
+            Ok(text) => text,
+            Err(Failure::Failed(error)) => return Err(error),
+            Err(Failure::Refused(refusal)) => {
+                let refused = ErrorObject::new(code::INTERNAL_ERROR, "the project's collection is not known");
+                return Ok(Err(refused.with_data(&refusal.raw())));
+            }
+        },
+        HISTORY => Raw::of(&json!({"queries": desk.history.of(report.home())})),
+        _ => return Ok(Err(no_resource(uri))),
+    };
+    let contents = json!([{"uri": uri, "mimeType": "application/json", "text": text.as_str()}]);
+    // Both are of whoever asks, and of the moment.
+    Ok(Ok(Raw::object(&[
+        ("contents", &Raw::of(&contents)),
+        ("ttlMs", &Raw::of(&0)),
+        ("cacheScope", &Raw::of("private")),
+    ])))
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Context<'a> {
+    project_name: &'a str,
+    /// The absolute path of the project's folder, as the client or the settings name it; else the first folder
+    /// that documents are taken from.
+    project_path: Option<String>,
+    /// None: there is no collection yet.
+    collection_id: Option<Id>,
+    collection_name: &'a str,
+    document_count: u64,
+    /// Of the collection or its newest document.
+    last_updated: Option<String>,
+    ingestion_status: Counts,
+}
+
+#[derive(Debug, Default, Serialize, JsonSchema)]
+struct Counts {
+    pending: usize,
+    success: u64,
+    failed: usize,
+    /// Documents of the account that were looked through for the pending and failed ones.
+    scanned: u64,
+    /// There are more: pending and failed may be too small.
+    incomplete: bool,
+}
+
+async fn context(desk: &Desk, project: &Project, ingest: &Ingest) -> Result<Raw, Failure> {
+    let Some(collection) = project.peek().await? else {
+        return Ok(Raw::of(&about((desk, project), None, None, Counts::default())));
+    };
+    let make = async { counted((desk, project), ingest, collection).await.map(Fresh::lasting) };
+    let ttl = desk.options.cache_ttl.list;
+    let answer = desk.answers.fetch(ttl, Some(collection), &(CONTEXT, project.path()), make).await?;
+    Ok(answer.without("cached"))
+}
+
+async fn counted<'a>(
+    (desk, project): (&Desk, &'a Project),
+    ingest: &Ingest,
+    id: Id,
+) -> Result<Context<'a>, Failure> {
+    let text = id.to_string();
+    let (itself, page) = (["collections", &text], ["collections", &text, "documents"]);
+    let (itself, page, scan) = tokio::try_join!(
+        desk.client.get::<Results<Collection>>(&itself, &[]),
+        desk.client.page::<Document>(&page, (0, 1), &[]),
+        documents::scan(desk, id),
+    )?;
+    let of = |stage| scan.documents.iter().filter(|document| document.stage() == stage).count();
+    let counts = Counts {
+        pending: of(Stage::Pending),
+        // The list of a collection has exactly those, and says how many there are.
+        success: page.total_entries.unwrap_or_default(),
+        failed: of(Stage::Failed) + scan.unknown(ingest.failed(id)).len(),
+        scanned: scan.scanned,
+        incomplete: !scan.is_complete,
+    };
+    let times = scan.documents.into_iter().filter_map(|document| document.updated_at);
+    // RFC 3339 of one form and zone: the order of the texts is that of the times.
+    let last = times.chain(itself.results.updated_at).max();
+    Ok(about((desk, project), Some(id), last, counts))
+}
+
+fn about<'a>(
+    (desk, project): (&Desk, &'a Project),
+    id: Option<Id>,
+    last_updated: Option<String>,
+    counts: Counts,
+) -> Context<'a> {
+    Context {
+        project_name: project.name(),
+        project_path: project.path().map(str::to_owned).or_else(|| first_root(&desk.options)),
+        collection_id: id,
+        collection_name: project.collection_name(),
+        document_count: counts.success,
+        last_updated,
+        ingestion_status: counts,
+    }
+}
+
+/// The first folder that documents are taken from, as an absolute path.
+fn first_root(options: &config::R2r) -> Option<String> {
+    let root = options.ingest_roots.first()?;
+    Some(std::path::absolute(root).as_deref().unwrap_or(root).display().to_string())
+}

@@ -1,0 +1,224 @@
+//! `r2r_search`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::answers::Fresh;
+use super::client::Results;
+use super::desk::Desk;
+use super::filters;
+use super::id::Id;
+use super::model::{Chunk, Found};
+use super::project::Project;
+use super::settings;
+use crate::answer::Failure;
+use crate::r2r::config::AdvancedSearch;
+use crate::refusal::Refusal;
+use crate::shape::NOT_BLANK;
+use crate::tool::{About, Effect};
+use json::Raw;
+use upstream::api::Error;
+
+/// Longest query, in characters: models read no more than a few thousand words.
+pub(super) const LONGEST: u64 = 20_000;
+
+pub(super) const ABOUT: About = About {
+    name: "r2r_search",
+    title: "Search documents",
+    description: "Search the documents of a collection in R2R and get the passages that fit best, best \
+        first, each with its document. Use it to find what the project's documents say; use \
+        r2r_rag_query for an answer in words. Without collection_id it searches the project's own \
+        collection.",
+    effect: Effect::Reads,
+};
+
+/// What is said of the tool where `advanced` is what `of` says: one that asks a language model is paid for.
+pub(super) const fn about(of: AdvancedSearch) -> About<'static> {
+    match of {
+        AdvancedSearch::Hybrid => ABOUT,
+        AdvancedSearch::R2r => About { effect: Effect::Costs, ..ABOUT },
+    }
+}
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+pub(super) struct Input {
+    /// What to look for: a question or keywords.
+    #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK), example = "how are access tokens renewed")]
+    pub query: String,
+    /// The collection to search, as `r2r_list_collections` gives it. Left out: the project's own.
+    pub collection_id: Option<Id>,
+    /// basic: by meaning. advanced: by meaning and by words together, or R2R's own way of it where the gateway
+    /// is set so. custom: as R2R is configured, and as `search_settings` says.
+    #[serde(default)]
+    pub search_mode: Mode,
+    /// How many passages at most.
+    #[serde(default = "ten")]
+    #[schemars(range(min = 1, max = 100))]
+    pub limit: u32,
+    /// Search only documents whose metadata fit: `{"document_type": "md"}`, `{"year": {"$gte": 2024}}`,
+    /// several under `$and` or `$or`. It narrows the collection and never widens it.
+    pub filters: Option<Map<String, Value>>,
+    /// With `search_mode` custom, R2R's own settings: `use_semantic_search`, `use_fulltext_search`,
+    /// `use_hybrid_search`, `offset`, `search_strategy`, `num_sub_queries`, `hybrid_settings` (`full_text_weight`,
+    /// `semantic_weight`, `full_text_limit`, `rrf_k`), `chunk_settings` (`index_measure`, `probes`, `ef_search`), and
+    /// `filters`, which narrows as the one beside it does.
+    pub search_settings: Option<Map<String, Value>>,
+}
+
+impl Input {
+    /// The filters of the caller.
+    fn wanted(&self) -> impl Iterator<Item = &Map<String, Value>> {
+        self.filters.iter().chain(settings::filter(self.search_settings.as_ref()))
+    }
+
+    /// Whether R2R can do what the caller wants, where `advanced` is what `advanced` says.
+    fn check(&self, advanced: AdvancedSearch) -> Result<(), Refusal> {
+        if let Some(filter) = &self.filters {
+            filters::check(filter)?;
+        }
+        match &self.search_settings {
+            Some(said) if self.search_mode != Mode::Custom => {
+                Err(Refusal::new("invalid_argument", "search_settings", said)
+                    .because("Settings go with search_mode custom.")
+                    .valid("none with basic and advanced")
+                    .suggest("Set search_mode to custom, or leave search_settings out."))
+            }
+            Some(said) => settings::check(said, advanced == AdvancedSearch::R2r),
+            None => Ok(()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Mode {
+    Basic,
+    #[default]
+    Advanced,
+    Custom,
+}
+
+const fn ten() -> u32 {
+    10
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Output {
+    /// Best first.
+    results: Vec<Passage>,
+    count: usize,
+    /// Whether this is an answer of shortly before.
+    cached: bool,
+    /// How it was searched. Scores of different modes can not be compared.
+    search_mode: Mode,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Passage {
+    /// The id of the passage.
+    id: Id,
+    document_id: Id,
+    /// The title of the document, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    text: String,
+    /// Larger is better, within one answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<f64>,
+    /// What the uploader and R2R noted of the document.
+    metadata: Map<String, Value>,
+}
+
+/// The answer of `r2r_search`.
+pub(super) async fn search(desk: &Desk, project: &Project, input: Input) -> Result<Raw, Failure> {
+    let advanced = desk.options.advanced_search;
+    input.check(advanced)?;
+    let collection = project.or_own(input.collection_id).await?;
+    let is_r2rs = input.search_mode == Mode::Advanced && advanced == AdvancedSearch::R2r;
+    let how = (input.search_mode, is_r2rs, input.limit, &input.filters, &input.search_settings);
+    let inputs = (ABOUT.name, &input.query, how);
+    let make = async { ask(desk, &input, (collection, is_r2rs)).await.map(Fresh::lasting) };
+    desk.answers.fetch(desk.options.cache_ttl.search, Some(collection), &inputs, make).await
+}
+
+/// `is_r2rs`: in R2R's own advanced mode, which asks its language model.
+async fn ask(desk: &Desk, input: &Input, (collection, is_r2rs): (Id, bool)) -> Result<Output, Failure> {
+    let filters = filters::within(collection, input.wanted());
+    let mut said = if is_r2rs {
+        json!({"limit": input.limit, "filters": filters})
+    } else {
+        settings(input.search_mode, input.limit, &filters)
+    };
+    for (name, value) in settings::rest(input.search_settings.as_ref()) {
+        said[name] = value;
+    }
+    let body = json!({
+        "query": without_nul(&input.query),
+        "search_mode": if is_r2rs { "advanced" } else { "custom" },
+        "search_settings": said,
+    });
+    let found: Result<Results<Found>, Error> = desk.client.post(&["retrieval", "search"], &body).await;
+    let found = found.map_err(|error| blamed(error, input.wanted().next()))?;
+    let chunks = own(found.results.chunk_search_results, collection, input.limit as usize);
+    let titles = desk.titles.of(&chunks).await;
+    let results: Vec<_> = chunks.into_iter().map(|chunk| passage(chunk, &titles)).collect();
+    Ok(Output { count: results.len(), results, cached: false, search_mode: input.search_mode })
+}
+
+fn passage(chunk: Chunk, titles: &BTreeMap<Id, String>) -> Passage {
+    Passage {
+        id: chunk.id,
+        document_id: chunk.document_id,
+        title: titles.get(&chunk.document_id).cloned(),
+        text: chunk.bare_text().to_owned(),
+        score: chunk.score,
+        metadata: chunk.metadata,
+    }
+}
+
+/// The `search_settings` for `mode` within `filters`, for R2R's mode `custom`: its own `advanced` asks a language
+/// model for invented answers first.
+pub(super) fn settings(mode: Mode, limit: u32, filters: &Value) -> Value {
+    match mode {
+        Mode::Basic => json!({"use_semantic_search": true, "limit": limit, "filters": filters}),
+        Mode::Advanced => json!({
+            "use_hybrid_search": true,
+            "use_semantic_search": true,
+            "use_fulltext_search": true,
+            "limit": limit,
+            "filters": filters,
+        }),
+        Mode::Custom => json!({"limit": limit, "filters": filters}),
+    }
+}
+
+/// Those of `collection`, each once, at most `limit`. R2R was asked for just that; it is seen to here
+/// as well, because its own advanced mode searches once per invented answer and strings the results together.
+pub(super) fn own(chunks: Vec<Chunk>, collection: Id, limit: usize) -> Vec<Chunk> {
+    let mut seen = BTreeSet::new();
+    let is_own = |chunk: &Chunk| chunk.collection_ids.contains(&collection);
+    let mut own: Vec<_> = chunks.into_iter().filter(is_own).collect();
+    // Of the same chunk twice the better one; otherwise R2R's order stays.
+    own.sort_by(|a, b| b.score.partial_cmp(&a.score).unwrap_or(std::cmp::Ordering::Equal));
+    own.retain(|chunk| seen.insert(chunk.id));
+    own.truncate(limit);
+    own
+}
+
+/// `PostgreSQL` takes no text with this character, and it means nothing in a question.
+pub(super) fn without_nul(text: &str) -> String {
+    text.replace('\0', " ")
+}
+
+/// R2R finds out that a filter is of no use when it runs it, and says that it failed.
+fn blamed(error: Error, filter: Option<&Map<String, Value>>) -> Failure {
+    match (error, filter) {
+        (Error::Backend { status: 500, detail, .. }, Some(filter)) if filters::is_blamed(&detail) => {
+            filters::refused_by_r2r(filter, &detail).into()
+        }
+        (error, _) => error.into(),
+    }
+}

@@ -1,0 +1,158 @@
+//! An answer that R2R sends while its model writes it.
+//!
+//! R2R just ends the stream when the model fails or reaches its limit: an answer is complete only when
+//! `done` was seen. The client is told what there is so far, not piece by piece: whoever misses a
+//! message has missed nothing.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::id::Id;
+use super::model::{Chunk, Found};
+use super::rag::{Told, passages};
+use crate::Report;
+use net::sse::Event;
+use upstream::api::Error;
+
+/// Time between two messages.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of the answer, from its end, that one message shows.
+const SHOWN: usize = 2_000;
+/// Bytes of an answer; a longer one is broken off here.
+const MOST: usize = 1 << 20;
+
+#[derive(Deserialize)]
+struct Searched {
+    data: Found,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    delta: Delta,
+}
+
+#[derive(Deserialize)]
+struct Delta {
+    content: Vec<Part>,
+}
+
+#[derive(Deserialize)]
+struct Part {
+    payload: Payload,
+}
+
+#[derive(Deserialize)]
+struct Payload {
+    value: String,
+}
+
+#[derive(Deserialize)]
+struct Final {
+    generated_answer: String,
+}
+
+/// What of it was heard.
+#[derive(Default)]
+struct Heard {
+    answer: String,
+    chunks: Option<Vec<Chunk>>,
+    is_done: bool,
+}
+
+/// What `stream` tells about `collection`; none when it ends before the answer began.
+pub(super) async fn heard(
+    stream: impl Stream<Item = Result<Event, Error>>,
+    collection: Id,
+    report: &Report,
+) -> Result<Option<Told>, Error> {
+    let mut stream = pin!(stream);
+    let mut heard = Heard::default();
+    let mut teller = Teller { report, next: Instant::now() };
+    while let Some(event) = stream.next().await {
+        match event {
+            Ok(event) => heard.take(&event, collection)?,
+            Err(error) if heard.answer.is_empty() => return Err(error),
+            // The answer was cut off; what there is of it is still of use.
+            Err(_) => break,
+        }
+        // Nothing was found: what the model makes of that is not waited for.
+        if heard.is_over() {
+            break;
+        }
+        teller.tell(&heard.answer);
+    }
+    teller.finish(&heard.answer);
+    Ok(heard.told())
+}
+
+impl Heard {
+    fn take(&mut self, event: &Event, collection: Id) -> Result<(), Error> {
+        match event.name.as_ref() {
+            b"search_results" => {
+                let found: Searched = read(&event.data)?;
+                self.chunks = Some(passages(found.data.chunk_search_results, collection)?);
+            }
+            // Before anything is passed on it must be known what it rests on.
+            b"message" if self.chunks.is_some() => {
+                let message: Message = read(&event.data)?;
+                message.delta.content.iter().for_each(|part| self.answer.push_str(&part.payload.value));
+            }
+            b"final_answer" if self.chunks.is_some() => {
+                self.answer = read::<Final>(&event.data)?.generated_answer;
+            }
+            b"done" => self.is_done = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let nothing = self.chunks.as_ref().is_some_and(Vec::is_empty);
+        nothing || self.is_done || self.answer.len() > MOST
+    }
+
+    fn told(mut self) -> Option<Told> {
+        let chunks = self.chunks.take()?;
+        if self.answer.is_empty() && !chunks.is_empty() {
+            return None;
+        }
+        Some(Told { answer: self.answer, chunks, model: None, is_complete: self.is_done })
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(data: &'a Bytes) -> Result<T, Error> {
+    serde_json::from_slice(data).map_err(|_| Error::Malformed {
+        reason: "an event of the answer is not the JSON that was expected".to_owned(),
+    })
+}
+
+struct Teller<'a> {
+    report: &'a Report,
+    next: Instant,
+}
+
+impl Teller<'_> {
+    fn tell(&mut self, answer: &str) {
+        let now = Instant::now();
+        if !answer.is_empty() && now >= self.next {
+            self.next = now + PAUSE;
+            self.finish(answer);
+        }
+    }
+
+    fn finish(&self, answer: &str) {
+        let from = answer.ceil_char_boundary(answer.len().saturating_sub(SHOWN));
+        if !answer.is_empty() {
+            self.report.step(&answer[from..]);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "telling_tests.rs"]
+mod tests;

@@ -1,0 +1,72 @@
+//! Answers that grow, end, and break off.
+
+use futures_util::stream;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::*;
+
+#[allow(clippy::unnecessary_wraps)] // an element of what arrives
+fn event(name: &str, data: &Value) -> Result<Event, Error> {
+    let data = Bytes::from(data.to_string());
+    Ok(Event { name: Bytes::copy_from_slice(name.as_bytes()), data, ..Event::default() })
+}
+
+fn found(collection: u128) -> Result<Event, Error> {
+    let id = |n: u128| Uuid::from_u128(n).to_string();
+    let chunk = json!({"id": id(1), "document_id": id(2), "collection_ids": [id(collection)], "text": "t",
+        "score": 0.5, "metadata": null});
+    event("search_results", &json!({"data": {"chunk_search_results": [chunk]}}))
+}
+
+fn word(text: &str) -> Result<Event, Error> {
+    event("message", &json!({"delta": {"content": [{"payload": {"value": text}}]}}))
+}
+
+async fn told(events: Vec<Result<Event, Error>>) -> Result<Option<Told>, Error> {
+    heard(stream::iter(events), Id(Uuid::from_u128(9)), &Report::none()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_complete_when_its_end_was_seen() {
+    let done = || event("done", &json!("[DONE]"));
+    let whole = told(vec![found(9), word("one "), word("two"), done()]).await.expect("heard").expect("told");
+    assert_eq!((whole.answer.as_str(), whole.is_complete, whole.chunks.len()), ("one two", true, 1));
+    let last = event("final_answer", &json!({"generated_answer": "one, two"}));
+    let whole = told(vec![found(9), word("one two"), last, done()]).await.expect("heard").expect("told");
+    assert_eq!(whole.answer, "one, two", "the last word is R2R's");
+    let cut = || Err(Error::Cut { reason: "x".into() });
+    for end in [vec![], vec![cut()]] {
+        let events = [found(9), word("one ")].into_iter().chain(end).collect();
+        let part = told(events).await.expect("heard").expect("told");
+        assert_eq!((part.answer.as_str(), part.is_complete), ("one ", false));
+    }
+    assert!(told(vec![found(9), cut()]).await.is_err(), "there is nothing of it");
+    assert!(told(vec![found(9)]).await.expect("heard").is_none(), "asked again, it says why");
+    assert!(told(vec![]).await.expect("heard").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_rests_on_nothing_or_on_others_is_not_passed_on() {
+    let none = event("search_results", &json!({"data": {"chunk_search_results": null}}));
+    let nothing = told(vec![none, word("made up")]).await.expect("heard").expect("told");
+    assert_eq!((nothing.answer.as_str(), nothing.chunks.len()), ("", 0));
+    assert!(told(vec![found(8), word("foreign")]).await.is_err());
+    assert!(told(vec![word("before anything was found"), found(9)]).await.expect("heard").is_none());
+    assert!(told(vec![found(9), event("message", &json!({"delta": 1}))]).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_shows_the_end_of_a_long_answer_and_they_come_seldom() {
+    let (outlet, mut inlet) = upstream::api::Outlet::new(1_000);
+    let report = Report::new(&outlet, true);
+    let words = (0..1_000).map(|_| word("wörd "));
+    let events = [found(9)].into_iter().chain(words);
+    heard(stream::iter(events), Id(Uuid::from_u128(9)), &report).await.expect("heard");
+    let mut messages = 0;
+    while let Ok(upstream::api::Said::Notice(notice)) = inlet.try_recv() {
+        assert!(notice.params.expect("params").bytes().len() < SHOWN + 200);
+        messages += 1;
+    }
+    assert_eq!(messages, 2, "time stood still: the first one and the last one");
+}

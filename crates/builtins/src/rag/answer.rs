@@ -1,0 +1,84 @@
+//! The result of a technique, as the bridge wrote it.
+//!
+//! Invariants: a result reaches the client byte for byte, unknown members included; a result that does not
+//! fit the contract is a fault of the bridge.
+//!
+//! Not here: why there is no result (`failed`).
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::bridge::malformed;
+use super::failed::{Failed, Said};
+use json::Raw;
+use runtime::secret::SecretString;
+
+/// Members of a result that are objects; to serde a list is one too.
+const OBJECTS: [&str; 2] = ["metadata", "performance"];
+
+/// The other members of a result that the contract names; they are only looked at.
+#[derive(Deserialize)]
+#[allow(dead_code)] // what it reads is what fits
+struct Known {
+    answer: Option<String>,
+    #[serde(default)]
+    retrieved_documents: Option<Vec<IgnoredAny>>,
+    #[serde(default)]
+    sources: Option<Vec<IgnoredAny>>,
+    #[serde(default)]
+    performance: Option<Performance>,
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code)]
+struct Performance {
+    #[serde(default)]
+    execution_time_ms: Option<f64>,
+    #[serde(default)]
+    tokens_used: Option<f64>,
+}
+
+/// What [`Known`] holds and whatever else the technique says.
+pub(super) fn schema() -> Value {
+    let list = |what: &str| json!({"type": ["array", "null"], "items": {}, "description": what});
+    json!({
+        "type": "object",
+        "properties": {
+            "answer": {"type": ["string", "null"], "description": "The answer in words; null of a technique that only finds."},
+            "retrieved_documents": list("What was found, best first."),
+            "sources": list("Where that is from."),
+            "metadata": {"type": ["object", "null"], "description": "What the technique says of its way to the answer."},
+            "performance": {
+                "type": ["object", "null"],
+                "properties": {
+                    "execution_time_ms": {"type": ["number", "null"]},
+                    "tokens_used": {"type": ["number", "null"]},
+                },
+                "additionalProperties": true,
+            },
+        },
+        "required": ["answer"],
+        "additionalProperties": true,
+    })
+}
+
+/// The result in `answered`, or why there is none, in which none of `secrets` is shown.
+pub(super) fn read(answered: &Raw, secrets: &[SecretString]) -> Result<Raw, Failed> {
+    let fault = |why: &str| Failed::Bridge(malformed(why));
+    let Some(success) = answered.get_as::<bool>("success") else {
+        return Err(fault("`success` is neither true nor false"));
+    };
+    if !success {
+        return Err(Failed::Said(Box::new(Said::of(answered, secrets))));
+    }
+    let result =
+        answered.get("result").filter(Raw::is_object).ok_or_else(|| fault("there is no `result`"))?;
+    let is_object =
+        |name: &&str| result.get(name).is_none_or(|member| member.is_object() || member.is_null());
+    let fits = OBJECTS.iter().all(is_object) && result.read::<Known>().is_ok();
+    if result.part("answer").is_none() || !fits {
+        return Err(fault("a member of `result` is of another type, or `answer` is missing"));
+    }
+    Ok(result)
+}

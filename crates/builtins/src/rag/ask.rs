@@ -1,0 +1,58 @@
+//! The tool of a technique: a question, and what the bridge answers.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::answer;
+use super::bridge::{Bridge, Wish};
+use super::failed::Failed;
+use crate::refusal::Refusal;
+use crate::schema;
+use crate::shape::NOT_BLANK;
+use crate::tool::{About, Tool};
+use json::Raw;
+
+/// Longest question, in characters.
+const LONGEST: usize = 20_000;
+/// The setting that has an argument of its own.
+const TOP_K: &str = "top_k";
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+pub(super) struct Input {
+    /// The question, in plain words.
+    #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK), example = "when do access tokens expire")]
+    pub query: String,
+    /// How many documents to look for at most. Left out: as many as the technique is set to.
+    #[schemars(range(min = 1, max = 50))]
+    pub top_k: Option<u32>,
+    /// More settings of the technique, handed to it as they are. Left out: as it is set up.
+    #[schemars(example = json!({"temperature": 0.2}))]
+    pub params: Option<Map<String, Value>>,
+}
+
+/// The tool of one technique.
+pub(super) fn tool(about: &About<'_>) -> Tool {
+    Tool::with_schemas(about, &schema::of_input::<Input>(), &answer::schema())
+}
+
+/// What `technique` answers, as the bridge wrote it.
+pub(super) async fn ask(bridge: &Bridge, technique: &str, input: Input) -> Result<Raw, Failed> {
+    let params = params(input.params.unwrap_or_default(), input.top_k)?;
+    let wish = Wish { technique, query: &input.query, params: &params };
+    let answered = bridge.invoke(&wish).await.map_err(Failed::of_http)?;
+    answer::read(&answered, bridge.secrets())
+}
+
+fn params(mut params: Map<String, Value>, top_k: Option<u32>) -> Result<Map<String, Value>, Refusal> {
+    if let Some(value) = params.get(TOP_K) {
+        return Err(Refusal::new("invalid_argument", "params.top_k", value)
+            .because("This setting is an argument of its own.")
+            .valid("params without top_k")
+            .suggest("Give it beside params, as top_k."));
+    }
+    if let Some(most) = top_k {
+        params.insert(TOP_K.to_owned(), most.into());
+    }
+    Ok(params)
+}

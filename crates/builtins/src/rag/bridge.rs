@@ -1,0 +1,109 @@
+//! The bridge's three routes, asked as it wants to be asked.
+//!
+//! Nothing is repeated here and there is no deadline: whoever calls has one.
+
+use bytes::Bytes;
+use http::Method;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::failed::Said;
+use super::listed::Listed;
+use crate::rag::config;
+use crate::rest::{Request, Rest, read_json};
+use json::Raw;
+use runtime::secret::SecretString;
+use upstream::api::Error;
+
+/// Bytes of what the bridge says of its health.
+const MOST_HEALTH: usize = 64 << 10;
+
+/// One bridge and the key to it. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Bridge {
+    rest: Rest,
+    key: Option<SecretString>,
+}
+
+/// What is asked of a technique.
+#[derive(Debug, Serialize)]
+pub(super) struct Wish<'a> {
+    pub technique: &'a str,
+    pub query: &'a str,
+    /// All settings, `top_k` among them.
+    pub params: &'a Map<String, Value>,
+}
+
+impl Bridge {
+    pub(super) fn new(options: &config::Rag) -> Result<Self, Error> {
+        Ok(Self { rest: Rest::new(&options.url)?, key: options.api_key.clone() })
+    }
+
+    /// The names of its techniques. [`Error::AuthFailed`] when it does not take our key.
+    pub(super) async fn techniques(&self) -> Result<Listed, Error> {
+        let answer = self.request(Method::GET, "list_techniques")?.send().await;
+        let body = answer.map_err(|error| self.refusal(error))?.bytes().await?;
+        self.check_denial(&body).map_err(|error| self.refusal(error))?;
+        read_json(&body)
+    }
+
+    /// What it says of its health: an object.
+    pub(super) async fn health(&self) -> Result<Raw, Error> {
+        let body = self.request(Method::GET, "health_check")?.send().await?.bytes().await?;
+        if body.len() > MOST_HEALTH {
+            return Err(Error::TooLarge { limit: MOST_HEALTH });
+        }
+        self.check_denial(&body)?;
+        object(&body)
+    }
+
+    /// Has a technique answer: the whole body, an object.
+    pub(super) async fn invoke(&self, wish: &Wish<'_>) -> Result<Raw, Error> {
+        let request = self.request(Method::POST, "invoke_technique")?.json(wish);
+        // On the heap: a request in flight is large.
+        object(&Box::pin(async { request.send().await?.bytes().await }).await?)
+    }
+
+    /// What must not be shown, should the bridge say it.
+    pub(super) fn secrets(&self) -> &[SecretString] {
+        self.key.as_slice()
+    }
+
+    fn request(&self, method: Method, route: &str) -> Result<Request, Error> {
+        let request = self.rest.request(method, &["mcp", route])?;
+        Ok(match &self.key {
+            Some(key) => request.bearer(key),
+            None => request,
+        })
+    }
+
+    /// Fails with 401 if `body` is a refusal of the key with the status 200, as some bridges send it.
+    fn check_denial(&self, body: &Bytes) -> Result<(), Error> {
+        let failed = Raw::parse(body).ok().filter(|body| body.get_as("success") == Some(false));
+        let denial = failed.and_then(|failed| Said::of(&failed, self.secrets()).into_denial());
+        denial.map_or(Ok(()), |detail| Err(Error::backend(401, detail)))
+    }
+
+    /// The list is asked for with the key alone, so it is the key that is refused.
+    fn refusal(&self, error: Error) -> Error {
+        match error {
+            Error::Backend { status: 401 | 403, detail, .. } => Error::AuthFailed {
+                reason: match self.key {
+                    Some(_) => format!("the bridge does not take the key ({detail}); check `rag.api_key`"),
+                    None => format!("the bridge wants a key ({detail}); give `rag.api_key`"),
+                },
+            },
+            other => other,
+        }
+    }
+}
+
+fn object(body: &Bytes) -> Result<Raw, Error> {
+    let read = Raw::parse(body).ok().filter(|answer| answer.is_object() && answer.duplicate_key().is_none());
+    read.ok_or_else(|| malformed("it is not a JSON object with each member once"))
+}
+
+/// The bridge answered what its contract does not have.
+pub(super) fn malformed(why: &str) -> Error {
+    Error::Malformed { reason: format!("not what a RAG bridge answers: {why}") }
+}

@@ -1,0 +1,79 @@
+//! The options of the RAG techniques, read.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use url::Url;
+
+use runtime::secret::ExposeSecret;
+use settings::Setting;
+use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, header_value, require};
+
+/// Time between two readings of the list, in seconds.
+const REFRESH: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
+/// The most techniques that may be offered.
+const MOST_TECHNIQUES: usize = 500;
+
+/// Options of the RAG techniques. `Debug` shows no URL: any part of one may be a secret.
+#[derive(Clone)]
+pub struct Rag {
+    /// Where the bridge answers, without `/mcp`.
+    pub url: Url,
+    /// Sent with every request, as `Authorization: Bearer …`.
+    pub api_key: Option<SecretString>,
+    /// The list of techniques is read at least so often.
+    pub refresh: Duration,
+    /// Techniques offered at most.
+    pub max_techniques: usize,
+}
+
+impl fmt::Debug for Rag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { refresh, max_techniques, .. } = self;
+        f.debug_struct("Rag")
+            .field("refresh", refresh)
+            .field("max_techniques", max_techniques)
+            .finish_non_exhaustive()
+    }
+}
+
+impl BuiltinOptions for Rag {
+    fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector> {
+        crate::connect!(super::Rag, self, name, means)
+    }
+}
+
+/// Reads `url` and `rag`, which may be left out.
+pub fn read(
+    given: &Given<'_>,
+    server: &Setting<'_>,
+    _defaults: &Defaults,
+) -> Option<Arc<dyn BuiltinOptions>> {
+    let hint = "add the address of the bridge, such as `url: http://localhost:8000`";
+    let url = require(given, "url", server, hint).and_then(Setting::url);
+    let (mut api_key, mut refresh, mut max_techniques) = (None, None, None);
+    if let Some(setting) = given.get("rag") {
+        let mut fields = setting.fields()?;
+        api_key = fields.take("api_key").and_then(|key| self::key(&key));
+        refresh = fields.seconds("refresh", REFRESH);
+        max_techniques = fields.integer("max_techniques", 1..=MOST_TECHNIQUES);
+        fields.finish();
+    }
+    Some(Arc::new(Rag {
+        url: url?,
+        api_key,
+        refresh: refresh.unwrap_or(Duration::from_mins(1)),
+        max_techniques: max_techniques.unwrap_or(64),
+    }))
+}
+
+fn key(setting: &Setting<'_>) -> Option<SecretString> {
+    let key = header_value(setting)?;
+    if key.expose_secret().trim().is_empty() {
+        setting.hidden_problem("the key is empty", Some("set the variable, or remove `api_key`".into()));
+        return None;
+    }
+    Some(key)
+}

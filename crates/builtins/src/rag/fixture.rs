@@ -1,0 +1,123 @@
+//! For tests: our server of the techniques before a bridge of the tests, and what it reports.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::Rag;
+use super::double;
+use crate::means;
+use crate::rag::config;
+use crate::{Builtin, Report};
+use json::Raw;
+use protocol::Reply;
+use runtime::shutdown::Shutdown;
+use upstream::api::{Error, Event, Events};
+
+/// How long a test waits for what should come at once.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// A key.
+pub(super) const KEY: &str = "key-that-nobody-sees";
+
+/// Both ends.
+pub(super) struct Fixture {
+    pub bridge: double::Bridge,
+    pub ours: Rag,
+    events: mpsc::Receiver<Event>,
+}
+
+pub(super) fn options(bridge: &double::Bridge) -> config::Rag {
+    config::Rag {
+        url: bridge.url().parse().expect("a URL"),
+        api_key: None,
+        refresh: Duration::from_hours(1),
+        max_techniques: 64,
+    }
+}
+
+pub(super) async fn open(options: &config::Rag, events: Events) -> Result<Rag, Error> {
+    let means = means(&Shutdown::new());
+    Rag::open(&"rag".into(), options, &means, events).await
+}
+
+impl Fixture {
+    pub(super) async fn new() -> Self {
+        Self::with(|_, _| {}).await
+    }
+
+    pub(super) async fn with(change: impl FnOnce(&double::Bridge, &mut config::Rag)) -> Self {
+        let bridge = double::Bridge::start();
+        let mut options = options(&bridge);
+        change(&bridge, &mut options);
+        let (reported, events) = Events::channel();
+        let ours = open(&options, reported).await.expect("it opens");
+        Self { bridge, ours, events }
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.ours.tools().iter().map(|tool| tool.get_as("name").expect("a name")).collect()
+    }
+
+    pub(super) async fn reply(&self, tool: &str, arguments: &Value) -> Result<Reply, Error> {
+        self.ours.call(tool, Raw::of(arguments), &Report::none()).await
+    }
+
+    /// The whole result of a call.
+    pub(super) async fn result(&self, tool: &str, arguments: Value) -> Raw {
+        self.reply(tool, &arguments).await.expect("reached").expect("a result")
+    }
+
+    /// The answer of a call that succeeds.
+    pub(super) async fn ask(&self, tool: &str, arguments: Value) -> Value {
+        let result: Value = self.result(tool, arguments).await.read().expect("JSON");
+        assert_eq!(result["isError"], false, "{tool}: {result}");
+        let text = result["content"][0]["text"].as_str().expect("text");
+        assert_eq!(serde_json::from_str::<Value>(text).expect("JSON"), result["structuredContent"]);
+        result["structuredContent"].clone()
+    }
+
+    /// The explanation of a call that is refused or failed.
+    pub(super) async fn refused(&self, tool: &str, arguments: Value) -> Value {
+        let result: Value = self.result(tool, arguments).await.read().expect("JSON");
+        assert_eq!(result["isError"], true, "{tool}: {result}");
+        assert!(result.get("structuredContent").is_none());
+        serde_json::from_str(result["content"][0]["text"].as_str().expect("text")).expect("JSON")
+    }
+
+    /// The error of a call whose service failed.
+    pub(super) async fn failure(&self, tool: &str, arguments: Value) -> Error {
+        self.reply(tool, &arguments).await.expect_err("it fails")
+    }
+
+    /// The next thing that is reported.
+    pub(super) async fn event(&mut self) -> Event {
+        timeout(PATIENCE, self.events.recv()).await.expect("something is reported").expect("it lives")
+    }
+
+    /// Whether nothing was reported since.
+    pub(super) fn is_silent(&mut self) -> bool {
+        self.events.try_recv().is_err()
+    }
+
+    /// Has the list read, and waits until that is done.
+    pub(super) async fn read_again(&self) {
+        let before = self.bridge.count(double::LIST);
+        self.ours.shelf.look_soon();
+        self.after(|| self.bridge.count(double::LIST) > before).await;
+        // A second reading begins when the first one is over.
+        self.ours.shelf.look_soon();
+        self.after(|| self.bridge.count(double::LIST) > before + 1).await;
+    }
+
+    /// Until `is_so`.
+    pub(super) async fn after(&self, is_so: impl Fn() -> bool) {
+        let waiting = async {
+            while !is_so() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, waiting).await.expect("it happens");
+    }
+}

@@ -1,0 +1,153 @@
+//! The techniques of a RAG service, behind its HTTP bridge, as a server of ours: one tool for each.
+//!
+//! Invariants: what the bridge names is offered only if it is a name; a change of its list is told to
+//! clients; a list that can not be read leaves the last one as it is; no question is put twice by
+//! itself once it was sent, because answers cost money.
+//!
+//! Not here: how the bridge is spoken to (`bridge`), which names are offered (`techniques`), when its
+//! list is read (`shelf`).
+
+mod answer;
+mod ask;
+mod bridge;
+pub mod config;
+mod failed;
+mod health;
+mod listed;
+mod shelf;
+mod techniques;
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod list_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tools_tests;
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use self::bridge::Bridge;
+use self::shelf::Shelf;
+use super::answer::{passing, reply, result};
+use super::tool::Tool;
+use super::{Builtin, Declared, Report, info, no_tool};
+use json::Raw;
+use protocol::Reply;
+use runtime::shutdown::Shutdown;
+#[cfg(test)]
+use testkit::rag as double;
+use upstream::api::{Error, Events, Means};
+
+/// The techniques as one of our own servers. Dropping it ends the task that follows the list.
+pub struct Rag {
+    bridge: Bridge,
+    shelf: Arc<Shelf>,
+    health: Tool,
+    tasks: Shutdown,
+}
+
+impl Rag {
+    /// Reads the list, and asks whether the bridge is well: one that is not is not there for us.
+    pub(super) async fn open(
+        name: &Arc<str>,
+        options: &config::Rag,
+        means: &Means,
+        events: Events,
+    ) -> Result<Self, Error> {
+        let bridge = Bridge::new(options)?;
+        let shelf = Arc::new(Shelf::open(name, &bridge, options, events).await?);
+        bridge.health().await?;
+        let tasks = means.shutdown.child();
+        tasks.spawn_until_end(Arc::clone(&shelf).follow(options.refresh));
+        Ok(Self { bridge, shelf, health: health::tool(), tasks })
+    }
+
+    /// Its offer before the bridge answered: the techniques that are described here.
+    pub(super) fn declared(options: &config::Rag) -> Declared {
+        let (known, health) = (techniques::Offer::known(options.max_techniques), health::tool());
+        let techniques = known.techniques.iter().map(|technique| &technique.tool);
+        Declared::new(about(), INSTRUCTIONS, techniques.chain([&health]))
+    }
+
+    async fn ask(&self, technique: &str, tool: &Tool, arguments: &Raw) -> Result<Reply, Error> {
+        let asked = async { ask::ask(&self.bridge, technique, tool.read(arguments)?).await };
+        match asked.await {
+            Ok(answer) => Ok(Ok(result(&answer))),
+            Err(failed) => {
+                if failed.is_of_the_list() {
+                    self.shelf.look_soon();
+                }
+                failed.reply(technique)
+            }
+        }
+    }
+}
+
+const INSTRUCTIONS: &str = "Answers to questions from the documents of a RAG service. Each tool is one way to \
+    find passages and to write an answer from them: begin with rag_basic where it is offered. Every call \
+    costs time and a language model's tokens, so ask once and well. rag_health says how the service is.";
+
+fn about() -> Raw {
+    info("rag", "RAG techniques")
+}
+
+impl Builtin for Rag {
+    fn info(&self) -> Raw {
+        about()
+    }
+
+    fn instructions(&self) -> Option<String> {
+        Some(INSTRUCTIONS.to_owned())
+    }
+
+    fn tools(&self) -> Vec<Raw> {
+        let offer = self.shelf.offer();
+        let techniques = offer.techniques.iter().map(|technique| &technique.tool);
+        techniques.chain([&self.health]).map(|tool| tool.definition().clone()).collect()
+    }
+
+    fn call<'a>(
+        &'a self,
+        name: &'a str,
+        arguments: Raw,
+        _report: &'a Report,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
+        async move {
+            if name == self.health.name() {
+                let answered = health::answer(&self.bridge, &self.shelf, &self.health, &arguments).await;
+                return reply(answered).map(passing);
+            }
+            let offer = self.shelf.offer();
+            match offer.techniques.iter().find(|technique| technique.tool.name() == name) {
+                Some(known) => self.ask(&known.name, &known.tool, &arguments).await,
+                None => Ok(Err(no_tool(name))),
+            }
+        }
+        .boxed()
+    }
+
+    fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
+        async {
+            let health = self.bridge.health().await;
+            // Also where it is not well: its list says whether it still takes our key.
+            self.shelf.look_soon();
+            health.map(drop)
+        }
+        .boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        self.shelf.refused().boxed()
+    }
+}
+
+impl Drop for Rag {
+    fn drop(&mut self) {
+        self.tasks.begin();
+    }
+}

@@ -1,0 +1,157 @@
+//! The list of techniques as it was last read, and the task that reads it again.
+//!
+//! ```text
+//!  read ──the same──▶ kept        read ──another──▶ taken, clients are told
+//!  read ──in vain──▶ kept, with why        read ──key refused──▶ closed
+//! ```
+//!
+//! Invariants: only one reading at a time, of at most [`LIMIT`]; one that fails changes nothing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::bridge::Bridge;
+use super::techniques::Offer;
+use crate::rag::config;
+use protocol::feature::List;
+use protocol::sanitize;
+use upstream::api::{Closing, Error, Event, Events};
+
+/// Time that one reading may take.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Least time between two readings.
+const GAP: Duration = Duration::from_millis(200);
+
+/// The list and who follows it.
+pub(super) struct Shelf {
+    server: Arc<str>,
+    bridge: Bridge,
+    most: usize,
+    events: Events,
+    state: Mutex<State>,
+    look: Notify,
+    /// Why the bridge does not take our key.
+    refusal: Closing,
+}
+
+struct State {
+    offer: Arc<Offer>,
+    read_at: Instant,
+    /// Why the last reading came to nothing.
+    failure: Option<String>,
+}
+
+/// What is known of the list.
+pub(super) struct Age {
+    /// Time since it was read.
+    pub since: Duration,
+    /// Why it could not be read again.
+    pub failure: Option<String>,
+}
+
+impl Shelf {
+    /// Reads the list for the first time.
+    pub(super) async fn open(
+        server: &Arc<str>,
+        bridge: &Bridge,
+        options: &config::Rag,
+        events: Events,
+    ) -> Result<Self, Error> {
+        let most = options.max_techniques;
+        let offer = Arc::new(Offer::of(bridge.techniques().await?, most));
+        let shelf = Self {
+            server: Arc::clone(server),
+            bridge: bridge.clone(),
+            most,
+            events,
+            state: Mutex::new(State { offer: Arc::clone(&offer), read_at: Instant::now(), failure: None }),
+            look: Notify::new(),
+            refusal: Closing::default(),
+        };
+        shelf.tell_left_out(&Offer::default(), &offer);
+        Ok(shelf)
+    }
+
+    /// What is offered now.
+    pub(super) fn offer(&self) -> Arc<Offer> {
+        Arc::clone(&self.lock().offer)
+    }
+
+    /// How old that is.
+    pub(super) fn age(&self) -> Age {
+        let state = self.lock();
+        Age { since: state.read_at.elapsed(), failure: state.failure.clone() }
+    }
+
+    /// Has the list read now, not when its time has come.
+    pub(super) fn look_soon(&self) {
+        self.look.notify_one();
+    }
+
+    /// Resolves when the bridge has refused our key, with the reason.
+    pub(super) async fn refused(&self) -> String {
+        self.refusal.wait().await
+    }
+
+    /// Reads the list whenever somebody asks for it, and `every` so often if nobody does.
+    pub(super) async fn follow(self: Arc<Self>, every: Duration) {
+        loop {
+            tokio::select! {
+                () = self.look.notified() => {}
+                () = sleep(every) => {}
+            }
+            self.read().await;
+            sleep(GAP).await;
+        }
+    }
+
+    async fn read(&self) {
+        let late = |_| Err(Error::TimedOut { after: LIMIT });
+        match timeout(LIMIT, self.bridge.techniques()).await.unwrap_or_else(late) {
+            Ok(listed) => self.take(Offer::of(listed, self.most)),
+            Err(error) => self.keep(&error),
+        }
+    }
+
+    fn take(&self, offer: Offer) {
+        let offer = Arc::new(offer);
+        let before = {
+            let mut state = self.lock();
+            (state.read_at, state.failure) = (Instant::now(), None);
+            std::mem::replace(&mut state.offer, Arc::clone(&offer))
+        };
+        self.tell_left_out(&before, &offer);
+        if !before.names().eq(offer.names()) {
+            tracing::info!(server = %self.server, techniques = offer.techniques.len(), "the techniques of the bridge changed");
+            self.events.report(Event::Changed(List::Tools));
+        }
+    }
+
+    fn keep(&self, error: &Error) {
+        let reason = error.to_string();
+        let before = self.lock().failure.replace(reason.clone());
+        if before.as_ref() != Some(&reason) {
+            tracing::warn!(server = %self.server, reason, "the list of techniques can not be read, the last one stays");
+        }
+        if let Error::AuthFailed { reason } = error {
+            self.refusal.close(reason.clone());
+        }
+    }
+
+    /// Once, by name: not again with every reading.
+    fn tell_left_out(&self, before: &Offer, now: &Offer) {
+        let names = now.newly_left_out(before);
+        if !names.is_empty() || now.more_left_out > before.more_left_out {
+            let (names, more) = (sanitize::listed(&names), now.more_left_out);
+            tracing::warn!(server = %self.server, names, more, "techniques are left out, rag_health says why");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,157 @@
+//! Which names of the bridge's list become tools, and what is said of them.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::listed::{LONGEST, Listed};
+use super::{ask, health};
+use crate::tool::{About, Effect, Tool};
+use protocol::sanitize;
+
+/// Before the name of every technique.
+const PREFIX: &str = "rag_";
+/// Names left out that are kept.
+const MOST_LEFT_OUT: usize = 20;
+
+/// One technique.
+#[derive(Debug)]
+pub(super) struct Technique {
+    /// As the bridge knows it.
+    pub name: String,
+    /// The tool that invokes it.
+    pub tool: Tool,
+}
+
+/// What of a list is offered.
+#[derive(Debug, Default)]
+pub(super) struct Offer {
+    /// In the order of the alphabet.
+    pub techniques: Vec<Technique>,
+    /// The first of those that are not.
+    pub left_out: Vec<LeftOut>,
+    /// How many are left out besides.
+    pub more_left_out: usize,
+}
+
+/// A name that is not offered.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub(super) struct LeftOut {
+    /// As the bridge wrote it, made safe to show.
+    pub name: String,
+    /// Why.
+    pub reason: &'static str,
+}
+
+impl Offer {
+    /// Of `listed`, at most `most` techniques.
+    pub(super) fn of(listed: Listed, most: usize) -> Self {
+        let mut offer = Self { more_left_out: listed.others, ..Self::default() };
+        for name in listed.names {
+            match refusal(&name).or_else(|| (offer.techniques.len() >= most).then_some(TOO_MANY)) {
+                None => offer.techniques.push(Technique { tool: tool(&name), name }),
+                Some(reason) if offer.left_out.len() < MOST_LEFT_OUT => {
+                    offer.left_out.push(LeftOut { name: sanitize::shown(&name), reason });
+                }
+                Some(_) => offer.more_left_out += 1,
+            }
+        }
+        offer
+    }
+
+    /// At most `most` of the techniques that are described here.
+    pub(super) fn known(most: usize) -> Self {
+        let names = KNOWN.iter().map(|known| known.name.to_owned()).collect();
+        Self::of(Listed { names, others: 0 }, most)
+    }
+
+    /// The names of its techniques.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.techniques.iter().map(|technique| technique.name.as_str())
+    }
+
+    /// The names left out that `before` did not leave out.
+    pub(super) fn newly_left_out(&self, before: &Self) -> Vec<String> {
+        let known: BTreeSet<&LeftOut> = before.left_out.iter().collect();
+        self.left_out.iter().filter(|one| !known.contains(one)).map(|one| one.name.clone()).collect()
+    }
+}
+
+const TOO_MANY: &str = "more than `max_techniques`";
+
+/// Why no tool can have this name; none: one can.
+fn refusal(name: &str) -> Option<&'static str> {
+    let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    if name.is_empty() || name.len() > LONGEST || !name.bytes().all(is_of_names) {
+        return Some("a name has 1 to 60 letters, digits, `_`, `-` or `.`");
+    }
+    (health::ABOUT.name.strip_prefix(PREFIX) == Some(name)).then_some("`rag_health` reports the health")
+}
+
+fn tool(technique: &str) -> Tool {
+    let name = format!("{PREFIX}{technique}");
+    let known = KNOWN.iter().find(|known| known.name == technique);
+    let generic = format!(
+        "Ask a question and get an answer from the documents of a RAG service, found and written with its \
+         technique {technique}. What that is like, the service knows; rag_basic is usually the plainest. \
+         {COMMON}"
+    );
+    let (title, description) = match known {
+        Some(known) => (known.title.to_owned(), format!("{} {COMMON}", known.description)),
+        None => (format!("RAG: {technique}"), generic),
+    };
+    ask::tool(&About { name: &name, title: &title, description: &description, effect: Effect::Costs })
+}
+
+const COMMON: &str = "Answers with the text, the documents it rests on and their sources. Takes seconds, and \
+    each call costs a language model's tokens.";
+
+/// What is said of a technique.
+struct Known {
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+}
+
+const KNOWN: [Known; 6] = [
+    Known {
+        name: "basic",
+        title: "RAG: nearest passages",
+        description: "Ask a question and get an answer that a language model writes from the passages nearest in \
+            meaning. The plainest and fastest technique: begin with it.",
+    },
+    Known {
+        name: "basic_rerank",
+        title: "RAG: nearest passages, ranked again",
+        description: "Ask a question and get an answer from passages that were found by meaning and then ranked again \
+            by a model that reads question and passage together. Slower than rag_basic and more exact: \
+            use it when many documents are about nearly the same.",
+    },
+    Known {
+        name: "crag",
+        title: "RAG: passages that are judged first",
+        description: "Ask a question and get an answer from passages that were judged before they are used (corrective \
+            RAG): what does not bear on the question is dropped or looked for again. Use it when rag_basic \
+            answers beside the point.",
+    },
+    Known {
+        name: "graphrag",
+        title: "RAG: a graph of what belongs together",
+        description: "Ask a question and get an answer along a graph of the things that documents name and of how they \
+            are related. Use it for questions that join facts of several documents: who, with whom, through what.",
+    },
+    Known {
+        name: "pylate_colbert",
+        title: "RAG: compared word by word",
+        description: "Ask a question and get an answer from passages that were compared with it word by word (ColBERT, \
+            late interaction). Use it for names, codes, rare terms and long questions, where the general \
+            meaning finds too much.",
+    },
+    Known {
+        name: "iris_global_graphrag",
+        title: "RAG: the whole collection",
+        description: "Ask a question about a whole collection and get an answer from summaries of its graph \
+            (global GraphRAG on IRIS). Use it for themes, overviews and comparisons that no single passage answers.",
+    },
+];

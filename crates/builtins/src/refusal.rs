@@ -1,0 +1,122 @@
+//! What a caller is told whose arguments can not be used: enough to do better next time.
+//!
+//! It is the answer of a tool (`isError`), not of the protocol, because a language model reads the
+//! one and seldom gets to see the other.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use json::Raw;
+use protocol::sanitize;
+
+/// The `type` of a refusal: whether the arguments, an unknown name or something else is the cause.
+fn kind(error: &str) -> &'static str {
+    match error {
+        "not_found" => "not_found",
+        "unavailable" | "not_configured" | "embedding_failed" | "contested" => "service_unavailable",
+        _ => "invalid_params",
+    }
+}
+
+/// One end of a range of numbers.
+fn end(number: f64) -> Value {
+    match number {
+        // Ranges that end here have no end that anybody set.
+        _ if number.abs() > f64::from(i32::MAX) => Value::Null,
+        // In range and whole: nothing is lost.
+        #[allow(clippy::cast_possible_truncation)]
+        _ if number.fract() == 0.0 => (number as i64).into(),
+        _ => number.into(),
+    }
+}
+
+/// One argument that can not be used.
+#[derive(Debug, Clone)]
+pub(super) struct Refusal(Box<Members>);
+
+#[derive(Debug, Clone, Serialize)]
+struct Members {
+    /// `invalid_argument`, or what a tool calls it: `invalid_path`, `not_found`.
+    error: &'static str,
+    /// The kind of failure, in the words of the gateway's own errors.
+    r#type: &'static str,
+    message: String,
+    field: String,
+    rejected_value: Raw,
+    /// A text, or the two ends of a range of numbers, of which null is open.
+    valid_range: Value,
+    suggestion: String,
+}
+
+impl Refusal {
+    /// `value` of the argument `field` can not be used.
+    pub(super) fn new<T: Serialize + ?Sized>(error: &'static str, field: &str, value: &T) -> Self {
+        let rejected_value = sanitize::value(&Raw::of(value));
+        let (message, valid_range, suggestion) = <(String, Value, String)>::default();
+        let (field, r#type) = (field.to_owned(), kind(error));
+        Self(Box::new(Members { error, r#type, message, field, rejected_value, valid_range, suggestion }))
+    }
+
+    /// Names another argument than it was made for.
+    pub(super) fn of_field(mut self, field: &str) -> Self {
+        field.clone_into(&mut self.0.field);
+        self
+    }
+
+    /// Says what is wrong.
+    pub(super) fn because(mut self, message: &str) -> Self {
+        message.clone_into(&mut self.0.message);
+        self
+    }
+
+    /// Says which tool can not do it, unless the message begins with it.
+    pub(super) fn of_tool(mut self, tool: &str) -> Self {
+        if !self.0.message.starts_with(tool) {
+            self.0.message = format!("{tool}: {}", self.0.message);
+        }
+        self
+    }
+
+    /// Says what would be right.
+    pub(super) fn valid(mut self, range: &str) -> Self {
+        self.0.valid_range = range.into();
+        self
+    }
+
+    /// Says which numbers would be right. An end beyond `i32` counts as open.
+    pub(super) fn between(mut self, least: f64, most: f64) -> Self {
+        self.0.valid_range = [end(least), end(most)].into_iter().collect();
+        self
+    }
+
+    /// Says what to do.
+    pub(super) fn suggest(mut self, suggestion: &str) -> Self {
+        suggestion.clone_into(&mut self.0.suggestion);
+        self
+    }
+
+    /// Says which names to try, or `otherwise` where to find some.
+    pub(super) fn suggest_names(self, lead: &str, names: &[String], otherwise: &str) -> Self {
+        if names.is_empty() {
+            return self.suggest(otherwise);
+        }
+        let text = format!("{lead} {}?", names.join(", "));
+        self.suggest(&text)
+    }
+
+    /// What is wrong.
+    pub(super) fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The argument it is about.
+    #[cfg(test)]
+    pub(super) fn field(&self) -> &str {
+        &self.0.field
+    }
+
+    /// As the content of a tool's answer.
+    pub(super) fn raw(&self) -> Raw {
+        Raw::of(&self.0)
+    }
+}

@@ -1,0 +1,187 @@
+//! The built-in server of `docs/built-ins.md`, compiled and called, so that the page stays true.
+//!
+//! Every block of code on the page stands here as it stands there; the first test sees to that.
+
+use std::future::ready;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use proptest::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::answer::{Failure, reply};
+use super::declared::Declared;
+use super::tool::{About, Effect, Tool};
+use super::{Builtin, Report, hostile, info, means, no_tool, sample};
+use json::Raw;
+use protocol::{Reply, method};
+use runtime::shutdown::Shutdown;
+use settings::{Node, Problems, Setting};
+use upstream::api::{
+    BuiltinOptions, Call, Connector, Defaults, Dialect, Error, Events, Given, Kind, Kinds, Means, Outlet,
+    require,
+};
+use upstream::config::{Config, Transport};
+
+/// What `count_words` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Input {
+    /// The text.
+    #[schemars(length(min = 1, max = 100_000))]
+    text: String,
+    /// Shorter words are not counted.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 50))]
+    least_letters: u32,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// What it answers.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Output {
+    /// How many there are.
+    words: usize,
+}
+
+const ABOUT: About = About {
+    name: "count_words",
+    title: "Count words",
+    description: "Count the words of a text. Use it instead of counting yourself.",
+    effect: Effect::Reads,
+};
+
+struct Sample {
+    count: Tool,
+}
+
+impl Sample {
+    fn new() -> Self {
+        Self { count: Tool::new::<Input, Output>(&ABOUT) }
+    }
+
+    #[allow(clippy::unused_async)] // a real one connects here
+    async fn open(_name: &str, _options: &Options, _means: &Means, _events: Events) -> Result<Self, Error> {
+        Ok(Self::new())
+    }
+
+    /// Returns the offer that is listed before the server is open.
+    fn declared(_options: &Options) -> Declared {
+        Declared::new(info("sample", "Sample"), "", &[Tool::new::<Input, Output>(&ABOUT)])
+    }
+
+    fn count(&self, arguments: &Raw) -> Result<Raw, Failure> {
+        let Input { text, least_letters } = self.count.read(arguments)?;
+        let is_counted = |word: &&str| word.chars().count() >= least_letters as usize;
+        Ok(Raw::of(&Output { words: text.split_whitespace().filter(is_counted).count() }))
+    }
+}
+
+impl Builtin for Sample {
+    fn info(&self) -> Raw {
+        Raw::object(&[("name", &Raw::of("sample")), ("version", &Raw::of("1"))])
+    }
+
+    fn instructions(&self) -> Option<String> {
+        None
+    }
+
+    fn tools(&self) -> Vec<Raw> {
+        vec![self.count.definition().clone()]
+    }
+
+    fn call<'a>(
+        &'a self,
+        name: &'a str,
+        arguments: Raw,
+        _report: &'a Report,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
+        let known = (name == ABOUT.name).then(|| reply(self.count(&arguments)));
+        ready(known.unwrap_or_else(|| Ok(Err(no_tool(name))))).boxed()
+    }
+}
+
+/// The fields under `sample`: none.
+#[derive(Debug, Clone)]
+struct Options;
+
+impl BuiltinOptions for Options {
+    fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector> {
+        crate::connect!(Sample, self, name, means)
+    }
+}
+
+mod config {
+    use super::*;
+
+    /// Reads `sample`, which has no fields yet.
+    pub(super) fn read(
+        given: &Given<'_>,
+        server: &Setting<'_>,
+        _defaults: &Defaults,
+    ) -> Option<Arc<dyn BuiltinOptions>> {
+        require(given, "sample", server, "add `sample: {}`")?.fields()?.finish();
+        Some(Arc::new(Options))
+    }
+}
+
+const KINDS: Kinds = &[Kind { name: "sample", fields: &["sample"], read: sample::config::read }];
+
+proptest! {
+    #[test]
+    fn whatever_is_asked_is_answered_or_refused_by_name(arguments in hostile::arguments(&Sample::new().count)) {
+        hostile::is_judged::<Input>(&Sample::new().count, &arguments);
+    }
+}
+
+/// The way to the server that a configuration with `builtin: sample` leads to.
+fn opened_by(kinds: Kinds) -> Arc<dyn Connector> {
+    let written = json!({"transport": "builtin", "builtin": "sample", "sample": {}});
+    let (server, empty, problems) = (Node::from(written), Node::from(json!({})), Problems::default());
+    let mut globals = Setting::root(&empty, &problems).fields().expect("a mapping");
+    let defaults = Defaults::from_fields(&mut globals, Path::new(""), kinds);
+    let config = Config::from_settings(&Setting::root(&server, &problems), "words", &defaults);
+    let Some(Config { transport: Transport::Builtin(options), name, .. }) = config else {
+        panic!("{:?}", problems.sorted())
+    };
+    options.connector(&name, &means(&Shutdown::new()))
+}
+
+#[test]
+fn the_page_shows_what_is_compiled_here() {
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (page, here) = (include_str!("../../../docs/built-ins.md"), squeezed(include_str!("sample.rs")));
+    let blocks: Vec<&str> =
+        page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(blocks.len(), 5);
+    for block in blocks {
+        assert!(here.contains(&squeezed(block)), "the page has what is not compiled:\n{block}");
+    }
+}
+
+#[tokio::test]
+async fn it_is_reached_like_any_other_server() {
+    let connector = opened_by(KINDS);
+    let connection = connector.connect(Events::channel().0, Dialect::base()).await.expect("it opens");
+    let call = |params: &str| {
+        let params = Raw::parse(&Bytes::copy_from_slice(params.as_bytes())).expect("JSON");
+        Call::of_gateway(method::TOOLS_CALL, Some(params))
+    };
+    let ask =
+        async |params: &str| connection.request(&call(params), &Outlet::none()).await.expect("no fault");
+    let counted = ask(r#"{"name":"count_words","arguments":{"text":"a bc def","least_letters":2}}"#).await;
+    let counted = counted.expect("a result");
+    assert_eq!(counted.get("structuredContent").expect("structure").as_str(), r#"{"words":2}"#);
+    let refused = ask(r#"{"name":"count_words","arguments":{"text":"a","least_letters":0}}"#).await;
+    let refused: serde_json::Value = refused.expect("a result").read().expect("JSON");
+    assert_eq!(refused["isError"], json!(true));
+    assert!(refused["content"][0]["text"].as_str().expect("text").contains("least_letters"), "{refused}");
+    assert_eq!(ask(r#"{"name":"nothing"}"#).await.expect_err("no tool").code(), -32602);
+}

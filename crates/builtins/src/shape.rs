@@ -1,0 +1,246 @@
+//! Arguments held against the schema that the tool shows: types, names, ranges, lengths, words.
+//!
+//! Invariants: what is refused is refused with the name of its field, what would be right and what to
+//! do; what passes fits the schema and can be read as the type that the schema was made from; `null`
+//! for what may be left out counts as left out. Only the words that our own schemas use are known; a
+//! test of every server holds its schemas to that ([`Shape::is_known`]).
+
+mod refuse;
+
+use serde_json::{Map, Value};
+
+use self::refuse::Place;
+use super::refusal::Refusal;
+use super::strict;
+use json::Raw;
+
+/// Whole numbers further out are not told apart by every reader of JSON.
+const WHOLE: f64 = 9_007_199_254_740_992.0;
+
+/// What one value has to be.
+#[derive(Debug, Clone)]
+pub(super) struct Shape {
+    kind: Kind,
+    /// Something that fits.
+    example: Option<Value>,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Text(Text),
+    Number(Number),
+    Truth,
+    List(Box<Shape>),
+    /// With these members and no others.
+    Object(Members),
+    /// Any object.
+    Free,
+    /// Anything, or a schema that is not understood.
+    Any,
+}
+
+#[derive(Debug, Clone)]
+struct Text {
+    least: usize,
+    most: usize,
+    not_blank: bool,
+    uuid: bool,
+    /// If any, it is one of them.
+    words: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Number {
+    whole: bool,
+    least: f64,
+    most: f64,
+}
+
+/// Required ones first, each in the order of the schema.
+type Members = Vec<Member>;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    name: String,
+    shape: Shape,
+    required: bool,
+}
+
+impl Shape {
+    /// What `schema` asks for.
+    pub(super) fn of(schema: &Value) -> Self {
+        let kind = match schema["type"].as_str() {
+            Some("string") => Kind::Text(Text::of(schema)),
+            Some("integer") => Kind::Number(Number::of(schema, true)),
+            Some("number") => Kind::Number(Number::of(schema, false)),
+            Some("boolean") => Kind::Truth,
+            Some("array") => Kind::List(Box::new(Self::of(&schema["items"]))),
+            Some("object") => match schema["properties"].as_object() {
+                Some(properties) => Kind::Object(members(properties, &schema["required"])),
+                None => Kind::Free,
+            },
+            _ => Kind::Any,
+        };
+        let example = schema["examples"].get(0).or(schema.get("default")).cloned();
+        Self { kind, example }
+    }
+
+    /// Whether all of it is understood; what is not is let through.
+    #[cfg(test)]
+    pub(super) fn is_known(&self) -> bool {
+        match &self.kind {
+            Kind::Any => false,
+            Kind::List(items) => items.is_known(),
+            Kind::Object(members) => members.iter().all(|member| member.shape.is_known()),
+            Kind::Text(_) | Kind::Number(_) | Kind::Truth | Kind::Free => true,
+        }
+    }
+
+    /// The arguments of a call, checked; numbers that are whole are written as such.
+    pub(super) fn arguments(&self, raw: &Raw) -> Result<Map<String, Value>, Refusal> {
+        let Kind::Object(members) = &self.kind else { return Ok(Map::new()) };
+        if !raw.is_object() {
+            return Err(refuse::no_object(raw));
+        }
+        if let Some(name) = raw.duplicate_key() {
+            return Err(refuse::twice(&name, raw.get(&name).as_ref()));
+        }
+        let unknown = raw.members().find(|(name, _)| !members.iter().any(|member| member.name == *name));
+        if let Some((name, value)) = unknown {
+            return Err(refuse::unknown(&name, &value, &names(members)));
+        }
+        let mut checked = Map::new();
+        for member in members {
+            let given = raw.get(&member.name);
+            let place = Place { field: &member.name, required: member.required, shape: &member.shape };
+            match given.filter(|value| !value.is_null()) {
+                Some(value) => {
+                    let read = strict::read(&value).map_err(|reason| place.unreadable(&value, &reason))?;
+                    checked.insert(member.name.clone(), member.shape.check(&place, read)?);
+                }
+                None if member.required => return Err(place.missing(raw.get(&member.name).as_ref())),
+                None => {}
+            }
+        }
+        Ok(checked)
+    }
+
+    fn check(&self, place: &Place<'_>, value: Value) -> Result<Value, Refusal> {
+        match (&self.kind, value) {
+            (Kind::Text(text), value) => text.check(place, value),
+            (Kind::Number(number), value) => number.check(place, value),
+            (Kind::List(items), Value::Array(list)) => items.check_items(place, list),
+            (Kind::Object(members), Value::Object(map)) => check_members(members, place, map),
+            (Kind::Truth, value @ Value::Bool(_))
+            | (Kind::Free, value @ Value::Object(_))
+            | (Kind::Any, value) => Ok(value),
+            (_, value) => Err(place.wrong_type(&Raw::of(&value))),
+        }
+    }
+
+    fn check_items(&self, place: &Place<'_>, list: Vec<Value>) -> Result<Value, Refusal> {
+        let item = |(at, value): (usize, Value)| {
+            let field = format!("{}[{at}]", place.field);
+            self.check(&Place { field: &field, required: true, shape: self }, value)
+        };
+        list.into_iter().enumerate().map(item).collect::<Result<Vec<_>, _>>().map(Value::Array)
+    }
+}
+
+fn check_members(
+    members: &Members,
+    place: &Place<'_>,
+    mut map: Map<String, Value>,
+) -> Result<Value, Refusal> {
+    let unknown = map.iter().find(|(name, _)| !members.iter().any(|member| member.name == **name));
+    if let Some((name, value)) = unknown {
+        return Err(refuse::unknown(&format!("{}.{name}", place.field), &Raw::of(value), &names(members)));
+    }
+    let mut checked = Map::new();
+    for member in members {
+        let field = format!("{}.{}", place.field, member.name);
+        let inner = Place { field: &field, required: member.required, shape: &member.shape };
+        match map.remove(&member.name).filter(|value| !value.is_null()) {
+            Some(value) => {
+                checked.insert(member.name.clone(), member.shape.check(&inner, value)?);
+            }
+            None if member.required => return Err(inner.missing(None)),
+            None => {}
+        }
+    }
+    Ok(Value::Object(checked))
+}
+
+fn names(members: &Members) -> Vec<&str> {
+    members.iter().map(|member| member.name.as_str()).collect()
+}
+
+fn members(properties: &Map<String, Value>, required: &Value) -> Members {
+    let required: Vec<&str> = required.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let member = |name: &str, required| {
+        let shape = properties.get(name).map(Shape::of)?;
+        Some(Member { name: name.to_owned(), shape, required })
+    };
+    let others = properties.keys().filter(|name| !required.contains(&name.as_str()));
+    let others = others.filter_map(|name| member(name, false));
+    required.iter().filter_map(|name| member(name, true)).chain(others).collect()
+}
+
+impl Text {
+    fn of(schema: &Value) -> Self {
+        let length = |name: &str| schema[name].as_u64().and_then(|length| usize::try_from(length).ok());
+        let words = schema["enum"].as_array().into_iter().flatten();
+        Self {
+            least: length("minLength").unwrap_or(0),
+            most: length("maxLength").unwrap_or(usize::MAX),
+            not_blank: schema["pattern"] == NOT_BLANK,
+            uuid: schema["format"] == "uuid",
+            words: words.filter_map(|word| word.as_str().map(str::to_owned)).collect(),
+        }
+    }
+
+    fn check(&self, place: &Place<'_>, value: Value) -> Result<Value, Refusal> {
+        let Value::String(text) = &value else { return Err(place.wrong_type(&Raw::of(&value))) };
+        let length = text.chars().count();
+        if length < self.least || self.not_blank && text.trim().is_empty() {
+            return Err(place.missing(Some(&Raw::of(text))));
+        }
+        if length > self.most {
+            return Err(place.too_long(text, self.most));
+        }
+        if !self.words.is_empty() && !self.words.contains(text) {
+            return Err(place.no_such_word(text, &self.words));
+        }
+        // Other spellings of a UUID are not known everywhere.
+        if self.uuid && (text.len() != 36 || uuid::Uuid::try_parse(text).is_err()) {
+            return Err(place.no_uuid(text));
+        }
+        Ok(value)
+    }
+}
+
+/// The only pattern our schemas use: there is something that is not white space.
+pub(super) const NOT_BLANK: &str = r"\S";
+
+impl Number {
+    fn of(schema: &Value, whole: bool) -> Self {
+        let end = |name: &str, usual: f64| schema[name].as_f64().unwrap_or(usual);
+        let far = if whole { WHOLE } else { f64::MAX };
+        Self { whole, least: end("minimum", -far), most: end("maximum", far) }
+    }
+
+    fn check(&self, place: &Place<'_>, value: Value) -> Result<Value, Refusal> {
+        let number = value.as_f64().filter(|number| !self.whole || number.fract() == 0.0);
+        match number.filter(|number| self.least <= *number && *number <= self.most) {
+            // In range and whole: nothing is lost.
+            #[allow(clippy::cast_possible_truncation)]
+            Some(number) if self.whole => Ok((number as i64).into()),
+            Some(_) => Ok(value),
+            None => Err(place.no_number(&Raw::of(&value), *self)),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "shape/tests.rs"]
+mod tests;

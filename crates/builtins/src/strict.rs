@@ -1,0 +1,125 @@
+//! JSON that is looked at and then printed again: no key twice, no number that changes on the way.
+//!
+//! What one reader takes for the value of a key that stands twice, the next one may not, so whoever
+//! judges an object and passes it on must refuse that.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use json::Raw;
+
+/// Deepest nesting of an argument.
+const DEEPEST: usize = 64;
+
+/// The value of `raw`, or what is wrong with it, in words.
+pub(super) fn read(raw: &Raw) -> Result<Value, String> {
+    if raw.depth() > DEEPEST {
+        return Err(format!("it is nested more than {DEEPEST} deep"));
+    }
+    raw.read::<Strict>().map(|strict| strict.0).map_err(|error| error.to_string())
+}
+
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reader).map(Self)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number is out of range"))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(Strict(item)) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some((key, Strict(value))) = members.next_entry::<String, _>()? {
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(format_args!("the key {:?} stands twice", clipped(&key))));
+            }
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+fn clipped(key: &str) -> &str {
+    &key[..key.floor_char_boundary(80)]
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::json;
+
+    use super::*;
+
+    fn read_text(text: &str) -> Result<Value, String> {
+        read(&Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).expect("JSON"))
+    }
+
+    #[test]
+    fn a_value_is_read_as_it_stands() {
+        let text = r#"{"a":[1,-1,1.5,true,null,"ä"],"b":{"c":{}},"d":18446744073709551615}"#;
+        let known =
+            json!({"a": [1, -1, 1.5, true, null, "ä"], "b": {"c": {}}, "d": 18_446_744_073_709_551_615_u64});
+        assert_eq!(read_text(text), Ok(known));
+    }
+
+    #[test]
+    fn what_would_change_on_the_way_is_refused() {
+        let deep = format!("{}1{}", "[".repeat(65), "]".repeat(65));
+        for (text, why) in [
+            (r#"{"a":{"x":1,"\u0078":2}}"#, "twice"),
+            (r#"[{"x":1,"x":1}]"#, "twice"),
+            ("[1e400]", "out of range"),
+            (deep.as_str(), "nested"),
+        ] {
+            let reason = read_text(text).expect_err(text);
+            assert!(reason.contains(why), "{text}: {reason}");
+        }
+    }
+}

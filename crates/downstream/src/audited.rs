@@ -1,0 +1,128 @@
+//! What clients of the MCP endpoint do and may not do, for the audit; and what failed of it, for the log.
+//!
+//! Invariants: a request that the gateway refused or that failed leaves one line, at the level that REST has for it
+//! (`admin::error`); what a server answered leaves none, whatever it says of itself. A request that goes well costs
+//! nothing here but the question whether it did.
+//!
+//! Not here: what is told of it (`telemetry::audit`), who may do what (`auth`), the REST API (`admin`).
+
+use serde::Deserialize;
+
+use auth::Action;
+use gateway::error::audit_full;
+use gateway::manager::Named;
+use gateway::{Caller, Gateway};
+use json::Raw;
+use protocol::{ErrorObject, Origin, Request, method};
+use runtime::telemetry::audit::{self, Deed, Full, Who};
+use runtime::telemetry::pace::FAILURES;
+use runtime::telemetry::{RequestId, untrusted, untrusted_if_any};
+use upstream::Received;
+
+/// A request that is about to be answered.
+pub(super) struct Audited<'a> {
+    caller: &'a Caller,
+    request: &'a Request,
+    id: Option<RequestId>,
+    /// The call that it is; none where nobody reads of it.
+    deed: Option<Box<Deed>>,
+}
+
+impl<'a> Audited<'a> {
+    /// `id` is that of the HTTP request it came in, where it came in one.
+    pub(super) fn begin(
+        gateway: &Gateway,
+        caller: &'a Caller,
+        request: &'a Request,
+        id: Option<RequestId>,
+    ) -> Result<Self, Full> {
+        let is_call = request.method == method::TOOLS_CALL && caller.principal.may(Action::Call);
+        let deed = if is_call { audit::call(who(caller, id), || tool(request))? } else { None };
+        let deed = deed.map(|mut deed| {
+            let route = gateway.manager().seen_by(Some(&caller.home)).route(
+                &caller.scope,
+                Named::Tool,
+                &tool(request),
+            );
+            if let Ok(route) = route {
+                deed.at(&route.server);
+            }
+            deed
+        });
+        Ok(Self { caller, request, id, deed })
+    }
+
+    /// Ends it with `received`, of which the rest may still be arriving. A refusal by role becomes another one if its
+    /// audit line cannot be written.
+    pub(super) fn end(self, received: &mut Received) {
+        match (self.deed, &*received) {
+            (Some(deed), Received::Whole(reply)) => deed.answered(reply),
+            (Some(deed), Received::Flowing(_)) => deed.ended(audit::DONE),
+            (None, _) => {}
+        }
+        match received {
+            Received::Whole(Ok(_)) => {}
+            Received::Whole(Err(error)) => failed(&self.request.method, self.id, error),
+            // It may still break.
+            Received::Flowing(flow) => flow.answers(self.id),
+        }
+        // Nothing of theirs reaches a server, so it was us who refused it.
+        if !self.caller.principal.may(Action::Call)
+            && is_forbidden(received)
+            && let Err(full) = audit::refused(who(self.caller, self.id), &self.request.method)
+        {
+            *received = Received::Whole(Err(audit_full(full, self.caller.version.era())));
+        }
+    }
+}
+
+/// What the log has of the `data` of our own errors.
+#[derive(Debug, Default, Deserialize)]
+struct Said {
+    code: String,
+    server: Option<String>,
+    tool: Option<String>,
+}
+
+/// The line of a request that came to `error`, if that is not an answer.
+fn failed(method: &str, id: Option<RequestId>, error: &ErrorObject) {
+    macro_rules! tell {
+        ($level:expr, $suppressed:expr, $message:literal) => {
+            if tracing::enabled!($level) {
+                let suppressed: Option<u64> = $suppressed;
+                let said = error.data().as_ref().and_then(|data: &Raw| data.read::<Said>().ok());
+                let Said { code, server, tool } = said.unwrap_or_default();
+                let id = id.map(tracing::field::display);
+                let [server, tool] = [&server, &tool].map(|name| untrusted_if_any(name.as_deref()));
+                let (method, detail) = (untrusted(method), error.message());
+                let detail = untrusted(&detail);
+                tracing::event!($level, request_id = id, %method, server, tool, code, %detail, suppressed, $message);
+            }
+        };
+    }
+    match error.origin() {
+        Origin::Answer => {}
+        Origin::Failure => {
+            if let Some(suppressed) = FAILURES.admit() {
+                tell!(tracing::Level::WARN, (suppressed > 0).then_some(suppressed), "request failed");
+            }
+        }
+        Origin::Refusal => tell!(tracing::Level::DEBUG, None, "request refused"),
+    }
+}
+
+fn who(caller: &Caller, request: Option<RequestId>) -> Who<'_> {
+    Who { principal: caller.principal.id(), role: caller.principal.role().as_str(), request }
+}
+
+/// Which tool, as the client calls it.
+fn tool(request: &Request) -> String {
+    let name = request.params.as_ref().and_then(|params| params.text("name"));
+    name.unwrap_or_default().into_owned()
+}
+
+fn is_forbidden(received: &Received) -> bool {
+    let Received::Whole(Err(error)) = received else { return false };
+    error.origin() == Origin::Refusal
+        && error.data().and_then(|data| data.get_as::<String>("code")).is_some_and(|code| code == "forbidden")
+}

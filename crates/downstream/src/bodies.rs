@@ -1,0 +1,209 @@
+//! The bodies that a connection carries: a request's, which has to arrive in time, and an answer's,
+//! which keeps its request running until the last byte was handed over.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::Sleep;
+
+use super::activity::{Activity, Running};
+use super::http1::WRITE_BUFFER;
+use runtime::worker::hushed;
+
+/// The body did not arrive within `body_timeout`.
+#[derive(Debug, thiserror::Error)]
+#[error("the body did not arrive in time")]
+pub(super) struct BodyTimedOut;
+
+/// The body of a request, with a time limit. The alarm is made only for bodies that are not there at
+/// once.
+pub struct Arriving {
+    body: Incoming,
+    limit: Duration,
+    alarm: Option<Pin<Box<Sleep>>>,
+    /// Whether it was read to its end.
+    is_read: bool,
+    activity: Activity,
+}
+
+impl Arriving {
+    pub(super) const fn new(body: Incoming, limit: Duration, activity: Activity) -> Self {
+        Self { body, limit, alarm: None, is_read: false, activity }
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        if !self.is_read && !self.body.is_end_stream() {
+            self.activity.left_body();
+        }
+    }
+}
+
+impl HttpBody for Arriving {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let (frame, rang) = hushed(cx.waker(), || Pin::new(&mut self.body).poll_frame(cx));
+        // The connection is told that there is room for more, unless there is no more.
+        if rang && !self.body.is_end_stream() {
+            cx.waker().wake_by_ref();
+        }
+        if let Poll::Ready(frame) = frame {
+            self.is_read |= frame.is_none();
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let limit = self.limit;
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        ready!(alarm.as_mut().poll(cx));
+        Poll::Ready(Some(Err(BodyTimedOut.into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// What a connection takes of a body before it writes it out: hyper takes the next part while less
+/// than [`WRITE_BUFFER`] waits. Some room is left for the head of the answer.
+const TAKEN: usize = WRITE_BUFFER - 4 * 1024;
+/// How much is copied at most to spare a second write.
+const JOINED: usize = 64 * 1024;
+
+/// A body that is there, in parts that are not copied into one, such as a head, a large payload, a short tail.
+pub(super) struct Parts<const N: usize> {
+    rest: std::array::IntoIter<Bytes, N>,
+}
+
+impl<const N: usize> Parts<N> {
+    /// These, as they are.
+    pub(super) fn of(parts: [Bytes; N]) -> Self {
+        Self { rest: parts.into_iter() }
+    }
+}
+
+impl Parts<3> {
+    /// Behind a payload that fills what a connection takes at once, the tail would need a write of its
+    /// own, and a second look of the reader: then it is joined to as much of the payload as is left over.
+    pub(super) fn new([head, mut payload, tail]: [Bytes; 3]) -> Self {
+        let room = TAKEN.saturating_sub(head.len());
+        let is_joined = payload.len() > room && payload.len() - room <= JOINED;
+        let tail = if is_joined { [payload.split_off(room), tail].concat().into() } else { tail };
+        Self::of([head, payload, tail])
+    }
+}
+
+impl<const N: usize> HttpBody for Parts<N> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(self.rest.next().map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.len() == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.as_slice().iter().map(|part| part.len() as u64).sum())
+    }
+}
+
+/// The body of an answer. Its request counts as running for as long as it exists. A connection that has no
+/// room for more does not ask for the next part, which is how `Activity` sees a client that reads too slowly.
+pub(super) struct Answer {
+    body: Body,
+    /// Whether the connection has a part and was not back for more.
+    is_handed: bool,
+    running: Running,
+}
+
+impl Answer {
+    pub(super) const fn new(body: Body, running: Running) -> Self {
+        Self { body, is_handed: false, running }
+    }
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if std::mem::take(&mut self.is_handed) {
+            self.running.asked();
+        }
+        let part = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(part, Poll::Ready(Some(Ok(_)))) && !self.body.is_end_stream() {
+            self.is_handed = true;
+            self.running.handed();
+        }
+        part
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn parts_are_one_body_of_known_length_and_none_is_copied() {
+        let payload = Bytes::from(vec![b'x'; 200_000]);
+        let mut body = Parts::new([Bytes::from_static(b"{"), payload.clone(), Bytes::from_static(b"}")]);
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(200_002), false));
+        let _brace = body.frame().await;
+        let frame = body.frame().await.expect("a frame").expect("it cannot fail");
+        assert_eq!(frame.into_data().expect("data").as_ptr(), payload.as_ptr());
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(1), false));
+        let _brace = body.frame().await;
+        assert!(body.is_end_stream() && body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_tail_that_would_be_written_alone_is_joined_to_what_is_before_it() {
+        let brace = || Bytes::from_static(b"}");
+        for (length, joined) in [(1_000, 1), (TAKEN - 1, 1), (TAKEN, 2), (70_000, 70_001 - (TAKEN - 1))] {
+            let payload = Bytes::from(vec![b'x'; length]);
+            let mut body = Parts::new([Bytes::from_static(b"{"), payload.clone(), brace()]);
+            assert_eq!(body.size_hint().exact(), Some(length as u64 + 2));
+            let mut parts = Vec::new();
+            while let Some(frame) = body.frame().await {
+                parts.push(frame.expect("it cannot fail").into_data().expect("data"));
+            }
+            assert_eq!(parts[1].as_ptr(), payload.as_ptr(), "{length}: the first part is not copied");
+            assert_eq!(parts[2].len(), joined, "{length}");
+            assert_eq!(parts.concat(), [b"{", &payload[..], b"}"].concat(), "{length}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Answers over HTTP: a single JSON body, or an event stream that stays open.
+//!
+//! Streams of legacy sessions are recorded (`replay`) and read from the record, so that a client
+//! whose connection broke reads on. Invariants: a stream shows a sign of life every 15 seconds, so
+//! that nobody in between takes it for dead; what waits for a slow reader is bounded by the record or
+//! by the exchange, not by this.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use super::bodies::Parts;
+use super::error::status_of;
+use super::exchange::{Exchange, Step};
+use super::outside_calls::OutsideCalls;
+use super::passing::{Passing, around};
+use super::printed::{Printer, retry};
+use super::replay::{Log, Reader};
+use super::sessions::{Held, Session};
+use gateway::Gateway;
+use gateway::subscriptions::Feed;
+use net::sse::{Event, KEEP_ALIVE};
+use protocol::{Closed, ErrorObject, Message, RequestId};
+use runtime::shutdown::Shutdown;
+use runtime::worker::{now, until};
+use upstream::Flow;
+
+/// Time between two signs of life, and the longest a request waits for its first message before it
+/// is answered with a stream.
+pub(super) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+/// How long a request of a session waits for its answer before it is answered with a stream, which
+/// survives a broken connection.
+const STREAM_AFTER: Duration = Duration::from_secs(1);
+/// When clients come back whose connection broke.
+const RESUME_AFTER: Duration = Duration::from_secs(1);
+/// When clients come back whose streams we end.
+const COME_BACK_AFTER: Duration = Duration::from_secs(3);
+
+/// A payload that is not larger is copied, which costs less than to hand it over in parts.
+const COPIED: usize = 16 * 1024;
+
+/// What the client of a session would rather have, where both are right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Json,
+    Stream,
+}
+
+/// A page of a list for a modern client. A large one is copied for none who reads it.
+pub(super) fn listed(id: RequestId, listed: Result<Closed, ErrorObject>) -> Response {
+    match listed {
+        Ok(page) if page.size() > COPIED => json(Body::new(Parts::of(page.parts(&id))), StatusCode::OK),
+        Ok(page) => json(page.encode(&id).into(), StatusCode::OK),
+        Err(error) => given(&protocol::Response { id: Some(id), reply: Err(error) }),
+    }
+}
+
+/// A response to a modern client that is there already.
+fn given(response: &protocol::Response) -> Response {
+    whole(response, status_of(&response.reply))
+}
+
+/// The answer to a request: JSON when its response comes first, else a stream.
+pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response {
+    let first = async {
+        loop {
+            // A modern client is not told of pauses.
+            match exchange.first().await {
+                Some(Step::Pause(_)) => {}
+                step => return step,
+            }
+        }
+    };
+    match within(KEEP_ALIVE_EVERY, first).await {
+        Some(Some(Step::Message(Message::Response(response)))) => {
+            if exchange.is_modern() {
+                given(&response)
+            } else {
+                whole(&response, StatusCode::OK)
+            }
+        }
+        Some(Some(Step::Message(first))) => {
+            let first = event(&exchange.printer(), &first);
+            stream_of(exchange, first, tasks)
+        }
+        Some(Some(Step::Flow(flow))) => passed(exchange.id(), flow),
+        // Cancelled before anything was said: a stream that ends, because JSON would need a body.
+        Some(Some(Step::Pause(_)) | None) => event_stream(Body::empty()),
+        None => stream_of(exchange, KEEP_ALIVE, tasks),
+    }
+}
+
+/// The same for a request of a session, whose stream can be read again and on other connections.
+pub(super) async fn recorded(
+    mut exchange: Exchange,
+    form: Form,
+    session: &Arc<Session>,
+    tasks: &Shutdown,
+) -> Response {
+    let first = match form {
+        Form::Stream => None,
+        Form::Json => match within(STREAM_AFTER, exchange.first()).await {
+            Some(Some(Step::Message(Message::Response(response)))) => {
+                return whole(&response, StatusCode::OK);
+            }
+            Some(Some(Step::Flow(flow))) => return passed(exchange.id(), flow),
+            Some(None) => return event_stream(Body::empty()),
+            Some(first) => first,
+            None => None,
+        },
+    };
+    let log = session.replay.open();
+    let reader = log.reader_from_start();
+    if session.caller.version.has_polling() {
+        log.prime(RESUME_AFTER);
+    }
+    if let Some(first) = first {
+        record_one(first, session, &log);
+    }
+    tasks.spawn(record(exchange, Arc::clone(session), log));
+    event_stream(read(reader, session.hold()))
+}
+
+/// What comes of `work` within `limit`.
+async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        output = work => Some(output),
+        () = until(now() + limit) => None,
+    }
+}
+
+/// Takes down what is said, whether somebody reads it or not.
+async fn record(mut exchange: Exchange, session: Arc<Session>, log: Arc<Log>) {
+    while let Some(step) = exchange.step().await {
+        record_one(step, &session, &log);
+    }
+    session.replay.end(&log);
+}
+
+fn record_one(step: Step, session: &Session, log: &Log) {
+    match step {
+        Step::Message(message) => log.push(&message),
+        Step::Pause(pause) if session.caller.version.has_polling() => log.pause(pause),
+        // Nobody asked for a flow.
+        Step::Pause(_) | Step::Flow(_) => {}
+    }
+}
+
+fn read(reader: Reader, held: Held) -> Body {
+    Body::from_stream(stream::unfold((reader, held), |(mut reader, held)| async move {
+        let chunk = match tokio::time::timeout(KEEP_ALIVE_EVERY, reader.next()).await {
+            Ok(event) => event?,
+            Err(_) => KEEP_ALIVE,
+        };
+        Some((Ok::<_, Infallible>(chunk), (reader, held)))
+    }))
+}
+
+/// A stream that goes on where `reader` begins.
+pub(super) fn resumed(
+    gateway: &Gateway,
+    session: &Arc<Session>,
+    reader: Reader,
+    tasks: &Shutdown,
+) -> Response {
+    if Arc::ptr_eq(reader.log(), session.own_stream()) {
+        notices(gateway, session, reader, tasks)
+    } else {
+        event_stream(read(reader, session.hold()))
+    }
+}
+
+fn stream_of(mut exchange: Exchange, first: Bytes, tasks: &Shutdown) -> Response {
+    // A body is asked for more only while its reader reads; the call has deadlines to keep.
+    exchange.keep_going(tasks);
+    let printer = exchange.printer();
+    let rest = stream::unfold((exchange, printer), |(mut exchange, printer)| async move {
+        let chunk = match tokio::time::timeout(KEEP_ALIVE_EVERY, exchange.next()).await {
+            Ok(message) => event(&printer, &message?),
+            Err(_) => KEEP_ALIVE,
+        };
+        Some((Ok::<_, Infallible>(chunk), (exchange, printer)))
+    });
+    let all = stream::StreamExt::chain(stream::once(async { Ok(first) }), rest);
+    event_stream(Body::from_stream(all))
+}
+
+/// What the gateway tells a legacy session by itself, on its way into the record and out of it.
+struct Notices {
+    held: Held,
+    reader: Reader,
+    feed: Feed,
+    asks: OutsideCalls,
+    tasks: Shutdown,
+    /// Whether the client was told that the stream ends.
+    is_over: bool,
+}
+
+/// The stream for what the gateway tells a legacy session by itself, from now on.
+pub(super) fn own_stream(gateway: &Gateway, session: &Arc<Session>, tasks: &Shutdown) -> Response {
+    let log = session.own_stream();
+    let reader = log.reader_from_now();
+    if session.caller.version.has_polling() {
+        log.prime(RESUME_AFTER);
+    }
+    notices(gateway, session, reader, tasks)
+}
+
+fn notices(gateway: &Gateway, session: &Arc<Session>, reader: Reader, tasks: &Shutdown) -> Response {
+    let Some(feed) = gateway.feed(&session.caller) else { return event_stream(Body::empty()) };
+    let asks = OutsideCalls::of(gateway, &session.caller, &session.questions);
+    let notices = Notices { held: session.hold(), reader, feed, asks, tasks: tasks.clone(), is_over: false };
+    let rest = stream::unfold(notices, |mut notices| async move {
+        let chunk = notices.next().await?;
+        Some((Ok::<_, Infallible>(chunk), notices))
+    });
+    // A first sign of life, so that the client sees the stream open before anything happens.
+    let all = stream::StreamExt::chain(stream::once(async { Ok(KEEP_ALIVE) }), rest);
+    event_stream(Body::from_stream(all))
+}
+
+impl Notices {
+    async fn next(&mut self) -> Option<Bytes> {
+        while !self.is_over {
+            let session = self.held.session();
+            tokio::select! {
+                () = session.ended() => return None,
+                event = self.reader.next() => return event,
+                () = self.tasks.requested() => {
+                    self.is_over = true;
+                    return session.caller.version.has_polling().then(|| retry(COME_BACK_AFTER));
+                }
+                // Through the record, so that it is there when this connection breaks.
+                notice = self.feed.next() => self.reader.log().push(&Message::Notification(notice)),
+                message = self.asks.next() => self.reader.log().push(&message),
+                () = tokio::time::sleep(KEEP_ALIVE_EVERY) => return Some(KEEP_ALIVE),
+            }
+        }
+        None
+    }
+}
+
+fn event(printer: &Printer, message: &Message) -> Bytes {
+    let frame = |data| Event::of(data).encode();
+    printer.print(message, frame).unwrap_or(KEEP_ALIVE)
+}
+
+/// The response to the request `id` whose result is still arriving, unless all of it is there.
+fn passed(id: &RequestId, mut flow: Box<Flow>) -> Response {
+    let body = match flow.arrived() {
+        Some((result, ending)) => Body::new(Parts::new(around(id, result, &ending))),
+        None => Body::new(Passing::new(id, flow)),
+    };
+    let mut answer = Response::new(body);
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}
+
+/// A response that is there. A large one is written in its parts.
+fn whole(response: &protocol::Response, status: StatusCode) -> Response {
+    let payload = response.reply.as_ref().unwrap_or_else(|error| error.raw());
+    let is_large = payload.bytes().len() > COPIED;
+    json(if is_large { Body::new(Parts::new(response.parts())) } else { response.encode().into() }, status)
+}
+
+fn json(body: Body, status: StatusCode) -> Response {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}
+
+pub(super) fn event_stream(body: Body) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use json::Raw;
+
+    #[tokio::test]
+    async fn a_large_page_goes_out_in_two_parts_and_is_copied_for_none() {
+        let id = RequestId::from_u64(7);
+        for (length, parts) in [(10, 1), (COPIED - 3, 1), (COPIED, 2), (200_000, 2)] {
+            let page = Closed::new(&Raw::of(&"x".repeat(length)));
+            let kept = page.result();
+            let mut body = listed(id.clone(), Ok(page.clone())).into_body();
+            let mut frames = Vec::new();
+            while let Some(frame) = body.frame().await {
+                frames.push(frame.expect("it cannot fail").into_data().expect("data"));
+            }
+            assert_eq!(frames.concat(), page.encode(&id), "{length}");
+            assert_eq!(frames.len(), parts, "{length}");
+            let is_kept = frames[parts - 1].as_ptr() == kept.bytes().as_ptr();
+            assert_eq!(is_kept, parts == 2, "{length}");
+        }
+    }
+}

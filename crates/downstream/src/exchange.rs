@@ -1,0 +1,382 @@
+//! One request of a client, as the stream of messages that ends in its response.
+//!
+//! Every transport serves requests through this: what was said during the call comes first and in
+//! order, the response last. Invariants: after the response there is nothing; a cancelled request
+//! has no response; a notice carries the client's own progress token or does not arrive; a question
+//! that the client cannot be asked is refused, and one that is open at the end of the call is
+//! cancelled before the response.
+//!
+//! Who keeps an answer going differs by era. A modern client's request dies with this object,
+//! because there a closed stream means "stop"; it lives in it too, until its answer becomes a stream
+//! ([`Exchange::keep_going`]). A legacy client's runs in a task of its own, because there it does
+//! not, and only `notifications/cancelled` ends it.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::{Instrument, Span};
+
+use super::audited::Audited;
+use super::places::Place;
+use super::printed::Printer;
+use super::questions::{Asked, End, Questions};
+use super::sessions::Running;
+use gateway::error::{audit_full, internal, taken_back};
+use gateway::{Caller, Gateway, era};
+use json::Raw;
+use protocol::{Closed, Era, ErrorObject, Message, Request, RequestId, Response, meta};
+use runtime::memory::Account;
+use runtime::shutdown::Shutdown;
+use runtime::telemetry::{self, untrusted};
+use runtime::worker::WorkBudget;
+use upstream::{Flow, Inlet, Outlet, Received, Said};
+
+/// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
+const NOTICES: usize = 128;
+/// Bytes that a message to the client counts for in the work of its stream.
+const PRINTED: usize = 1024;
+
+/// The HTTP request in which a message came; none over a pipe.
+pub(super) type Named = Option<telemetry::RequestId>;
+
+/// One request being answered.
+pub struct Exchange {
+    gateway: Gateway,
+    caller: Arc<Caller>,
+    id: RequestId,
+    token: Option<Raw>,
+    inlet: Inlet,
+    /// So that the end of the call, which comes with its answer, is not told to the inlet as well.
+    #[allow(dead_code)] // held for its drop
+    outlet: Outlet,
+    /// The books of what its client is asked; none where it cannot be.
+    questions: Option<Arc<Questions>>,
+    /// What it was asked during this call, until it is answered.
+    asked: Vec<Asked>,
+    answer: Answer,
+    /// Whether the answer goes on by itself.
+    is_in_task: bool,
+    /// Ends the task of [`Exchange::keep_going`] together with the exchange.
+    #[allow(dead_code)] // held for its drop
+    life: Option<DropGuard>,
+    /// That of its client, where the client has no session.
+    #[allow(dead_code)] // held for its drop
+    place: Option<Place>,
+    work: WorkBudget,
+}
+
+/// What comes next on the stream of a request.
+pub enum Step {
+    /// A message for the client.
+    Message(Message),
+    /// The server lets its client go and come back after this time.
+    Pause(Duration),
+    /// The response, whose result is still arriving. Only [`Exchange::first`] gives it.
+    Flow(Box<Flow>),
+}
+
+enum Answer {
+    Pending(BoxFuture<'static, Option<Received>>),
+    Ready(Option<Received>),
+    Given,
+}
+
+impl Exchange {
+    /// Answers `request`, which came in the HTTP request `named`, for as long as the exchange is kept.
+    pub fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request, named: Named) -> Self {
+        let (outlet, inlet) = Outlet::paid_by(NOTICES, Account::of(Some(caller.principal.id())));
+        let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
+        let (answering, asker, telling) = (gateway.clone(), caller.clone(), outlet.clone());
+        let answer = async move { Some(answer(&answering, &asker, (&request, named), &telling).await) };
+        Self {
+            gateway: gateway.clone(),
+            caller,
+            id,
+            token,
+            inlet,
+            outlet,
+            questions: None,
+            asked: Vec::new(),
+            answer: Answer::Pending(answer.boxed()),
+            is_in_task: false,
+            life: None,
+            place: None,
+            work: WorkBudget::new(),
+        }
+    }
+
+    /// Keeps `place` for as long as there is the exchange.
+    pub fn hold(&mut self, place: Place) {
+        self.place = Some(place);
+    }
+
+    /// Answers `request` in a task, until it is answered or `running` is cancelled. Questions go to
+    /// the client of the session.
+    pub fn detached(
+        gateway: &Gateway,
+        caller: Arc<Caller>,
+        (request, named): (Request, Named),
+        running: Running,
+        tasks: &Shutdown,
+    ) -> Self {
+        let mut exchange = Self::attached(gateway, caller, request, named);
+        exchange.questions = Some(Arc::clone(running.questions()));
+        exchange.go_on(running.cancel.clone(), running, tasks);
+        exchange
+    }
+
+    /// Lets the answer go on in a task while nobody asks for the next message, so that a reader who
+    /// stops reading cannot stop the call's deadline. Dropping the exchange still cancels it, unless
+    /// it is detached, and then it is in a task already.
+    pub fn keep_going(&mut self, tasks: &Shutdown) {
+        if self.is_in_task {
+            return;
+        }
+        self.collect();
+        self.end_with_credential();
+        let cancel = CancellationToken::new();
+        self.go_on(cancel.clone(), (), tasks);
+        self.life = Some(cancel.drop_guard());
+    }
+
+    /// Has the answer be whole.
+    fn collect(&mut self) {
+        let era = self.caller.version.era();
+        self.answer = match std::mem::replace(&mut self.answer, Answer::Given) {
+            Answer::Pending(running) => {
+                let whole = async move {
+                    match running.await {
+                        Some(Received::Flowing(flow)) => collected(flow, era).await,
+                        answered => answered,
+                    }
+                };
+                Answer::Pending(whole.boxed())
+            }
+            // It came with what is said first.
+            Answer::Ready(Some(Received::Flowing(flow))) => Answer::Pending(collected(flow, era).boxed()),
+            answer => answer,
+        };
+    }
+
+    /// Has the answer be a refusal, and what is done for it be dropped, once the credential is taken back.
+    /// A session's requests end with it, and who was not answered yet is looked after at the door.
+    fn end_with_credential(&mut self) {
+        let Answer::Pending(answer) = &mut self.answer else { return };
+        let running = std::mem::replace(answer, std::future::pending().boxed());
+        let principal = self.caller.principal.clone();
+        let lasting = async move {
+            tokio::select! {
+                biased;
+                reply = running => reply,
+                () = principal.taken_back() => Some(Received::Whole(Err(taken_back()))),
+            }
+        };
+        *answer = lasting.boxed();
+    }
+
+    /// Moves the answer into a task that `cancel` ends; the task keeps `held` as long as it runs.
+    fn go_on<T: Send + 'static>(&mut self, cancel: CancellationToken, held: T, tasks: &Shutdown) {
+        let Answer::Pending(answer) = &mut self.answer else { return };
+        let (sender, receiver) = oneshot::channel();
+        let waiting = receiver.map(|reply| reply.ok().flatten()).boxed();
+        let running = std::mem::replace(answer, waiting);
+        self.is_in_task = true;
+        tasks.spawn(async move {
+            let reply = cancel.run_until_cancelled(running).await.flatten();
+            drop(held);
+            // Whoever asked may have gone; the call was made to its end all the same.
+            let _ = sender.send(reply);
+        });
+    }
+
+    /// Whether its client speaks the modern era.
+    pub fn is_modern(&self) -> bool {
+        self.caller.version.is_modern()
+    }
+
+    /// The next message for the client; none when there is nothing more.
+    pub async fn next(&mut self) -> Option<Message> {
+        loop {
+            if let Step::Message(message) = self.step().await? {
+                return Some(message);
+            }
+        }
+    }
+
+    /// The same, for a transport on which a stream can go on by another connection.
+    pub async fn step(&mut self) -> Option<Step> {
+        self.advance(false).await
+    }
+
+    /// The same, for whoever can pass a response on while it arrives.
+    pub async fn first(&mut self) -> Option<Step> {
+        self.advance(true).await
+    }
+
+    /// Prints messages for its client.
+    pub(super) fn printer(&self) -> Printer {
+        Printer::new(self.caller.principal.id(), self.caller.version.era())
+    }
+
+    /// Which request it is.
+    pub const fn id(&self) -> &RequestId {
+        &self.id
+    }
+
+    async fn advance(&mut self, flows: bool) -> Option<Step> {
+        loop {
+            // Before anything is taken: a future that is dropped here loses nothing.
+            self.work.yield_if_spent().await;
+            match &mut self.answer {
+                Answer::Given => return None,
+                Answer::Pending(answer) => {
+                    tokio::select! {
+                        biased;
+                        Some(said) = self.inlet.recv() => {
+                            self.work.charge(PRINTED);
+                            if let Said::Pause(pause) = said {
+                                return Some(Step::Pause(pause));
+                            }
+                            if let Some(message) = self.passed(said) {
+                                return Some(Step::Message(message));
+                            }
+                        }
+                        message = withdrawn(&mut self.asked) => return Some(Step::Message(message)),
+                        reply = answer => self.answer = Answer::Ready(reply),
+                    }
+                }
+                Answer::Ready(_) => {
+                    // What was said before the answer arrives before it.
+                    while let Ok(said) = self.inlet.try_recv() {
+                        self.work.charge(PRINTED);
+                        if let Said::Notice(_) = said
+                            && let Some(message) = self.passed(said)
+                        {
+                            return Some(Step::Message(message));
+                        }
+                    }
+                    if let Some(message) = self.unanswered() {
+                        return Some(Step::Message(message));
+                    }
+                    match self.finish(flows) {
+                        Ok(step) => return step,
+                        // Here, so that nothing is lost when nobody waits for it any more.
+                        Err(flow) => {
+                            self.answer = Answer::Pending(collected(flow, self.caller.version.era()).boxed());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The end of a question that is open although its call is over.
+    fn unanswered(&mut self) -> Option<Message> {
+        self.asked.retain(Asked::is_open);
+        self.asked.pop().map(Asked::cancel)
+    }
+
+    /// The response; one that is still arriving is refused unless it `flows`.
+    fn finish(&mut self, flows: bool) -> Result<Option<Step>, Box<Flow>> {
+        match std::mem::replace(&mut self.answer, Answer::Given) {
+            Answer::Ready(Some(Received::Whole(reply))) => {
+                let response = Response { id: Some(self.id.clone()), reply };
+                Ok(Some(Step::Message(Message::Response(response))))
+            }
+            Answer::Ready(Some(Received::Flowing(flow))) if flows => Ok(Some(Step::Flow(flow))),
+            Answer::Ready(Some(Received::Flowing(flow))) => Err(flow),
+            _ => Ok(None),
+        }
+    }
+
+    fn passed(&mut self, said: Said) -> Option<Message> {
+        match said {
+            Said::Notice(notice) => {
+                era::notice(&self.caller, notice, self.token.as_ref()).map(Message::Notification)
+            }
+            Said::Question(question) => {
+                // One that is dropped is refused.
+                let questions = self.questions.as_ref().filter(|_| era::can_ask(&self.caller, &question))?;
+                self.gateway.note_question(&self.caller, &question);
+                let (asked, request) = questions.ask(question)?;
+                self.asked.push(asked);
+                Some(request)
+            }
+            Said::Pause(_) => None,
+        }
+    }
+}
+
+async fn collected(flow: Box<Flow>, era: Era) -> Option<Received> {
+    Some(Received::Whole(gateway::whole(Received::Flowing(flow), era).await))
+}
+
+/// Resolves when one of the questions is withdrawn, with what its client is told.
+pub(super) async fn withdrawn(asked: &mut Vec<Asked>) -> Message {
+    std::future::poll_fn(|cx| poll_withdrawn(asked, cx)).await.cancel()
+}
+
+fn poll_withdrawn(asked: &mut Vec<Asked>, cx: &mut Context<'_>) -> Poll<Asked> {
+    let mut at = 0;
+    while let Some(one) = asked.get(at) {
+        match one.poll_end(cx) {
+            Poll::Ready(End::Withdrawn) => return Poll::Ready(asked.swap_remove(at)),
+            Poll::Ready(End::Answered) => drop(asked.swap_remove(at)),
+            Poll::Pending => at += 1,
+        }
+    }
+    Poll::Pending
+}
+
+/// The answer to what needs no exchange, because it is known already. A panic on the way is caught where
+/// requests are let in.
+pub(super) fn at_once(
+    gateway: &Gateway,
+    caller: &Caller,
+    request: &Request,
+) -> Option<Result<Closed, ErrorObject>> {
+    span(caller, request, None).in_scope(|| gateway.at_once(caller, request))
+}
+
+/// Of use to who follows one request; made for nobody else, because its fields are printed at once.
+fn span(caller: &Caller, request: &Request, named: Named) -> Span {
+    let (method, principal) = (untrusted(&request.method), untrusted(caller.principal.id()));
+    let request_id = named.map(tracing::field::display);
+    tracing::debug_span!("request", request_id, %method, %principal)
+}
+
+/// Answers one request; a panic on the way is this request's alone.
+async fn answer(
+    gateway: &Gateway,
+    caller: &Caller,
+    (request, named): (&Request, Named),
+    outlet: &Outlet,
+) -> Received {
+    let span = span(caller, request, named);
+    let work = async {
+        let audited = match Audited::begin(gateway, caller, request, named) {
+            Ok(audited) => audited,
+            Err(full) => return Received::Whole(Err(audit_full(full, caller.version.era()))),
+        };
+        let mut received = gateway.receive(caller, request, outlet).await;
+        audited.end(&mut received);
+        received
+    };
+    let handled = std::panic::AssertUnwindSafe(work.instrument(span));
+    handled.catch_unwind().await.unwrap_or_else(|_| {
+        // What came over a pipe has no name; then its fault gets one.
+        let id = named.unwrap_or_else(telemetry::RequestId::new);
+        telemetry::panics::caught(id, Some(&request.method));
+        let text = "the gateway failed on this request; its log says more under error_id";
+        Received::Whole(Err(internal(text, id)))
+    })
+}
+
+#[cfg(test)]
+#[path = "exchange_tests.rs"]
+mod tests;

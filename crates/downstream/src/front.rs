@@ -1,0 +1,325 @@
+//! From a request at the door to the part that answers it.
+//!
+//! ```text
+//! Host, Origin ──▶ (preflight?) ──▶ size, credential, body ──▶ /mcp, shortcuts, metadata ──▶ else the router
+//! ```
+//!
+//! What is called all the time is found by comparing paths, and is handed the head, the body and the
+//! principal as they are; everything else goes through an axum router, which finds the [`RequestId`]
+//! and the [`Principal`] among the extensions. A panic behind the door is an answer, not a dead
+//! connection. Whose credential is taken back before the answer has begun gets the answer that comes next
+//! with it; what was begun for it is dropped.
+//!
+//! Not here: the checks themselves (`guard`); answers that have begun (`exchange`, `sessions`).
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::header::{HOST, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Method, Uri, request};
+use percent_encoding::percent_decode_str;
+use tower::{Service, ServiceExt};
+
+use super::authority::Authority;
+use super::bodies::Arriving;
+use super::cors;
+use super::guard::{Guard, Incoming};
+use super::listener::Site;
+use super::refusal::{Face, Refusal, lead_to};
+use super::streamable_http::{Asked, Endpoint};
+use auth::{Denied, Principal, Reason};
+use gateway::manager::Scope;
+use runtime::telemetry::limit::Limit;
+use runtime::telemetry::{RequestId, pace, panics, untrusted};
+use runtime::worker::{now, until};
+
+/// How long a request is answered before anybody looks whether its credential is still one: looking takes
+/// a lock, which most requests never come to.
+const LOOK_AFTER: Duration = Duration::from_millis(500);
+/// Where the MCP endpoint is; behind it a slash and the name of one server.
+const MCP: &str = "/mcp";
+
+/// A request that was let in.
+#[derive(Debug)]
+pub struct Admitted {
+    /// Its head.
+    pub head: request::Parts,
+    /// Its body, complete.
+    pub body: Bytes,
+    /// Who sent it; none only on paths that are public.
+    pub principal: Option<Principal>,
+    /// Its name in answers and logs.
+    pub id: RequestId,
+}
+
+/// Answers what is posted to one path, without a router in between.
+pub type Shortcut = Box<dyn Fn(Admitted) -> BoxFuture<'static, Response> + Send + Sync>;
+
+/// The door with all that lies behind it. Clones are the same one.
+#[derive(Clone)]
+pub struct Front(Arc<Parts>);
+
+struct Parts {
+    guard: Guard,
+    mcp: Option<Endpoint>,
+    shortcuts: Vec<(&'static str, Shortcut)>,
+    rest: Router,
+}
+
+impl Front {
+    /// `rest` behind `guard`.
+    pub fn new(guard: Guard, rest: Router) -> Self {
+        Self::with(guard, None, Vec::new(), rest)
+    }
+
+    /// The same with the MCP endpoint and the shortcuts before the router.
+    pub fn with(
+        guard: Guard,
+        mcp: Option<Endpoint>,
+        shortcuts: Vec<(&'static str, Shortcut)>,
+        rest: Router,
+    ) -> Self {
+        let rest = rest.layer(DefaultBodyLimit::disable());
+        Self(Arc::new(Parts { guard, mcp, shortcuts, rest }))
+    }
+
+    /// It as a router, for programs that mount it in one of their own.
+    pub fn into_router(self) -> Router {
+        Router::new().fallback_service(self)
+    }
+
+    async fn serve<B: Incoming>(self, request: http::Request<B>) -> Response {
+        let id = RequestId::new();
+        let (head, mut body) = request.into_parts();
+        let (answer, origin) = match self.0.guard.check_source(&head) {
+            Ok(origin) if cors::is_preflight(&head.method, &head.headers) => {
+                (cors::preflight(&head.headers), origin)
+            }
+            Ok(origin) => match self.0.guard.admit(&head, &mut body).await {
+                Ok((principal, body)) => (self.0.route(Admitted { head, body, principal, id }).await, origin),
+                Err(refusal) => (self.0.refuse(refusal, head, body, id).await, origin),
+            },
+            Err(refusal) => (self.0.refuse(refusal, head, body, id).await, None),
+        };
+        finished(answer, origin, id)
+    }
+}
+
+impl Parts {
+    /// The answer of whatever the path means. A panic ends this request and nothing else; the panic
+    /// itself is logged by the panic hook.
+    async fn route(&self, request: Admitted) -> Response {
+        let Some((mcp, scope)) = self.mcp.as_ref().zip(scope_of(request.head.uri.path())) else {
+            return Box::pin(self.elsewhere(request)).await;
+        };
+        let Admitted { head, body, principal, id } = request;
+        let Some(principal) = principal else {
+            return self.refused(Refusal::Denied(Denied::Missing), &Line::of(&head), id);
+        };
+        let asked = Asked { principal: principal.clone(), scope, headers: &head.headers, named: Some(id) };
+        let answer = {
+            let answer = pin!(mcp.answer(asked, &head.method, body));
+            while_good(Some(&principal), answer).await
+        };
+        let answer = answer.unwrap_or_else(|refusal| self.refused(refusal, &Line::of(&head), id));
+        with_room(answer, head.headers)
+    }
+
+    /// The same where the path is not that of the MCP endpoint.
+    async fn elsewhere(&self, request: Admitted) -> Response {
+        let (line, id) = (Line::of(&request.head), request.id);
+        if let Some(answer) = self.guard.metadata().answer(&request.head, || line.host()) {
+            return answer;
+        }
+        let principal = request.principal.clone();
+        let answer = async {
+            let is_posted = request.head.method == Method::POST;
+            let shortcut = self.shortcuts.iter().find(|(at, _)| is_posted && *at == line.uri.path());
+            match shortcut {
+                Some((_, shortcut)) => shortcut(request).await,
+                // Boxed: it is large, and seldom taken.
+                None => Box::pin(self.routed(request)).await,
+            }
+        };
+        let answer = while_good(principal.as_ref(), pin!(answer)).await;
+        answer.unwrap_or_else(|refusal| self.refused(refusal, &line, id))
+    }
+
+    async fn routed(&self, request: Admitted) -> Response {
+        let Admitted { mut head, body, principal, id } = request;
+        head.extensions.insert(id);
+        if let Some(principal) = principal {
+            head.extensions.insert(principal);
+        }
+        let Ok(response) = self.rest.clone().oneshot(Request::from_parts(head, Body::from(body))).await;
+        response
+    }
+
+    async fn refuse<B: Incoming>(
+        &self,
+        refusal: Refusal,
+        head: request::Parts,
+        body: B,
+        id: RequestId,
+    ) -> Response {
+        let answer = self.refused(refusal, &Line::of(&head), id);
+        self.guard.discard(head, body).await;
+        answer
+    }
+
+    fn refused(&self, refusal: Refusal, line: &Line, id: RequestId) -> Response {
+        match refusal {
+            Refusal::TooLarge { .. } => Limit::Body.met(()),
+            Refusal::Denied(Denied::Busy) => Limit::KeyChecks.met(()),
+            Refusal::Panicked => panics::caught(id, None),
+            _ => {}
+        }
+        let path = line.uri.path();
+        log_refused(&refusal, line, id);
+        let mut answer = refusal.response(Face::of(path), id);
+        if answer.headers().contains_key(WWW_AUTHENTICATE)
+            && let Some(url) = self.guard.metadata().url(path, line.host().as_ref())
+        {
+            lead_to(&url, &mut answer);
+        }
+        answer
+    }
+}
+
+/// Logs a refused request, unless there were too many with this code: anybody can cause the line.
+fn log_refused(refusal: &Refusal, line: &Line, id: RequestId) {
+    let Some(suppressed) = pace::refusal(refusal.code()) else { return };
+    let (method, path) = (untrusted(line.method.as_str()), untrusted(line.uri.path()));
+    let reason: &dyn std::fmt::Display = match refusal {
+        Refusal::Denied(denied) => denied,
+        refusal => refusal,
+    };
+    let suppressed = (suppressed > 0).then_some(suppressed);
+    tracing::info!(request_id = %id, %method, %path, code = refusal.code(), %reason, suppressed, "refused");
+}
+
+/// What is kept of a request for the case that it is refused.
+struct Line {
+    method: Method,
+    uri: Uri,
+    host: Option<HeaderValue>,
+}
+
+impl Line {
+    fn of(head: &request::Parts) -> Self {
+        Self { method: head.method.clone(), uri: head.uri.clone(), host: head.headers.get(HOST).cloned() }
+    }
+
+    /// Whom it was sent to, which was judged before.
+    fn host(&self) -> Option<Authority> {
+        let header = self.host.as_ref().and_then(|host| host.to_str().ok());
+        header.or(self.uri.authority().map(http::uri::Authority::as_str)).and_then(Authority::parse)
+    }
+}
+
+/// Which servers a path of the MCP endpoint means; none when it is no such path.
+fn scope_of(path: &str) -> Option<Scope> {
+    let rest = path.strip_prefix(MCP)?;
+    // People write a slash at the end, and some clients add one.
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    if rest.is_empty() {
+        return Some(Scope::All);
+    }
+    let name = rest.strip_prefix('/').filter(|name| !name.is_empty() && !name.contains('/'))?;
+    Some(Scope::Server(percent_decode_str(name).decode_utf8_lossy().into()))
+}
+
+/// What `work` comes to, unless it panics, or the credential of `principal` is taken back before: then it is
+/// to be dropped where it stands. It is polled where it is: each place that a large future is moved to costs
+/// every call a copy of it.
+async fn while_good<T>(
+    principal: Option<&Principal>,
+    work: Pin<&mut impl Future<Output = T>>,
+) -> Result<T, Refusal> {
+    let taken_back = async {
+        until(now() + LOOK_AFTER).await;
+        match principal {
+            // Boxed: most requests never come to it.
+            Some(principal) => Box::pin(principal.taken_back()).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        output = AssertUnwindSafe(work).catch_unwind() => output.map_err(|_| Refusal::Panicked),
+        () = taken_back => Err(Refusal::Denied(Denied::Credential(Reason::TakenBack))),
+    }
+}
+
+/// `answer`, whose headers stand in `map` now, in which those of its request stood: the connection reads the
+/// next head into the map of its last answer, and that one has the room.
+fn with_room(mut answer: Response, mut map: HeaderMap) -> Response {
+    map.clear();
+    let own = std::mem::replace(answer.headers_mut(), map);
+    answer.headers_mut().extend(own);
+    answer
+}
+
+fn finished(mut response: Response, origin: Option<HeaderValue>, id: RequestId) -> Response {
+    if let Some(origin) = origin {
+        cors::allow(response.headers_mut(), origin);
+    }
+    response.headers_mut().insert(RequestId::HEADER, id.header_value());
+    response
+}
+
+impl Site for Front {
+    fn answer(self, request: http::Request<Arriving>) -> impl Future<Output = Response> + Send + 'static {
+        self.serve(request)
+    }
+}
+
+impl Service<Request> for Front {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        self.clone().serve(request).map(Ok).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_endpoint_is_found_by_its_path() {
+        let server = |name: &str| Some(Scope::Server(name.into()));
+        for (path, scope) in [
+            ("/mcp", Some(Scope::All)),
+            ("/mcp/files", server("files")),
+            ("/mcp/two%20words", server("two words")),
+            ("/mcp/", Some(Scope::All)),
+            ("/mcp/files/", server("files")),
+            ("/mcp//", None),
+            ("/mcp/files//", None),
+            ("/mcp/a/b", None),
+            ("/mcpx", None),
+            ("/MCP", None),
+            ("/", None),
+        ] {
+            assert_eq!(scope_of(path), scope, "{path}");
+        }
+    }
+}

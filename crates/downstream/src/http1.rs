@@ -1,0 +1,229 @@
+//! One HTTP/1.1 connection of a client: its requests, its time limits, its buffers and its end.
+//!
+//! Invariants: an idle connection has small buffers, whatever its last request was. An incomplete head is counted
+//! against the sum of all (`head_budget`), and refused when that is full. A connection ends when one of its time
+//! limits is over.
+//!
+//! Not here: accepting connections (`listener`), the clock of the limits (`activity`).
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::HttpService;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::activity::{Activity, Rest, Times, Watched};
+use super::bodies::{Answer, Arriving};
+use super::listener::{Limits, Site};
+use super::refusal::{Face, Refusal};
+use super::{head_budget, turned_away};
+use net::joined::Joined;
+use runtime::shutdown::Shutdown;
+use runtime::telemetry::{RequestId, limit};
+use runtime::worker::{Bell, due, turn};
+
+/// The largest head of a request, in bytes; a larger one is answered 431. So is one of more than 100 headers,
+/// which is the limit of hyper.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// A connection takes no more of an answer while this much of it waits to be written, in bytes. It also reads at
+/// most this much of a body at once.
+pub(super) const WRITE_BUFFER: usize = 64 * 1024;
+/// Bytes that are kept of a refused head: enough for its first line.
+const LINE_BYTES: usize = 1_024;
+/// How long connections go on after the end was requested, so that a request which has arrived
+/// and was not yet read is answered.
+const LAST_LOOK: Duration = Duration::from_millis(50);
+
+/// Everything that a connection shares with its listener.
+pub(super) struct House<S> {
+    pub(super) live: Shutdown,
+    pub(super) cut: CancellationToken,
+    pub(super) site: S,
+    pub(super) limits: Limits,
+}
+
+/// Serves one connection until its peer, a limit or the end of the program closes it.
+pub(super) fn connection<S: Site>(
+    socket: TcpStream,
+    house: House<S>,
+) -> impl Future<Output = ()> + Send + use<S> {
+    let activity = Activity::new();
+    let House { live, cut, site, limits } = house;
+    let mut limit = Limit::new(activity.clone(), limits);
+    let service = service(site, activity.clone(), limits.body_timeout);
+    async move {
+        let io = TokioIo::new(Watched::new(Joined::new(socket), activity.clone()));
+        // Absent only while it is made anew.
+        let mut connection = Some(protocol().serve_connection(io, service));
+        let mut end = pin!(async {
+            live.requested().await;
+            tokio::time::sleep(LAST_LOOK).await;
+        });
+        let mut cut = pin!(cut.cancelled());
+        let (mut is_watched, mut ending, mut is_full) = (false, false, false);
+        let bell = Bell::new();
+        let mut poll = |cx: &mut Context<'_>| {
+            let Some(open) = &mut connection else { return Poll::Ready(()) };
+            // Once they are watched, a look at a flag says whether it is worth asking again: a connection
+            // is asked to end before it is cut.
+            if !is_watched || live.is_begun() {
+                is_watched = true;
+                if cut.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(());
+                }
+                if !ending && end.as_mut().poll(cx).is_ready() {
+                    ending = true;
+                    Pin::new(&mut *open).graceful_shutdown();
+                }
+            }
+            if let Poll::Ready(result) = Pin::new(&mut *open).poll(&mut bell.answered_by(cx)) {
+                // An error on a connection concerns its client only.
+                let _ = result.inspect_err(|error| tracing::debug!(%error, "a connection ended early"));
+                return Poll::Ready(());
+            }
+            match activity.rest() {
+                Rest::Wait => {}
+                Rest::Renew if ending => {}
+                Rest::Renew => {
+                    connection = connection.take().map(renewed);
+                    // It is polled at once, or nothing would wake it.
+                    cx.waker().wake_by_ref();
+                }
+                Rest::HeadsFull => {
+                    is_full = limit::Limit::HeadsInSum.met(true);
+                    return Poll::Ready(());
+                }
+            }
+            ready!(limit.poll(cx));
+            tracing::debug!("a peer was too slow and is closed");
+            Poll::Ready(())
+        };
+        poll_fn(|cx| turn(bell.waker(), || poll(cx))).await;
+        // In the middle of another answer the refusal would be read as a part of that.
+        if is_full
+            && !activity.is_unread()
+            && let Some(connection) = connection
+        {
+            refuse_head(connection).await;
+        }
+    }
+}
+
+/// A connection of hyper to a client.
+type Connection<S> = http1::Connection<TokioIo<Watched<Joined<TcpStream>>>, S>;
+
+/// A connection with small buffers in place of one that is idle: hyper keeps the largest buffer it ever needed, and
+/// the map of the largest head. Only for connections where all was read and flushed.
+fn renewed<S>(connection: Connection<S>) -> Connection<S>
+where
+    S: HttpService<Incoming, ResBody = Answer, Error = Infallible>,
+{
+    let mut parts = connection.into_parts();
+    // Bytes that the client sent ahead are read again, from a buffer of their own size.
+    parts.io.inner_mut().put_back(Bytes::copy_from_slice(&parts.read_buf));
+    protocol().serve_connection(parts.io, parts.service)
+}
+
+/// Answers a client whose head is not complete, and for which there is no more room.
+async fn refuse_head<S>(connection: Connection<S>)
+where
+    S: HttpService<Incoming, ResBody = Answer, Error = Infallible>,
+{
+    let parts = connection.into_parts();
+    let begun = parts.read_buf[..parts.read_buf.len().min(LINE_BYTES)].to_vec();
+    drop(parts.read_buf);
+    turned_away::refuse(parts.io.into_inner().into_socket(), &begun, Refusal::HeadsFull).await;
+}
+
+/// How HTTP/1.1 is spoken. The head has a time limit of this module, because that of hyper would also end
+/// idle connections.
+fn protocol() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.header_read_timeout(None).max_header_size(MAX_HEAD_BYTES).max_buf_size(WRITE_BUFFER);
+    builder
+}
+
+/// The requests of one connection. Each counts as running until the last byte of its answer is
+/// handed to the connection.
+fn service<S: Site>(
+    site: S,
+    activity: Activity,
+    body_timeout: Duration,
+) -> impl hyper::service::Service<
+    Request<Incoming>,
+    Response = http::Response<Answer>,
+    Error = Infallible,
+    Future = impl Future<Output = Result<http::Response<Answer>, Infallible>> + Send + 'static,
+> {
+    hyper::service::service_fn(move |request: Request<Incoming>| {
+        let (running, share) = activity.request(|| head_budget::size_of(&request));
+        let face = share.is_none().then(|| Face::of(request.uri().path()));
+        let request = request.map(|body| Arriving::new(body, body_timeout, activity.clone()));
+        // Boxed, so that a connection that waits for its next request does not keep the room for one.
+        let answer = share.is_some().then(|| Box::pin(site.clone().answer(request)));
+        async move {
+            let response = match answer {
+                Some(answer) => answer.await,
+                None => heads_full(face.unwrap_or(Face::Rest)),
+            };
+            drop(share);
+            Ok(response.map(|body| Answer::new(body, running)))
+        }
+    })
+}
+
+/// The answer to a request that is complete, and for whose head there is no room.
+fn heads_full(face: Face) -> Response {
+    limit::Limit::HeadsInSum.met(Refusal::HeadsFull).response(face, RequestId::new())
+}
+
+/// Rings when a connection is over one of its time limits. The alarm also rings for who waits in the
+/// turns of the connection.
+struct Limit {
+    activity: Activity,
+    times: Times,
+    alarm: Pin<Box<Sleep>>,
+}
+
+impl Limit {
+    fn new(activity: Activity, limits: Limits) -> Self {
+        let times =
+            Times { head: limits.header_timeout, idle: limits.idle_timeout, write: limits.write_timeout };
+        Self { activity, times, alarm: Box::pin(tokio::time::sleep(times.head)) }
+    }
+
+    /// To be polled after the connection: what it does moves the deadline. The alarm is set anew only
+    /// when the deadline came nearer or the alarm rang, so a busy connection hardly ever touches it.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let (limit, due) = (self.activity.deadline(&self.times), due());
+            let Some(deadline) = limit.into_iter().chain(due).min() else { return Poll::Pending };
+            if self.alarm.is_elapsed() || self.alarm.deadline() > deadline {
+                self.alarm.as_mut().reset(deadline);
+            }
+            ready!(self.alarm.as_mut().poll(cx));
+            let has_come = |at: Instant| self.alarm.deadline() >= at;
+            if limit.is_some_and(has_come) {
+                if self.activity.is_unread() {
+                    limit::Limit::UnreadAnswers.met(());
+                }
+                return Poll::Ready(());
+            }
+            if due.is_some_and(has_come) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+    }
+}

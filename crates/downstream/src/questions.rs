@@ -1,0 +1,231 @@
+//! What a legacy client was asked and has not answered yet.
+//!
+//! ```text
+//!          ask                     the client's response
+//! Question ───▶ open under our id ───────────────────────▶ answered
+//!                │  whoever asked gives up
+//!                └────────────────────────────────────────▶ withdrawn; the client is told
+//! ```
+//!
+//! Invariants: an id is used once in a session; a response that names no open question changes
+//! nothing; at most `MAX_OPEN` are open, and what finds no room is refused; when the call or the
+//! session ends, its questions go.
+//!
+//! Not here: which client can be asked what (`gateway::era`), and the stream that a question travels
+//! on (`exchange`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use serde::Serialize;
+
+use json::Raw;
+use protocol::{Message, Notification, Request, RequestId, Response, method};
+use runtime::telemetry::limit::Limit;
+use upstream::Question;
+
+/// Questions of one session that may be open at a time.
+const MAX_OPEN: usize = 256;
+/// What a client is told when its answer is not wanted any more.
+const REASON: &str = "nobody waits for the answer any more";
+
+/// The open questions of one session.
+#[derive(Debug, Default)]
+pub struct Questions(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    last_id: u64,
+    open: HashMap<u64, Question>,
+    is_closed: bool,
+}
+
+impl Questions {
+    /// Opens a question; the request that asks it. None, which refuses it, when too many are open or
+    /// nobody can answer any more.
+    pub fn ask(self: &Arc<Self>, question: Question) -> Option<(Asked, Message)> {
+        let mut table = self.lock();
+        if table.is_closed || table.open.len() >= MAX_OPEN {
+            return if table.is_closed { None } else { Limit::SessionQuestions.met(None) };
+        }
+        table.last_id += 1;
+        let id = table.last_id;
+        let (method, params) = (question.method.clone(), question.params.clone());
+        table.open.insert(id, question);
+        let request = Request { id: RequestId::from_u64(id), method, params };
+        Some((Asked { questions: Arc::clone(self), id }, Message::Request(request)))
+    }
+
+    /// Takes a response of the client.
+    pub fn answer(&self, response: Response) {
+        let id = response.id.as_ref().and_then(RequestId::as_u64);
+        let question = id.and_then(|id| self.lock().open.remove(&id));
+        if let Some(question) = question {
+            question.answer(response.reply);
+        }
+    }
+
+    /// Refuses what is open and what comes: nobody will answer any more.
+    pub fn close(&self) {
+        let mut table = self.lock();
+        table.is_closed = true;
+        table.open.clear();
+    }
+
+    /// Whether the question `id` waits for its answer.
+    pub fn is_open(&self, id: &RequestId) -> bool {
+        id.as_u64().is_some_and(|id| self.lock().open.contains_key(&id))
+    }
+
+    /// How many are open.
+    pub fn count(&self) -> usize {
+        self.lock().open.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // Nothing panics while it is held, and every write leaves a valid table.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One question that was asked; dropping it refuses it, if it is open still.
+#[derive(Debug)]
+pub struct Asked {
+    questions: Arc<Questions>,
+    id: u64,
+}
+
+/// How a question ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    /// The client answered, or will never.
+    Answered,
+    /// Whoever asked gave up.
+    Withdrawn,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cancelled {
+    request_id: u64,
+    reason: &'static str,
+}
+
+impl Asked {
+    /// Whether it has ended. An answer wakes nobody: there is nothing to do about it.
+    pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<End> {
+        match self.questions.lock().open.get_mut(&self.id) {
+            None => Poll::Ready(End::Answered),
+            Some(question) => question.poll_withdrawn(cx).map(|()| End::Withdrawn),
+        }
+    }
+
+    /// Whether the client has not answered yet.
+    pub fn is_open(&self) -> bool {
+        self.questions.lock().open.contains_key(&self.id)
+    }
+
+    /// Withdraws it; what its client is told.
+    pub fn cancel(self) -> Message {
+        let params = Raw::of(&Cancelled { request_id: self.id, reason: REASON });
+        Message::Notification(Notification { method: method::CANCELLED.into(), params: Some(params) })
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.questions.lock().open.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use protocol::Reply;
+    use upstream::connection::Answer;
+    use upstream::{Outlet, Said};
+
+    async fn question() -> (Question, Answer) {
+        let (outlet, mut inlet) = Outlet::new(1);
+        let answer = outlet.ask("roots/list".into(), None);
+        match inlet.recv().await {
+            Some(Said::Question(question)) => (question, answer),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn response(id: &str, reply: Reply) -> Response {
+        let id = Raw::parse(&bytes::Bytes::copy_from_slice(id.as_bytes())).expect("JSON");
+        Response { id: RequestId::from_raw(id), reply }
+    }
+
+    fn nothing() -> Raw {
+        Raw::empty_object()
+    }
+
+    async fn end(asked: &Asked) -> End {
+        std::future::poll_fn(|cx| asked.poll_end(cx)).await
+    }
+
+    #[tokio::test]
+    async fn only_the_response_with_its_very_id_answers_a_question() {
+        let questions = Arc::new(Questions::default());
+        let (one, answer) = question().await;
+        let (asked, request) = questions.ask(one).expect("room");
+        assert_eq!(request.encode(), r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#);
+        for foreign in ["2", "0", "\"1\"", "-1", "01e0", "18446744073709551616"] {
+            let Ok(id) = std::panic::catch_unwind(|| response(foreign, Ok(nothing()))) else { continue };
+            questions.answer(id);
+        }
+        questions.answer(Response { id: None, reply: Ok(nothing()) });
+        assert!(asked.is_open() && questions.count() == 1, "nothing of that was meant");
+        questions.answer(response("1", Ok(Raw::of(&json!({"roots": []})))));
+        assert_eq!(end(&asked).await, End::Answered);
+        assert_eq!(answer.await.expect("an answer").expect("a result").as_str(), r#"{"roots":[]}"#);
+        questions.answer(response("1", Ok(nothing())));
+        drop(asked);
+        let (_second, request) = questions.ask(question().await.0).expect("room");
+        assert!(request.encode().starts_with(br#"{"jsonrpc":"2.0","id":2,"#), "no id comes twice");
+    }
+
+    #[tokio::test]
+    async fn a_question_goes_when_nobody_waits_for_its_answer_and_when_its_call_ends() {
+        let questions = Arc::new(Questions::default());
+        let (withdrawn, answer) = question().await;
+        let (asked, _) = questions.ask(withdrawn).expect("room");
+        drop(answer);
+        assert_eq!(end(&asked).await, End::Withdrawn);
+        assert_eq!(
+            asked.cancel().encode(),
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"nobody waits for the answer any more"}}"#
+        );
+        let (ended, answer) = question().await;
+        drop(questions.ask(ended).expect("room"));
+        assert!(answer.await.is_none(), "refused");
+        let (open, answer) = question().await;
+        let (asked, _) = questions.ask(open).expect("room");
+        questions.close();
+        assert!(answer.await.is_none() && end(&asked).await == End::Answered);
+        let (late, answer) = question().await;
+        assert!(questions.ask(late).is_none() && answer.await.is_none());
+        assert_eq!(questions.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn open_questions_are_bounded() {
+        let questions = Arc::new(Questions::default());
+        let mut open = Vec::new();
+        for _ in 0..MAX_OPEN {
+            let (one, answer) = question().await;
+            open.push((questions.ask(one).expect("room"), answer));
+        }
+        let (one_more, answer) = question().await;
+        assert!(questions.ask(one_more).is_none());
+        assert!(answer.await.is_none(), "refused at once");
+        open.pop();
+        assert!(questions.ask(question().await.0).is_some());
+    }
+}

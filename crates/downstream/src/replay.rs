@@ -1,0 +1,400 @@
+//! What the event streams of one legacy session said, so that a client whose connection broke reads
+//! on where it stopped.
+//!
+//! ```text
+//!       push                       read, by one reader at a time
+//! call ──────▶ Log: numbered events ─────────────────────────────▶ body of a POST or a GET
+//!                │ too much: the oldest notices go
+//!                └ ended: kept for KEEP, then forgotten
+//! ```
+//!
+//! Source: 2025-11-25 `basic/transports`, Resumability and Redelivery. Invariants: an event id names
+//! its stream and is unique among all sessions, so an id of somebody else is an unknown one; nobody
+//! waits for a reader: one that is slow or gone costs `MAX_EVENTS` and `MAX_BYTES` of notices, of
+//! which the oldest go, and the questions and the answer, which stay; nothing is given twice to one
+//! reader, and a newer reader ends the older one.
+//!
+//! Not here: what is said (`exchange`), HTTP (`events`).
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::printed::{Printer, retry};
+use super::questions::Questions;
+use net::sse::Event;
+use protocol::{Era, Message, RequestId};
+use runtime::memory::Charge;
+
+/// Events that one stream keeps.
+const MAX_EVENTS: usize = 256;
+/// Bytes of notices that one stream keeps; one notice that is larger is kept alone.
+const MAX_BYTES: usize = 512 * 1024;
+/// Streams of one session that are kept after their end.
+const MAX_ENDED: usize = 32;
+/// Bytes of streams that have ended, of all sessions together.
+const MAX_KEPT_BYTES: usize = 16 * 1024 * 1024;
+/// How long a stream can be resumed after its end.
+const KEEP: Duration = Duration::from_mins(5);
+
+/// Bytes that ended streams of all sessions keep.
+#[derive(Debug, Default, Clone)]
+pub struct Kept(Arc<AtomicUsize>);
+
+impl Kept {
+    /// How many.
+    pub fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The streams of one session.
+#[derive(Debug)]
+pub struct Replay {
+    /// What every event id of this session begins with.
+    tag: String,
+    questions: Arc<Questions>,
+    kept: Kept,
+    printer: Printer,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    last: u64,
+    logs: HashMap<u64, Arc<Log>>,
+    ended: VecDeque<Ended>,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Ended {
+    number: u64,
+    bytes: usize,
+    until: Instant,
+}
+
+impl Replay {
+    /// No streams yet; `questions` are the session's, `kept` is everybody's, and `principal` pays.
+    pub fn new(questions: Arc<Questions>, kept: Kept, principal: &Arc<str>) -> Self {
+        let tag = Uuid::new_v4().simple().to_string();
+        let printer = Printer::new(principal, Era::Legacy);
+        Self { tag, questions, kept, printer, table: Mutex::default() }
+    }
+
+    /// A new stream.
+    pub fn open(&self) -> Arc<Log> {
+        let mut table = self.lock();
+        table.last += 1;
+        let log = Arc::new(Log {
+            number: table.last,
+            name: format!("{}-{}", self.tag, table.last),
+            questions: Arc::clone(&self.questions),
+            state: Mutex::default(),
+            printer: self.printer.clone(),
+            changed: Notify::new(),
+        });
+        if !table.is_closed {
+            table.logs.insert(log.number, Arc::clone(&log));
+        }
+        log
+    }
+
+    /// Nothing more is said on this stream. It is kept for a while, as far as there is room: the
+    /// session's oldest make it.
+    pub fn end(&self, log: &Log) {
+        let bytes = log.end();
+        let mut table = self.lock();
+        if !table.logs.contains_key(&log.number) {
+            return;
+        }
+        table.ended.push_back(Ended { number: log.number, bytes, until: Instant::now() + KEEP });
+        self.kept.0.fetch_add(bytes, Ordering::Relaxed);
+        self.make_room(&mut table);
+    }
+
+    /// Reads on behind the event `id`; none when it is unknown, its stream is forgotten, or nothing
+    /// comes behind it any more: a client that was never answered would ask for ever.
+    pub fn resume(&self, id: &str) -> Option<Reader> {
+        let (name, event) = id.rsplit_once('-')?;
+        let (tag, number) = name.rsplit_once('-')?;
+        if tag != self.tag {
+            return None;
+        }
+        let mut table = self.lock();
+        self.make_room(&mut table);
+        let log = Arc::clone(table.logs.get(&digits(number)?)?);
+        drop(table);
+        log.reader(digits(event)?)
+    }
+
+    /// Forgets what was kept for long enough.
+    pub fn sweep(&self) {
+        self.make_room(&mut self.lock());
+    }
+
+    /// Forgets everything: the session is over.
+    pub fn close(&self) {
+        let mut table = self.lock();
+        table.is_closed = true;
+        table.logs.clear();
+        while self.forget_oldest(&mut table) {}
+    }
+
+    fn make_room(&self, table: &mut Table) {
+        let now = Instant::now();
+        while let Some(oldest) = table.ended.front()
+            && (oldest.until <= now || table.ended.len() > MAX_ENDED || self.kept.bytes() > MAX_KEPT_BYTES)
+        {
+            self.forget_oldest(table);
+        }
+    }
+
+    fn forget_oldest(&self, table: &mut Table) -> bool {
+        let Some(oldest) = table.ended.pop_front() else { return false };
+        table.logs.remove(&oldest.number);
+        self.kept.0.fetch_sub(oldest.bytes, Ordering::Relaxed);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // Nothing panics while it is held, and every write leaves a valid table.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A number as we write it: no sign, no leading zero.
+fn digits(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|number: &u64| number.to_string() == text)
+}
+
+/// One stream.
+#[derive(Debug)]
+pub struct Log {
+    number: u64,
+    name: String,
+    questions: Arc<Questions>,
+    printer: Printer,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By number, ascending.
+    events: VecDeque<Numbered>,
+    /// The number of the event that comes next.
+    next: u64,
+    /// Bytes of notices among the events.
+    notice_bytes: usize,
+    /// Who reads; older readers have ended.
+    reader: u64,
+    /// The reader that is to come back later, and what it is told.
+    pause: Option<(u64, Bytes)>,
+    is_ended: bool,
+    charge: Option<Charge>,
+}
+
+#[derive(Debug)]
+struct Numbered {
+    number: u64,
+    text: Bytes,
+    kind: Kind,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    /// May be lost.
+    Notice,
+    /// Stays as long as it is open.
+    Question(u64),
+    /// Stays.
+    Answer,
+}
+
+impl Log {
+    /// Adds a message.
+    pub fn push(&self, message: &Message) {
+        let kind = match message {
+            Message::Notification(_) => Kind::Notice,
+            Message::Request(request) => request.id.as_u64().map_or(Kind::Notice, Kind::Question),
+            Message::Response(_) => Kind::Answer,
+        };
+        let mut state = self.lock();
+        let id = self.next_id(&state);
+        let frame = |data| Event { id: Some(id.clone()), ..Event::of(data) }.encode();
+        if let Some(text) = self.printer.print(message, frame) {
+            self.add(&mut state, text, kind);
+        }
+    }
+
+    /// Adds an event without a message, from which on the stream can be resumed, and says how soon
+    /// (2025-11-25).
+    pub fn prime(&self, retry: Duration) {
+        let mut state = self.lock();
+        let id = Some(self.next_id(&state));
+        let event = Event { id, retry: Some(retry), ..Event::default() };
+        self.add(&mut state, event.encode(), Kind::Notice);
+    }
+
+    /// Ends the connection of who reads now, who is to come back after `pause` (2025-11-25).
+    pub fn pause(&self, pause: Duration) {
+        let mut state = self.lock();
+        state.pause = Some((state.reader, retry(pause)));
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// A reader of everything that is kept.
+    pub fn reader_from_start(self: &Arc<Self>) -> Reader {
+        self.read_from(&mut self.lock(), 0)
+    }
+
+    /// A reader of what is said from now on.
+    pub fn reader_from_now(self: &Arc<Self>) -> Reader {
+        let mut state = self.lock();
+        let next = state.next;
+        self.read_from(&mut state, next)
+    }
+
+    /// A reader of what was said after `event`; none when there was no such event, or nothing comes
+    /// behind it.
+    fn reader(self: &Arc<Self>, event: u64) -> Option<Reader> {
+        let mut state = self.lock();
+        // The number is the client's: nothing is reckoned with it before it is known to be one of ours.
+        let next = (event < state.next).then(|| event + 1)?;
+        let comes_more = next < state.next || !state.is_ended;
+        comes_more.then(|| self.read_from(&mut state, next))
+    }
+
+    fn read_from(self: &Arc<Self>, state: &mut State, next: u64) -> Reader {
+        state.reader += 1;
+        self.changed.notify_waiters();
+        Reader { log: Arc::clone(self), mine: state.reader, next }
+    }
+
+    fn next_id(&self, state: &State) -> Bytes {
+        format!("{}-{}", self.name, state.next).into()
+    }
+
+    /// Adds the event that is next.
+    fn add(&self, state: &mut State, text: Bytes, kind: Kind) {
+        let number = state.next;
+        state.next += 1;
+        if kind == Kind::Notice {
+            state.notice_bytes += text.len();
+        }
+        state.events.push_back(Numbered { number, text, kind });
+        self.make_room(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Drops the oldest of what may be lost until the rest is within the caps. The newest stays.
+    fn make_room(&self, state: &mut State) {
+        while state.events.len() > MAX_EVENTS || state.notice_bytes > MAX_BYTES || !self.is_charged(state) {
+            let older = state.events.len() - 1;
+            let Some(at) = state.events.iter().take(older).position(|event| self.may_go(event)) else {
+                return;
+            };
+            if let Some(Numbered { text, kind: Kind::Notice, .. }) = state.events.remove(at) {
+                state.notice_bytes -= text.len();
+            }
+        }
+    }
+
+    fn is_charged(&self, state: &mut State) -> bool {
+        let charge = state.charge.get_or_insert_with(|| self.printer.charge());
+        charge.cover(state.notice_bytes).is_ok()
+    }
+
+    fn may_go(&self, event: &Numbered) -> bool {
+        match event.kind {
+            Kind::Notice => true,
+            Kind::Question(id) => !self.questions.is_open(&RequestId::from_u64(id)),
+            Kind::Answer => false,
+        }
+    }
+
+    /// Notes that nothing more is said; the bytes that are kept.
+    fn end(&self) -> usize {
+        let mut state = self.lock();
+        state.is_ended = true;
+        let bytes = state.events.iter().map(|event| event.text.len()).sum();
+        drop(state);
+        self.changed.notify_waiters();
+        bytes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads one stream.
+#[derive(Debug)]
+pub struct Reader {
+    log: Arc<Log>,
+    mine: u64,
+    next: u64,
+}
+
+enum Read {
+    Event(Bytes),
+    Wait,
+    End,
+}
+
+impl Reader {
+    /// The stream it reads.
+    pub const fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// The next event as it travels; none when the stream has ended, or somebody else reads it, or
+    /// it is to be read on another connection. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        let log = Arc::clone(&self.log);
+        loop {
+            let changed = log.changed.notified();
+            match self.ready() {
+                Read::Event(text) => return Some(text),
+                Read::End => return None,
+                Read::Wait => changed.await,
+            }
+        }
+    }
+
+    fn ready(&mut self) -> Read {
+        let mut state = self.log.lock();
+        if state.reader != self.mine {
+            return Read::End;
+        }
+        let at = state.events.partition_point(|event| event.number < self.next);
+        if let Some(event) = state.events.get(at) {
+            self.next = event.number + 1;
+            return Read::Event(event.text.clone());
+        }
+        if let Some((_, last)) = state.pause.take_if(|(reader, _)| *reader == self.mine) {
+            state.reader += 1;
+            return Read::Event(last);
+        }
+        if state.is_ended { Read::End } else { Read::Wait }
+    }
+}
+
+#[cfg(test)]
+#[path = "replay_tests.rs"]
+mod tests;

@@ -1,0 +1,391 @@
+//! Sessions of the legacy era: who they belong to, how long they live, and what runs in them.
+//!
+//! Invariants: at most `max_sessions`, of which no principal can keep the others from having some
+//! (`table`); a session belongs to one principal and one endpoint, and for everybody else its id is
+//! unknown; one that was idle for long enough is gone, and so is one whose client came in last with a
+//! credential that was taken back ([`Sessions::sweep`]). Nothing here is HTTP; the pipe of `switchyard
+//! stdio` is a session of its own.
+
+mod room;
+mod table;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::error::Refusal;
+use super::places::{Place, Places};
+use super::questions::Questions;
+use super::replay::{Kept, Log, Replay};
+use auth::Principal;
+use gateway::Caller;
+use gateway::manager::Scope;
+use protocol::{Notification, RequestId, method};
+use runtime::telemetry::limit::Limit;
+use table::{Returned, Table};
+
+/// Requests of one session that may run at a time.
+const MAX_RUNNING: usize = 256;
+/// The longest time between two looks at what is to be forgotten.
+const SWEEP_EVERY: Duration = Duration::from_mins(1);
+
+/// One client's session.
+pub struct Session {
+    /// What the client is and sees.
+    pub caller: Arc<Caller>,
+    /// What the client is being asked.
+    pub questions: Arc<Questions>,
+    /// What its event streams said.
+    pub(super) replay: Replay,
+    /// The stream of what the gateway says by itself.
+    own_stream: OnceLock<Arc<Log>>,
+    /// Whether one channel carries the whole session, and `/mcp` does not know it.
+    is_channel: bool,
+    id: Arc<str>,
+    state: Mutex<State>,
+    returned: Returned,
+    ended: CancellationToken,
+}
+
+struct State {
+    /// Who used it last: the same principal as its opener, maybe with another credential.
+    holder: Principal,
+    last_used: Instant,
+    /// Streams and requests under way; a session that has any is not idle.
+    open: usize,
+    /// Whether the table set it aside while it is in use, and is to be told when it is not.
+    is_set_aside: bool,
+    running: HashMap<RequestId, CancellationToken>,
+    /// One of those that all clients share, until the session ends; none for a pipe.
+    place: Option<Place>,
+}
+
+impl Session {
+    fn new(caller: Caller, (kept, returned): (Kept, Returned), is_channel: bool) -> Self {
+        let questions = Arc::<Questions>::default();
+        let (holder, last_used) = (caller.principal.clone(), Instant::now());
+        let replay = Replay::new(Arc::clone(&questions), kept, holder.id());
+        let running = HashMap::new();
+        let state = State { holder, last_used, open: 0, is_set_aside: false, running, place: None };
+        Self {
+            caller: Arc::new(caller),
+            replay,
+            questions,
+            own_stream: OnceLock::new(),
+            is_channel,
+            id: Uuid::new_v4().simple().to_string().into(),
+            state: Mutex::new(state),
+            returned,
+            ended: CancellationToken::new(),
+        }
+    }
+
+    /// A session that no table holds: the two ends of a pipe.
+    pub fn alone(caller: Caller) -> Arc<Self> {
+        let session = Arc::new(Self::new(caller, (Kept::default(), Returned::default()), true));
+        session.caller.home.belongs_to(&session);
+        session
+    }
+
+    /// Its id, 32 hexadecimal digits.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Notes that the request `id` has begun, unless that id is already running or too many are, or
+    /// the session has ended since it was found.
+    pub fn begin(self: &Arc<Self>, id: &RequestId) -> Result<Running, Refusal> {
+        if self.ended.is_cancelled() {
+            return Err(Refusal::UnknownSession);
+        }
+        let cancel = self.ended.child_token();
+        let mut state = self.state();
+        if state.running.contains_key(id) {
+            return Err(Refusal::IdInUse);
+        }
+        if state.running.len() >= MAX_RUNNING {
+            return Err(Limit::SessionRequests.met(Refusal::TooManyRequests));
+        }
+        state.running.insert(id.clone(), cancel.clone());
+        state.open += 1;
+        drop(state);
+        Ok(Running { session: self.clone(), id: id.clone(), cancel })
+    }
+
+    /// Stops the request `id`, if it is running.
+    pub fn cancel(&self, id: &RequestId) {
+        if let Some(cancel) = self.state().running.get(id) {
+            cancel.cancel();
+        }
+    }
+
+    /// What a notification of the client does to its session.
+    pub fn note(&self, notice: &Notification) {
+        if notice.method == method::CANCELLED {
+            let id = notice.params.as_ref().and_then(|params| params.get("requestId"));
+            if let Some(id) = id.and_then(RequestId::from_raw) {
+                self.cancel(&id);
+            }
+        } else if notice.method == method::ROOTS_LIST_CHANGED {
+            self.caller.home.roots_changed();
+        }
+    }
+
+    /// The stream for what the gateway says by itself. There is one, read on one connection at a
+    /// time: an older connection, whose client may be gone without a trace, ends.
+    pub(super) fn own_stream(&self) -> &Arc<Log> {
+        self.own_stream.get_or_init(|| self.replay.open())
+    }
+
+    /// Keeps the session from being idle as long as somebody reads.
+    pub fn hold(self: &Arc<Self>) -> Held {
+        self.state().open += 1;
+        Held(self.clone())
+    }
+
+    /// How many requests are under way.
+    pub fn running(&self) -> usize {
+        self.state().running.len()
+    }
+
+    /// Ends the session and everything that runs in it.
+    pub fn end(&self) {
+        self.ended.cancel();
+        self.questions.close();
+        self.replay.close();
+        if let Some(mailbox) = &self.caller.mailbox {
+            mailbox.close();
+        }
+        self.caller.home.end();
+        // Now, though streams that have yet to see the end keep the session for a moment.
+        self.state().place = None;
+    }
+
+    /// Resolves when the session has ended.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// Whose it is, whatever role and credential they come with.
+    fn owner(&self) -> &Arc<str> {
+        self.caller.principal.id()
+    }
+
+    /// Since when nobody uses it; none while somebody does.
+    fn unused_since(&self) -> Option<Instant> {
+        let state = self.state();
+        (state.open == 0).then_some(state.last_used)
+    }
+
+    fn is_idle(&self, limit: Duration) -> bool {
+        self.unused_since().is_some_and(|since| since.elapsed() >= limit)
+    }
+
+    /// Whether the credential that was used last in it was taken back.
+    fn is_taken_back(&self) -> bool {
+        self.state().holder.is_taken_back()
+    }
+
+    fn close_one(&self, id: Option<&RequestId>) {
+        let mut state = self.state();
+        state.open = state.open.saturating_sub(1);
+        state.last_used = Instant::now();
+        if let Some(id) = id {
+            state.running.remove(id);
+        }
+        if state.open == 0 && std::mem::take(&mut state.is_set_aside) {
+            self.returned.push(&self.id);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock, and if it did the state would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The id is a credential of a kind: it does not belong in a log.
+        write!(f, "Session({})", self.caller.version)
+    }
+}
+
+/// A request under way in a session; dropping it takes it off the session's books.
+#[derive(Debug)]
+pub struct Running {
+    session: Arc<Session>,
+    id: RequestId,
+    /// Cancelled by `notifications/cancelled` and by the end of the session.
+    pub cancel: CancellationToken,
+}
+
+impl Running {
+    /// What the session's client is being asked.
+    pub fn questions(&self) -> &Arc<Questions> {
+        &self.session.questions
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.session.close_one(Some(&self.id));
+    }
+}
+
+/// A connection that reads in a session; dropping it ends that.
+#[derive(Debug)]
+pub struct Held(Arc<Session>);
+
+impl Held {
+    /// The session it belongs to.
+    pub const fn session(&self) -> &Arc<Session> {
+        &self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.close_one(None);
+    }
+}
+
+/// All sessions of an endpoint.
+pub struct Sessions {
+    table: RwLock<Table>,
+    /// When it was last looked through for what is to be forgotten.
+    swept: Mutex<Option<Instant>>,
+    /// What the streams of all of them keep.
+    kept: Kept,
+    returned: Returned,
+    max: usize,
+    idle: Duration,
+    places: Places,
+}
+
+impl Sessions {
+    /// An empty table: at most `max` sessions, each gone after being idle for `idle`.
+    pub fn new(max: usize, idle: Duration) -> Self {
+        let returned = Returned::default();
+        let table = RwLock::new(Table::new(max, returned.clone()));
+        let places = Places::new(usize::MAX);
+        Self { table, swept: Mutex::default(), kept: Kept::default(), returned, max, idle, places }
+    }
+
+    /// The same, where each session takes one of `places`, which it shares with requests without a session.
+    #[must_use]
+    pub fn among(self, places: Places) -> Self {
+        Self { places, ..self }
+    }
+
+    /// Opens a session. If all slots are taken, an unused session gives up its slot (`Table::displaced_by`);
+    /// the session is refused if all are in use.
+    pub fn open(&self, caller: Caller) -> Result<Arc<Session>, Refusal> {
+        self.open_as(caller, false)
+    }
+
+    /// The same for a session that one channel carries: it cannot be found here.
+    pub fn open_channel(&self, caller: Caller) -> Result<Arc<Session>, Refusal> {
+        self.open_as(caller, true)
+    }
+
+    fn open_as(&self, caller: Caller, is_channel: bool) -> Result<Arc<Session>, Refusal> {
+        let place = self.place_for(caller.principal.id())?;
+        let session = Session::new(caller, (self.kept.clone(), self.returned.clone()), is_channel);
+        session.state().place = Some(place);
+        self.add(session).ok_or_else(|| Limit::Sessions.met(Refusal::TooManySessions { most: self.max }))
+    }
+
+    /// The session `id`, if it belongs to `principal` and to `scope`.
+    pub fn find(&self, id: &str, principal: &Principal, scope: &Scope) -> Option<Arc<Session>> {
+        let table = self.read();
+        let session = table.get(id).filter(|session| {
+            let caller = &session.caller;
+            // The role is part of it: a session does not lend what its opener was allowed to do.
+            let is_theirs = caller.principal == *principal && caller.scope == *scope;
+            is_theirs && !session.is_channel && !session.ended.is_cancelled()
+        })?;
+        let mut state = session.state();
+        if !state.holder.is_very(principal) {
+            // Whoever ends what is taken back waits for the table, so none comes in after it was looked through.
+            if principal.is_taken_back() {
+                return None;
+            }
+            state.holder = principal.clone();
+        }
+        state.last_used = Instant::now();
+        drop(state);
+        Some(session.clone())
+    }
+
+    /// Ends a session and forgets it.
+    pub fn close(&self, session: &Session) {
+        session.end();
+        self.write().remove(&session.id);
+    }
+
+    /// Ends every session.
+    pub fn close_all(&self) {
+        let mut table = self.write();
+        let all = std::mem::replace(&mut *table, Table::new(self.max, self.returned.clone()));
+        all.iter().for_each(|session| session.end());
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.read().len()
+    }
+
+    /// How many clients have a place, with a session or with a request.
+    pub fn clients(&self) -> usize {
+        self.places.taken()
+    }
+
+    /// Bytes that their ended streams keep.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept.bytes()
+    }
+
+    /// Ends sessions that have been idle for too long, and those whose credential was taken back.
+    pub fn sweep(&self) {
+        *self.swept.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        let mut table = self.write();
+        let goes = |session: &Arc<Session>| {
+            session.ended.is_cancelled() || session.is_idle(self.idle) || session.is_taken_back()
+        };
+        let (gone, kept): (Vec<_>, Vec<_>) = table.iter().cloned().partition(goes);
+        for session in gone {
+            session.end();
+            table.remove(&session.id);
+        }
+        drop(table);
+        for session in kept {
+            session.replay.sweep();
+        }
+    }
+
+    /// Sweeps for ever, so that forgotten sessions go even when nobody opens new ones.
+    pub async fn sweep_for_ever(&self) {
+        loop {
+            tokio::time::sleep((self.idle / 4).clamp(Duration::from_secs(1), SWEEP_EVERY)).await;
+            self.sweep();
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+#[path = "sessions_tests.rs"]
+mod tests;

@@ -1,0 +1,93 @@
+//! Slots for clients when all are taken: an unused session gives up its slot (`table`).
+//!
+//! Invariants: a client is refused only if every slot belongs to a session in use or to a running request. A
+//! refused client costs no more than an accepted one.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::places::{Full, Place};
+use super::{Session, Sessions};
+use gateway::era;
+use protocol::Notification;
+use runtime::telemetry::limit::Limit;
+use upstream::ClientSession;
+
+/// The shortest time between two looks for what is to be forgotten.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+impl Sessions {
+    /// A slot for a client of the principal `owner`. If all are taken, an unused session gives up its slot.
+    pub fn place_for(&self, owner: &str) -> Result<Place, Full> {
+        let place = self.places.take().or_else(|full| {
+            let displaced = self.write().displaced_by(owner);
+            displaced.and_then(|session| session.give_way()).ok_or(full)
+        });
+        place.map_err(|full| Limit::Connections.met(full))
+    }
+
+    /// Puts it into the table; none where it has no room.
+    pub(super) fn add(&self, session: Session) -> Option<Arc<Session>> {
+        let session = Arc::new(session);
+        session.caller.home.belongs_to(&session);
+        if self.count() >= self.max && self.may_look() {
+            self.sweep();
+        }
+        let mut table = self.write();
+        let displaced = if table.is_full() { Some(table.displaced_by(session.owner())?) } else { None };
+        table.insert(Arc::clone(&session));
+        drop(table);
+        if let Some(displaced) = displaced {
+            displaced.give_way();
+        }
+        // Whoever looks through the table when a credential is taken back may have done so by now.
+        if session.is_taken_back() {
+            self.close(&session);
+        }
+        Some(session)
+    }
+
+    /// Whether it is long enough ago that somebody looked for sessions to be forgotten.
+    fn may_look(&self) -> bool {
+        let swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        swept.is_none_or(|swept| swept.elapsed() >= LOOK_EVERY)
+    }
+}
+
+impl Session {
+    /// Ends the session, which is unused, and gives its slot to another client.
+    fn give_way(&self) -> Option<Place> {
+        tracing::debug!(owner = %self.owner(), "ended the session that was unused for longest: all slots are taken");
+        let place = self.state().place.take();
+        self.end();
+        place
+    }
+
+    /// Since when nobody uses it, for the table. A session in use reports the end of that to the table.
+    pub(super) fn unused_or_set_aside(&self) -> Option<Instant> {
+        let mut state = self.state();
+        state.is_set_aside = state.open > 0;
+        (state.open == 0).then_some(state.last_used)
+    }
+}
+
+impl ClientSession for Session {
+    fn unused_since(&self) -> Option<Instant> {
+        // A channel is read for as long as its session lasts.
+        if self.is_channel { None } else { Self::unused_since(self) }
+    }
+
+    fn notice(&self, notice: Notification) {
+        if let Some(mailbox) = &self.caller.mailbox
+            && let Some(notice) = era::notice(&self.caller, notice, None)
+        {
+            mailbox.put(notice, None);
+        }
+    }
+
+    fn displace(&self) {
+        drop(self.give_way());
+    }
+}

@@ -1,0 +1,242 @@
+//! The transport of 2024-11-05, HTTP+SSE: one event stream for everything that the client is told,
+//! and a POST for each of its messages.
+//!
+//! ```text
+//! GET /sse ──▶ event: endpoint, data: /messages?session_id=… ──▶ event: message … until it ends
+//! POST /messages?session_id=… ──▶ 202; the answer comes on the stream
+//! ```
+//!
+//! The stream is the session: its id is not told to anybody else, it belongs to the principal that
+//! opened the stream and to the servers of its path, and when the stream ends the session ends, and
+//! with it the calls in it, because nothing could bring their answers any more. (In the other legacy
+//! transports a lost connection is no end: there a session outlives it.) Invariants: whoever does
+//! not read costs `OUTGOING` messages and what [`super::exchange`] allows; these sessions count
+//! towards the same limit as those of `/mcp` and are unknown there.
+//!
+//! Source: 2024-11-05 `basic/transports`, HTTP with SSE. Not here: what a message means
+//! (`conversation`), Host, Origin and credentials (`guard`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Extension, Path, Query, Request as HttpRequest, State};
+use axum::response::Response;
+use axum::routing::any;
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use super::conversation::Conversation;
+use super::error::Refusal;
+use super::sessions::{Held, Session, Sessions};
+use super::{events, headers, streamable_http};
+use auth::Principal;
+use gateway::manager::Scope;
+use gateway::{Caller, Gateway};
+use net::sse::{Event, KEEP_ALIVE};
+use protocol::Message;
+use runtime::shutdown::Shutdown;
+
+/// Messages that may wait for the client to read.
+const OUTGOING: usize = 16;
+/// Longer than any call: each has a deadline of its own.
+const FOR_EVER: Duration = Duration::MAX;
+/// Where the client posts its messages.
+const MESSAGES: &str = "/messages";
+
+/// The endpoint: the gateway, its sessions, and the conversations on open streams.
+#[derive(Clone)]
+pub struct Endpoint(Arc<Parts>);
+
+struct Parts {
+    gateway: Gateway,
+    sessions: Arc<Sessions>,
+    tasks: Shutdown,
+    max_body: usize,
+    /// By session id. As many as there are sessions of this kind.
+    conversations: RwLock<HashMap<String, Arc<Conversation>>>,
+}
+
+#[derive(Deserialize)]
+struct Of {
+    session_id: Option<String>,
+}
+
+impl Endpoint {
+    /// An endpoint over `gateway`. Bodies larger than `max_body` bytes are refused; `tasks` ends the
+    /// streams when their calls have ended.
+    pub fn new(gateway: Gateway, sessions: Arc<Sessions>, tasks: Shutdown, max_body: usize) -> Self {
+        let conversations = RwLock::default();
+        Self(Arc::new(Parts { gateway, sessions, tasks, max_body, conversations }))
+    }
+
+    /// `/sse` for all servers, `/sse/{server}` for one alone, both also with a slash at the end, and `/messages` for
+    /// what clients say.
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/sse", any(listen_to_all))
+            .route("/sse/", any(listen_to_all))
+            .route("/sse/{server}", any(listen_to_one))
+            .route("/sse/{server}/", any(listen_to_one))
+            .route(MESSAGES, any(say))
+            .with_state(self)
+    }
+
+    fn open(&self, principal: Principal, scope: Scope, request: &HttpRequest) -> Result<Response, Refusal> {
+        if request.method() != Method::GET {
+            return Err(Refusal::Method { allow: "GET" });
+        }
+        headers::check_accept(request.headers(), &["text/event-stream"], "text/event-stream")?;
+        if let Scope::Server(name) = &scope {
+            self.0.gateway.manager().snapshot().server(name).map(drop).map_err(Refusal::Server)?;
+        }
+        // Who it is says `initialize`; until then only whose it is counts.
+        let caller = Caller::legacy(principal, scope, None);
+        let session = self.0.sessions.open_channel(caller)?;
+        Ok(events::event_stream(Body::from_stream(self.channel(&session).events())))
+    }
+
+    fn channel(&self, session: &Arc<Session>) -> Channel {
+        let (outgoing, waiting) = mpsc::channel(OUTGOING);
+        let (parts, requests) = (&self.0, Shutdown::new());
+        let conversation = Conversation::new(
+            parts.gateway.clone(),
+            Arc::clone(session),
+            outgoing,
+            requests.clone(),
+            (false, message_event),
+        );
+        let mut conversations = parts.conversations.write().unwrap_or_else(PoisonError::into_inner);
+        conversations.insert(session.id().to_owned(), conversation);
+        drop(conversations);
+        parts.tasks.spawn(keep(self.clone(), Arc::clone(session), requests.clone()));
+        Channel { endpoint: self.clone(), held: session.hold(), waiting, requests }
+    }
+
+    async fn take(&self, principal: &Principal, of: Of, request: HttpRequest) -> Response {
+        match self.message(principal, of, request).await {
+            Ok(response) => response,
+            Err((refusal, text)) => refusal.into_response(Message::readable_id(&text)),
+        }
+    }
+
+    async fn message(
+        &self,
+        principal: &Principal,
+        of: Of,
+        request: HttpRequest,
+    ) -> Result<Response, (Refusal, Bytes)> {
+        let early = |refusal| (refusal, Bytes::new());
+        if request.method() != Method::POST {
+            return Err(early(Refusal::Method { allow: "POST" }));
+        }
+        let conversation = self.find(of.session_id.as_deref(), principal).map_err(early)?;
+        let (head, body) = request.into_parts();
+        headers::check_content_type(&head.headers).map_err(early)?;
+        let bytes = streamable_http::read(body, self.0.max_body).await.map_err(early)?;
+        let message = Message::from_client(&bytes).map_err(|error| (Refusal::from(error), bytes))?;
+        conversation.take(message, streamable_http::named(&head.extensions)).await;
+        Ok(streamable_http::empty(StatusCode::ACCEPTED))
+    }
+
+    fn forget(&self, session: &Session) {
+        let mut conversations = self.0.conversations.write().unwrap_or_else(PoisonError::into_inner);
+        conversations.remove(session.id());
+    }
+
+    /// The conversation of the session `id`, if that is the principal's.
+    fn find(&self, id: Option<&str>, principal: &Principal) -> Result<Arc<Conversation>, Refusal> {
+        let conversations = self.0.conversations.read().unwrap_or_else(PoisonError::into_inner);
+        let found = id.and_then(|id| conversations.get(id));
+        let own = found.filter(|conversation| conversation.session().caller.principal == *principal);
+        own.cloned().ok_or(Refusal::UnknownSession)
+    }
+}
+
+/// Waits for the end of a session and for what ran in it.
+async fn keep(endpoint: Endpoint, session: Arc<Session>, requests: Shutdown) {
+    session.ended().await;
+    endpoint.forget(&session);
+    requests.begin();
+    requests.wait(FOR_EVER).await;
+}
+
+/// The stream of one session; dropping it ends the session.
+struct Channel {
+    endpoint: Endpoint,
+    held: Held,
+    waiting: mpsc::Receiver<Bytes>,
+    requests: Shutdown,
+}
+
+impl Channel {
+    fn events(self) -> impl futures_util::Stream<Item = Result<Bytes, std::convert::Infallible>> {
+        let data = format!("{MESSAGES}?session_id={}", self.held.session().id()).into();
+        let first = Event { name: Bytes::from_static(b"endpoint"), data, ..Event::default() }.encode();
+        let rest = stream::unfold(self, |mut channel| async move {
+            let chunk = channel.next().await?;
+            Some((Ok(chunk), channel))
+        });
+        stream::StreamExt::chain(stream::once(async { Ok(first) }), rest)
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        tokio::select! {
+            // What was said before the end arrives before it.
+            biased;
+            Some(event) = self.waiting.recv() => Some(event),
+            () = self.held.session().ended() => None,
+            () = drained(&self.endpoint.0.tasks, &self.requests) => None,
+            () = tokio::time::sleep(events::KEEP_ALIVE_EVERY) => Some(KEEP_ALIVE),
+        }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.endpoint.0.sessions.close(self.held.session());
+    }
+}
+
+/// Resolves when the gateway is to end and the session's calls have.
+async fn drained(tasks: &Shutdown, requests: &Shutdown) {
+    tasks.requested().await;
+    requests.begin();
+    requests.wait(FOR_EVER).await;
+}
+
+fn message_event(data: Bytes) -> Bytes {
+    Event { name: Bytes::from_static(b"message"), data, ..Event::default() }.encode()
+}
+
+async fn listen_to_all(
+    State(endpoint): State<Endpoint>,
+    Extension(principal): Extension<Principal>,
+    request: HttpRequest,
+) -> Response {
+    endpoint.open(principal, Scope::All, &request).unwrap_or_else(|refusal| refusal.into_response(None))
+}
+
+async fn listen_to_one(
+    State(endpoint): State<Endpoint>,
+    Extension(principal): Extension<Principal>,
+    Path(server): Path<String>,
+    request: HttpRequest,
+) -> Response {
+    let scope = Scope::Server(server.into());
+    endpoint.open(principal, scope, &request).unwrap_or_else(|refusal| refusal.into_response(None))
+}
+
+async fn say(
+    State(endpoint): State<Endpoint>,
+    Extension(principal): Extension<Principal>,
+    Query(of): Query<Of>,
+    request: HttpRequest,
+) -> Response {
+    endpoint.take(&principal, of, request).await
+}

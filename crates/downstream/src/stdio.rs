@@ -1,0 +1,87 @@
+//! The gateway over a pipe: one message a line, for clients that spawn a process.
+//!
+//! Both eras share the pipe: a request that describes itself is modern, everything else belongs to
+//! the one legacy session that `initialize` opened. Invariants: nothing but messages is ever
+//! written; what was asked before the end of input is answered before we end; a line longer than
+//! the cap is answered with an error and does not end the conversation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio_util::codec::FramedRead;
+
+use super::conversation::Conversation;
+use super::error::Refusal;
+use super::sessions::Session;
+use auth::Principal;
+use gateway::manager::{Manager, Scope};
+use gateway::{Caller, Gateway};
+use net::lines::{self, Line, Lines};
+use protocol::Message;
+use runtime::shutdown::Shutdown;
+use runtime::telemetry::limit::Limit;
+use runtime::worker::WorkBudget;
+
+/// Messages that may wait for the client to read.
+const OUTGOING: usize = 256;
+/// Longer than any call: each has a deadline of its own.
+const FOR_EVER: Duration = Duration::MAX;
+
+/// Serves the client at the other end of `input` and `output` until the input ends or `tasks` are
+/// asked to end. Lines longer than `max_line` bytes are refused.
+pub async fn serve<R, W>(manager: Arc<Manager>, input: R, output: W, tasks: &Shutdown, max_line: usize)
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let (outgoing, written) = mpsc::channel(OUTGOING);
+    let (writer, requests) = (Shutdown::new(), Shutdown::new());
+    writer.spawn(write(output, written));
+    let gateway = Gateway::new(manager, requests.clone());
+    let session = Session::alone(Caller::legacy(Principal::anonymous(), Scope::All, None));
+    let conversation = Conversation::new(gateway, session, outgoing, requests.clone(), (true, lines::encode));
+    tokio::select! {
+        () = read(&conversation, input, max_line) => {}
+        () = tasks.requested() => {}
+    }
+    // Nobody will answer a question any more, and no call may wait for that.
+    conversation.session().questions.close();
+    drop(conversation);
+    requests.begin();
+    requests.wait(FOR_EVER).await;
+    writer.wait(FOR_EVER).await;
+}
+
+async fn write<W: AsyncWrite + Unpin>(mut output: W, mut messages: mpsc::Receiver<Bytes>) {
+    while let Some(message) = messages.recv().await {
+        let mut result = output.write_all(&message).await;
+        while let Ok(next) = messages.try_recv() {
+            result = result.and(output.write_all(&next).await);
+        }
+        if result.and(output.flush().await).is_err() {
+            return; // the client is gone; whoever still answers finds the channel closed
+        }
+    }
+}
+
+async fn read<R: AsyncRead + Unpin>(conversation: &Arc<Conversation>, input: R, max_line: usize) {
+    let (mut lines, mut work) = (FramedRead::new(input, Lines::new(max_line)), WorkBudget::new());
+    while let Some(Ok(line)) = lines.next().await {
+        work.charge(line.length());
+        work.yield_if_spent().await;
+        match line {
+            Line::Whole(line) => match Message::from_client(&line) {
+                Ok(message) => conversation.take(message, None).await,
+                Err(error) => conversation.refuse(Message::readable_id(&line), &Refusal::from(error)).await,
+            },
+            Line::TooLong(_) => {
+                let refusal = Limit::Body.met(Refusal::BodyTooLarge { limit: max_line });
+                conversation.refuse(None, &refusal).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What a peer is told that found no place: 503, when to come again, and nothing else.
+//!
+//! Invariants: [`AT_ONCE`] are told at a time, whoever comes then is closed without a word, so a flood costs
+//! what these cost; telling one takes [`LIMIT`] at most and reads [`MOST_BYTES`], of which only the first
+//! line is looked at. The answer comes after the first bytes of the request and before the end of the rest is
+//! read away: a socket that is closed with unread bytes takes its answer back.
+//!
+//! Not here: how many places there are (`listener`), what the answer says (`refusal`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::refusal::{Face, Refusal};
+use runtime::shutdown::Shutdown;
+use runtime::telemetry::RequestId;
+
+/// Peers that are told at a time.
+pub(super) const AT_ONCE: usize = 32;
+/// How long telling one may take.
+const LIMIT: Duration = Duration::from_secs(2);
+/// Most bytes that are read of one.
+const MOST_BYTES: usize = 64 * 1024;
+/// What is read at once, and looked at for the path.
+const FIRST_BYTES: usize = 1_024;
+/// The first bytes of an HTTP/2 client, which would not understand the answer.
+const HTTP2: &[u8] = b"PRI ";
+
+/// Who tells them.
+pub(super) struct Porter {
+    places: Arc<Semaphore>,
+    /// How many connections there may be.
+    most: usize,
+}
+
+impl Porter {
+    pub(super) fn new(most: usize) -> Self {
+        Self { places: Arc::new(Semaphore::new(AT_ONCE)), most }
+    }
+
+    /// Tells the peer of `socket` in a task of `live`, or closes it if too many are being told.
+    pub(super) fn turn_away(&self, socket: std::net::TcpStream, live: &Shutdown) {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
+        let Ok(socket) = TcpStream::from_std(socket) else { return };
+        let refusal = Refusal::Full { most: self.most };
+        live.spawn(async move {
+            // A peer that is too slow for it is closed like one that finds no place here.
+            let _ = timeout(LIMIT, tell(socket, refusal)).await;
+            drop(place);
+        });
+    }
+}
+
+/// Tells a client, whose request began with `begun`, and reads for a moment what it still sends.
+pub(super) async fn refuse(socket: impl AsyncRead + AsyncWrite + Unpin, begun: &[u8], refusal: Refusal) {
+    let face = face(begun);
+    // A client that is too slow for it is closed without the answer.
+    let _ = timeout(LIMIT, answer_and_close(socket, face, refusal)).await;
+}
+
+async fn tell(mut socket: TcpStream, refusal: Refusal) -> std::io::Result<()> {
+    let mut first = [0; FIRST_BYTES];
+    let count = socket.read(&mut first).await?;
+    let begun = &first[..count];
+    if count == 0 || begun.starts_with(HTTP2) {
+        return Ok(());
+    }
+    answer_and_close(socket, face(begun), refusal).await
+}
+
+async fn answer_and_close(
+    mut socket: impl AsyncRead + AsyncWrite + Unpin,
+    face: Face,
+    refusal: Refusal,
+) -> std::io::Result<()> {
+    socket.write_all(&answer(refusal, face).await).await?;
+    socket.shutdown().await?;
+    let mut rest = [0; FIRST_BYTES];
+    let mut read = 0;
+    while read < MOST_BYTES {
+        match socket.read(&mut rest).await? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    Ok(())
+}
+
+/// Who reads the answer, by the path in the first line.
+fn face(begun: &[u8]) -> Face {
+    let line = begun.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let target = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    Face::of(std::str::from_utf8(path).unwrap_or_default())
+}
+
+/// The whole answer as it goes over the wire.
+async fn answer(refusal: Refusal, face: Face) -> Vec<u8> {
+    let id = RequestId::new();
+    let response = refusal.response(face, id);
+    let (head, body) = response.into_parts();
+    // It is in memory: nothing can go wrong with it.
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let mut wire = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
+    let own = [
+        ("content-length", body.len().to_string()),
+        ("connection", "close".to_owned()),
+        ("x-request-id", id.to_string()),
+    ];
+    let own = own.iter().map(|(name, value)| (*name, value.as_bytes()));
+    let headers = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+    for (name, value) in headers.chain(own) {
+        wire.extend_from_slice(name.as_bytes());
+        wire.extend_from_slice(b": ");
+        wire.extend_from_slice(value);
+        wire.extend_from_slice(b"\r\n");
+    }
+    wire.extend_from_slice(b"\r\n");
+    wire.extend_from_slice(&body);
+    wire
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_says_who_reads_the_answer() {
+        for (begun, wanted) in [
+            ("POST /mcp HTTP/1.1\r\nhost: x\r\n", Face::Mcp),
+            ("POST /mcp?x HTTP/1.1\r\n", Face::Mcp),
+            ("GET /sse", Face::Mcp),
+            ("GET /api/v1/mcp/tools HTTP/1.1\r\n", Face::Rest),
+            ("GET\r\n", Face::Rest),
+            ("\u{0}\u{1}", Face::Rest),
+        ] {
+            assert_eq!(face(begun.as_bytes()), wanted, "{begun}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_answer_is_whole_and_names_the_limit() {
+        let wire = String::from_utf8(answer(Refusal::Full { most: 7 }, Face::Mcp).await).expect("text");
+        let (head, body) = wire.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{head}");
+        assert!(head.contains("retry-after: 5\r\n") && head.contains("connection: close"), "{head}");
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
+        let error: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        let data = &error["error"]["data"];
+        assert_eq!(
+            (&data["type"], &data["code"]),
+            (&"connection_limit_exceeded".into(), &"too_many_connections".into())
+        );
+        assert_eq!((&data["max_connections"], &data["current_connections"]), (&7.into(), &7.into()));
+        assert_eq!(data["retry_after_seconds"], 5.0);
+    }
+}

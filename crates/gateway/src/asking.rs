@@ -1,0 +1,108 @@
+//! A request that reaches a server and may be asked back: the one way of `tools/call`, `prompts/get`
+//! and `resources/read`.
+//!
+//! Where client and server speak one era nothing is done here: a legacy client is asked through the
+//! outlet, a modern one gets `input_required` as its server wrote it. Between the eras: [`rounds`]
+//! for a legacy client of a modern server, [`bridged`] for a modern client of a legacy one.
+//!
+//! Source: 2026-07-28 `basic/patterns/mrtr`. Not here: who owns a name (`manager`).
+
+use super::Gateway;
+use super::caller::Caller;
+use super::{bridged, era, error, rounds, tasks};
+use crate::manager::{Called, Invocation, Target};
+use json::envelope_stream::{Added, Terms};
+use protocol::{Era, Reply, method};
+use upstream::{Outlet, Received};
+
+/// A result that passes from a modern server to a modern client while it arrives. A task is not the
+/// client's own before its id is exposed.
+const MODERN: Terms = Terms {
+    refused: &["task"],
+    added: &[Added { name: "resultType", value: "\"complete\"", only_final: false }],
+};
+/// The same between legacy ones, where a type that only the modern era has would be acted on here.
+const LEGACY: Terms = Terms { refused: &["task", "input_required"], added: &[] };
+
+/// Under which terms the result of a tool may pass while it arrives; none: it is wanted whole, because
+/// somebody here would read or change it. Those who read a result, and why none of them does then:
+///
+/// - `era::answer`: the eras are the same (`rounds` and `bridged` are for others), and what the modern
+///   one demands is added by the terms;
+/// - `tasks::created`, `tasks::waited_for` and `rounds` look for types that the terms refuse; a legacy
+///   client that asks for a task (`params.task`) gets its result whole;
+/// - `rounds` wraps a structured result where a legacy client was told so (`wraps_result`);
+/// - `references` looks for URIs where some can clash.
+fn terms(gateway: &Gateway, caller: &Caller, target: &Target) -> Option<Terms> {
+    let era = caller.version.era();
+    let is_plain =
+        target.method == method::TOOLS_CALL && gateway.manager.passes(caller.viewer(), &target.server, era);
+    match era {
+        Era::Modern => is_plain.then_some(MODERN),
+        Era::Legacy => {
+            let is_plain = is_plain && !target.wraps_result && target.params.get("task").is_none();
+            is_plain.then_some(LEGACY)
+        }
+    }
+}
+
+/// The same as [`answer`], but a large result that nobody here would look at is given while it
+/// arrives.
+pub(super) async fn receive(
+    gateway: &Gateway,
+    caller: &Caller,
+    request: (Target, Invocation),
+    outlet: &Outlet,
+) -> Received {
+    let Some(terms) = terms(gateway, caller, &request.0) else {
+        // Boxed, so that what flows does not carry the room for it about.
+        return Received::Whole(Box::pin(answer(gateway, caller, request, outlet)).await);
+    };
+    let (target, invocation) = &request;
+    let done = gateway.manager.receive(target, invocation, Some(terms), outlet).await;
+    let done = match done {
+        Ok(Called { reply: Received::Flowing(flow), version, .. })
+            if version.era() == caller.version.era() =>
+        {
+            return Received::Flowing(flow);
+        }
+        Ok(done) => done.whole(target.tool()).await,
+        Err(failure) => Err(failure),
+    };
+    Received::Whole(match done {
+        Err(failure) => Err(error::object(&failure, caller.version.era())),
+        Ok(done) if caller.version.is_modern() => finished(gateway, caller, target.method, done),
+        Ok(done) => Box::pin(rounds::answer(gateway, caller, request, Some(done), outlet)).await,
+    })
+}
+
+/// Makes the request and answers it in the way of the caller's era. Dropping the future cancels it
+/// at its server.
+pub(super) async fn answer(
+    gateway: &Gateway,
+    caller: &Caller,
+    request: (Target, Invocation),
+    outlet: &Outlet,
+) -> Reply {
+    let (target, invocation) = request;
+    let manager = &gateway.manager;
+    if !caller.version.is_modern() {
+        return Box::pin(rounds::answer(gateway, caller, (target, invocation), None, outlet)).await;
+    }
+    let era = manager.era_of(&target.server);
+    if era != Some(Era::Modern) {
+        // Boxed: it is large, and seldom needed.
+        return Box::pin(bridged::answer(gateway, caller, (target, invocation), outlet)).await;
+    }
+    let done = manager.perform(&target, &invocation, outlet).await;
+    let done = done.map_err(|failure| error::object(&failure, caller.version.era()))?;
+    finished(gateway, caller, target.method, done)
+}
+
+/// What a modern server answered a modern client.
+fn finished(gateway: &Gateway, caller: &Caller, method: &str, done: Called) -> Reply {
+    match tasks::created(gateway, caller, &done, true) {
+        Some(task) => Ok(task),
+        None => era::answer(caller, method, done.version, done.reply),
+    }
+}

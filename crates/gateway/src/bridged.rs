@@ -1,0 +1,341 @@
+//! A modern client of a legacy server: what the server asks during a call becomes `input_required`,
+//! the call stays open, and the retry that brings the answers goes on with it.
+//!
+//! ```text
+//! request ──► open ──question──► parked ──retry with answers──► open ──► result
+//! ```
+//!
+//! Invariants: while a request of the client is open the call lives in its future, so a client that
+//! leaves cancels it; otherwise it is in [`Parked`](super::parked). A question that the client did
+//! not say it can answer is refused to the server, which may go on without. What is not answered is
+//! asked again under the same key; answers to what was not asked are ignored.
+//!
+//! Source: 2026-07-28 `basic/patterns/mrtr`. Not here: the table of parked calls (`parked`).
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures_util::future::BoxFuture;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use super::caller::Caller;
+use super::era::questions;
+use super::error::Wrong;
+use super::{Gateway, era, error, tasks, wanted};
+use crate::manager::{Called, Error, Invocation, Target};
+use json::Raw;
+use protocol::Abilities;
+use protocol::{ErrorObject, Reply};
+use runtime::memory::Account;
+use runtime::worker::at;
+use upstream::{Inlet, Outlet, Question, Said};
+
+/// Notices of one call that may wait for its client; further ones are dropped and counted.
+const NOTICES: usize = 128;
+/// What a server asks within this time is asked of the client together.
+const JOINING: Duration = Duration::from_millis(20);
+/// The members of a request that only the modern era has, and that are ours to read here.
+const RESPONSES: &str = "inputResponses";
+const STATE: &str = "requestState";
+
+/// Makes a modern client's request, or goes on with the one that it brings the answers for.
+pub(super) async fn answer(
+    gateway: &Gateway,
+    caller: &Caller,
+    request: (Target, Invocation),
+    outlet: &Outlet,
+) -> Reply {
+    let (mut target, invocation) = request;
+    let given = Given::of(&target.params)?;
+    target.params = target.params.edit(&[(RESPONSES, None), (STATE, None)]);
+    let place = Place { gateway, caller, target: &target };
+    let begin = || OpenCall::begin(gateway, target.clone(), invocation.clone());
+    let mut call = match given.state {
+        None => begin(),
+        Some(state) => match place.taken(&state).await?.answered(given.responses.as_ref())? {
+            Some(call) => call,
+            None => begin(),
+        },
+    };
+    match call.leg(caller, outlet).await {
+        Leg::Asks => place.park(Waiting::Call(call)),
+        Leg::Ended(ended) => place.ended(ended, &call.lacking),
+    }
+}
+
+/// What a retry brings.
+struct Given {
+    responses: Option<Raw>,
+    state: Option<String>,
+}
+
+impl Given {
+    fn of(params: &Raw) -> Result<Self, ErrorObject> {
+        let present = |name| params.get(name).filter(|value| !value.is_null());
+        let responses = present(RESPONSES);
+        if responses.as_ref().is_some_and(|responses| !responses.is_object()) {
+            let text = "params.inputResponses must be an object";
+            return Err(wanted::bad(text, RESPONSES, responses.as_ref(), "an object"));
+        }
+        let bad =
+            |state: &Raw| wanted::bad("params.requestState must be a string", STATE, Some(state), "a string");
+        let read = |state: Raw| state.read::<String>().map_err(|_| bad(&state));
+        let state = present(STATE).map(read).transpose()?;
+        Ok(Self { responses, state })
+    }
+}
+
+/// Where a request of the client stands: whose it is and which one.
+struct Place<'a> {
+    gateway: &'a Gateway,
+    caller: &'a Caller,
+    /// It as its server gets it.
+    target: &'a Target,
+}
+
+impl Place<'_> {
+    async fn taken(&self, state: &str) -> Result<Waiting, ErrorObject> {
+        let taken = self.gateway.parked.take(&self.caller.principal, &purpose(self.target), state).await;
+        taken.ok_or_else(|| {
+            let wrong = Wrong {
+                field: "params.requestState",
+                // Sealed: alike for whoever gives a wrong one.
+                found: None,
+                valid: "what the last answer to this request gave, once and soon",
+                suggestion: "begin again without requestState and inputResponses",
+            };
+            error::bad_input(
+                "params.requestState is not of this request, was used already or is too old; \
+                 begin again without requestState and inputResponses",
+                wrong,
+            )
+        })
+    }
+
+    /// The result that asks the client, with the call parked behind it.
+    fn park(&self, waiting: Waiting) -> Reply {
+        let requests = waiting.requests();
+        let parked = self.gateway.parked.park(&self.caller.principal, &purpose(self.target), waiting);
+        let state = parked.map_err(|refused| error::input("not_parked", &refused.to_string()))?;
+        let result =
+            Raw::empty_object().edit(&[("inputRequests", Some(&requests)), (STATE, Some(&Raw::of(&state)))]);
+        Ok(era::own(self.caller, &result).with("resultType", &Raw::of("input_required")))
+    }
+
+    /// What a call that is over means for the client.
+    fn ended(&self, ended: Result<Called, Error>, lacking: &Raw) -> Reply {
+        let done = ended.map_err(|failure| error::object(&failure, self.caller.version.era()))?;
+        let follows = tasks::has_extension(&self.caller.sender().capabilities);
+        if let Some(task) = tasks::created(self.gateway, self.caller, &done, follows) {
+            return Ok(task);
+        }
+        let Err(refusal) = &done.reply else {
+            return era::answer(self.caller, self.target.method, done.version, done.reply);
+        };
+        let Some(questions) = questions::of_error(refusal) else {
+            // It was asked for what this client cannot give, and could not do without.
+            let can_be_helped = lacking.bytes().as_ref() != b"{}";
+            if can_be_helped {
+                return Err(error::lacking(refusal, lacking));
+            }
+            return era::answer(self.caller, self.target.method, done.version, done.reply);
+        };
+        let by_url = questions::required_by_url();
+        if !self.caller.abilities().covers(Abilities::of(&by_url)) {
+            return Err(error::lacking(refusal, &by_url));
+        }
+        self.park(Waiting::Pages { refusal: refusal.clone(), questions })
+    }
+}
+
+/// What a sealed state is bound to beside its principal: the server, the method, and every member of
+/// the parameters that makes the request what it is.
+fn purpose(target: &Target) -> String {
+    let mut members: Vec<_> = target.params.members().filter(|(key, _)| key != "_meta").collect();
+    members.sort_by(|one, other| one.0.cmp(&other.0));
+    let mut digest = Sha256::new();
+    for (key, value) in &members {
+        for part in [key.as_bytes(), value.bytes()] {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+    }
+    let digest = URL_SAFE_NO_PAD.encode(digest.finalize());
+    format!("requestState\n{}\n{}\n{digest}", target.server, target.method)
+}
+
+/// What is parked.
+pub(super) enum Waiting {
+    /// A call that is open at its server.
+    Call(OpenCall),
+    /// Nothing: the server wants pages to be visited before it is called again.
+    Pages {
+        /// Its words.
+        refusal: ErrorObject,
+        /// Entries of `inputRequests`.
+        questions: Vec<Raw>,
+    },
+}
+
+impl Waiting {
+    /// Keeps the call going; what it says waits in its inlet.
+    pub(super) async fn go_on(&mut self) -> Infallible {
+        if let Self::Call(call) = self {
+            // It is kept there for whoever takes the call back.
+            let _ = call.work.finish().await;
+        }
+        std::future::pending().await
+    }
+
+    /// `inputRequests`.
+    fn requests(&self) -> Raw {
+        let mut requests = Raw::empty_object();
+        match self {
+            Self::Call(call) => {
+                for (key, question) in &call.questions {
+                    let entry = questions::for_modern(&question.method, question.params.as_ref());
+                    requests = requests.with(key, &entry);
+                }
+            }
+            Self::Pages { questions, .. } => {
+                for (index, entry) in questions.iter().enumerate() {
+                    requests = requests.with(&page_key(index), entry);
+                }
+            }
+        }
+        requests
+    }
+
+    /// The call with the client's answers; none when it has to be made anew.
+    fn answered(self, responses: Option<&Raw>) -> Result<Option<OpenCall>, ErrorObject> {
+        match self {
+            Self::Call(mut call) => {
+                call.answer(responses);
+                Ok(Some(call))
+            }
+            Self::Pages { refusal, questions } => {
+                let answer = |index| responses?.get(&page_key(index))?.get_as::<String>("action");
+                let is_declined = (0..questions.len()).filter_map(answer).any(|action| action != "accept");
+                if is_declined { Err(refusal) } else { Ok(None) }
+            }
+        }
+    }
+}
+
+fn page_key(index: usize) -> String {
+    format!("page-{}", index + 1)
+}
+
+/// A call at a legacy server, with what it has asked.
+pub(super) struct OpenCall {
+    work: Work,
+    inlet: Inlet,
+    questions: Vec<(String, Question)>,
+    asked: u32,
+    /// Capabilities of the client that the server would have needed.
+    lacking: Raw,
+}
+
+/// How a leg of a call ends.
+enum Leg {
+    /// The client has to answer first.
+    Asks,
+    /// The call is over.
+    Ended(Result<Called, Error>),
+}
+
+enum Work {
+    Running(BoxFuture<'static, Result<Called, Error>>),
+    Over(Result<Called, Error>),
+}
+
+impl Work {
+    /// How the call ended, when it has.
+    async fn finish(&mut self) -> Result<Called, Error> {
+        let ended = match self {
+            Self::Running(call) => call.await,
+            Self::Over(ended) => return ended.clone(),
+        };
+        *self = Self::Over(ended.clone());
+        ended
+    }
+}
+
+impl OpenCall {
+    fn begin(gateway: &Gateway, target: Target, invocation: Invocation) -> Self {
+        let (outlet, inlet) = Outlet::paid_by(NOTICES, Account::of(invocation.principal.as_ref()));
+        let follows = tasks::has_extension(&invocation.sender.capabilities);
+        let hands = (gateway.manager.clone(), gateway.shutdown.clone());
+        let call = tasks::call_as_task(hands, (target, invocation), follows, outlet);
+        Self {
+            work: Work::Running(Box::pin(call)),
+            inlet,
+            questions: Vec::new(),
+            asked: 0,
+            lacking: Raw::empty_object(),
+        }
+    }
+
+    /// Gives the client's answers to the server. What is missing stays open.
+    fn answer(&mut self, responses: Option<&Raw>) {
+        for (key, question) in std::mem::take(&mut self.questions) {
+            match responses.and_then(|responses| responses.get(&key)).filter(Raw::is_object) {
+                Some(answer) => question.answer(Ok(answer)),
+                None => self.questions.push((key, question)),
+            }
+        }
+    }
+
+    /// Goes on until the call is over or asks something that the client has to answer. What is said
+    /// meanwhile goes to `outlet`.
+    async fn leg(&mut self, caller: &Caller, outlet: &Outlet) -> Leg {
+        let mut joined_until = None;
+        let ended = loop {
+            self.questions.retain(|(_, question)| !question.is_withdrawn());
+            match joined_until {
+                _ if self.questions.is_empty() => joined_until = None,
+                None => joined_until = Some(Instant::now() + JOINING),
+                Some(end) if end <= Instant::now() => return Leg::Asks,
+                Some(_) => {}
+            }
+            tokio::select! {
+                biased;
+                Some(said) = self.inlet.recv() => self.hear(said, caller, outlet),
+                ended = self.work.finish() => break ended,
+                () = at(joined_until) => {}
+            }
+        };
+        while let Ok(said) = self.inlet.try_recv() {
+            if let Said::Notice(notice) = said {
+                outlet.offer(notice);
+            }
+        }
+        Leg::Ended(ended)
+    }
+
+    fn hear(&mut self, said: Said, caller: &Caller, outlet: &Outlet) {
+        let question = match said {
+            Said::Notice(notice) => return outlet.offer(notice),
+            Said::Question(question) => question,
+            // Its client of the modern era does not poll.
+            Said::Pause(_) => return,
+        };
+        let (method, params) = (question.method.clone(), question.params.clone());
+        if caller.abilities().allows(&method, params.as_ref()) {
+            self.asked += 1;
+            self.questions.push((format!("question-{}", self.asked), question));
+        } else {
+            for (name, value) in questions::required(&method, params.as_ref()).members() {
+                self.lacking = self.lacking.with(&name, &value);
+            }
+            question.answer(Err(questions::refusal(&method)));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "bridged_tests.rs"]
+mod tests;

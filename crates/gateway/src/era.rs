@@ -1,0 +1,139 @@
+//! Where the two eras meet: what an answer or a notice must have for a client of the other one.
+//!
+//! Every function leaves a message alone that its client already understands.
+
+pub(super) mod capabilities;
+mod codes;
+pub mod questions;
+pub mod task;
+
+use super::caller::Caller;
+use super::error;
+use crate::manager::catalog::Form;
+use json::Raw;
+use protocol::caching::{self, Caching};
+use protocol::error::code;
+pub use protocol::output_schema as schema;
+use protocol::{Era, ErrorObject, LogLevel, Notification, Reply, Version, lifecycle, meta, method, sanitize};
+use upstream::Question;
+
+/// The type of a final result.
+const COMPLETE: &str = "complete";
+
+/// The answer of a server that speaks `server` to `method`, as the client's revision writes it.
+///
+/// A call of a tool whose definition was wrapped goes through [`schema::wrap_result`] first.
+pub fn answer(caller: &Caller, method: &str, server: Version, reply: Reply) -> Reply {
+    let eras = (server.era(), caller.version.era());
+    let result = reply.map_err(|error| codes::between(eras.0, eras.1, method, error))?;
+    match eras {
+        (_, Era::Modern) => Ok(for_modern(method, result)),
+        (Era::Modern, Era::Legacy) => for_legacy(method, &result),
+        (Era::Legacy, Era::Legacy) => Ok(result),
+    }
+}
+
+/// A result with what 2026-07-28 demands of one, where its server did not write it.
+fn for_modern(method: &str, result: Raw) -> Raw {
+    let kind = result.part("resultType");
+    let is_cached = method == method::RESOURCES_READ && kind.is_none_or(|kind| kind.says(COMPLETE));
+    if kind.is_some() && !is_cached {
+        return result;
+    }
+    let (kind, ttl, scope) = (Raw::of(COMPLETE), Raw::of(&0), Raw::of("private"));
+    // Nobody said how long it lasts or whom it is for: it is stale at once, and for one only.
+    let wanted =
+        [("resultType", &kind, true), (caching::TTL, &ttl, is_cached), (caching::SCOPE, &scope, is_cached)];
+    let absent = wanted.iter().filter(|(name, _, is_wanted)| *is_wanted && result.part(name).is_none());
+    let changes: Vec<(&str, Option<&Raw>)> = absent.map(|(name, value, _)| (*name, Some(*value))).collect();
+    if changes.is_empty() { result } else { result.edit(&changes) }
+}
+
+/// A modern server's result for a client that knows only final ones, without the members that it
+/// may ignore being removed.
+fn for_legacy(method: &str, result: &Raw) -> Reply {
+    let refused = |text: &str| Err(error::invalid_answer(text));
+    let kind = result.part("resultType").map(|kind| kind.text().unwrap_or_default());
+    match kind.as_deref() {
+        None | Some(COMPLETE) if method == method::TOOLS_CALL => Ok(schema::wrap_unannounced(result)),
+        None | Some(COMPLETE) => Ok(result.clone()),
+        Some("input_required") => {
+            refused("the server asks for more input, which a client of this protocol revision cannot give")
+        }
+        Some("task") => refused(
+            "the server made a task of the request, which a client of this protocol revision cannot follow",
+        ),
+        Some(other) => {
+            let other = sanitize::shown(other);
+            refused(&format!("the server answered with a result of the unknown type \"{other}\""))
+        }
+    }
+}
+
+/// A result of our own, with the members every modern result has.
+pub fn own(caller: &Caller, result: &Raw) -> Raw {
+    if caller.version.has_result_type() { complete(result) } else { result.clone() }
+}
+
+fn complete(result: &Raw) -> Raw {
+    let info = Raw::empty_object().with(meta::SERVER_INFO, &lifecycle::own_info());
+    result.edit(&[("resultType", Some(&Raw::of(COMPLETE))), ("_meta", Some(&info))])
+}
+
+/// The form of lists for clients of `version`. Until every server was reached a list may grow at any
+/// moment and is not kept.
+pub fn list_form(version: Version, is_settled: bool) -> Form {
+    match (version.has_result_type(), is_settled) {
+        (false, _) => Form::Legacy,
+        (true, true) => Form::Modern,
+        (true, false) => Form::Unsettled,
+    }
+}
+
+/// A list of our own in `form`, whose parts all allow `caching`.
+pub fn list(form: Form, result: &Raw, caching: Caching) -> Raw {
+    let ttl = match form {
+        Form::Legacy => return result.clone(),
+        Form::Modern => caching.ttl_ms,
+        Form::Unsettled => 0,
+    };
+    let (ttl, scope) = (Raw::of(&ttl), Raw::of(caching.scope()));
+    complete(&result.edit(&[(caching::TTL, Some(&ttl)), (caching::SCOPE, Some(&scope))]))
+}
+
+/// The refusal to read what nobody has: −32002, since 2026-07-28 −32602.
+pub fn no_resource(caller: &Caller, uri: &str) -> ErrorObject {
+    let code = if caller.version.is_modern() { code::INVALID_PARAMS } else { code::RESOURCE_NOT_FOUND };
+    error::no_resource(code, uri)
+}
+
+/// The level of a log line.
+fn level_of(line: &Notification) -> Option<LogLevel> {
+    let name: String = line.params.as_ref()?.get_as("level")?;
+    LogLevel::from_name(&name)
+}
+
+/// Whether the client can be asked this by a request to it: its revision has the question, and it
+/// said that it can answer.
+pub fn can_ask(caller: &Caller, question: &Question) -> bool {
+    let params = question.params.as_ref();
+    caller.version.has_question(&question.method, params)
+        && caller.abilities().allows(&question.method, params)
+}
+
+/// A notice that a server sent during a call, for the client that made the call; none when the
+/// client must not get it. `token` is the client's own progress token.
+pub fn notice(caller: &Caller, notice: Notification, token: Option<&Raw>) -> Option<Notification> {
+    match notice.method.as_str() {
+        method::PROGRESS => {
+            let params = notice.params?.with(meta::PROGRESS_TOKEN, token?);
+            Some(Notification { method: notice.method, params: Some(params) })
+        }
+        method::LOG_MESSAGE => caller.wants_log(level_of(&notice)).then_some(notice),
+        _ => Some(notice),
+    }
+}
+
+#[cfg(test)]
+#[path = "era/answer_tests.rs"]
+mod tests;

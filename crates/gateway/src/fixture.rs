@@ -1,0 +1,119 @@
+//! A gateway over one server in memory, for the tests of this folder.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+
+use super::{Caller, Gateway};
+use crate::manager::{Config, Manager, Scope};
+use auth::{Principal, Role};
+use json::Raw;
+use protocol::{Reply, Request, RequestId, Version};
+use runtime::shutdown::Shutdown;
+use upstream::fake::{self, Fake};
+use upstream::{Inlet, Outlet};
+
+/// A JSON value.
+pub(super) fn raw(text: &str) -> Raw {
+    Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).expect("JSON")
+}
+
+/// The gateway and its server, `s`, whose tool is `echo`.
+pub(super) struct Scene {
+    pub gateway: Gateway,
+    pub server: Fake,
+    pub shutdown: Shutdown,
+}
+
+impl Scene {
+    pub(super) async fn with(version: Version) -> Self {
+        Self::having(version, r#"{"tools":{}}"#).await
+    }
+
+    /// One whose server declares `capabilities`.
+    pub(super) async fn having(version: Version, capabilities: &str) -> Self {
+        let server = Fake::new(version);
+        server.capabilities(&serde_json::from_str(capabilities).expect("JSON"));
+        Self::over(server).await
+    }
+
+    /// One over `server`, which is read as it is now.
+    pub(super) async fn over(server: Fake) -> Self {
+        let config = Config::of(vec![fake::config("s")]);
+        let shutdown = Shutdown::new();
+        let manager = Manager::with_connectors(config, vec![server.connector()], shutdown.child());
+        manager.settled(&Scope::All, Duration::from_secs(1)).await;
+        Self { gateway: Gateway::new(manager, shutdown.clone()), server, shutdown }
+    }
+
+    /// Calls the tool `echo` with more members of `params`; what is said meanwhile is in the inlet.
+    pub(super) fn call_heard(
+        &self,
+        caller: &Caller,
+        more: &[(&str, &str)],
+    ) -> (impl Future<Output = Reply> + Send + 'static, Inlet) {
+        let mut params = raw(r#"{"name":"echo","arguments":{"a":1}}"#);
+        for (name, value) in more {
+            params = params.with(name, &raw(value));
+        }
+        self.request_heard(caller, "tools/call", params)
+    }
+
+    /// Makes any request.
+    pub(super) async fn request(&self, caller: &Caller, method: &str, params: &str) -> Reply {
+        let (answer, inlet) = self.request_heard(caller, method, raw(params));
+        let reply = answer.await;
+        drop(inlet);
+        reply
+    }
+
+    /// The same, with what is said meanwhile.
+    pub(super) fn request_heard(
+        &self,
+        caller: &Caller,
+        method: &str,
+        params: Raw,
+    ) -> (impl Future<Output = Reply> + Send + 'static, Inlet) {
+        let id = RequestId::from_raw(raw("1")).expect("an id");
+        let request = Request { id, method: method.into(), params: Some(params) };
+        let (gateway, caller) = (self.gateway.clone(), caller.clone());
+        let (outlet, inlet) = Outlet::new(16);
+        (async move { gateway.handle(&caller, &request, &outlet).await }.boxed(), inlet)
+    }
+
+    /// The same for those who do not listen.
+    pub(super) async fn call(&self, caller: &Caller, more: &[(&str, &str)]) -> Reply {
+        let (answer, inlet) = self.call_heard(caller, more);
+        let reply = answer.await;
+        drop(inlet);
+        reply
+    }
+
+    /// Calls that hold a place at the server.
+    pub(super) fn running(&self) -> usize {
+        self.gateway.manager().server("s").expect("there").status.running
+    }
+}
+
+/// A client of the modern era that declared `capabilities`.
+pub(super) fn modern(name: &str, capabilities: &str) -> Caller {
+    let meta = raw("{}").with("io.modelcontextprotocol/clientCapabilities", &raw(capabilities));
+    let params = raw("{}").with("_meta", &meta);
+    Caller::modern(Principal::new(Arc::from(name), Role::Superuser), Scope::All, Some(&params))
+}
+
+/// A client of 2025-11-25 that declared `capabilities`.
+pub(super) fn legacy(capabilities: &str) -> Caller {
+    let params = raw(r#"{"protocolVersion":"2025-11-25"}"#).with("capabilities", &raw(capabilities));
+    Caller::legacy(Principal::anonymous(), Scope::All, Some(&params))
+}
+
+/// The text of a reply, errors included.
+pub(super) fn text(reply: &Reply) -> &str {
+    match reply {
+        Ok(result) => result.as_str(),
+        Err(error) => error.raw().as_str(),
+    }
+}

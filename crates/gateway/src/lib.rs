@@ -1,0 +1,244 @@
+//! What each MCP method means at a gateway: the table from method to function.
+//!
+//! Knows no HTTP, no sessions and no pipes: it is handed a [`Caller`] and one request, and answers
+//! it. Notices born meanwhile go into the request's outlet. Not here: finding the caller
+//! (`downstream`), reaching servers (`manager`).
+
+mod absence;
+mod asking;
+mod attending;
+mod bridged;
+pub mod caller;
+mod completion;
+pub mod era;
+pub mod error;
+#[cfg(test)]
+mod fixture;
+mod lifecycle;
+mod lists;
+mod logging;
+pub mod manager;
+mod parked;
+mod prompts;
+mod references;
+mod resources;
+mod rounds;
+pub mod subscriptions;
+mod tasks;
+pub mod tools;
+mod wanted;
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+pub use caller::Caller;
+
+use parked::Parked;
+use subscriptions::{Board, Feed};
+use tasks::TaskIds;
+
+use crate::manager::{Manager, Word};
+use auth::Sealer;
+use json::Raw;
+use protocol::error::code;
+use protocol::feature::{Kind, Lists};
+use protocol::{Closed, Era, ErrorObject, Reply, Request, method};
+use runtime::shutdown::Shutdown;
+use upstream::{Outlet, Received};
+
+/// The gateway towards all clients: the manager and the signal that ends long answers. Clones are the
+/// same one.
+#[derive(Clone)]
+pub struct Gateway(Arc<Parts>);
+
+/// What it works with.
+pub struct Parts {
+    manager: Arc<Manager>,
+    shutdown: Shutdown,
+    sealer: Arc<Sealer>,
+    parked: Arc<Parked>,
+    board: Arc<Board>,
+    task_ids: TaskIds,
+}
+
+/// What is done with a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Row {
+    Initialize,
+    Discover,
+    Ping,
+    List(Kind),
+    CallTool,
+    GetPrompt,
+    ReadResource,
+    Complete,
+    Listen,
+    Subscribe,
+    Unsubscribe,
+    SetLevel,
+    Task(&'static str),
+}
+
+/// The methods there are. Which revision has which, its `Version` knows.
+const TABLE: [(&str, Row); 20] = [
+    (method::INITIALIZE, Row::Initialize),
+    (method::PING, Row::Ping),
+    (method::DISCOVER, Row::Discover),
+    (method::TOOLS_LIST, Row::List(Kind::Tools)),
+    (method::TOOLS_CALL, Row::CallTool),
+    (method::PROMPTS_LIST, Row::List(Kind::Prompts)),
+    (method::PROMPTS_GET, Row::GetPrompt),
+    (method::RESOURCES_LIST, Row::List(Kind::Resources)),
+    (method::RESOURCE_TEMPLATES_LIST, Row::List(Kind::Templates)),
+    (method::RESOURCES_READ, Row::ReadResource),
+    (method::COMPLETE, Row::Complete),
+    (method::SUBSCRIPTIONS_LISTEN, Row::Listen),
+    (method::RESOURCES_SUBSCRIBE, Row::Subscribe),
+    (method::RESOURCES_UNSUBSCRIBE, Row::Unsubscribe),
+    (method::SET_LEVEL, Row::SetLevel),
+    (method::TASKS_GET, Row::Task(method::TASKS_GET)),
+    (method::TASKS_RESULT, Row::Task(method::TASKS_RESULT)),
+    (method::TASKS_UPDATE, Row::Task(method::TASKS_UPDATE)),
+    (method::TASKS_CANCEL, Row::Task(method::TASKS_CANCEL)),
+    (method::TASKS_LIST, Row::Task(method::TASKS_LIST)),
+];
+
+impl Deref for Gateway {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl Gateway {
+    /// A gateway over `manager`; `shutdown` ends the answers that would otherwise go on for ever.
+    pub fn new(manager: Arc<Manager>, shutdown: Shutdown) -> Self {
+        Self::sealed_by(Sealer::random(), manager, shutdown)
+    }
+
+    /// A gateway that seals task ids, cursors and `requestState` with `sealer`.
+    pub fn sealed_by(sealer: Sealer, manager: Arc<Manager>, shutdown: Shutdown) -> Self {
+        let sealer = Arc::new(sealer);
+        let parked = Parked::new(Arc::clone(&sealer), shutdown.clone());
+        let task_ids = TaskIds::new(Arc::clone(&sealer));
+        let board = Arc::new(Board::default());
+        shutdown.spawn_until_end(Arc::clone(&board).run(manager.notices()));
+        Self(Arc::new(Parts { manager, shutdown, sealer, parked, board, task_ids }))
+    }
+
+    /// Who asked to be told what.
+    pub fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
+    /// The servers behind it.
+    pub fn manager(&self) -> &Arc<Manager> {
+        &self.manager
+    }
+
+    /// Answers one request. Dropping the future cancels it at its server.
+    pub async fn handle(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
+        whole(self.receive(caller, request, outlet).await, caller.version.era()).await
+    }
+
+    /// The same, but a large result that nobody here would look at is given while it arrives.
+    pub async fn receive(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> Received {
+        let params = request.params.as_ref();
+        let row = row(&request.method, caller);
+        if self.manager.has_to_attend(caller.viewer()) {
+            // Boxed: it is large, and each client waits once.
+            Box::pin(self.attend(caller, row, params, outlet)).await;
+        }
+        let reply = match (logging::check(caller, params), row) {
+            (Ok(()), Some(Row::CallTool)) => match tools::call(self, caller, params, outlet).await {
+                Ok(received) => return received,
+                Err(refusal) => Err(refusal),
+            },
+            // Boxed, so that a call, which is made all the time, does not carry the room for it about.
+            (Ok(()), Some(row)) => Box::pin(self.do_row(row, caller, request, outlet)).await,
+            (Ok(()), None) => Err(unknown_method(&request.method, caller)),
+            (Err(refusal), _) => Err(refusal),
+        };
+        Received::Whole(reply)
+    }
+
+    /// The same for what is answered out of what is known, a list whose servers all were heard: nobody
+    /// waits, and nothing is said meanwhile. None: it takes [`Gateway::receive`].
+    pub fn at_once(&self, caller: &Caller, request: &Request) -> Option<Result<Closed, ErrorObject>> {
+        let params = request.params.as_ref();
+        let Some(Row::List(kind)) = row(&request.method, caller) else { return None };
+        if self.manager.has_to_attend(caller.viewer()) {
+            return None;
+        }
+        logging::check(caller, params).ok()?;
+        lists::at_once(&self.manager, caller, kind, params)
+    }
+
+    async fn do_row(&self, row: Row, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
+        let params = request.params.as_ref();
+        match row {
+            Row::Initialize => Ok(self.initialize(caller)),
+            Row::Discover => Ok(lifecycle::discover(&self.manager, caller)),
+            Row::Ping => Ok(Raw::empty_object()),
+            Row::List(kind) => lists::list(&self.manager, caller, (kind, params), outlet).await,
+            Row::CallTool => {
+                let received = tools::call(self, caller, params, outlet).await?;
+                whole(received, caller.version.era()).await
+            }
+            Row::GetPrompt => prompts::get(self, caller, params, outlet).await,
+            Row::ReadResource => resources::read(self, caller, params, outlet).await,
+            Row::Complete => completion::complete(self, caller, params, outlet).await,
+            Row::Listen => subscriptions::listen(self, caller, (&request.id, params), outlet).await,
+            Row::Subscribe => subscriptions::subscribe(self, caller, params).await,
+            Row::Unsubscribe => subscriptions::unsubscribe(caller, params),
+            Row::SetLevel => logging::set_level(&self.manager, caller, params).await,
+            Row::Task(name) => tasks::handle(self, caller, name, params, outlet).await,
+        }
+    }
+}
+
+impl Gateway {
+    fn initialize(&self, caller: &Caller) -> Raw {
+        // What changes from here on is told on the session's stream, whenever that is opened.
+        if let Some(mailbox) = &caller.mailbox {
+            let snapshot = self.manager.seen_by(Some(&caller.home));
+            mailbox.listen_to(Lists::ALL, snapshot.revisions(&caller.scope));
+            mailbox.owe_reason(snapshot.is_away(&caller.scope));
+        }
+        lifecycle::initialize(&self.manager, caller)
+    }
+
+    /// What a legacy client is told by itself from now on; none for a modern one, which has
+    /// `subscriptions/listen`.
+    pub fn feed(&self, caller: &Caller) -> Option<Feed> {
+        caller
+            .mailbox
+            .as_ref()
+            .map(|mailbox| Feed::new(&self.manager, (&caller.scope, &caller.home), mailbox))
+    }
+}
+
+/// All of an answer to a client of `era`, waited for.
+pub async fn whole(received: Received, era: Era) -> Reply {
+    let flow = match received {
+        Received::Whole(reply) => return reply,
+        Received::Flowing(flow) => flow,
+    };
+    let server = flow.server().unwrap_or_default();
+    let result = flow.whole().await;
+    result.map_err(|source| {
+        error::object(&manager::Error::Upstream { server, tool: None, source, retry_in: None }, era)
+    })
+}
+
+fn row(name: &str, caller: &Caller) -> Option<Row> {
+    let known = TABLE.iter().find(|(method, _)| *method == name).map(|(_, row)| *row);
+    known.filter(|_| caller.version.has_method(name))
+}
+
+fn unknown_method(name: &str, caller: &Caller) -> ErrorObject {
+    let shown: String = name.chars().take(64).collect();
+    let text = format!("the method {shown:?} does not exist in protocol revision {}", caller.version);
+    error::refusal(code::METHOD_NOT_FOUND, "method_not_found", Word::NotFound, &text)
+}

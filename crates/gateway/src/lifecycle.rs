@@ -1,0 +1,99 @@
+//! What the gateway says of itself: `initialize`, `server/discover`, `ping`.
+
+use serde::Serialize;
+
+use super::caller::Caller;
+use super::{absence, era};
+use crate::manager::{Manager, Scope, Server};
+use json::Raw;
+use protocol::caching::Caching;
+use protocol::{Version, lifecycle};
+
+/// Servers' advice is merged up to this many bytes; language models read all of it at every start.
+const MAX_INSTRUCTIONS: usize = 16 * 1024;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InitializeResult {
+    protocol_version: &'static str,
+    capabilities: Raw,
+    server_info: Raw,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DiscoverResult {
+    supported_versions: [&'static str; 1],
+    capabilities: Raw,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<String>,
+}
+
+/// The result of `initialize`.
+pub(super) fn initialize(manager: &Manager, caller: &Caller) -> Raw {
+    Raw::of(&InitializeResult {
+        protocol_version: caller.version.as_str(),
+        capabilities: capabilities(manager, caller),
+        server_info: lifecycle::own_info(),
+        instructions: instructions(manager, &caller.scope),
+    })
+}
+
+/// The result of `server/discover`. Only revisions that can stand in a request's `_meta` are named:
+/// a client that wants an older one begins with `initialize`.
+pub(super) fn discover(manager: &Manager, caller: &Caller) -> Raw {
+    let result = Raw::of(&DiscoverResult {
+        supported_versions: [Version::NEWEST_MODERN.as_str()],
+        capabilities: capabilities(manager, caller),
+        instructions: instructions(manager, &caller.scope),
+    });
+    let is_settled = manager.snapshot().is_settled(&caller.scope);
+    era::list(era::list_form(caller.version, is_settled), &result, Caching::LEGACY)
+}
+
+/// What the servers that a client sees can do. A server that was not reached yet may turn out to have
+/// everything.
+fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
+    let snapshot = manager.snapshot();
+    let logs = snapshot.is_away(&caller.scope).then(Raw::empty_object);
+    let offers = snapshot.servers().iter().filter_map(|server| server.offer.as_deref());
+    let (peers, capabilities) = match &caller.scope {
+        Scope::All => {
+            let peers: Vec<_> = offers.map(|offer| &offer.peer).collect();
+            let merged = era::capabilities::merged(&peers);
+            (peers, merged)
+        }
+        Scope::Server(name) => {
+            let offer = snapshot.server(name).ok().and_then(|server| server.offer.as_deref());
+            let peers: Vec<_> = offer.map(|offer| &offer.peer).into_iter().collect();
+            let alone = peers.first().map(|peer| era::capabilities::alone(peer, caller.version));
+            (peers, alone.unwrap_or_else(|| era::capabilities::merged(&[])))
+        }
+    };
+    // The reason why the server is down is told in a log line.
+    let capabilities = logs.map_or(capabilities.clone(), |logs| capabilities.with("logging", &logs));
+    era::task::declared(&capabilities, caller.version, &peers)
+}
+
+/// The advice of all servers a scope sees, each under its server's name; of one alone, untouched, after the reason why
+/// it is down if it is.
+fn instructions(manager: &Manager, scope: &Scope) -> Option<String> {
+    let snapshot = manager.snapshot();
+    let advice = |server: &Server| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());
+    let merged = match scope {
+        Scope::Server(name) => {
+            let parts = [absence::reason(&snapshot, scope), snapshot.server(name).ok().and_then(advice)];
+            parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+        }
+        Scope::All => {
+            let part = |server: &Server| {
+                advice(server).map(|text| format!("## {}\n\n{}", server.upstream.config().name, text.trim()))
+            };
+            snapshot.servers().iter().filter_map(part).collect::<Vec<_>>().join("\n\n")
+        }
+    };
+    let end = merged.floor_char_boundary(MAX_INSTRUCTIONS);
+    (end > 0).then(|| merged[..end].to_owned())
+}

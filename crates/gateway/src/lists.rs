@@ -1,0 +1,87 @@
+//! `tools/list`, `prompts/list`, `resources/list` and `resources/templates/list`: one page of what
+//! the caller sees.
+//!
+//! The catalog keeps what is printed here, so that a request costs a lookup and no copy of the page.
+//! Invariant: a cursor names the item behind which to go on, so it survives changes elsewhere in
+//! the list and means the same in every process.
+//!
+//! A cursor is not sealed, as other things are that we hand out (`auth/seal`): nothing is kept for it, and
+//! the item that it names has to stand in the list that its caller sees. So one that was invented and is
+//! taken is one that the caller could have been given, and leads to nothing but that list; all others are
+//! refused. Sealed for a principal it could not stand in a page that is printed once for all of them.
+
+use super::caller::Caller;
+use super::{absence, era, error};
+use crate::manager::catalog::Page;
+use crate::manager::{Manager, Snapshot};
+use json::Raw;
+use protocol::feature::Kind;
+use protocol::{Closed, ErrorObject, Reply};
+use upstream::Outlet;
+
+/// What a cursor begins with, before the key.
+const AFTER: &str = "after:";
+
+/// One page of the list of `kind`.
+pub(super) async fn list(
+    manager: &Manager,
+    caller: &Caller,
+    (kind, params): (Kind, Option<&Raw>),
+    outlet: &Outlet,
+) -> Reply {
+    manager.listable(&caller.scope).await;
+    let snapshot = manager.seen_by(Some(&caller.home));
+    if let Some(line) = absence::line(&snapshot, caller) {
+        outlet.deliver(line).await;
+    }
+    Ok(page(&snapshot, caller, kind, params)?.result())
+}
+
+/// Answers a list for which no server has to be waited for and nothing is to be told; none otherwise.
+pub(super) fn at_once(
+    manager: &Manager,
+    caller: &Caller,
+    kind: Kind,
+    params: Option<&Raw>,
+) -> Option<Result<Closed, ErrorObject>> {
+    let snapshot = manager.seen_by(Some(&caller.home));
+    let is_plain = snapshot.listable_at(&caller.scope).is_none() && !absence::is_due(&snapshot, caller);
+    is_plain.then(|| page(&snapshot, caller, kind, params))
+}
+
+fn page(
+    snapshot: &Snapshot,
+    caller: &Caller,
+    kind: Kind,
+    params: Option<&Raw>,
+) -> Result<Closed, ErrorObject> {
+    let catalog =
+        snapshot.catalog(&caller.scope).map_err(|error| error::object(&error, caller.version.era()))?;
+    if let Some(mailbox) = &caller.mailbox {
+        mailbox.note_listed();
+    }
+    let listing = catalog.listing(kind);
+    let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());
+    let after = cursor.as_ref().map(read_cursor).transpose()?;
+    let bad_cursor = || error::bad_cursor(cursor.as_ref().unwrap_or(&Raw::of("")));
+    let page = listing.page(after.as_deref(), caller.version).ok_or_else(bad_cursor)?;
+    let is_settled = snapshot.is_settled(&caller.scope);
+    let form = era::list_form(caller.version, is_settled);
+    Ok(page.written(form, |page| era::list(form, &result(kind, page), listing.caching())))
+}
+
+/// `{"tools":[…],"nextCursor":…}`.
+fn result(kind: Kind, page: Page<'_>) -> Raw {
+    let next = page.next().map(write_cursor);
+    Raw::empty_object().edit(&[(kind.member(), Some(&page.items())), ("nextCursor", next.as_ref())])
+}
+
+fn write_cursor(after: &str) -> Raw {
+    Raw::of(&format!("{AFTER}{after}"))
+}
+
+fn read_cursor(cursor: &Raw) -> Result<String, ErrorObject> {
+    let text = cursor.read::<String>().ok();
+    let after = text.as_deref().and_then(|text| text.strip_prefix(AFTER));
+    after.map(str::to_owned).ok_or_else(|| error::bad_cursor(cursor))
+}

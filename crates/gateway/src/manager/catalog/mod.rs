@@ -1,0 +1,327 @@
+//! The catalog: all offers merged into one immutable snapshot.
+//!
+//! Looking a name or a URI up takes no lock and lists nothing; each page of each list is printed
+//! once. Invariants: entries stand in the order of the registry file, then in the server's own;
+//! the same offers give the same bytes. A server that is away keeps its last known offer here, so
+//! neither names nor lists change because somebody crashed.
+//!
+//! Not here: connections, health, who may see what.
+
+mod clashes;
+#[cfg(test)]
+mod fixture;
+mod listing;
+mod prefixes;
+mod resources;
+mod uris;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+pub use listing::{Entry, Form, Listing, Page, Route};
+pub use resources::{LinkBudget, Place, Places, Resources};
+
+use super::naming::{Key, Meaning, Names, Rules};
+use super::owners::Owners;
+use super::trust::{Change, Trust};
+use json::Raw;
+use protocol::caching::Caching;
+use protocol::feature::{Effect, Item, Kind, List, Tool};
+use protocol::output_schema;
+use upstream::Offer;
+use upstream::config::Tools;
+
+/// What one server brings into a catalog.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// The server's name.
+    pub server: &'a Arc<str>,
+    /// The operator's choice among its tools.
+    pub choice: &'a Tools,
+    /// What it offers.
+    pub offer: &'a Offer,
+    /// Which definitions of its tools are trusted.
+    pub trust: &'a Trust,
+}
+
+/// The answer to "who owns this name".
+#[derive(Debug, PartialEq, Eq)]
+pub enum Lookup<'a> {
+    /// This one.
+    Found(&'a Arc<Route>),
+    /// This one, which is held back.
+    Held(&'a Held),
+    /// Several; their exposed names.
+    Ambiguous(&'a [String]),
+    /// One that another server had before.
+    Moved(MovedName<'a>),
+    /// Nobody.
+    Unknown,
+}
+
+/// A bare name or URI that another server had before the one that would have it now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MovedName<'a> {
+    /// The server that had it.
+    pub owner: &'a Arc<str>,
+    /// The server that would have it, and what that calls it.
+    pub route: (&'a Arc<str>, &'a str),
+    /// The bare name.
+    pub name: &'a str,
+    /// The name that is offered in its place.
+    pub exposed: &'a str,
+}
+
+/// How the lists of a catalog are made.
+#[derive(Debug, Clone, Copy)]
+pub struct Style<'a> {
+    /// How tools and prompts are named.
+    pub rules: Rules<'a>,
+    /// Items on one page.
+    pub per_page: usize,
+}
+
+/// Which server has had each name, and each URI or template of URIs.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    /// The names of tools.
+    pub tools: Owners,
+    /// The names of prompts.
+    pub prompts: Owners,
+    /// URIs of resources and templates, shared with the catalog, which looks URIs up that nobody lists.
+    pub uris: Arc<Owners>,
+}
+
+/// A tool that has its name and is neither listed nor called.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The server's name.
+    pub server: Arc<str>,
+    /// What changed.
+    pub change: Arc<Change>,
+}
+
+/// What has a name.
+#[derive(Debug)]
+enum Slot {
+    Open(Arc<Route>),
+    Held(Held),
+}
+
+/// A list of things that have names.
+#[derive(Debug, Default)]
+struct NamedList {
+    names: Names,
+    /// In the order of the names. A tool that is not called keeps its name, or another server's tool would get it.
+    slots: Vec<Slot>,
+    /// The bare name, the server and its own name of each item whose name moved, in the order of `names.moved()`.
+    moved: Vec<(String, Arc<str>, String)>,
+    listing: Listing,
+}
+
+/// All that is offered under one naming, immutable.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    tools: NamedList,
+    prompts: NamedList,
+    resources: Resources,
+    /// Whether any tool mirrors parameters into headers.
+    mirrors: bool,
+}
+
+impl Catalog {
+    /// Merges `parts` and notes in `history` which server has which name.
+    pub fn build(parts: &[Part<'_>], style: Style<'_>, history: &mut History) -> Self {
+        let resources = Resources::build(parts, style.per_page, &mut history.uris);
+        let tools = tools(parts, style, &resources, &mut history.tools);
+        let mirrors = tools.listing.entries().iter().any(|entry| !entry.route.header_params.is_empty());
+        let prompts = prompts(parts, style, &mut history.prompts);
+        Self { tools, prompts, resources, mirrors }
+    }
+
+    /// The names, URIs or templates that their servers do not get because another server had them before.
+    pub fn moved(&self, kind: Kind) -> impl Iterator<Item = MovedName<'_>> {
+        let named = match kind {
+            Kind::Tools => Some(&self.tools),
+            Kind::Prompts => Some(&self.prompts),
+            Kind::Resources | Kind::Templates => None,
+        };
+        let named = named.into_iter().flat_map(|list| (0..list.moved.len()).map(|place| list.moved(place)));
+        named.chain(self.resources.moved(kind))
+    }
+
+    /// The list of one kind.
+    pub const fn listing(&self, kind: Kind) -> &Listing {
+        match kind {
+            Kind::Tools => &self.tools.listing,
+            Kind::Prompts => &self.prompts.listing,
+            Kind::Resources => self.resources.listing(),
+            Kind::Templates => self.resources.templates(),
+        }
+    }
+
+    /// Every tool, in list order.
+    pub fn tools(&self) -> &[Entry] {
+        self.tools.listing.entries()
+    }
+
+    /// Who owns the tool `name`.
+    pub fn tool(&self, name: &str) -> Lookup<'_> {
+        self.tools.lookup(name)
+    }
+
+    /// Whether any tool mirrors parameters into headers (2026-07-28 `basic/transports/streamable-http`).
+    pub const fn mirrors(&self) -> bool {
+        self.mirrors
+    }
+
+    /// Who owns the prompt `name`.
+    pub fn prompt(&self, name: &str) -> Lookup<'_> {
+        self.prompts.lookup(name)
+    }
+
+    /// What there is to read.
+    pub const fn resources(&self) -> &Resources {
+        &self.resources
+    }
+
+    /// Whether both list the same bytes.
+    pub fn lists_the_same(&self, other: &Self, list: List) -> bool {
+        let mut kinds = Kind::ALL.into_iter().filter(|kind| kind.list() == list);
+        kinds.all(|kind| self.listing(kind).lists_the_same(other.listing(kind)))
+    }
+}
+
+impl NamedList {
+    fn lookup(&self, name: &str) -> Lookup<'_> {
+        match self.names.meaning(name) {
+            Some(Meaning::One(index)) => match &self.slots[*index] {
+                Slot::Open(route) => Lookup::Found(route),
+                Slot::Held(held) => Lookup::Held(held),
+            },
+            Some(Meaning::Ambiguous(candidates)) => Lookup::Ambiguous(candidates),
+            Some(Meaning::Moved(place)) => Lookup::Moved(self.moved(*place)),
+            None => Lookup::Unknown,
+        }
+    }
+
+    fn moved(&self, place: usize) -> MovedName<'_> {
+        let (moved, (name, server, subject)) = (&self.names.moved()[place], &self.moved[place]);
+        MovedName {
+            owner: &moved.owner,
+            route: (server, subject),
+            name,
+            exposed: self.names.exposed(moved.index),
+        }
+    }
+}
+
+/// The moved names of `names`, with what `subject` says that its server calls each of `keys`.
+fn moved<'a>(
+    names: &Names,
+    keys: &[Key],
+    subject: impl Fn(usize) -> &'a str,
+) -> Vec<(String, Arc<str>, String)> {
+    let one = |index: usize| {
+        let key = &keys[index];
+        (key.name.clone(), Arc::clone(&key.server), subject(index).to_owned())
+    };
+    names.moved().iter().map(|moved| one(moved.index)).collect()
+}
+
+fn tools(parts: &[Part<'_>], style: Style<'_>, resources: &Resources, owners: &mut Owners) -> NamedList {
+    let offered: Vec<(Key, &Part<'_>, &Tool)> =
+        parts.iter().flat_map(|part| chosen(part).map(move |(key, tool)| (key, part, tool))).collect();
+    let keys: Vec<Key> = offered.iter().map(|(key, ..)| key.clone()).collect();
+    let names = Names::assign(&keys, &style.rules, owners);
+    let moved = moved(&names, &keys, |index| offered[index].2.name.as_str());
+    let mut budget = LinkBudget::default();
+    let (mut slots, mut entries) = (Vec::with_capacity(offered.len()), Vec::with_capacity(offered.len()));
+    for (index, (_, part, tool)) in offered.iter().enumerate() {
+        if let Some(change) = part.trust.held(&tool.name) {
+            slots.push(Slot::Held(Held { server: Arc::clone(part.server), change: Arc::clone(change) }));
+            continue;
+        }
+        let entry = tool_entry(part, tool, names.exposed(index), (resources, &mut budget));
+        slots.push(Slot::Open(Arc::clone(&entry.route)));
+        entries.push(entry);
+    }
+    let listing = Listing::new(entries, style.per_page, caching(parts, Kind::Tools));
+    NamedList { names, slots, moved, listing }
+}
+
+fn tool_entry(
+    part: &Part<'_>,
+    tool: &Tool,
+    exposed: &str,
+    (resources, budget): (&Resources, &mut LinkBudget),
+) -> Entry {
+    let definition = resources.with_references(part.server, tool.definition_as(exposed), budget);
+    // What a server of the older revisions wrote, their clients get as it is.
+    let is_newer = part.offer.peer.version.has_any_output();
+    let older = if is_newer { output_schema::wrap_definition(&definition) } else { None };
+    let route = Route {
+        server: Arc::clone(part.server),
+        subject: tool.name.as_str().into(),
+        effect: tool.effect,
+        header_params: tool.header_params.clone().unwrap_or_default().into(),
+        wraps_result: older.is_some(),
+        // Without the capability a definition says nothing of tasks, whatever stands there.
+        needs_task: tool.needs_task && part.offer.peer.makes_tasks(),
+    };
+    Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older }
+}
+
+/// The tools of a part that the operator lets through, under the operator's names.
+fn chosen<'a>(part: &Part<'a>) -> impl Iterator<Item = (Key, &'a Tool)> {
+    let (server, choice, offer) = (part.server, part.choice, part.offer);
+    let mut taken = HashSet::new();
+    offer.tools.iter().filter_map(move |tool| {
+        if !choice.let_through(&tool.name) {
+            return None;
+        }
+        let name = choice.rename.get(&tool.name).unwrap_or(&tool.name).clone();
+        // A server that lists a name twice, or a rename onto an existing name: the first one counts.
+        taken.insert(name.clone()).then(|| (Key { server: Arc::clone(server), name }, tool))
+    })
+}
+
+fn prompts(parts: &[Part<'_>], style: Style<'_>, owners: &mut Owners) -> NamedList {
+    let offered: Vec<(&Arc<str>, &Item)> =
+        parts.iter().flat_map(|part| part.offer.prompts.iter().map(|prompt| (part.server, prompt))).collect();
+    let key =
+        |(server, prompt): &(&Arc<str>, &Item)| Key { server: Arc::clone(server), name: prompt.key.clone() };
+    let keys: Vec<Key> = offered.iter().map(key).collect();
+    let names = Names::assign(&keys, &style.rules, owners);
+    let moved = moved(&names, &keys, |index| offered[index].1.key.as_str());
+    let entry = |(index, (server, prompt)): (usize, &(&Arc<str>, &Item))| {
+        read_only(Kind::Prompts, names.exposed(index), server, prompt)
+    };
+    let entries: Vec<Entry> = offered.iter().enumerate().map(entry).collect();
+    let slots = entries.iter().map(|entry| Slot::Open(Arc::clone(&entry.route))).collect();
+    let listing = Listing::new(entries, style.per_page, caching(parts, Kind::Prompts));
+    NamedList { names, slots, moved, listing }
+}
+
+/// The entry of something that is only read.
+fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> Entry {
+    let route = Route {
+        server: Arc::clone(server),
+        subject: item.key.as_str().into(),
+        effect: Effect::ReadOnly,
+        header_params: Arc::default(),
+        wraps_result: false,
+        needs_task: false,
+    };
+    let definition: Raw = item.definition_as(kind, exposed);
+    Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older: None }
+}
+
+/// What all parts that have a list of `kind` allow caches to keep.
+fn caching(parts: &[Part<'_>], kind: Kind) -> Caching {
+    Caching::of_all(parts.iter().filter_map(|part| part.offer.caching(kind)))
+}
+
+#[cfg(test)]
+#[path = "catalog_tests.rs"]
+mod tests;

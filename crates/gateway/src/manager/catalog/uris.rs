@@ -1,0 +1,96 @@
+//! Assigns the URI under which each resource is offered, and each template of URIs.
+//!
+//! A URI stays bare while its server alone can have it. If it clashes, each of its servers offers it with the
+//! server's name behind the scheme ([`with_owner`]). A bare URI that reads like such a form has its own server's
+//! name too.
+//!
+//! Pure. Invariants (property-tested): no two share an exposed URI; the exposed URIs depend on the set of all
+//! alone, not on order or history. Not here: where a URI leads (`resources`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use protocol::uri::with_owner;
+
+/// A URI, or a template, by its server and as that server has it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    /// The server's name.
+    pub server: Arc<str>,
+    /// The server's own spelling.
+    pub uri: String,
+}
+
+impl Key {
+    /// It with its owner behind the scheme. No two keys have the same.
+    fn owned(&self) -> String {
+        with_owner(&self.uri, &self.server)
+    }
+}
+
+/// The exposed forms of a set of URIs.
+#[derive(Debug, Default)]
+pub(super) struct Uris {
+    exposed: Vec<String>,
+    /// The place of each exposed form.
+    by_exposed: HashMap<String, usize>,
+    /// The places of those with the same bare form.
+    by_bare: HashMap<String, Vec<usize>>,
+    /// The place of each owned form.
+    by_owner: HashMap<String, usize>,
+}
+
+impl Uris {
+    /// Gives each of `keys` its exposed form; those that are `clashing` for a reason of their own do not stay
+    /// bare. Every key is there once.
+    pub(super) fn assign(keys: &[Key], clashing: &[bool]) -> Self {
+        let mut by_bare: HashMap<String, Vec<usize>> = HashMap::new();
+        for (index, key) in keys.iter().enumerate() {
+            by_bare.entry(key.uri.clone()).or_default().push(index);
+        }
+        let clashing = all_clashing(keys, &by_bare, clashing);
+        let form = |(key, clashes): (&Key, &bool)| if *clashes { key.owned() } else { key.uri.clone() };
+        let exposed: Vec<String> = keys.iter().zip(&clashing).map(form).collect();
+        let by_exposed = exposed.iter().enumerate().map(|(index, uri)| (uri.clone(), index)).collect();
+        let by_owner = keys.iter().enumerate().map(|(index, key)| (key.owned(), index)).collect();
+        Self { exposed, by_exposed, by_bare, by_owner }
+    }
+
+    /// The form under which the one at `index` is offered.
+    pub(super) fn exposed(&self, index: usize) -> &str {
+        &self.exposed[index]
+    }
+
+    /// The place of the one that is offered under `uri`.
+    pub(super) fn offered(&self, uri: &str) -> Option<usize> {
+        self.by_exposed.get(uri).copied()
+    }
+
+    /// The places of all that their servers call `uri`.
+    pub(super) fn bare(&self, uri: &str) -> &[usize] {
+        self.by_bare.get(uri).map_or(&[], Vec::as_slice)
+    }
+
+    /// The place of a server's own URI.
+    pub(super) fn of_owner(&self, server: &str, uri: &str) -> Option<usize> {
+        self.by_owner.get(&with_owner(uri, server)).copied()
+    }
+}
+
+/// Adds to `clashing` the keys that share their bare form with another one, and those whose bare form reads like
+/// the owned form of a key that clashes.
+fn all_clashing(keys: &[Key], by_bare: &HashMap<String, Vec<usize>>, clashing: &[bool]) -> Vec<bool> {
+    let shared = by_bare.values().filter(|all| all.len() > 1).flatten().copied();
+    let mut found: Vec<usize> = (0..clashing.len()).filter(|index| clashing[*index]).chain(shared).collect();
+    let mut clashing = vec![false; keys.len()];
+    while let Some(index) = found.pop() {
+        clashing[index] = true;
+        let shadowed = by_bare.get(&keys[index].owned()).into_iter().flatten();
+        found.extend(shadowed.filter(|other| !clashing[**other]));
+    }
+    clashing
+}
+
+#[cfg(test)]
+#[path = "uris_tests.rs"]
+mod tests;

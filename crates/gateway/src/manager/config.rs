@@ -1,0 +1,71 @@
+//! What the operator says of the whole: the manager's own settings, and the list of servers.
+
+use std::path::Path;
+
+use runtime::store;
+use settings::{Fields, Setting};
+use upstream::config::{Defaults, Kinds};
+
+/// How tools are named towards clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolNames {
+    /// Bare while unique; `server__tool` for all on a clash. The default.
+    #[default]
+    Auto,
+    /// Always `server__tool`.
+    Prefixed,
+    /// Always as the server has them; on a clash the first server in the file keeps the bare name.
+    Verbatim,
+}
+
+/// The settings of a [`super::Manager`].
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The servers, in the order of the registry file.
+    pub servers: Vec<upstream::Config>,
+    /// Where answers are kept that may be given again.
+    pub cache: store::Config,
+    /// How tools are named.
+    pub tool_names: ToolNames,
+    /// The longest exposed name, in bytes.
+    pub max_tool_name_length: usize,
+    /// Tools in one page of `tools/list`.
+    pub tools_per_page: usize,
+}
+
+impl Config {
+    /// Reads the manager's fields, which stand at the root of the file among others. Relative paths
+    /// are relative to `folder`; `kinds` are the built-in servers that the program has.
+    pub fn from_fields(fields: &mut Fields<'_>, folder: &Path, kinds: Kinds) -> Self {
+        let defaults = Defaults::from_fields(fields, folder, kinds);
+        let names =
+            [("auto", ToolNames::Auto), ("prefixed", ToolNames::Prefixed), ("verbatim", ToolNames::Verbatim)];
+        Self {
+            servers: fields.part("mcp_servers", |all| servers(all, &defaults)).unwrap_or_default(),
+            cache: fields.part("cache", store::Config::from_settings).unwrap_or_default(),
+            tool_names: fields.choice("tool_names", &names).unwrap_or_default(),
+            max_tool_name_length: fields.integer("max_tool_name_length", 32..=128).unwrap_or(64),
+            tools_per_page: fields.integer("tools_per_page", 1..=10_000).unwrap_or(1_000),
+        }
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Config {
+    /// `servers` as most tests want them: names that stay as they are, and lists in pages.
+    pub fn of(servers: Vec<upstream::Config>) -> Self {
+        Self {
+            servers,
+            cache: store::Config::default(),
+            tool_names: ToolNames::Auto,
+            max_tool_name_length: 64,
+            tools_per_page: 100,
+        }
+    }
+}
+
+fn servers(all: &Setting<'_>, defaults: &Defaults) -> Option<Vec<upstream::Config>> {
+    let read =
+        |(name, setting): &(&str, Setting<'_>)| upstream::Config::from_settings(setting, name, defaults);
+    Some(all.entries()?.iter().filter_map(read).collect())
+}

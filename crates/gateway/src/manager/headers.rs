@@ -1,0 +1,175 @@
+//! A call that a modern server refused for its headers goes out once more, with those of its new list.
+//!
+//! Source: 2026-07-28 `basic/transports/streamable-http`. A server that finds the headers and the body of a
+//! request at odds answers −32020 and runs nothing; mostly its tool mirrors other parameters than it did.
+//!
+//! Invariants: once, and only where the new list wants other headers; a refusal that is passed on comes after
+//! the list was read again, so that who lists next sees what the server wants now.
+//!
+//! Not here: reading the list, which the transport has asked the server's supervisor for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::snapshot::Server;
+use super::{Manager, Target};
+use protocol::Version;
+use protocol::error::code;
+use protocol::feature::List;
+use protocol::headers::HeaderParam;
+use upstream::Received;
+
+/// How long a new list is waited for. A server that lists so slowly is told of as it answered.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Whether `reply` refuses the headers of a tool's call. In the older revisions the code may mean anything.
+pub(super) fn are_refused(target: &Target, (reply, version): &(Received, Version)) -> bool {
+    let Received::Whole(Err(refusal)) = reply else { return false };
+    refusal.code() == code::HEADER_MISMATCH && version.is_modern() && target.tool().is_some()
+}
+
+impl Manager {
+    /// What the call of `target` is to mirror by the next list of its server; none where that is the same, and
+    /// when no such list comes in time.
+    pub(super) async fn other_headers(
+        &self,
+        target: &Target,
+        deadline: Instant,
+    ) -> Option<Arc<[HeaderParam]>> {
+        let (mut changes, mut first) = (self.changes(), None);
+        let listed = async {
+            loop {
+                changes.mark_unchanged();
+                let snapshot = self.snapshot();
+                let server = snapshot.server(&target.server).ok()?;
+                let wanted = wanted(server, target)?;
+                if wanted != target.header_params {
+                    return Some(wanted);
+                }
+                // What was announced counts as changed, also where it says the same.
+                let revision = server.revisions.of(List::Tools);
+                if *first.get_or_insert(revision) != revision {
+                    return None;
+                }
+                changes.changed().await.ok()?;
+            }
+        };
+        timeout_at(deadline.min(Instant::now() + PATIENCE), listed).await.ok().flatten()
+    }
+}
+
+/// What the list of now says; none when the tool is gone.
+fn wanted(server: &Server, target: &Target) -> Option<Arc<[HeaderParam]>> {
+    let mut tools = server.catalog.tools().iter();
+    let found = tools.find(|entry| entry.route.subject == target.subject)?;
+    Some(Arc::clone(&found.route.header_params))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::manager::config::Config;
+    use crate::manager::{Called, Scope};
+    use json::Raw;
+    use protocol::{ErrorObject, method};
+    use runtime::shutdown::Shutdown;
+    use upstream::fake::{self, Answer, Fake};
+
+    /// A server that is called, with the name of the header that its list says at first.
+    async fn scene(server: &Fake) -> Arc<Manager> {
+        let config = Config::of(vec![fake::config("s")]);
+        list(server, "Before", "Before");
+        let manager = Manager::with_connectors(config, vec![server.connector()], Shutdown::new());
+        manager.settled(&Scope::All, PATIENCE).await;
+        manager
+    }
+
+    /// From now on it lists a tool that mirrors into `listed` and runs it with `wanted` only.
+    fn list(server: &Fake, listed: &'static str, wanted: &'static str) {
+        let own = server.clone();
+        server.answer(move |call| match call.method.as_str() {
+            method::TOOLS_LIST => {
+                let schema = json!({"type": "object", "properties": {"where": {"type": "string", "x-mcp-header": listed}}});
+                Some(Answer::result(&json!({"tools": [{"name": "echo", "inputSchema": schema}]})))
+            }
+            method::TOOLS_CALL => {
+                let own = own.clone();
+                Some(Answer::work(move |call, _| {
+                    let agrees = call.header_params.iter().any(|param| param.header == wanted);
+                    if !agrees {
+                        // As the transport does.
+                        own.say_changed();
+                    }
+                    let refusal = ErrorObject::new(code::HEADER_MISMATCH, "no such header");
+                    std::future::ready(if agrees { Ok(Raw::empty_object()) } else { Err(refusal) })
+                }))
+            }
+            _ => None,
+        });
+    }
+
+    async fn called(manager: &Manager) -> Called {
+        manager.call_tool("s", "echo", &Raw::of(&json!({"where": "eu"})), None).await.expect("an answer")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_goes_out_once_more_with_the_headers_of_the_new_list() {
+        let server = Fake::new(Version::V2026_07_28);
+        let manager = scene(&server).await;
+        assert!(called(&manager).await.reply.is_ok());
+        list(&server, "After", "After");
+        assert!(called(&manager).await.reply.is_ok());
+        assert_eq!(server.executed(method::TOOLS_CALL), 3, "one of them was refused");
+        assert!(called(&manager).await.reply.is_ok());
+        assert_eq!(server.executed(method::TOOLS_CALL), 4, "and now it is known");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_that_no_new_list_explains_is_passed_on_after_it() {
+        let server = Fake::new(Version::V2026_07_28);
+        let manager = scene(&server).await;
+        list(&server, "Before", "Other");
+        let lists = server.executed(method::TOOLS_LIST);
+        let begun = Instant::now();
+        assert_eq!(called(&manager).await.reply.expect_err("refused").code(), code::HEADER_MISMATCH);
+        assert_eq!(
+            (server.executed(method::TOOLS_CALL), server.executed(method::TOOLS_LIST)),
+            (1, lists + 1)
+        );
+        assert!(begun.elapsed() < PATIENCE, "as soon as it is there: {:?}", begun.elapsed());
+
+        // The second answer counts, whatever it is.
+        list(&server, "After", "Other");
+        assert_eq!(called(&manager).await.reply.expect_err("refused").code(), code::HEADER_MISMATCH);
+        assert_eq!(server.executed(method::TOOLS_CALL), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_does_not_come_is_not_waited_for_for_long() {
+        let server = Fake::new(Version::V2026_07_28);
+        let manager = scene(&server).await;
+        server.answer(|call| match call.method.as_str() {
+            method::TOOLS_CALL => {
+                Some(Answer::Reply(Err(ErrorObject::new(code::HEADER_MISMATCH, "no such header"))))
+            }
+            _ => Some(Answer::Silence),
+        });
+        let begun = Instant::now();
+        assert_eq!(called(&manager).await.reply.expect_err("refused").code(), code::HEADER_MISMATCH);
+        assert_eq!(server.executed(method::TOOLS_CALL), 1);
+        assert!((PATIENCE..PATIENCE * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_code_of_an_older_server_is_its_own() {
+        let server = Fake::new(Version::V2025_11_25);
+        let manager = scene(&server).await;
+        list(&server, "After", "Other");
+        assert_eq!(called(&manager).await.reply.expect_err("its own").code(), code::HEADER_MISMATCH);
+        assert_eq!(server.executed(method::TOOLS_CALL), 1);
+    }
+}

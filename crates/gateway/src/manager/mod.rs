@@ -1,0 +1,400 @@
+//! The facade over all servers: which exist, what they offer, who owns a name.
+//!
+//! REST, the MCP endpoint, the command line and programs that embed the crate call [`Manager`], and
+//! nobody goes round it. Invariants: a request is found in one immutable [`Snapshot`], and each time it is
+//! made it works on one to its end. Between the two, or between two rounds of one call, another
+//! configuration may come: the request is then made at the server that has the name now, and a tool that
+//! is not let through there any more is not called.
+//!
+//! Not here: HTTP, protocol eras of clients, who may do what.
+
+mod apply;
+pub mod catalog;
+pub mod config;
+mod error;
+mod headers;
+mod health_check;
+pub mod naming;
+mod owners;
+mod recall;
+mod registry;
+mod routing;
+mod server_status;
+mod snapshot;
+mod target;
+mod trust;
+mod verdict;
+mod views;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
+use tokio::time::{Instant, timeout_at};
+
+pub use apply::Applied;
+pub use config::Config;
+pub use error::{Error, Named};
+pub use registry::Told;
+pub use routing::Reference;
+pub use server_status::{MovedTool, ServerStatus};
+pub use snapshot::{Revisions, Scope, Server, Snapshot};
+pub use target::{Called, Invocation, Target};
+pub use trust::{Approval, Change, Trust};
+pub use verdict::{NO_MCP, Verdict, Word};
+pub use views::Viewer;
+
+use json::Raw;
+use json::envelope_stream::Terms;
+use protocol::Era;
+use protocol::meta::Sender;
+use runtime::shutdown::Shutdown;
+use runtime::store::Store;
+use upstream::{Call, Connector, Means, Outlet, Owner, Received, Update, Upstream, transport};
+
+use recall::Recall;
+use registry::{Approve, Order, Published, Registry};
+
+/// How long after the start, or a new configuration, anybody waits for servers that are connecting for the first time. Who
+/// hangs longer than this is not waited for again.
+const STARTUP_GRACE: Duration = Duration::from_secs(10);
+/// Updates of servers that may wait for the registry.
+const UPDATES: usize = 256;
+
+/// One facade over all servers.
+pub struct Manager {
+    published: Published,
+    shutdown: Shutdown,
+    store: Store,
+    /// Where servers report to.
+    updates: mpsc::Sender<Update>,
+    orders: mpsc::Sender<Order>,
+    /// Held by whoever applies a configuration.
+    applying: Mutex<()>,
+    rounds: health_check::Rounds,
+}
+
+impl Manager {
+    /// Starts every enabled server of `config` and returns at once: a server that is down or slow
+    /// delays nobody, its tools appear when it comes up. Tasks run until [`Manager::shutdown`], or
+    /// until `shutdown` begins.
+    pub fn initialize(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
+        Self::begin(config, shutdown.child(), false)
+    }
+
+    /// The same for who wants to know what servers have and nothing else: a built-in server does not go on
+    /// with what it left under way, and keeps nothing.
+    pub fn initialize_to_look(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
+        Self::begin(config, shutdown.child(), true)
+    }
+
+    fn begin(config: Config, shutdown: Shutdown, only_looks: bool) -> Result<Arc<Self>, upstream::Error> {
+        let store = Store::open(&config.cache);
+        let means = Means { shutdown: shutdown.clone(), store: store.clone(), only_looks };
+        let connect = |server: &upstream::Config| transport::connector(server, &means);
+        let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::with_store(config, connectors, shutdown, store))
+    }
+
+    /// The same with connectors of the caller's choice, one per server of `config`, in its order.
+    pub fn with_connectors(
+        config: Config,
+        connectors: Vec<Arc<dyn Connector>>,
+        shutdown: Shutdown,
+    ) -> Arc<Self> {
+        let store = Store::open(&config.cache);
+        Self::with_store(config, connectors, shutdown, store)
+    }
+
+    fn with_store(
+        config: Config,
+        connectors: Vec<Arc<dyn Connector>>,
+        shutdown: Shutdown,
+        store: Store,
+    ) -> Arc<Self> {
+        shutdown.spawn_until_end(store.clone().tend());
+        let ((sender, updates), (orders, inbox)) = (mpsc::channel(UPDATES), mpsc::channel(1));
+        let start = |(server, connector): (&upstream::Config, _)| {
+            Upstream::start(server.clone(), connector, sender.clone(), &shutdown)
+        };
+        let upstreams = config.servers.iter().zip(connectors).map(start).collect();
+        let first = Snapshot::first(&config, upstreams);
+        let (registry, published) = Registry::new(Arc::new(config), first);
+        shutdown.spawn_until_end(registry.run(updates, inbox));
+        Arc::new(Self {
+            published,
+            shutdown,
+            store,
+            updates: sender,
+            orders,
+            applying: Mutex::default(),
+            rounds: health_check::Rounds::default(),
+        })
+    }
+
+    /// Ends every connection and child process; returns when none is left, at most after `limit`.
+    pub async fn shutdown(&self, limit: Duration) -> bool {
+        self.shutdown.begin();
+        self.shutdown.wait(limit).await
+    }
+
+    /// What is true now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.published.snapshot.load_full()
+    }
+
+    /// The era spoken with a server, as of its last offer.
+    pub fn era_of(&self, server: &str) -> Option<Era> {
+        let snapshot = self.published.snapshot.load();
+        let offer = snapshot.server(server).ok()?.offer.as_ref()?;
+        Some(offer.peer.version.era())
+    }
+
+    /// Whether what `server` answers is the same for clients of `era`: the eras are the same, no URI can clash,
+    /// and the client sees what all see.
+    pub fn passes(&self, viewer: Viewer<'_>, server: &str, era: Era) -> bool {
+        if self.view(viewer.home).is_some() {
+            return false;
+        }
+        let scope = viewer.scope;
+        let snapshot = self.published.snapshot.load();
+        let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
+        offer.is_some_and(|offer| offer.peer.version.era() == era) && !snapshot.can_clash(scope)
+    }
+
+    /// Changes whenever something that [`Manager::snapshot`] shows has changed.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.published.count.clone()
+    }
+
+    /// What servers say from now on for whoever asked for it. Who listens filters.
+    pub fn notices(&self) -> broadcast::Receiver<Told> {
+        self.published.told.subscribe()
+    }
+
+    /// Where answers are kept that may be given again.
+    pub const fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Every server, in the order of the registry file.
+    pub fn list_servers(&self) -> Vec<ServerStatus> {
+        let snapshot = self.snapshot();
+        snapshot.servers().iter().map(|server| ServerStatus::of(&snapshot, server)).collect()
+    }
+
+    /// One server.
+    pub fn server(&self, name: &str) -> Result<ServerStatus, Error> {
+        let snapshot = self.snapshot();
+        snapshot.server(name).map(|server| ServerStatus::of(&snapshot, server))
+    }
+
+    /// The tools of one server under its own names, or all tools under their exposed names.
+    pub fn list_tools(&self, server: Option<&str>) -> Result<Vec<catalog::Entry>, Error> {
+        let scope = server.map_or(Scope::All, |name| Scope::Server(name.into()));
+        self.snapshot().catalog(&scope).map(|catalog| catalog.tools().to_vec())
+    }
+
+    /// Calls a tool of a named server. `arguments` is an object.
+    pub async fn call_tool(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: &Raw,
+        timeout: Option<Duration>,
+    ) -> Result<Called, Error> {
+        self.invoke(&Scope::Server(server.into()), (tool, arguments), timeout, None).await
+    }
+
+    /// Calls a tool by its discovered name, wherever it lives. `arguments` is an object.
+    pub async fn route_tool(
+        &self,
+        tool: &str,
+        arguments: &Raw,
+        timeout: Option<Duration>,
+    ) -> Result<Called, Error> {
+        self.invoke(&Scope::All, (tool, arguments), timeout, None).await
+    }
+
+    /// Calls a tool for `principal`, of the server `scope` or wherever it lives: what was answered to the
+    /// same principal before may be answered again, where its server is configured so.
+    pub async fn call_for(
+        &self,
+        principal: &Arc<str>,
+        scope: &Scope,
+        tool: &str,
+        arguments: &Raw,
+        timeout: Option<Duration>,
+    ) -> Result<Called, Error> {
+        self.invoke(scope, (tool, arguments), timeout, Some(principal)).await
+    }
+
+    /// On behalf of a program that is not an MCP client and hears nothing of what the tool says
+    /// meanwhile.
+    async fn invoke(
+        &self,
+        scope: &Scope,
+        (tool, arguments): (&str, &Raw),
+        timeout: Option<Duration>,
+        principal: Option<&Arc<str>>,
+    ) -> Result<Called, Error> {
+        let begun = Invocation::begin(Sender::gateway(), Era::Modern, Owner::new());
+        let invocation = Invocation { timeout, principal: principal.cloned(), ..begun };
+        let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
+        let target = self.tool_target(scope, tool, &params, timeout).await?;
+        let outlet = if timeout.is_none() { Outlet::unread() } else { Outlet::none() };
+        self.perform(&target, &invocation, &outlet).await
+    }
+
+    /// Makes one request of its server. What the server says meanwhile goes to `outlet`. Dropping
+    /// the future cancels it there.
+    pub async fn perform(
+        &self,
+        target: &Target,
+        invocation: &Invocation,
+        outlet: &Outlet,
+    ) -> Result<Called, Error> {
+        let called = self.receive(target, invocation, None, outlet).await?;
+        called.whole(target.tool()).await
+    }
+
+    /// The same, but where there are `terms` for it a large result is given while it arrives.
+    pub async fn receive(
+        &self,
+        target: &Target,
+        invocation: &Invocation,
+        terms: Option<Terms>,
+        outlet: &Outlet,
+    ) -> Result<Called<Received>, Error> {
+        let snapshot = self.snapshot();
+        let server = snapshot.server(&target.server)?;
+        server.check_policy(target)?;
+        target.check_unambiguous(&target.header_params)?;
+        if let Some(recall) = Recall::of(server, target, invocation) {
+            // Boxed: it is large, and seldom needed.
+            return Box::pin(self.recall(&recall, outlet)).await;
+        }
+        let upstream = &server.upstream;
+        let deadline = invocation.deadline(upstream);
+        let (_params, mut call) = (target.charged(invocation)?, Call { terms, ..target.call(invocation) });
+        let mut answered = upstream.receive(&call, deadline, outlet).await;
+        if answered.as_ref().is_ok_and(|answer| headers::are_refused(target, answer)) {
+            // Boxed: they are large, and seldom needed.
+            if let Some(others) = Box::pin(self.other_headers(target, deadline.at)).await {
+                target.check_unambiguous(&others)?;
+                call.header_params = others;
+                answered = Box::pin(upstream.receive(&call, deadline, outlet)).await;
+            }
+        }
+        match answered {
+            Ok((reply, version)) => {
+                let called = target.called(invocation, reply, version);
+                server.ended(Ok(called.reply.as_whole()), called.elapsed);
+                Ok(called)
+            }
+            Err(source) => {
+                server.ended(Err(&source), invocation.begun.elapsed());
+                Err(failed_at(upstream, target.tool(), source))
+            }
+        }
+    }
+
+    /// Returns when every server's first attempt to connect has ended, at most after `patience`.
+    pub async fn settled(&self, scope: &Scope, patience: Duration) {
+        if self.snapshot().is_settled(scope) {
+            return;
+        }
+        let mut changes = self.changes();
+        let wait = async { while !self.snapshot().is_settled(scope) && changes.changed().await.is_ok() {} };
+        // Whoever is late is reported by its state, not by this.
+        let _ = tokio::time::timeout(patience, wait).await;
+    }
+
+    /// Returns when a list of `scope` need not wait any longer: every server has ended its first attempt to connect, or
+    /// was started more than 300 ms ago.
+    pub async fn listable(&self, scope: &Scope) {
+        if self.snapshot().listable_at(scope).is_none() {
+            return;
+        }
+        let mut changes = self.changes();
+        loop {
+            changes.mark_unchanged();
+            let Some(at) = self.snapshot().listable_at(scope) else { return };
+            if !matches!(timeout_at(at, changes.changed()).await, Ok(Ok(()))) {
+                return;
+            }
+        }
+    }
+
+    fn grace_ends(&self) -> Instant {
+        self.snapshot().started() + STARTUP_GRACE
+    }
+
+    /// Takes a disconnected server into use again.
+    pub async fn connect(&self, server: &str, timeout: Option<Duration>) -> Result<ServerStatus, Error> {
+        let upstream = self.snapshot().server(server)?.upstream.clone();
+        let deadline = Instant::now() + timeout.unwrap_or(upstream.config().timeout);
+        upstream.connect(deadline).await.map_err(|source| failed_at(&upstream, None, source))?;
+        self.status_after_updates(server).await
+    }
+
+    /// Ends the connections to a server and leaves it alone until [`Manager::connect`] or
+    /// [`Manager::reconnect`]. What it offered stays known; calls to it are refused.
+    pub async fn disconnect(&self, server: &str) -> Result<ServerStatus, Error> {
+        let upstream = self.snapshot().server(server)?.upstream.clone();
+        upstream.disconnect().await.map_err(|source| failed_at(&upstream, None, source))?;
+        self.server(server)
+    }
+
+    /// Drops the connections to a server, builds a new one and discovers it again.
+    pub async fn reconnect(&self, server: &str, timeout: Option<Duration>) -> Result<ServerStatus, Error> {
+        let upstream = self.snapshot().server(server)?.upstream.clone();
+        let deadline = Instant::now() + timeout.unwrap_or(upstream.config().timeout);
+        upstream.reconnect(deadline).await.map_err(|source| failed_at(&upstream, None, source))?;
+        self.status_after_updates(server).await
+    }
+
+    /// The status of a server with the lists that were just read of it.
+    async fn status_after_updates(&self, server: &str) -> Result<ServerStatus, Error> {
+        let (done, published) = oneshot::channel();
+        if self.orders.send(Order::CatchUp(done)).await.is_ok() {
+            let _ = published.await; // an error says that the program ends
+        }
+        self.server(server)
+    }
+
+    /// Trusts definitions of a server that changed, as it shows them now, and gives it the names that another
+    /// server had before; a blocked tool is offered again. To approve what is trusted already changes nothing.
+    pub async fn approve(&self, server: &str, approval: Approval<'_>) -> Result<ServerStatus, Error> {
+        let upstream = Arc::clone(&self.snapshot().server(server)?.upstream);
+        let gone = || failed_at(&upstream, None, upstream::Error::Unavailable { state: "shutting down" });
+        let (done, told) = oneshot::channel();
+        let [tool, sha256] = [approval.tool, approval.sha256].map(|text| text.map(str::to_owned));
+        let order = Order::Approve(Approve { server: server.to_owned(), tool, sha256, done });
+        self.orders.send(order).await.map_err(|_| gone())?;
+        told.await.map_err(|_| gone())??;
+        self.server(server)
+    }
+
+    /// Closes the breaker of a server now.
+    pub fn reset_breaker(&self, server: &str) -> Result<ServerStatus, Error> {
+        self.snapshot().server(server)?.upstream.reset_breaker();
+        self.server(server)
+    }
+}
+
+fn failed(server: &Arc<str>, tool: Option<&str>, source: upstream::Error) -> Error {
+    Error::Upstream { server: Arc::clone(server), tool: tool.map(str::to_owned), source, retry_in: None }
+}
+
+/// A failure of `upstream`, with the time of its next attempt to connect if it is away.
+fn failed_at(upstream: &Upstream, tool: Option<&str>, source: upstream::Error) -> Error {
+    let is_away = matches!(source, upstream::Error::Connect { .. } | upstream::Error::NotSent { .. });
+    let retry_in = if is_away { upstream.retry_in() } else { None };
+    let (server, tool) = (Arc::clone(&upstream.config().name), tool.map(str::to_owned));
+    Error::Upstream { server, tool, source, retry_in }
+}
+
+#[cfg(test)]
+#[path = "manager_tests.rs"]
+mod tests;

@@ -1,0 +1,269 @@
+//! What is given again, to whom and for how long; and what never is.
+
+use std::sync::atomic::AtomicUsize;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::manager::config::Config;
+use crate::manager::{Scope, ServerStatus};
+use protocol::meta::Sender;
+use runtime::shutdown::Shutdown;
+use upstream::fake::{self, Answer, Fake};
+use upstream::{Owner, Said, State};
+
+const TTL: Duration = Duration::from_mins(1);
+
+/// A gateway with one server, `s`, whose answers are kept for a minute: `read` only reads, `write` does not.
+struct Scene {
+    manager: Arc<Manager>,
+    server: Fake,
+}
+
+impl Scene {
+    /// The server answers each call with its number and what `more` says.
+    async fn of(version: Version, more: Value) -> Self {
+        let (server, count) = (Fake::new(version), AtomicUsize::new(0));
+        server.answer(move |call| {
+            let tools = json!({"tools": [{"name": "read", "annotations": {"readOnlyHint": true}}, {"name": "write"}]});
+            match call.method.as_str() {
+                "tools/list" => Some(Answer::result(&tools)),
+                "tools/call" => {
+                    let number = count.fetch_add(1, Ordering::SeqCst).to_string();
+                    let mut result = json!({"content": [{"type": "text", "text": number}]});
+                    let members = more.as_object().expect("an object").clone();
+                    result.as_object_mut().expect("an object").extend(members);
+                    Some(Answer::After(Duration::from_millis(10), Ok(Raw::of(&result))))
+                }
+                _ => None,
+            }
+        });
+        let mut config = fake::config("s");
+        config.tools.cache_ttl = Some(TTL);
+        let config = Config::of(vec![config]);
+        let manager = Manager::with_connectors(config, vec![server.connector()], Shutdown::new());
+        manager.settled(&Scope::All, TTL).await;
+        Self { manager, server }
+    }
+
+    /// The answer that `principal` gets, and whether the server was called for it.
+    async fn ask(&self, principal: &str, params: Value) -> (String, bool) {
+        let invocation = invocation(Some(principal));
+        self.ask_as(&invocation, params, &Outlet::none()).await.expect("an answer")
+    }
+
+    async fn ask_as(
+        &self,
+        invocation: &Invocation,
+        params: Value,
+        outlet: &Outlet,
+    ) -> Result<(String, bool), Error> {
+        let (before, params) = (self.calls(), Raw::of(&params));
+        let name: String = params.get_as("name").expect("a name");
+        let target = self.manager.tool_target(&Scope::All, &name, &params, None).await?;
+        let reply = self.manager.perform(&target, invocation, outlet).await?.reply.expect("a result");
+        Ok((reply.as_str().to_owned(), self.calls() > before))
+    }
+
+    fn calls(&self) -> usize {
+        self.server.executed("tools/call")
+    }
+}
+
+fn invocation(principal: Option<&str>) -> Invocation {
+    let begun = Invocation::begin(Sender::gateway(), Era::Modern, Owner::new());
+    Invocation { principal: principal.map(Into::into), ..begun }
+}
+
+fn reading() -> Value {
+    json!({"name": "read", "arguments": {"x": 1}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_principal_is_told_no_other_is() {
+    for (version, more) in [
+        (Version::V2025_11_25, json!({})),
+        // Only a modern server can say so.
+        (Version::V2025_11_25, json!({"cacheScope": "public"})),
+        (Version::NEWEST_MODERN, json!({})),
+        (Version::NEWEST_MODERN, json!({"cacheScope": "private"})),
+        (Version::NEWEST_MODERN, json!({"cacheScope": ["public"]})),
+    ] {
+        let scene = Scene::of(version, more).await;
+        let mut answers = std::collections::BTreeSet::new();
+        for round in 0..3 {
+            for principal in 0..64 {
+                let (answer, is_new) = scene.ask(&format!("key:{principal}"), reading()).await;
+                assert_eq!(is_new, round == 0, "{principal}");
+                answers.insert(answer);
+            }
+        }
+        assert_eq!((answers.len(), scene.calls()), (64, 64), "0 of 64 × 3 were another's");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_modern_server_says_is_for_everybody_everybody_has() {
+    let scene = Scene::of(Version::NEWEST_MODERN, json!({"cacheScope": "public"})).await;
+    let (first, is_new) = scene.ask("ann", reading()).await;
+    assert!(is_new);
+    assert_eq!(scene.ask("bob", reading()).await, (first, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_calls_of_one_principal_at_once_are_one() {
+    let scene = Scene::of(Version::NEWEST_MODERN, json!({})).await;
+    let all = futures_util::future::join_all((0..64).map(|_| scene.ask("ann", reading()))).await;
+    assert!(all.iter().all(|(answer, _)| *answer == all[0].0));
+    assert_eq!(scene.calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_final_or_went_badly_is_not_kept() {
+    for more in [
+        json!({"isError": true}),
+        json!({"resultType": "input_required"}),
+        json!({"resultType": "task"}),
+        json!({"task": {"taskId": "1"}}),
+        json!({"ttlMs": 0}),
+        json!({"ttlMs": "soon"}),
+        json!({"ttlMs": -5, "cacheScope": "public"}),
+    ] {
+        let scene = Scene::of(Version::NEWEST_MODERN, more.clone()).await;
+        for _ in 0..2 {
+            assert!(scene.ask("ann", reading()).await.1, "{more}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_on_or_changes_something_or_is_nobodys_is_not_kept() {
+    let scene = Scene::of(Version::NEWEST_MODERN, json!({})).await;
+    for params in [
+        json!({"name": "write", "arguments": {}}),
+        json!({"name": "read", "arguments": {}, "inputResponses": {}}),
+        json!({"name": "read", "arguments": {}, "requestState": "s"}),
+        json!({"name": "read", "arguments": {}, "task": {}}),
+    ] {
+        for _ in 0..2 {
+            assert!(scene.ask("ann", params.clone()).await.1, "{params}");
+        }
+    }
+    for _ in 0..2 {
+        let asked = scene.ask_as(&invocation(None), reading(), &Outlet::none()).await;
+        assert!(asked.expect("an answer").1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_ends_with_its_time_and_its_own_word_makes_that_shorter() {
+    for (more, lives) in [
+        (json!({}), TTL),
+        (json!({"ttlMs": 5_000}), Duration::from_secs(5)),
+        (json!({"ttlMs": 1_000_000_000}), TTL),
+    ] {
+        let scene = Scene::of(Version::NEWEST_MODERN, more).await;
+        scene.ask("ann", reading()).await;
+        tokio::time::advance(lives.saturating_sub(Duration::from_millis(20))).await;
+        assert!(!scene.ask("ann", reading()).await.1);
+        tokio::time::advance(Duration::from_millis(20)).await;
+        assert!(scene.ask("ann", reading()).await.1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_parameters_eras_and_abilities_are_other_calls_and_other_meta_is_not() {
+    let scene = Scene::of(Version::NEWEST_MODERN, json!({})).await;
+    scene.ask("ann", reading()).await;
+    let with_meta = json!({"name": "read", "arguments": {"x": 1}, "_meta": {"progressToken": 7}});
+    assert!(!scene.ask("ann", with_meta).await.1);
+    assert!(scene.ask("ann", json!({"name": "read", "arguments": {"x": 2}})).await.1);
+    let able = Sender { capabilities: Raw::of(&json!({"sampling": {}})), ..Sender::gateway() };
+    let able = Invocation { sender: able, ..invocation(Some("ann")) };
+    assert!(scene.ask_as(&able, reading(), &Outlet::none()).await.expect("an answer").1);
+    let legacy = Invocation { era: Era::Legacy, ..invocation(Some("ann")) };
+    assert!(scene.ask_as(&legacy, reading(), &Outlet::none()).await.expect("an answer").1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_its_list_of_tools_changes_what_a_server_answered_is_dropped() {
+    let scene = Scene::of(Version::V2025_11_25, json!({})).await;
+    scene.ask("ann", reading()).await;
+    assert!(!scene.ask("ann", reading()).await.1);
+    let mut changes = scene.manager.changes();
+    changes.mark_unchanged();
+    scene.server.say_changed();
+    changes.changed().await.expect("it goes on");
+    assert!(scene.ask("ann", reading()).await.1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waited_while_its_server_was_replaced_is_made_at_the_new_one() {
+    let scene = Scene::of(Version::NEWEST_MODERN, json!({})).await;
+    let (snapshot, invocation) = (scene.manager.snapshot(), invocation(Some("ann")));
+    let target = scene.manager.tool_target(&Scope::All, "read", &Raw::of(&reading()), None).await;
+    let target = target.expect("it is offered");
+    let old = snapshot.server("s").expect("it is there");
+    let waiting = Recall::of(old, &target, &invocation).expect("its answers are kept");
+    let next = upstream::Config { source: settings::Fingerprint::default(), ..old.upstream.config().clone() };
+    let apply = |next| scene.manager.apply_with(Config::of(next), |_| Ok(scene.server.connector()));
+    apply(vec![next]).await.expect("applied");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(old.upstream.check_open().is_err(), "nothing runs there, so it has ended");
+    let called = scene.manager.recall(&waiting, &Outlet::none()).await.expect("by its successor");
+    assert!(called.whole(None).await.expect("an answer").reply.is_ok());
+    assert_eq!(scene.calls(), 1);
+    apply(Vec::new()).await.expect("applied");
+    let gone = scene.manager.recall(&waiting, &Outlet::none()).await;
+    assert!(matches!(gone, Err(Error::ServerNotFound { .. })), "{gone:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_disconnected_is_not_answered_for_and_one_that_is_down_is() {
+    let scene = Scene::of(Version::V2025_11_25, json!({})).await;
+    let (answer, _) = scene.ask("ann", reading()).await;
+    scene.server.die("gone");
+    assert_eq!(scene.ask("ann", reading()).await, (answer, false));
+    let ServerStatus { status, .. } = scene.manager.disconnect("s").await.expect("it goes");
+    assert_eq!(status.state, State::Disconnected);
+    let refused = scene.ask_as(&invocation(Some("ann")), reading(), &Outlet::none()).await;
+    assert!(matches!(refused, Err(Error::Upstream { source: upstream::Error::Unavailable { .. }, .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_of_a_question_is_not_kept_and_holds_up_nobody() {
+    let scene = Scene::of(Version::V2025_11_25, json!({})).await;
+    let list = json!({"tools": [{"name": "read", "annotations": {"readOnlyHint": true}}]});
+    scene.server.answer(move |call| match call.method.as_str() {
+        "tools/list" => Some(Answer::result(&list)),
+        "tools/call" => Some(Answer::work(|_, outlet: Outlet| async move {
+            let answer = outlet.ask("elicitation/create".into(), None).await;
+            Ok(answer.and_then(Result::ok).unwrap_or_else(|| Raw::of(&json!({"content": []}))))
+        })),
+        _ => None,
+    });
+    let (outlet, mut inlet) = Outlet::new(4);
+    let asked = invocation(Some("ann"));
+    let mut asking = Box::pin(scene.ask_as(&asked, reading(), &outlet));
+    let question = tokio::select! {
+        _ = &mut asking => panic!("it asks first"),
+        said = inlet.recv() => said,
+    };
+    // Somebody thinks about it. The same principal asks the same elsewhere meanwhile.
+    let (other, _) = scene.ask("ann", reading()).await;
+    assert_eq!(other, r#"{"content":[]}"#, "asked nobody, after half of its time");
+    let Some(Said::Question(question)) = question else { panic!("a question") };
+    question.answer(Ok(Raw::of(&json!({"content": [], "said": "by Ann"}))));
+    assert!(asking.await.expect("an answer").0.contains("by Ann"));
+    assert!(scene.ask("ann", reading()).await.1, "what she said is not said again");
+}
+
+#[test]
+fn what_is_kept_is_read_as_it_was_written() {
+    let result = Raw::of(&json!({"content": [], "n": 1}));
+    let kept = written(&result, Version::V2025_11_25);
+    assert_eq!(super::read(&kept), Some((result, Version::V2025_11_25)));
+    for broken in ["", "{}", "2025-11-25\n", "2025-11-25\n[]", "2025-11-25\n{", "1999-01-01\n{}"] {
+        assert_eq!(super::read(&Bytes::from(broken)), None, "{broken}");
+    }
+}

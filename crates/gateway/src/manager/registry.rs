@@ -1,0 +1,310 @@
+//! The one task that owns the servers: it hears what they offer, which they are to be and what of them is
+//! approved, and publishes the catalog.
+//!
+//! Everybody else reads [`Snapshot`]s through an atomic pointer; nobody but this task writes one.
+//! Invariants: snapshots are built on a blocking thread, because what servers list decides how long that takes,
+//! and no thread that serves clients waits for it; they are built one after another, in the order of the updates.
+//! An audit line about what a server changed, for which the audit log has no room, is repeated until it is written,
+//! at the latest when the task ends.
+//! Not here: connecting, health (each server's own supervisor does that).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::time::MissedTickBehavior;
+
+use super::config::Config;
+use super::error::Error;
+use super::snapshot::{Server, Snapshot};
+use super::trust::Approval;
+use super::views::{OwnOffers, Views};
+use protocol::Notification;
+use protocol::feature::Lists;
+use upstream::{Change, Home, Offer, State, Update, Upstream};
+
+/// Notices of servers that may wait for a slow listener; who is later than that is told that it
+/// missed some.
+const NOTICES: usize = 1_024;
+/// Pause before audit lines are tried again for which there was no room.
+const RETRY_AUDIT: Duration = Duration::from_secs(1);
+
+/// A notice of a server for whoever asked for it.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// The server's name.
+    pub server: Arc<str>,
+    /// What it said; none: it may have said anything, and nobody heard it.
+    pub notice: Option<Notification>,
+    /// The client on whose connection it said so; none: on one that clients share.
+    pub home: Option<Home>,
+}
+
+/// What operators wish.
+pub(super) enum Order {
+    /// Other servers.
+    Apply(Apply),
+    /// That definitions of tools are trusted.
+    Approve(Approve),
+    /// An answer once all updates that were sent before are published.
+    CatchUp(oneshot::Sender<()>),
+}
+
+/// The wish that definitions which changed are trusted from now on.
+pub(super) struct Approve {
+    /// The server that has them.
+    pub(super) server: String,
+    /// Which of its tools; none: all.
+    pub(super) tool: Option<String>,
+    /// Which definition of it; none: whatever it is.
+    pub(super) sha256: Option<String>,
+    /// Told when it is done.
+    pub(super) done: oneshot::Sender<Result<(), Error>>,
+}
+
+/// The wish that other servers are there from now on.
+pub(super) struct Apply {
+    /// The settings of the whole.
+    pub(super) config: Arc<Config>,
+    /// One for each server of it, in its order.
+    pub(super) upstreams: Vec<Arc<Upstream>>,
+    /// Told when it is done.
+    pub(super) done: oneshot::Sender<()>,
+}
+
+/// Where snapshots are published, and how often that happened; and what servers say meanwhile.
+#[derive(Clone)]
+pub(super) struct Published {
+    pub(super) snapshot: Arc<ArcSwap<Snapshot>>,
+    pub(super) count: watch::Receiver<u64>,
+    pub(super) told: broadcast::Sender<Told>,
+    pub(super) views: Views,
+}
+
+/// The state of the task.
+pub(super) struct Registry {
+    config: Arc<Config>,
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    count: watch::Sender<u64>,
+    told: broadcast::Sender<Told>,
+    views: Views,
+    /// Offers of servers to single clients.
+    own: OwnOffers,
+    /// Servers whose changed tools are still to be logged, because the audit log was full.
+    untold: HashSet<Arc<str>>,
+    /// Names that stay with their first server are still to be logged, for the same reason.
+    has_untold_names: bool,
+}
+
+impl Registry {
+    pub(super) fn new(config: Arc<Config>, first: Snapshot) -> (Self, Published) {
+        let snapshot = Arc::new(ArcSwap::from_pointee(first));
+        let (sender, count) = watch::channel(0);
+        let (told, views) = (broadcast::Sender::new(NOTICES), Views::default());
+        let registry = Self {
+            config,
+            snapshot: snapshot.clone(),
+            count: sender,
+            told: told.clone(),
+            views: views.clone(),
+            own: OwnOffers::default(),
+            untold: HashSet::new(),
+            has_untold_names: false,
+        };
+        (registry, Published { snapshot, count, told, views })
+    }
+
+    /// Publishes what the servers report and what is ordered, until the manager is gone.
+    pub(super) async fn run(
+        mut self,
+        mut updates: mpsc::Receiver<Update>,
+        mut orders: mpsc::Receiver<Order>,
+    ) {
+        let mut retry = tokio::time::interval(RETRY_AUDIT);
+        retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                Some(update) = updates.recv() => self.hear(update).await,
+                Some(order) = orders.recv() => match order {
+                    Order::Apply(order) => self.apply(order).await,
+                    Order::Approve(order) => self.approve(order).await,
+                    Order::CatchUp(done) => {
+                        while let Ok(update) = updates.try_recv() {
+                            self.hear(update).await;
+                        }
+                        let _ = done.send(()); // the operator may have left
+                    }
+                },
+                _ = retry.tick(), if self.has_untold() => self.log_untold(),
+                else => return,
+            }
+        }
+    }
+
+    async fn hear(&mut self, update: Update) {
+        let told = match &update.change {
+            Change::Told(notice) => Some((Some(notice.clone()), None)),
+            Change::Missed => Some((None, None)),
+            Change::ToldTo(home, notice) => Some((notice.clone(), Some(home.clone()))),
+            Change::Private(home, offered, published) => {
+                let now = self.snapshot.load_full();
+                if now.server(&update.server).is_ok_and(|server| server.upstream.id() == update.id) {
+                    self.see_privately((&update.server, home), offered.clone()).await;
+                }
+                published.send_replace(true);
+                return;
+            }
+            Change::Offered(..) | Change::State(_) => None,
+        };
+        if let Some((notice, home)) = told {
+            // Nobody listens: nobody asked for it.
+            let _ = self.told.send(Told { server: update.server, notice, home });
+            return;
+        }
+        let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
+        if let Some(Some(next)) = off_thread(move || choose(&now, &config, &update)).await {
+            self.publish(next);
+            self.see_all_privately().await;
+        }
+    }
+
+    async fn apply(&mut self, order: Apply) {
+        self.config = order.config;
+        let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
+        if let Some(next) = off_thread(move || now.applied(&config, order.upstreams)).await {
+            let before = self.snapshot.load_full();
+            self.publish(next);
+            self.forget_replaced(&before).await;
+            self.see_all_privately().await;
+            let _ = order.done.send(()); // the operator may have left
+        }
+    }
+
+    async fn approve(&mut self, order: Approve) {
+        let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
+        let Approve { server, tool, sha256, done } = order;
+        let build = move || {
+            let approval = Approval { tool: tool.as_deref(), sha256: sha256.as_deref() };
+            now.approved(&config, &server, approval)
+        };
+        if let Some(next) = off_thread(build).await {
+            let _ = done.send(next.map(|next| self.publish(next))); // the operator may have left
+            self.see_all_privately().await;
+        }
+    }
+
+    fn publish(&mut self, next: Snapshot) {
+        let before = self.snapshot.load();
+        for server in next.servers() {
+            let name = &server.upstream.config().name;
+            let known = before.server(name).ok().map(|before| &before.trust);
+            let is_new = known.is_none_or(|known| !Arc::ptr_eq(known, &server.trust));
+            // A server that is to be repeated tells all its changes then.
+            if is_new
+                && !self.untold.contains(name)
+                && server.trust.tell(name, known.map(AsRef::as_ref)).is_err()
+            {
+                self.untold.insert(Arc::clone(name));
+            }
+        }
+        self.has_untold_names |= next.log_moved_names(Some(&before)).is_err();
+        self.snapshot.store(Arc::new(next));
+        self.count.send_modify(|count| *count += 1);
+    }
+
+    fn has_untold(&self) -> bool {
+        self.has_untold_names || !self.untold.is_empty()
+    }
+
+    /// Logs again what the audit log had no room for, as it is now.
+    fn log_untold(&mut self) {
+        let now = self.snapshot.load();
+        let is_full =
+            |name: &Arc<str>| now.server(name).is_ok_and(|server| server.trust.tell(name, None).is_err());
+        self.untold.retain(is_full);
+        if self.has_untold_names {
+            self.has_untold_names = now.log_moved_names(None).is_err();
+        }
+    }
+}
+
+impl Registry {
+    /// Publishes what a server offers one client; `None`: nothing of its own any more.
+    async fn see_privately(
+        &mut self,
+        (server, home): (&Arc<str>, &Home),
+        offered: Option<(Arc<Offer>, Lists)>,
+    ) {
+        let announced = offered.as_ref().map(|(_, announced)| *announced).unwrap_or_default();
+        self.own.note(server, home, offered.map(|(offer, _)| offer));
+        self.see(home.clone(), announced).await;
+        self.count.send_modify(|count| *count += 1);
+    }
+
+    /// Forgets what servers offered single clients that are gone or others now. Their clients are asked anew.
+    async fn forget_replaced(&mut self, before: &Snapshot) {
+        let now = self.snapshot.load_full();
+        for server in before.servers() {
+            let name = &server.upstream.config().name;
+            let is_same = |there: &Server| there.upstream.id() == server.upstream.id();
+            if !now.server(name).is_ok_and(is_same) {
+                for home in self.own.forget(name) {
+                    self.see(home, Lists::default()).await;
+                }
+            }
+        }
+    }
+
+    /// Makes every client's own view anew, because what all clients see changed.
+    async fn see_all_privately(&mut self) {
+        for home in self.own.homes() {
+            self.see(home, Lists::default()).await;
+        }
+        if !self.own.is_empty() {
+            self.count.send_modify(|count| *count += 1);
+        }
+    }
+
+    async fn see(&self, home: Home, announced: Lists) {
+        let (shared, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
+        let (before, offers) = (self.views.get(&home), self.own.of(&home));
+        let build = move || shared.seen_with(&config, before.as_deref(), (&offers, announced));
+        if let Some(view) = off_thread(build).await {
+            self.views.put(home, view);
+        }
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        if self.has_untold() {
+            self.log_untold();
+        }
+    }
+}
+
+/// Runs `build` on a blocking thread; `None` when it panicked: then what was published stays.
+async fn off_thread<T: Send + 'static>(build: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(build).await.ok()
+}
+
+/// The snapshot that follows `now` after an update; none when nothing visible changed.
+fn choose(now: &Snapshot, config: &Config, update: &Update) -> Option<Snapshot> {
+    let server = now.server(&update.server).ok().filter(|server| server.upstream.id() == update.id)?;
+    match &update.change {
+        Change::Offered(offer, announced)
+            if !server.is_heard || server.offer.as_ref() != Some(offer) || !announced.is_none() =>
+        {
+            Some(now.updated(config, &update.server, Some((offer.clone(), *announced))))
+        }
+        Change::State(State::Connecting)
+        | Change::Told(_)
+        | Change::Missed
+        | Change::Private(..)
+        | Change::ToldTo(..) => None,
+        _ if !server.settled => Some(now.updated(config, &update.server, None)),
+        Change::Offered(..) | Change::State(_) => None,
+    }
+}

@@ -1,0 +1,217 @@
+//! From a name or a URI to the request that its server is to be asked.
+//!
+//! Invariant: each request is found in one immutable [`Snapshot`]. While servers are still
+//! connecting for the first time, what is unknown may yet become known, so "unknown" waits for them.
+//!
+//! Not here: making the request ([`Manager::perform`]), what names and URIs mean (`catalog`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::catalog::{Place, Places, Route};
+use super::error::{Error, Named};
+use super::snapshot::{Scope, Snapshot};
+use super::target::Target;
+use super::views::Viewer;
+use super::{Manager, failed_at};
+use json::Raw;
+use protocol::sanitize;
+use upstream::{Home, Subject, Watching};
+
+/// What is completed: an argument of a prompt, or a variable of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reference {
+    /// `ref/prompt`, by its name.
+    Prompt(String),
+    /// `ref/resource`, by its template or URI.
+    Resource(String),
+}
+
+impl Manager {
+    /// The request that calls the tool which `name` means in `scope`, as its server wants it:
+    /// `params` with the server's own name. Waits for servers that are still starting, at most for
+    /// `patience`.
+    pub async fn tool_target(
+        &self,
+        viewer: impl Into<Viewer<'_>>,
+        name: &str,
+        params: &Raw,
+        patience: Option<Duration>,
+    ) -> Result<Target, Error> {
+        let route = self.named(viewer.into(), (Named::Tool, name), patience).await?;
+        Ok(Target::of_tool(&route, name, params))
+    }
+
+    /// The same for getting a prompt.
+    pub async fn prompt_target(
+        &self,
+        viewer: impl Into<Viewer<'_>>,
+        name: &str,
+        params: &Raw,
+        patience: Option<Duration>,
+    ) -> Result<Target, Error> {
+        let route = self.named(viewer.into(), (Named::Prompt, name), patience).await?;
+        Ok(Target::of_prompt(&route, name, params))
+    }
+
+    /// The requests that read `uri`: one, or, when nobody lists it, several that are worth trying
+    /// one after another, best first.
+    pub async fn resource_targets(
+        &self,
+        viewer: impl Into<Viewer<'_>>,
+        uri: &str,
+        params: &Raw,
+        patience: Option<Duration>,
+    ) -> Result<Vec<Target>, Error> {
+        let places = self.places(viewer, uri, patience).await?;
+        Ok(places.iter().map(|place| Target::of_resource(place, uri, params)).collect())
+    }
+
+    /// The places where `uri` is, or may be when nobody lists it, best first and at least one.
+    pub async fn places(
+        &self,
+        viewer: impl Into<Viewer<'_>>,
+        uri: &str,
+        patience: Option<Duration>,
+    ) -> Result<Vec<Place>, Error> {
+        let viewer = viewer.into();
+        let found =
+            self.when_settled(viewer, patience, |snapshot| snapshot.places(viewer.scope, uri)).await?;
+        some(found, uri)
+    }
+
+    /// Subscribes a client, named by its principal and its home, to `subject` until the [`Watching`] is dropped, and returns the server's answer
+    /// with it. The notifications come out of [`Manager::notices`].
+    pub async fn watch(
+        &self,
+        client: (&Arc<str>, Option<&Home>),
+        server: &str,
+        subject: Subject,
+    ) -> Result<Result<(Raw, Watching), upstream::Refusal>, Error> {
+        let upstream = self.snapshot().server(server)?.upstream.clone();
+        let config = upstream.config();
+        let watched = upstream.watch(client, subject, Instant::now() + config.timeout).await;
+        watched.map_err(|source| failed_at(&upstream, None, source))
+    }
+
+    /// The requests that complete an argument of what `reference` means: as
+    /// [`Manager::resource_targets`].
+    pub async fn completion_targets(
+        &self,
+        viewer: impl Into<Viewer<'_>>,
+        reference: &Reference,
+        params: &Raw,
+    ) -> Result<Vec<Target>, Error> {
+        match reference {
+            Reference::Prompt(name) => {
+                let route = self.named(viewer.into(), (Named::Prompt, name), None).await?;
+                Ok(vec![Target::of_completion(&route.server, ("name", name, &route.subject), params)])
+            }
+            Reference::Resource(uri) => {
+                let viewer = viewer.into();
+                let look = |snapshot: &Snapshot| snapshot.template_places(viewer.scope, uri);
+                let places = some(self.when_settled(viewer, None, look).await?, uri)?;
+                let target =
+                    |place: &Place| Target::of_completion(&place.server, ("uri", uri, &place.uri), params);
+                Ok(places.iter().map(target).collect())
+            }
+        }
+    }
+
+    /// Who owns the tool `name` in `scope`; waits for servers that are still starting.
+    pub async fn route(&self, viewer: impl Into<Viewer<'_>>, name: &str) -> Result<Arc<Route>, Error> {
+        self.named(viewer.into(), (Named::Tool, name), None).await
+    }
+
+    /// Whether a tool that a scope sees, or that may come while servers are still starting, mirrors
+    /// parameters into headers.
+    pub fn may_mirror(&self, scope: &Scope) -> bool {
+        let snapshot = self.published.snapshot.load();
+        !snapshot.is_settled(scope) || snapshot.catalog(scope).is_ok_and(|catalog| catalog.mirrors())
+    }
+
+    async fn named(
+        &self,
+        viewer: Viewer<'_>,
+        (kind, name): (Named, &str),
+        patience: Option<Duration>,
+    ) -> Result<Arc<Route>, Error> {
+        let scope = viewer.scope;
+        self.when_settled(viewer, patience, |snapshot| snapshot.route(scope, kind, name)).await
+    }
+
+    /// What `look` finds. While servers are still connecting for the first time what it does not
+    /// find may yet come, so that waits for them, at most until `patience` ends.
+    async fn when_settled<T: Finding>(
+        &self,
+        viewer: Viewer<'_>,
+        patience: Option<Duration>,
+        look: impl Fn(&Snapshot) -> T,
+    ) -> T {
+        // Nearly always it is there, and then nothing has to be set up for waiting.
+        let view = self.view(viewer.home);
+        let snapshot = self.published.snapshot.load();
+        let seen = view.as_ref().unwrap_or(&snapshot);
+        let found = look(seen);
+        if !found.may_come(seen, viewer.scope) {
+            return found;
+        }
+        drop((view, snapshot)); // they would keep old ones while this waits
+        let patience = self.patience_ends(patience);
+        let mut changes = self.changes();
+        loop {
+            changes.mark_unchanged();
+            let snapshot = self.seen_by(viewer.home);
+            let found = look(&snapshot);
+            if !found.may_come(&snapshot, viewer.scope) {
+                return found;
+            }
+            if !matches!(tokio::time::timeout_at(patience, changes.changed()).await, Ok(Ok(()))) {
+                return found;
+            }
+        }
+    }
+
+    fn patience_ends(&self, patience: Option<Duration>) -> Instant {
+        patience.map_or_else(|| self.grace_ends(), |limit| self.grace_ends().min(Instant::now() + limit))
+    }
+}
+
+fn some(places: Places, uri: &str) -> Result<Vec<Place>, Error> {
+    let ambiguous = |candidates| Error::AmbiguousUri { uri: sanitize::uri(uri), candidates };
+    let places = places.into_vec().map_err(ambiguous)?;
+    if places.is_empty() { Err(Error::resource_not_found(uri)) } else { Ok(places) }
+}
+
+/// Whether something better may be found when more servers are known.
+trait Finding {
+    fn may_come(&self, snapshot: &Snapshot, scope: &Scope) -> bool;
+}
+
+impl Finding for Result<Arc<Route>, Error> {
+    fn may_come(&self, snapshot: &Snapshot, scope: &Scope) -> bool {
+        match self {
+            Err(Error::NameNotFound { server: None, .. }) => !snapshot.is_settled(scope),
+            Err(Error::NameNotFound { server: Some(server), .. }) => is_connecting(server, snapshot),
+            Err(Error::Upstream { server, .. }) => is_connecting(server, snapshot),
+            _ => false,
+        }
+    }
+}
+
+impl Finding for Result<Places, Error> {
+    fn may_come(&self, snapshot: &Snapshot, scope: &Scope) -> bool {
+        match self {
+            Ok(places) => places.are_guessed() && !snapshot.is_settled(scope),
+            Err(Error::Upstream { server, .. }) => is_connecting(server, snapshot),
+            Err(_) => false,
+        }
+    }
+}
+
+/// Whether `server`, which alone may have what was asked for, has not ended its first attempt to connect.
+fn is_connecting(server: &str, snapshot: &Snapshot) -> bool {
+    snapshot.server(server).is_ok_and(|found| !found.settled)
+}

@@ -1,0 +1,72 @@
+//! Which server has had each name and URI, carried from one snapshot to the next.
+//!
+//! Invariants: only an operator gives a name or URI to another server. That is by an approval, by a `rename` in the
+//! configuration file, or by removing the server that had it. Each name that would move is logged once.
+//!
+//! Not here: the memory itself (`owners`), and how names are made (`naming`).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::super::catalog::{History, MovedName};
+use super::super::config::Config;
+use super::Snapshot;
+use protocol::feature::Kind;
+use runtime::telemetry::audit::{self, Full};
+
+/// Moved names of one snapshot that are logged at most.
+const MAX_LOGGED: usize = 20;
+
+impl Snapshot {
+    /// The history without servers that are gone and without names that the operator gives in `config`.
+    pub(super) fn kept_history(&self, config: &Config) -> History {
+        let mut history = History::clone(&self.history);
+        let is_there = |name: &str| config.servers.iter().any(|server| *server.name == *name);
+        history.tools.retain(is_there);
+        history.prompts.retain(is_there);
+        Arc::make_mut(&mut history.uris).retain(is_there);
+        for server in &config.servers {
+            for name in server.tools.rename.values() {
+                if !history.tools.is_free_for(name, &server.name) {
+                    history.tools.release(name);
+                }
+            }
+        }
+        history
+    }
+
+    /// Lets `server` have what another server had before: the name of one tool, or all names and URIs.
+    pub(super) fn release_names(&mut self, server: &str, tool: Option<&str>) {
+        let is_wanted = |(owner, subject): (&Arc<str>, &str)| {
+            owner.as_ref() == server && tool.is_none_or(|tool| tool == subject)
+        };
+        let history = Arc::make_mut(&mut self.history);
+        for moved in self.catalog.moved(Kind::Tools).filter(|moved| is_wanted(moved.route)) {
+            history.tools.release(moved.name);
+        }
+        for moved in self.catalog.moved(Kind::Prompts).filter(|_| tool.is_none()) {
+            if is_wanted(moved.route) {
+                history.prompts.release(moved.name);
+            }
+        }
+        for kind in [Kind::Resources, Kind::Templates].into_iter().filter(|_| tool.is_none()) {
+            for moved in self.catalog.moved(kind).filter(|moved| is_wanted(moved.route)) {
+                Arc::make_mut(&mut history.uris).release(moved.name);
+            }
+        }
+    }
+
+    /// Logs the names that another server had before, less those that were so `before` already. If the audit log is
+    /// full, this fails and is to be repeated.
+    pub(in crate::manager) fn log_moved_names(&self, before: Option<&Self>) -> Result<(), Full> {
+        for kind in Kind::ALL {
+            let known: HashSet<MovedName<'_>> =
+                before.into_iter().flat_map(|before| before.catalog.moved(kind)).collect();
+            let new = self.catalog.moved(kind).filter(|moved| !known.contains(moved));
+            for moved in new.take(MAX_LOGGED) {
+                audit::name_moved(moved.route.0, moved.name, (moved.owner, moved.exposed))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! The errors for names that are in no list.
+//!
+//! Invariants: a name that belongs to a configured server which was never reached gives the failure of that server,
+//! unless the operator denies it. A caller that sees one server learns nothing of the others.
+//!
+//! Not here: which names are alike (`settings::nearest`), waiting for servers that are still connecting (`routing`).
+
+use super::{Scope, Server, Snapshot};
+use crate::manager::error::{Error, Named};
+use crate::manager::{failed_at, naming};
+use protocol::feature::Kind;
+use protocol::uri::split_owner;
+use upstream::config::Tools;
+use upstream::{State, Status};
+
+impl Snapshot {
+    /// The error for `name`, which is not in the catalog of `scope`.
+    pub(super) fn unknown(&self, scope: &Scope, kind: Named, name: &str) -> Error {
+        let owner = match scope {
+            Scope::All => self.owner(kind, name),
+            Scope::Server(server) => self.server(server).ok().map(|server| (server, name)),
+        };
+        let Some((server, own)) = owner else { return self.nowhere(kind, name) };
+        if !server.is_heard && server.may_have(kind, own) {
+            let tool = (kind == Named::Tool).then_some(own);
+            return failed_at(&server.upstream, tool, trouble(&server.upstream.status()));
+        }
+        let there = &server.upstream.config().name;
+        let catalog = if *scope == Scope::All { &self.catalog } else { &server.catalog };
+        let entries = catalog.listing(listed(kind)).entries().iter();
+        let names = entries.filter(|entry| entry.route.server == *there).map(|entry| entry.exposed.as_str());
+        Error::unknown_at(kind, (name, own), Some(there), names)
+    }
+
+    /// Whether the one server that `scope` consists of is not connected now.
+    pub fn is_away(&self, scope: &Scope) -> bool {
+        let Scope::Server(name) = scope else { return false };
+        self.server_called(name).is_some_and(|server| server.upstream.status().state != State::Ready)
+    }
+
+    /// Why that server cannot be used now, if lists do not wait for it any more.
+    pub fn absence(&self, scope: &Scope) -> Option<Error> {
+        let Scope::Server(name) = scope else { return None };
+        let server = self.server_called(name).filter(|_| self.listable_at(scope).is_none())?;
+        let status = server.upstream.status();
+        (status.state != State::Ready).then(|| failed_at(&server.upstream, None, trouble(&status)))
+    }
+
+    /// The failure of the server that is named in `uri`, if it was never reached.
+    pub(super) fn away_behind(&self, uri: &str) -> Option<Error> {
+        let server = self.server_called(split_owner(uri)?.0).filter(|server| !server.is_heard)?;
+        Some(failed_at(&server.upstream, None, trouble(&server.upstream.status())))
+    }
+
+    /// The server that `name` belongs to whatever the servers list, and what it calls it.
+    fn owner<'n>(&self, kind: Named, name: &'n str) -> Option<(&Server, &'n str)> {
+        let find = |server: &str| self.server_called(server);
+        naming::qualifier(name, find).or_else(|| {
+            let owners = match kind {
+                Named::Tool => &self.history.tools,
+                Named::Prompt => &self.history.prompts,
+            };
+            let server = find(owners.owner(name)?)?;
+            (!server.is_heard).then_some((server, name))
+        })
+    }
+
+    /// The servers that a scope sees.
+    pub(in crate::manager) fn servers_in(&self, scope: &Scope) -> &[Server] {
+        match scope {
+            Scope::All => &self.servers,
+            Scope::Server(name) => self.server_called(name).map(std::slice::from_ref).unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn server_called(&self, name: &str) -> Option<&Server> {
+        self.by_name.get(name).map(|&index| &self.servers[index])
+    }
+
+    fn nowhere(&self, kind: Named, name: &str) -> Error {
+        let names = self.catalog.listing(listed(kind)).entries().iter().map(|entry| entry.exposed.as_str());
+        let unheard = self.servers.iter().filter(|server| server.is_awaited());
+        let unheard = unheard.map(|server| &server.upstream.config().name);
+        Error::name_not_found(kind, name, None, names).unless_at(unheard)
+    }
+}
+
+impl Server {
+    /// Whether it was never reached and may be yet.
+    fn is_awaited(&self) -> bool {
+        !self.is_heard && self.upstream.config().enabled
+    }
+
+    /// Whether `name`, as clients know it, is not denied.
+    fn may_have(&self, kind: Named, name: &str) -> bool {
+        let tools: &Tools = &self.upstream.config().tools;
+        let renamed = tools.rename.iter().find(|(_, shown)| shown.as_str() == name);
+        kind != Named::Tool || tools.let_through(renamed.map_or(name, |(own, _)| own))
+    }
+}
+
+const fn listed(kind: Named) -> Kind {
+    match kind {
+        Named::Tool => Kind::Tools,
+        Named::Prompt => Kind::Prompts,
+    }
+}
+
+fn trouble(status: &Status) -> upstream::Error {
+    match (status.state, status.breaker.retry_in) {
+        (State::Disabled | State::Disconnected, _) => {
+            upstream::Error::Unavailable { state: status.state.as_str() }
+        }
+        (State::AuthFailed, _) => {
+            upstream::Error::AuthFailed { reason: status.last_error.clone().unwrap_or_default() }
+        }
+        (_, Some(retry_in)) => upstream::Error::CircuitOpen { retry_in },
+        (State::Connecting | State::Ready | State::Failed, None) => {
+            let reason = status.last_error.clone().unwrap_or_else(|| "it has not answered yet".into());
+            upstream::Error::Connect { reason }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The snapshots of single clients, for servers that have a connection for each client.
+//!
+//! A view is a snapshot with the client's own offers in the place of the shared ones. Invariants: a client without
+//! offers that differ has no view, and sees what all see. The registry task alone writes views. Changes of a view
+//! are counted apart from the shared counts, so a client hears of a change when its view comes or goes. There are at
+//! most as many views as private connections.
+//!
+//! Not here: reading the offers (`upstream`), and who waits for them (`gateway::attending`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::snapshot::Snapshot;
+use super::{Invocation, Manager, Scope};
+use protocol::{LogLevel, method};
+use upstream::{Call, Home, Offer, Owner, Upstream, any_private};
+
+/// The offers of one client by server.
+pub(super) type Offers = HashMap<Arc<str>, Arc<Offer>>;
+
+/// A client or a program that looks a name up.
+#[derive(Debug, Clone, Copy)]
+pub struct Viewer<'a> {
+    /// The servers it sees.
+    pub scope: &'a Scope,
+    /// Where its private connections belong; none for programs.
+    pub home: Option<&'a Home>,
+}
+
+impl<'a> From<&'a Scope> for Viewer<'a> {
+    fn from(scope: &'a Scope) -> Self {
+        Self { scope, home: None }
+    }
+}
+
+/// The views that are published. Clones are the same.
+#[derive(Clone, Default)]
+pub(super) struct Views(Arc<RwLock<HashMap<Home, Arc<Snapshot>>>>);
+
+impl Views {
+    pub(super) fn get(&self, home: &Home) -> Option<Arc<Snapshot>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(home).cloned()
+    }
+
+    pub(super) fn put(&self, home: Home, view: Option<Snapshot>) {
+        let mut views = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match view {
+            Some(view) => views.insert(home, Arc::new(view)),
+            None => views.remove(&home),
+        };
+    }
+}
+
+/// Offers of servers to single clients.
+#[derive(Default)]
+pub(super) struct OwnOffers(HashMap<Home, Offers>);
+
+impl OwnOffers {
+    pub(super) fn note(&mut self, server: &Arc<str>, home: &Home, offer: Option<Arc<Offer>>) {
+        let Some(offer) = offer else {
+            let Some(offers) = self.0.get_mut(home) else { return };
+            offers.remove(server);
+            if offers.is_empty() {
+                self.0.remove(home);
+            }
+            return;
+        };
+        self.0.entry(home.clone()).or_default().insert(Arc::clone(server), offer);
+    }
+
+    /// Forgets what `server` offered; the clients that it offered something.
+    pub(super) fn forget(&mut self, server: &str) -> Vec<Home> {
+        let offered =
+            self.0.iter_mut().filter_map(|(home, offers)| offers.remove(server).map(|_| home.clone()));
+        let homes = offered.collect();
+        self.0.retain(|_, offers| !offers.is_empty());
+        homes
+    }
+
+    pub(super) fn of(&self, home: &Home) -> Offers {
+        self.0.get(home).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn homes(&self) -> Vec<Home> {
+        self.0.keys().cloned().collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Manager {
+    /// The snapshot for the client of `home`.
+    pub fn seen_by(&self, home: Option<&Home>) -> Arc<Snapshot> {
+        self.view(home).unwrap_or_else(|| self.snapshot())
+    }
+
+    /// The view of the client of `home`, if it has one.
+    pub(super) fn view(&self, home: Option<&Home>) -> Option<Arc<Snapshot>> {
+        self.published.views.get(home.filter(|_| any_private())?)
+    }
+
+    /// Whether a first request of `viewer` has to wait for its own connections ([`Manager::attend`]).
+    pub fn has_to_attend(&self, viewer: Viewer<'_>) -> bool {
+        let Some(home) = viewer.home.filter(|_| any_private()) else { return false };
+        let snapshot = self.published.snapshot.load();
+        snapshot.servers_in(viewer.scope).iter().any(|server| server.upstream.has_to_attend(home))
+    }
+
+    /// Has servers that have a connection for the client of `home` write log lines of `level` and above on it.
+    pub async fn want_log(&self, scope: &Scope, home: &Home, level: LogLevel) {
+        if any_private() {
+            let snapshot = self.snapshot();
+            let wanted =
+                snapshot.servers_in(scope).iter().map(|server| server.upstream.want_log(home, level));
+            futures_util::future::join_all(wanted).await;
+        }
+    }
+
+    /// Connects the client of `invocation` to the servers in `scope` that have a connection for each client, and waits
+    /// until each listed what it has for this client. With `only` it is that one server.
+    pub async fn attend(&self, scope: &Scope, invocation: &Invocation, only: Option<&str>) {
+        let call = Call {
+            sender: invocation.sender.clone(),
+            era: invocation.era,
+            owner: Owner::GATEWAY,
+            home: invocation.home.clone(),
+            principal: invocation.principal.clone(),
+            ..Call::of_gateway(method::TOOLS_LIST, None)
+        };
+        let snapshot = self.snapshot();
+        let is_meant = |upstream: &Arc<Upstream>| only.is_none_or(|only| *upstream.config().name == *only);
+        let upstreams = snapshot.servers_in(scope).iter().map(|server| &server.upstream);
+        let attended = upstreams.filter(|upstream| is_meant(upstream)).map(|upstream| upstream.attend(&call));
+        futures_util::future::join_all(attended).await;
+    }
+}

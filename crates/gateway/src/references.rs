@@ -1,0 +1,83 @@
+//! URIs in results: what a server calls its own becomes what its client reaches it by.
+//!
+//! Only where the two differ, which is where two servers have the same URI; every other byte stays,
+//! and with one server nothing is looked at. Looked at are links and embedded resources in the
+//! content of tools and prompts, and the URIs of what was read.
+
+use std::ops::ControlFlow;
+
+use crate::manager::catalog::LinkBudget;
+use crate::manager::{Scope, Snapshot};
+use json::Raw;
+
+/// Blocks of one result that are looked at. Links beyond them keep the URI of their server, which is refused as
+/// ambiguous where another server has it too.
+const MAX_BLOCKS: usize = 10_000;
+
+/// The result of a tool or a prompt of `server`, whose references lead back to it.
+pub(super) fn followed(snapshot: &Snapshot, scope: &Scope, server: &str, result: Raw) -> Raw {
+    if !snapshot.can_clash(scope) {
+        return result;
+    }
+    let messages = result.get("messages");
+    let messages = messages.iter().flat_map(Raw::elements).take(MAX_BLOCKS);
+    let contents = messages.filter_map(|message| message.get("content"));
+    let (mut changes, mut budget, mut left) = (Vec::new(), LinkBudget::default(), MAX_BLOCKS);
+    let mut follow = |block: &Raw| {
+        left -= 1;
+        let exposed = uri_of(block).and_then(|uri| {
+            let exposed = snapshot.exposed_uri(scope, (server, &uri.read::<String>().ok()?), &mut budget)?;
+            Some((uri, Raw::of(&exposed)))
+        });
+        changes.extend(exposed);
+        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    for content in contents.chain(result.get("content")) {
+        // No list of the blocks is made: there may be millions.
+        let done = if content.is_object() {
+            follow(&content)
+        } else {
+            content.elements().try_for_each(|block| follow(&block))
+        };
+        if done.is_break() {
+            break;
+        }
+    }
+    result.replacing(&changes)
+}
+
+/// The URI in a block that links to a resource, or holds one.
+fn uri_of(block: &Raw) -> Option<Raw> {
+    match block.get_as::<String>("type")?.as_str() {
+        "resource_link" => block.get("uri"),
+        "resource" => block.get("resource")?.get("uri"),
+        _ => None,
+    }
+}
+
+/// What was read at a server: the URI that it knows becomes the one that its client asked for.
+pub(super) fn of_contents(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    (server, known, asked): (&str, &str, &str),
+    result: &Raw,
+) -> Raw {
+    if known == asked && !snapshot.can_clash(scope) {
+        return result.clone();
+    }
+    let (contents, mut budget) = (result.get("contents"), LinkBudget::default());
+    let changes: Vec<(Raw, Raw)> = contents
+        .iter()
+        .flat_map(Raw::elements)
+        .take(MAX_BLOCKS)
+        .filter_map(|content| content.get("uri"))
+        .filter_map(|uri| {
+            let text: String = uri.read().ok()?;
+            if text == known {
+                return (known != asked).then(|| (uri, Raw::of(asked)));
+            }
+            Some((uri, Raw::of(&snapshot.exposed_uri(scope, (server, &text), &mut budget)?)))
+        })
+        .collect();
+    result.replacing(&changes)
+}

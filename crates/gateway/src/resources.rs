@@ -1,0 +1,213 @@
+//! `resources/read`.
+//!
+//! A URI that somebody lists, or makes by a template, is read there. One that nobody lists is asked
+//! for at the servers that may have it, one after another; the first that has it answers. All of them have one
+//! deadline: who answers at once leaves its time to the others, who hangs takes no more than its share.
+//!
+//! Not here: who may have it (`manager::catalog`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::caller::Caller;
+use super::{Gateway, asking, era, error, references, wanted};
+use crate::manager::{Error, Invocation, Target, Word};
+use auth::Action;
+use json::Raw;
+use protocol::error::code;
+use protocol::{ErrorObject, Reply};
+use upstream::Outlet;
+
+/// How long one of several servers is asked for what it may not have.
+const TRIAL: Duration = Duration::from_secs(10);
+/// How long all of them are, unless each has less.
+const TRIALS: Duration = Duration::from_secs(30);
+
+/// Reads a resource where it lives.
+pub(super) async fn read(gateway: &Gateway, caller: &Caller, params: Option<&Raw>, outlet: &Outlet) -> Reply {
+    if !caller.principal.may(Action::Read) {
+        return Err(error::forbidden("read resources"));
+    }
+    let (uri, params) = wanted::text(params, "uri", "which resource to read")?;
+    wanted::short_uri(&uri, "uri")?;
+    let found = gateway.manager.resource_targets(caller.viewer(), &uri, params, None).await;
+    let targets = found.map_err(|failure| refused(caller, &failure))?;
+    let is_alone = targets.len() == 1;
+    match first(gateway, caller, targets, outlet).await {
+        Ok((place, result)) => {
+            let snapshot = gateway.manager.seen_by(Some(&caller.home));
+            Ok(references::of_contents(&snapshot, &caller.scope, (&place.server, &place.uri, &uri), &result))
+        }
+        Err(refusal) if !is_alone && is_missing(&refusal) => Err(era::no_resource(caller, &uri)),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// Who answered, and about what.
+pub(super) struct Place {
+    server: Arc<str>,
+    uri: String,
+}
+
+/// The first result that one of `targets` gives; else the first error that says more than that
+/// there is no such thing, else the last one.
+pub(super) async fn first(
+    gateway: &Gateway,
+    caller: &Caller,
+    targets: Vec<Target>,
+    outlet: &Outlet,
+) -> Result<(Place, Raw), ErrorObject> {
+    let mut trials = Trials::of(gateway, &targets);
+    let mut told: Option<ErrorObject> = None;
+    for target in targets {
+        let place = Place { server: Arc::clone(&target.server), uri: target.subject.to_string() };
+        let Some(timeout) = trials.next() else { break };
+        let invocation = Invocation { begun: trials.begun, timeout, ..caller.invocation(&target.params) };
+        match asking::answer(gateway, caller, (target, invocation), outlet).await {
+            Ok(result) => return Ok((place, result)),
+            Err(error) if told.as_ref().is_none_or(is_missing) => told = Some(error),
+            Err(_) => {}
+        }
+    }
+    Err(told.unwrap_or_else(|| {
+        error::refusal(code::INVALID_PARAMS, "not_found", Word::NotFound, "nobody has that")
+    }))
+}
+
+/// The time that several servers share.
+struct Trials {
+    begun: Instant,
+    /// For all of them; none where there is one, which has its own.
+    whole: Option<Duration>,
+    left: u32,
+}
+
+impl Trials {
+    fn of(gateway: &Gateway, targets: &[Target]) -> Self {
+        let (begun, left) = (Instant::now(), u32::try_from(targets.len()).unwrap_or(u32::MAX));
+        let timeouts = || {
+            let snapshot = gateway.manager.snapshot();
+            let timeout = |target: &Target| {
+                snapshot.server(&target.server).ok().map(|server| server.upstream.config().timeout)
+            };
+            targets.iter().filter_map(timeout).max().map_or(TRIALS, |longest| longest.min(TRIALS))
+        };
+        Self { begun, whole: (left > 1).then(timeouts), left }
+    }
+
+    /// Until when the next one is asked, from the beginning on; none when the time is over.
+    #[allow(clippy::option_option)] // the inner one is what an invocation has
+    fn next(&mut self) -> Option<Option<Duration>> {
+        let Some(whole) = self.whole else { return Some(None) };
+        let gone = self.begun.elapsed();
+        let rest = whole.checked_sub(gone).filter(|rest| !rest.is_zero())?;
+        let share = rest / self.left.max(1);
+        self.left = self.left.saturating_sub(1);
+        Some(Some(gone + share.min(TRIAL)))
+    }
+}
+
+/// Whether a server says that it has no such resource: the code of either era, or that it has no
+/// resources at all.
+fn is_missing(error: &ErrorObject) -> bool {
+    [code::INVALID_PARAMS, code::RESOURCE_NOT_FOUND, code::METHOD_NOT_FOUND].contains(&error.code())
+}
+
+/// The failure to find somebody to ask.
+pub(super) fn refused(caller: &Caller, failure: &Error) -> ErrorObject {
+    match failure {
+        Error::ResourceNotFound { uri } => era::no_resource(caller, uri),
+        other => error::object(other, caller.version.era()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Scene, legacy, raw, text};
+    use super::*;
+    use crate::manager::{Config, Manager, Scope};
+    use auth::{Principal, Role};
+    use protocol::{Request, RequestId, Version};
+    use runtime::shutdown::Shutdown;
+    use upstream::fake::{self, Answer, Fake};
+
+    /// What a caller is answered.
+    async fn answered(scene: &Scene, caller: &Caller, method: &str, params: &str) -> Reply {
+        let id = RequestId::from_u64(1);
+        let request = Request { id, method: method.into(), params: Some(raw(params)) };
+        scene.gateway.handle(caller, &request, &Outlet::none()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_reaches_a_server_needs_more_than_a_reader_and_lists_do_not() {
+        let scene = Scene::with(Version::V2025_11_25).await;
+        let mut reader = legacy("{}");
+        reader.principal = Principal::new("r", Role::Reader);
+        for method in ["prompts/list", "resources/list", "resources/templates/list", "tools/list"] {
+            assert!(answered(&scene, &reader, method, "{}").await.is_ok(), "{method}");
+        }
+        for (method, params) in [
+            ("prompts/get", r#"{"name":"p"}"#),
+            ("resources/read", r#"{"uri":"test://x"}"#),
+            ("resources/subscribe", r#"{"uri":"test://x"}"#),
+            ("completion/complete", r#"{"ref":{"type":"ref/resource","uri":"test://x"}}"#),
+            ("tools/call", r#"{"name":"echo"}"#),
+        ] {
+            let refused = answered(&scene, &reader, method, params).await;
+            assert!(text(&refused).contains(r#""code":"forbidden""#), "{method}: {}", text(&refused));
+            assert!(text(&refused).contains("needs the role caller"), "{method}: {}", text(&refused));
+            assert_eq!(scene.server.executed(method), 0, "{method}");
+            let mut caller = legacy("{}");
+            caller.principal = Principal::new("c", Role::Caller);
+            let answer = answered(&scene, &caller, method, params).await;
+            assert!(!text(&answer).contains("forbidden"), "{method}: {}", text(&answer));
+        }
+    }
+
+    /// How long it takes to read what nobody lists at servers of which some hang, and what is answered.
+    async fn read_at(servers: &[bool]) -> (Duration, Reply) {
+        let fakes = servers.iter().map(|hangs| {
+            let (fake, hangs) = (Fake::new(Version::V2025_11_25), *hangs);
+            fake.capabilities(&serde_json::json!({"resources": {}}));
+            fake.answer(move |call| {
+                let found = || Answer::result(&serde_json::json!({"contents": []}));
+                (call.method == "resources/read").then(|| if hangs { Answer::Silence } else { found() })
+            });
+            fake
+        });
+        let fakes: Vec<_> = fakes.collect();
+        let names = (0..fakes.len()).map(|number| fake::config(&format!("s{number}"))).collect();
+        let connectors = fakes.iter().map(Fake::connector).collect();
+        let shutdown = Shutdown::new();
+        let manager = Manager::with_connectors(Config::of(names), connectors, shutdown.child());
+        manager.settled(&Scope::All, Duration::from_secs(1)).await;
+        let gateway = Gateway::new(manager, shutdown);
+        let (begun, params) = (Instant::now(), raw(r#"{"uri":"a://b"}"#));
+        let reply = read(&gateway, &legacy("{}"), Some(&params), &Outlet::none()).await;
+        (begun.elapsed(), reply)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn several_servers_that_hang_take_no_longer_than_one() {
+        let (took, reply) = read_at(&[true; 8]).await;
+        assert_eq!(took, TRIALS, "{}", text(&reply));
+        assert!(text(&reply).contains(r#""code":"timed_out""#), "{}", text(&reply));
+        let (took, reply) = read_at(&[true, true, true, true, true, true, true, false]).await;
+        assert_eq!((took, reply.is_ok()), (TRIALS / 8 * 7, true), "the last one still has its share");
+        let (took, reply) = read_at(&[true, false]).await;
+        assert_eq!((took, reply.is_ok()), (TRIAL, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_nobody_has_resources_nobody_is_asked() {
+        let scene = Scene::with(Version::V2025_11_25).await;
+        let refused = answered(&scene, &legacy("{}"), "resources/read", r#"{"uri":"a://é"}"#).await;
+        assert_eq!(
+            text(&refused),
+            r#"{"code":-32002,"message":"there is no resource \"a://é\"","data":{"code":"resource_not_found","uri":"a://é","type":"not_found","detail":"there is no resource \"a://é\"","retryable":false}}"#
+        );
+        assert_eq!(scene.server.executed("resources/read"), 0);
+    }
+}

@@ -1,0 +1,222 @@
+//! A legacy client of a modern server: each `input_required` becomes real questions to the client,
+//! and the request is made again with its answers.
+//!
+//! Invariants: at most 16 rounds; the server's `requestState` goes back byte for byte; the time in
+//! which the client is asked is not the server's; every further round may have effects, so none is
+//! made twice by itself.
+//!
+//! Source: 2026-07-28 `basic/patterns/mrtr`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use tokio::time::{Instant, sleep};
+
+use super::caller::Caller;
+use super::{Gateway, era, error, tasks};
+use crate::manager::{Called, Invocation, Target};
+use json::{Part, Raw};
+use protocol::feature::Effect;
+use protocol::{ErrorObject, Method, Reply, Version, method, output_schema};
+use upstream::Outlet;
+
+/// How often one request may be asked for more input.
+const MAX_ROUNDS: u32 = 16;
+/// Questions of one round.
+const MAX_QUESTIONS: usize = 64;
+/// Questions of one round that are open at a time.
+const AT_A_TIME: usize = 8;
+/// The first pause before a request is made again of a server that only wants it again; it doubles.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The longest such pause.
+const MAX_PAUSE: Duration = Duration::from_secs(2);
+
+/// Makes a legacy client's request, in as many rounds as its server wants. `first` is what came of the
+/// first one, if that was made already.
+pub(super) async fn answer(
+    gateway: &Gateway,
+    caller: &Caller,
+    (mut target, mut invocation): (Target, Invocation),
+    mut first: Option<Called>,
+    outlet: &Outlet,
+) -> Reply {
+    let follows = target.params.part("task").is_some_and(Part::is_object);
+    if follows {
+        invocation.sender.capabilities = tasks::declared(&invocation.sender.capabilities);
+    }
+    for round in 0..=MAX_ROUNDS {
+        let mut done = if let Some(done) = first.take() {
+            done
+        } else {
+            let done = gateway.manager.perform(&target, &invocation, outlet).await;
+            done.map_err(|failure| error::object(&failure, caller.version.era()))?
+        };
+        done.reply = done.reply.map(|result| as_announced(&target, done.version, result));
+        if tasks::is_required(&done.reply) && !tasks::has_extension(&invocation.sender.capabilities) {
+            // Refused, so nothing was done. The task that it becomes is waited for.
+            invocation.sender.capabilities = tasks::declared(&invocation.sender.capabilities);
+            continue;
+        }
+        if let Some(result) = tasks::created(gateway, caller, &done, follows) {
+            return Ok(result);
+        }
+        if let Some(reply) = tasks::waited_for(gateway, caller, &done, outlet).await {
+            let reply = reply.map(|result| as_announced(&target, done.version, result));
+            return era::answer(caller, target.method, done.version, reply);
+        }
+        let Some(wanted) = Wanted::of(&done.reply)? else {
+            let reply = era::answer(caller, target.method, done.version, done.reply);
+            gateway.note_answer(caller, &target.server, &reply);
+            return reply;
+        };
+        if round == MAX_ROUNDS {
+            break;
+        }
+        let responses = wanted.responses(caller, (&target.server, outlet), &mut invocation, round).await?;
+        target.params = target
+            .params
+            .edit(&[("inputResponses", responses.as_ref()), ("requestState", wanted.state.as_ref())]);
+        target.effect = Effect::Unsafe;
+    }
+    let text = format!("the server asked for more input {} times, which is the limit", MAX_ROUNDS + 1);
+    Err(error::input("too_many_rounds", &text))
+}
+
+/// A structured result as the client was told that it looks.
+fn as_announced(target: &Target, version: Version, result: Raw) -> Raw {
+    match target.wraps_result {
+        true if version.has_any_output() => output_schema::wrap_result(&result),
+        // The server knows older clients and wraps by itself; what it left bare is wrapped here.
+        true => output_schema::wrap_unannounced(&result),
+        false => result,
+    }
+}
+
+/// What a modern server wants before it goes on.
+pub(super) struct Wanted {
+    requests: Vec<(String, Raw)>,
+    state: Option<Raw>,
+}
+
+impl Wanted {
+    /// Reads an `input_required` result; none when the reply is another one.
+    fn of(reply: &Reply) -> Result<Option<Self>, ErrorObject> {
+        let Ok(result) = reply else { return Ok(None) };
+        if result.text("resultType").as_deref() != Some("input_required") {
+            return Ok(None);
+        }
+        let state = result.get("requestState").filter(|state| !state.is_null());
+        let requests = requests(result);
+        if requests.is_empty() && state.is_none() {
+            return Err(error::invalid_answer("the server asks for more input but not for which"));
+        }
+        Self { requests, state }.bounded().map(Some)
+    }
+
+    /// What a task waits for, less what is in `answered` already; none when that is all.
+    pub(super) fn of_task(task: &Raw, answered: &mut HashSet<String>) -> Result<Option<Self>, ErrorObject> {
+        let mut requests = requests(task);
+        requests.retain(|(key, _)| !answered.contains(key));
+        answered.extend(requests.iter().map(|(key, _)| key.clone()));
+        if requests.is_empty() {
+            return Ok(None);
+        }
+        Self { requests, state: None }.bounded().map(Some)
+    }
+
+    fn bounded(self) -> Result<Self, ErrorObject> {
+        let number = self.requests.len();
+        if number > MAX_QUESTIONS {
+            let text = format!("the server asks {number} questions at once, {MAX_QUESTIONS} are allowed");
+            return Err(error::input("too_many_questions", &text));
+        }
+        Ok(self)
+    }
+
+    /// The client's answers under the server's keys; none when nothing was asked. The clock of the
+    /// request stands still meanwhile.
+    async fn responses(
+        &self,
+        caller: &Caller,
+        (server, outlet): (&Arc<str>, &Outlet),
+        invocation: &mut Invocation,
+        round: u32,
+    ) -> Result<Option<Raw>, ErrorObject> {
+        if self.requests.is_empty() {
+            sleep(MAX_PAUSE.min(PAUSE * 2_u32.pow(round))).await;
+            return Ok(None);
+        }
+        let begun = Instant::now();
+        let responses = self.asked(caller, server, outlet).await?;
+        invocation.begun += begun.elapsed();
+        Ok(Some(responses))
+    }
+
+    /// Asks the client for `server`; its answers under the server's keys.
+    pub(super) async fn asked(&self, caller: &Caller, server: &Arc<str>, outlet: &Outlet) -> Reply {
+        let questions = self.requests.iter().map(|(_, request)| Asked::of(caller, request));
+        let questions = questions.collect::<Result<Vec<_>, _>>()?;
+        let mut answers = stream::iter(questions).map(|asked| asked.put(server, outlet)).buffered(AT_A_TIME);
+        let mut responses = Raw::empty_object();
+        for (key, _) in &self.requests {
+            // The first one that ends the request withdraws the others.
+            let Some(answer) = answers.next().await else { break };
+            responses = responses.with(key, &answer?);
+        }
+        Ok(responses)
+    }
+}
+
+/// The entries of `inputRequests`.
+fn requests(of: &Raw) -> Vec<(String, Raw)> {
+    let requests = of.get("inputRequests");
+    requests.iter().flat_map(Raw::members).map(|(key, request)| (key.into_owned(), request)).collect()
+}
+
+/// One entry of `inputRequests`.
+struct Asked {
+    method: Method,
+    params: Option<Raw>,
+}
+
+impl Asked {
+    fn of(caller: &Caller, request: &Raw) -> Result<Self, ErrorObject> {
+        let method = Method::from(&*request.text("method").unwrap_or_default());
+        let params = request.get("params").filter(Raw::is_object);
+        let is_known = caller.version.has_question(&method, params.as_ref());
+        if !(is_known && caller.abilities().allows(&method, params.as_ref())) {
+            let shown: String = method.chars().take(64).collect();
+            let text =
+                format!("the server needs {shown:?}, which this client did not say that it can answer");
+            return Err(error::input("client_cannot_be_asked", &text));
+        }
+        let params = params.map(|params| era::questions::for_legacy(caller.version, &method, params));
+        Ok(Self { method, params })
+    }
+
+    /// Asks the client; its result, or why the request cannot go on.
+    async fn put(self, server: &Arc<str>, outlet: &Outlet) -> Result<Raw, ErrorObject> {
+        let reply = outlet.ask_for(Some(Arc::clone(server)), self.method.clone(), self.params).await;
+        match reply {
+            Some(Ok(result)) if result.is_object() => Ok(result),
+            // The server can be told that a person gave no answer, and of nothing else.
+            Some(_) if self.method == method::ELICITATION_CREATE => {
+                Ok(Raw::empty_object().with("action", &Raw::of("cancel")))
+            }
+            Some(Ok(_)) => Err(refused(&self.method, "the answer is not an object")),
+            Some(Err(refusal)) => Err(refused(&self.method, &refusal.message())),
+            None => Err(refused(&self.method, "nobody answered")),
+        }
+    }
+}
+
+fn refused(method: &str, reason: &str) -> ErrorObject {
+    let reason: String = reason.chars().take(256).collect();
+    error::input("input_refused", &format!("the server needs an answer to {method:?}: {reason}"))
+}
+
+#[cfg(test)]
+#[path = "rounds_tests.rs"]
+mod tests;

@@ -1,0 +1,274 @@
+//! Who asked to be told what: finds the listeners of what a server says.
+//!
+//! Invariants: a notice reaches exactly those who asked for its subject, under the URI they asked
+//! with; a listener that is gone costs nothing. One task hands notices over, and never waits for a
+//! listener.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use serde_json::json;
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::followed;
+use super::mailbox::Mailbox;
+use crate::manager::Told;
+use json::Raw;
+use protocol::{Notification, meta, method, uri};
+use runtime::telemetry::pace::Pace;
+use upstream::{Home, Watching};
+
+/// Parts of a URI that may have been subscribed to instead of the whole.
+const MAX_ANCESTORS: usize = 64;
+
+/// Bytes that a subscription takes beside its names.
+const EACH: usize = 512;
+
+/// What a notice can be about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Topic {
+    /// A resource of a server, by its URI there.
+    Resource(Arc<str>, Arc<str>),
+    /// A task of a server, by its id there.
+    Task(Arc<str>, Arc<str>),
+    /// A page that a server sent somebody to, by its id there.
+    Elicitation(Arc<str>, Arc<str>),
+}
+
+impl Topic {
+    /// The URI or the id, as the server has it.
+    fn name(&self) -> &str {
+        let (Self::Resource(_, name) | Self::Task(_, name) | Self::Elicitation(_, name)) = self;
+        name
+    }
+
+    /// The server whose resource it is.
+    const fn resource_of(&self) -> Option<&Arc<str>> {
+        if let Self::Resource(server, _) = self { Some(server) } else { None }
+    }
+
+    /// The server whose task it is.
+    const fn task_of(&self) -> Option<&Arc<str>> {
+        if let Self::Task(server, _) = self { Some(server) } else { None }
+    }
+}
+
+/// Everybody who asked for anything.
+#[derive(Debug, Default)]
+pub struct Board {
+    index: Mutex<HashMap<Topic, Vec<Listener>>>,
+    numbers: AtomicU64,
+}
+
+#[derive(Debug, Clone)]
+struct Listener {
+    number: u64,
+    mailbox: Weak<Mailbox>,
+    /// Its client. A notice on the connection of another client is not for it.
+    home: Home,
+    /// The URI or the id that it knows the subject by.
+    shown: Arc<str>,
+}
+
+/// One listener's interest in one topic; it ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    board: Arc<Board>,
+    topic: Topic,
+    number: u64,
+    /// Bytes that it takes.
+    size: usize,
+    /// Keeps the server telling.
+    watching: Option<Watching>,
+}
+
+impl Subscription {
+    /// Bytes that it takes here and in the mailbox.
+    pub(super) const fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The same, for as long as which the server is asked to tell.
+    pub(super) fn kept_by(mut self, watching: Watching) -> Self {
+        self.watching = Some(watching);
+        self
+    }
+}
+
+impl Board {
+    /// Tells `mailbox`, which is of the client of `home`, about `topic` from now on, which it knows as `shown`.
+    pub(super) fn tell(
+        self: &Arc<Self>,
+        topic: Topic,
+        shown: &str,
+        (mailbox, home): (&Arc<Mailbox>, &Home),
+    ) -> Subscription {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        // The mailbox has what is shown too, as its key.
+        let size = EACH + topic.name().len() + 2 * shown.len();
+        let (mailbox, home) = (Arc::downgrade(mailbox), home.clone());
+        let listener = Listener { number, mailbox, home, shown: shown.into() };
+        self.lock().entry(topic.clone()).or_default().push(listener);
+        Subscription { board: Arc::clone(self), topic, number, size, watching: None }
+    }
+
+    /// Hands over what servers say, until they are gone.
+    pub(crate) async fn run(self: Arc<Self>, mut told: broadcast::Receiver<Told>) {
+        let pace = Pace::new();
+        loop {
+            match told.recv().await {
+                Ok(Told { server, notice: Some(notice), home }) => {
+                    self.deliver((&server, home.as_ref()), &notice);
+                }
+                Ok(Told { server, notice: None, home }) => self.missed(Some(&server), home.as_ref()),
+                Err(RecvError::Lagged(count)) => {
+                    if let Some(suppressed) = pace.admit() {
+                        tracing::warn!(
+                            count,
+                            suppressed,
+                            "notices of servers came too fast; what they are about counts as changed"
+                        );
+                    }
+                    self.missed(None, None);
+                }
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    /// How many listeners there are, counted for each topic.
+    pub fn count(&self) -> usize {
+        self.lock().values().map(Vec::len).sum()
+    }
+
+    /// Hands over what `server` said, on the connection of `home` if that has one of its own.
+    fn deliver(&self, (server, home): (&Arc<str>, Option<&Home>), notice: &Notification) {
+        let is_meant = |listener: &Listener| home.is_none_or(|home| listener.home == *home);
+        let named = |member| notice.params.as_ref().and_then(|params| params.get_as::<String>(member));
+        match notice.method.as_str() {
+            method::RESOURCE_UPDATED => {
+                let Some(uri) = named("uri") else { return };
+                let listeners = self.listeners_of(server, &uri).into_iter();
+                for (listener, shown) in listeners.filter(|(listener, _)| is_meant(listener)) {
+                    put(&listener, notice, "uri", &shown);
+                }
+            }
+            method::TASK_STATUS | method::TASKS => {
+                let Some(id) = named("taskId") else { return };
+                let listeners = self.listeners(&Topic::Task(server.clone(), id.into()));
+                for listener in listeners.into_iter().filter(is_meant) {
+                    put(&listener, notice, "taskId", &listener.shown);
+                }
+            }
+            method::ELICITATION_COMPLETE => {
+                let Some(id) = named("elicitationId") else { return };
+                let listeners = self.listeners(&Topic::Elicitation(server.clone(), id.into()));
+                for listener in listeners.into_iter().filter(is_meant) {
+                    put(&listener, notice, "elicitationId", &listener.shown);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Who is to hear of `uri`, and under which one. A server may name a part of what was subscribed
+    /// to (2026-07-28, `ResourceUpdatedNotificationParams`): where nobody asked for the part itself,
+    /// it is told to those who asked for the nearest whole.
+    fn listeners_of(&self, server: &Arc<str>, uri: &str) -> Vec<(Listener, Arc<str>)> {
+        let exact = self.listeners(&Topic::Resource(server.clone(), uri.into()));
+        if !exact.is_empty() {
+            return exact.into_iter().map(|listener| (listener.clone(), listener.shown)).collect();
+        }
+        for whole in ancestors(uri).take(MAX_ANCESTORS) {
+            let listeners = self.listeners(&Topic::Resource(server.clone(), whole.into()));
+            if !listeners.is_empty() {
+                let part = |listener: Listener| {
+                    let is_bare = listener.shown.as_ref() == whole;
+                    let shown = if is_bare { uri.to_owned() } else { uri::with_owner(uri, server) };
+                    (listener, shown.into())
+                };
+                return listeners.into_iter().map(part).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    /// Everything that `server`, or anybody, may have said to `home`, or to anybody, counts as said once.
+    fn missed(&self, server: Option<&Arc<str>>, home: Option<&Home>) {
+        let is_meant = |of: &Arc<str>| server.is_none_or(|server| server == of);
+        let meant = |is_one: fn(&Topic) -> Option<&Arc<str>>| -> Vec<Listener> {
+            let index = self.lock();
+            let meant = index.iter().filter(|(topic, _)| is_one(topic).is_some_and(is_meant));
+            let listeners = meant.flat_map(|(_, listeners)| listeners.iter());
+            listeners.filter(|listener| home.is_none_or(|home| listener.home == *home)).cloned().collect()
+        };
+        for listener in meant(Topic::resource_of) {
+            let params = Some(Raw::of(&json!({ "uri": listener.shown })));
+            let notice = Notification { method: method::RESOURCE_UPDATED.into(), params };
+            put(&listener, &notice, "uri", &listener.shown);
+        }
+        for listener in meant(Topic::task_of) {
+            put(&listener, &followed::missed(&listener.shown), "taskId", &listener.shown);
+        }
+    }
+
+    fn listeners(&self, topic: &Topic) -> Vec<Listener> {
+        self.lock().get(topic).cloned().unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, Vec<Listener>>> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut index = self.board.lock();
+        let Some(listeners) = index.get_mut(&self.topic) else { return };
+        listeners.retain(|listener| listener.number != self.number);
+        if listeners.is_empty() {
+            index.remove(&self.topic);
+        }
+    }
+}
+
+/// Puts `notice` into a mailbox, as a listener knows what it is about.
+fn put(listener: &Listener, notice: &Notification, member: &str, shown: &str) {
+    let Some(mailbox) = listener.mailbox.upgrade() else { return };
+    let params = notice.params.clone().unwrap_or_else(Raw::empty_object);
+    let meta = meta::of(Some(&params)).map(|meta| meta.edit(&[(meta::SUBSCRIPTION_ID, None)]));
+    // The id of our own stream is nobody else's.
+    let meta = meta.filter(|meta| meta.bytes().as_ref() != b"{}");
+    let is_same = params.get_as::<String>(member).is_some_and(|there| there == shown);
+    let renamed = Raw::of(shown);
+    let mut changes = Vec::with_capacity(2);
+    if params.get("_meta").is_some() {
+        changes.push(("_meta", meta.as_ref()));
+    }
+    if !is_same {
+        changes.push((member, Some(&renamed)));
+    }
+    let params = if changes.is_empty() { params } else { params.edit(&changes) };
+    let about = format!("{} {shown}", notice.method);
+    mailbox.put(Notification { method: notice.method.clone(), params: Some(params) }, Some(about));
+}
+
+/// The URIs that `uri` is a part of, nearest first.
+fn ancestors(uri: &str) -> impl Iterator<Item = &str> {
+    let ends = uri.char_indices().rev().filter(|(_, c)| matches!(c, '/' | '?' | '#'));
+    // With and without the slash at the end: both spellings are in use.
+    ends.flat_map(|(at, _)| [&uri[..=at], &uri[..at]]).filter(move |whole| !whole.is_empty() && *whole != uri)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_known_by_the_nearest_whole() {
+        let all: Vec<&str> = ancestors("a://b/c?d").collect();
+        assert_eq!(all, ["a://b/c?", "a://b/c", "a://b/", "a://b", "a://", "a:/", "a:/", "a:"]);
+    }
+}

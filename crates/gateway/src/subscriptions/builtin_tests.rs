@@ -1,0 +1,102 @@
+//! What a built-in server says by itself, such as that a document which was promised is there, reaches
+//! the clients of both eras that asked for it, and no others.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde_json::json;
+
+use super::tests::{ask, modern, raw, said, session, told};
+use super::*;
+use crate::manager::config::Config;
+use builtins::{Builtin, InProcess, Report};
+use runtime::shutdown::Shutdown;
+use upstream::connection::Events;
+use upstream::{Error, Event, fake};
+
+const URI: &str = "x://context";
+
+struct Bell;
+
+impl Builtin for Bell {
+    fn info(&self) -> Raw {
+        raw(&json!({"name": "bell", "version": "1"}))
+    }
+
+    fn instructions(&self) -> Option<String> {
+        None
+    }
+
+    fn tools(&self) -> Vec<Raw> {
+        Vec::new()
+    }
+
+    fn call<'a>(&'a self, _: &'a str, _: Raw, _: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
+        std::future::ready(Ok(Ok(Raw::empty_object()))).boxed()
+    }
+
+    fn resources(&self) -> Option<Vec<Raw>> {
+        let resource = |uri| raw(&json!({"uri": uri, "name": "context"}));
+        Some(vec![resource(URI), resource("x://none")])
+    }
+
+    fn told_resources(&self) -> &[&str] {
+        &[URI]
+    }
+}
+
+/// A gateway with a built-in server, and where that reports.
+async fn gateway() -> (Gateway, impl Fn()) {
+    let bell: Arc<Mutex<Option<Events>>> = Arc::default();
+    let kept = Arc::clone(&bell);
+    let connector = InProcess::new(move |events| {
+        *kept.lock().expect("no panic") = Some(events);
+        async { Ok(Bell) }.boxed()
+    });
+    let config = Config::of(vec![fake::config("s")]);
+    let shutdown = Shutdown::new();
+    let manager = Manager::with_connectors(config, vec![Arc::new(connector)], shutdown.clone());
+    manager.settled(&Scope::All, Duration::from_secs(1)).await;
+    let ring = move || {
+        let notice =
+            Notification { method: method::RESOURCE_UPDATED.into(), params: Some(raw(&json!({"uri": URI}))) };
+        bell.lock().expect("no panic").as_ref().expect("connected").report(Event::Notice(notice));
+    };
+    (Gateway::new(manager, shutdown), ring)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_session_that_subscribed_hears_of_it_and_another_does_not() {
+    let (gateway, ring) = gateway().await;
+    let (caller, other) = (session(&gateway, Scope::All).await, session(&gateway, Scope::All).await);
+    let subscribed = ask(&gateway, &caller, method::RESOURCES_SUBSCRIBE, json!({ "uri": URI })).await;
+    subscribed.expect("it can be told of");
+    let unknown = ask(&gateway, &caller, method::RESOURCES_SUBSCRIBE, json!({"uri": "x://none"})).await;
+    assert!(unknown.is_err(), "{unknown:?}");
+    let mut feeds = [&caller, &other].map(|caller| gateway.feed(caller).expect("a legacy client"));
+    ring();
+    let notice = told(&mut feeds[0]).await.expect("told");
+    assert!(notice.contains("notifications/resources/updated") && notice.contains(URI), "{notice}");
+    assert_eq!(told(&mut feeds[1]).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_client_that_listens_hears_of_it() {
+    let (gateway, ring) = gateway().await;
+    let (outlet, mut inlet) = Outlet::new(8);
+    let params = raw(&json!({"notifications": {"resourceSubscriptions": [URI, "x://none"]}}));
+    let (id, caller) = (RequestId::from_u64(7), modern());
+    let heard = async {
+        let ack = said(&mut inlet).await.expect("an acknowledgement");
+        assert!(ack.contains(r#""resourceSubscriptions":["x://context"]"#), "{ack}");
+        ring();
+        let notice = said(&mut inlet).await.expect("a notice");
+        assert!(notice.contains("notifications/resources/updated") && notice.contains(URI), "{notice}");
+    };
+    tokio::select! {
+        end = listen(&gateway, &caller, (&id, Some(&params)), &outlet) => panic!("{end:?}"),
+        () = heard => {}
+    }
+}

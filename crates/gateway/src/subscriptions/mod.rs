@@ -1,0 +1,170 @@
+//! What clients are told without asking each time: changes of lists, updates of resources.
+//!
+//! A legacy session asks by opening its stream and by `resources/subscribe`; a modern client by
+//! `subscriptions/listen`. Both have a [`Mailbox`], and a [`Feed`] reads from it. Source: 2026-07-28
+//! `basic/patterns/subscriptions`; `server/resources` and `basic/transports` of the revisions before.
+
+mod board;
+mod expected;
+mod feed;
+mod followed;
+mod mailbox;
+mod resources;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::stream::{self, StreamExt};
+use tokio::time::timeout;
+
+pub use board::Board;
+pub use feed::Feed;
+pub use mailbox::Mailbox;
+pub use resources::{subscribe, unsubscribe};
+
+use super::Gateway;
+use super::caller::Caller;
+use super::{era, tasks, wanted};
+use crate::manager::{Manager, Scope};
+use json::Raw;
+use mailbox::MAX_SUBSCRIPTIONS;
+use protocol::feature::{List, Lists};
+use protocol::{ErrorObject, Notification, Reply, RequestId, meta, method};
+use upstream::Outlet;
+
+/// The member that says what to listen to.
+const FILTER: &str = "notifications";
+/// Names in one filter that are read; a listener has at most a quarter of them.
+const MAX_NAMED: usize = 4 * MAX_SUBSCRIPTIONS;
+/// Its members that say of which resources and of which tasks.
+const RESOURCES: &str = "resourceSubscriptions";
+const TASKS: &str = "taskIds";
+/// Resources, or tasks, of one stream that are asked for at a time.
+const AT_A_TIME: usize = 16;
+/// How long a stream waits for its servers before it begins without them.
+const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// `subscriptions/listen`: says what is honoured, then sends notices into `outlet` until the
+/// gateway shuts down. Dropping the future ends the subscription.
+pub async fn listen(
+    gateway: &Gateway,
+    caller: &Caller,
+    request: (&RequestId, Option<&Raw>),
+    outlet: &Outlet,
+) -> Reply {
+    let (id, params) = request;
+    let found = params.and_then(|params| params.get(FILTER));
+    let filter = found.as_ref().filter(|filter| filter.is_object()).ok_or_else(|| {
+        let text = "params.notifications must be an object that says what to listen to";
+        wanted::bad(text, FILTER, found.as_ref(), "an object")
+    })?;
+    let (uris, ids) =
+        (named(filter, RESOURCES, "an array of URIs")?, named(filter, TASKS, "an array of task ids")?);
+    if !ids.is_empty() {
+        tasks::check_extension(caller)?;
+    }
+    let manager = gateway.manager();
+    let lists = honoured(manager, &caller.scope, filter);
+    let mailbox = Arc::new(Mailbox::of(caller.principal.id()));
+    mailbox.listen_to(lists, manager.seen_by(Some(&caller.home)).revisions(&caller.scope));
+    let mut feed = Feed::new(manager, (&caller.scope, &caller.home), &mailbox);
+    let uris = resources::subscribe_all(gateway, caller, &mailbox, uris).await;
+    let ids = followed::follow_all(gateway, caller, &mailbox, ids).await;
+    outlet.deliver(tagged(acknowledged(lists, &uris, &ids), id)).await;
+    loop {
+        tokio::select! {
+            () = gateway.shutdown.requested() => return Ok(ended(caller, id)),
+            notice = next(gateway, caller, &mut feed) => outlet.deliver(tagged(notice, id)).await,
+        }
+    }
+}
+
+/// What the client is told next.
+async fn next(gateway: &Gateway, caller: &Caller, feed: &mut Feed) -> Notification {
+    loop {
+        let notice = feed.next().await;
+        if let Some(notice) = followed::whole(gateway, caller, notice).await {
+            return notice;
+        }
+    }
+}
+
+/// What each of `asked` comes to in time, in their order, but for those that come to nothing.
+async fn agreed<'a>(
+    asked: impl Iterator<Item = impl Future<Output = Option<String>> + Send + 'a>,
+) -> Vec<String> {
+    let in_time = |asked| async move { timeout(LISTEN_PATIENCE, asked).await.ok().flatten() }.boxed();
+    let asked: Vec<_> = asked.take(MAX_SUBSCRIPTIONS).map(in_time).collect();
+    stream::iter(asked).buffered(AT_A_TIME).filter_map(std::future::ready).collect().await
+}
+
+/// The lists of `filter` that somebody in `scope` has, or may turn out to have. Of tools there may always be
+/// some later.
+fn honoured(manager: &Manager, scope: &Scope, filter: &Raw) -> Lists {
+    let asked = |list: &List| filter.get_as(list.filter()).unwrap_or(false);
+    let snapshot = manager.snapshot();
+    let may_come = snapshot.has_unheard(scope);
+    let there = |list: &List| *list == List::Tools || may_come || snapshot.offers(scope, list.capability());
+    List::ALL.into_iter().filter(|list| asked(list) && there(list)).collect()
+}
+
+/// The names under `member` of `filter`, which must be `valid`, each once. Names beyond the first [`MAX_NAMED`] are
+/// not read.
+fn named(filter: &Raw, member: &str, valid: &str) -> Result<Vec<String>, ErrorObject> {
+    let Some(found) = filter.get(member) else { return Ok(Vec::new()) };
+    let bad = || {
+        let place = format!("{FILTER}.{member}");
+        wanted::bad(&format!("params.{place} must be {valid}"), &place, Some(&found), valid)
+    };
+    if found.bytes().first() != Some(&b'[') {
+        return Err(bad());
+    }
+    let (mut names, mut seen) = (Vec::new(), HashSet::new());
+    for name in found.elements().take(MAX_NAMED) {
+        let name: String = name.read().map_err(|_| bad())?;
+        if seen.insert(name.clone()) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// What is honoured.
+fn acknowledged(lists: Lists, uris: &[String], ids: &[String]) -> Notification {
+    let some = |names: &[String]| (!names.is_empty()).then(|| Raw::of(&names));
+    let (yes, uris, ids) = (Raw::of(&true), some(uris), some(ids));
+    let mut members: Vec<_> = lists.iter().map(|list| (list.filter(), Some(&yes))).collect();
+    members.push((RESOURCES, uris.as_ref()));
+    members.push((TASKS, ids.as_ref()));
+    let notifications = Raw::empty_object().edit(&members);
+    Notification {
+        method: method::SUBSCRIPTIONS_ACKNOWLEDGED.into(),
+        params: Some(Raw::empty_object().with("notifications", &notifications)),
+    }
+}
+
+/// The result that ends a subscription from our side.
+fn ended(caller: &Caller, id: &RequestId) -> Raw {
+    let result = era::own(caller, &Raw::empty_object());
+    let meta = result.get("_meta").unwrap_or_else(Raw::empty_object);
+    result.with("_meta", &meta.with(meta::SUBSCRIPTION_ID, id.raw()))
+}
+
+/// A notice under the id of the request that asked for it.
+fn tagged(notice: Notification, id: &RequestId) -> Notification {
+    let params = notice.params.unwrap_or_else(Raw::empty_object);
+    let meta = meta::of(Some(&params)).unwrap_or_else(Raw::empty_object);
+    let params = params.with("_meta", &meta.with(meta::SUBSCRIPTION_ID, id.raw()));
+    Notification { method: notice.method, params: Some(params) }
+}
+
+#[cfg(test)]
+mod builtin_tests;
+#[cfg(test)]
+mod followed_tests;
+#[cfg(test)]
+mod subscribed_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Asking to be told when a resource changes: `resources/subscribe` of legacy sessions, and the
+//! resources of a `subscriptions/listen`.
+//!
+//! Invariants: a subscription belongs to one mailbox and ends with it; the first one who asks for a
+//! resource gets the server's own answer, refusals included; one mailbox has at most
+//! [`MAX_SUBSCRIPTIONS`]; who may not read resources asks no server for them.
+
+use std::sync::Arc;
+
+use super::agreed;
+use super::board::{Subscription, Topic};
+use super::mailbox::{MAX_SUBSCRIPTIONS, Mailbox};
+use crate::manager::catalog::Place;
+use crate::manager::{self, Word};
+use crate::{Caller, Gateway, era, error, resources, wanted};
+use auth::Action;
+use json::Raw;
+use protocol::error::code;
+use protocol::{ErrorObject, Reply};
+use runtime::telemetry::limit::Limit;
+use upstream::{Refusal, Subject};
+
+/// `resources/subscribe`.
+pub async fn subscribe(gateway: &Gateway, caller: &Caller, params: Option<&Raw>) -> Reply {
+    if !caller.principal.may(Action::Read) {
+        return Err(error::forbidden("subscribe to resources"));
+    }
+    let uri = uri_of(params)?;
+    let Some(mailbox) = &caller.mailbox else { return Ok(Raw::empty_object()) };
+    if mailbox.is_subscribed(&uri) {
+        return Ok(Raw::empty_object());
+    }
+    if mailbox.is_full() {
+        return Err(Limit::Subscriptions.met(too_many()));
+    }
+    let (answer, subscription) = gateway.subscription(caller, mailbox, &uri).await?;
+    mailbox.subscribe(uri, subscription).map_err(|_| too_many())?;
+    Ok(answer)
+}
+
+/// `resources/unsubscribe`. Who did not subscribe has nothing to end.
+pub fn unsubscribe(caller: &Caller, params: Option<&Raw>) -> Reply {
+    let uri = uri_of(params)?;
+    if let Some(mailbox) = &caller.mailbox {
+        mailbox.unsubscribe(&uri);
+    }
+    Ok(Raw::empty_object())
+}
+
+/// Subscribes `mailbox` to all of `uris`; those that it is told about, in their order. None for a caller
+/// that may not read them: what is not honoured is left out of the answer, and no error.
+pub(super) async fn subscribe_all(
+    gateway: &Gateway,
+    caller: &Caller,
+    mailbox: &Arc<Mailbox>,
+    uris: Vec<String>,
+) -> Vec<String> {
+    if !caller.principal.may(Action::Read) {
+        return Vec::new();
+    }
+    let one = |uri: String| async move {
+        wanted::short_uri(&uri, "uri").ok()?;
+        let (_, subscription) = gateway.subscription(caller, mailbox, &uri).await.ok()?;
+        mailbox.subscribe(uri.clone(), subscription).ok().map(|()| uri)
+    };
+    agreed(uris.into_iter().map(one)).await
+}
+
+impl Gateway {
+    /// Has whoever owns `uri` tell `mailbox` about it; with it comes the server's answer.
+    async fn subscription(
+        &self,
+        caller: &Caller,
+        mailbox: &Arc<Mailbox>,
+        uri: &str,
+    ) -> Result<(Raw, Subscription), ErrorObject> {
+        let refused = |failure: &manager::Error| resources::refused(caller, failure);
+        let places =
+            self.manager.places(caller.viewer(), uri, None).await.map_err(|failure| refused(&failure))?;
+        let mut refusal = None;
+        for Place { server, uri: there } in places {
+            let there: Arc<str> = there.into();
+            // Before the server is asked, so that its first notice finds us.
+            let topic = Topic::Resource(server.clone(), there.clone());
+            let subscription = self.board.tell(topic, uri, (mailbox, &caller.home));
+            let client = (caller.principal.id(), Some(&caller.home));
+            match self.manager.watch(client, &server, Subject::Resource(there)).await {
+                Ok(Ok((answer, watching))) => return Ok((answer, subscription.kept_by(watching))),
+                Ok(Err(Refusal::Said(words))) => refusal = refusal.or(Some(words)),
+                Ok(Err(Refusal::LeftOut)) => refusal = refusal.or(Some(error::not_told(&server, uri))),
+                Err(failure) => refusal = refusal.or(Some(refused(&failure))),
+            }
+        }
+        Err(refusal.unwrap_or_else(|| era::no_resource(caller, uri)))
+    }
+}
+
+fn uri_of(params: Option<&Raw>) -> Result<String, ErrorObject> {
+    let found = params.and_then(|params| params.get("uri"));
+    let uri = found.as_ref().and_then(|uri| uri.read::<String>().ok()).ok_or_else(|| {
+        let text = "params.uri must be a string; it says which resource";
+        wanted::bad(text, "uri", found.as_ref(), "a string")
+    })?;
+    wanted::short_uri(&uri, "uri")?;
+    Ok(uri)
+}
+
+fn too_many() -> ErrorObject {
+    let text = format!(
+        "a session can be subscribed to {MAX_SUBSCRIPTIONS} resources at a time, as far as the memory budget has room; unsubscribe from another one first"
+    );
+    error::refusal(code::INVALID_REQUEST, "too_many_subscriptions", Word::RateLimited, &text)
+}

@@ -1,0 +1,103 @@
+//! `tasks/list` of 2025-11-25, over all servers that have it.
+//!
+//! Servers take the gateway for one client, so what they list can be anybody's: unless everybody is
+//! the same principal, nobody is shown a list. Each page is one server's; the cursor names it.
+
+use super::super::caller::Caller;
+use super::super::{Gateway, error};
+use super::invocation;
+use crate::manager::{Scope, Target};
+use auth::Principal;
+use json::Raw;
+use protocol::feature::Effect;
+use protocol::{ErrorObject, Reply, method};
+use upstream::Outlet;
+
+/// What cursors are sealed for.
+const PURPOSE: &str = "tasks/list";
+
+/// One page.
+pub(super) async fn answer(gateway: &Gateway, caller: &Caller, params: Option<&Raw>) -> Reply {
+    if caller.principal != Principal::anonymous() {
+        return Err(error::input(
+            "tasks_not_listed",
+            "servers cannot tell whose tasks are whose behind a gateway, so they are not listed; \
+             ask for a task by its id",
+        ));
+    }
+    let servers = servers(gateway, caller);
+    let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());
+    let at = cursor.map(|cursor| read(gateway, caller, &cursor)).transpose()?;
+    let (first, mut inner) = at.map_or((0, None), |(server, inner)| {
+        (servers.iter().position(|name| *name == server).unwrap_or(servers.len()), inner)
+    });
+    for (number, server) in servers.iter().enumerate().skip(first) {
+        let (tasks, next) = page(gateway, caller, server, inner.take()).await?;
+        let next = next.map(|next| (server, Some(next))).or_else(|| Some((servers.get(number + 1)?, None)));
+        if tasks.is_empty() && next.as_ref().is_some_and(|(_, inner)| inner.is_none()) {
+            continue;
+        }
+        let next = next.map(|(server, inner)| Raw::of(&write(gateway, caller, server, inner.as_deref())));
+        return Ok(result(&tasks, next.as_ref()));
+    }
+    Ok(result(&[], None))
+}
+
+fn result(tasks: &[Raw], next: Option<&Raw>) -> Raw {
+    Raw::empty_object().edit(&[("tasks", Some(&Raw::of(tasks))), ("nextCursor", next)])
+}
+
+/// One page of one server, and its cursor for the next one.
+async fn page(
+    gateway: &Gateway,
+    caller: &Caller,
+    server: &str,
+    cursor: Option<String>,
+) -> Result<(Vec<Raw>, Option<String>), ErrorObject> {
+    let cursor = cursor.map(|cursor| Raw::of(&cursor));
+    let target = Target {
+        server: server.into(),
+        method: method::TASKS_LIST,
+        subject: "".into(),
+        params: Raw::empty_object().edit(&[("cursor", cursor.as_ref())]),
+        effect: Effect::ReadOnly,
+        header_params: std::sync::Arc::default(),
+        wraps_result: false,
+        needs_task: false,
+    };
+    let done = gateway.manager.perform(&target, &invocation(caller), &Outlet::none()).await;
+    // A server that is away or does not list after all hides the tasks of no other one.
+    let Ok(Ok(result)) = done.map(|done| done.reply) else { return Ok((Vec::new(), None)) };
+    let ids = gateway.task_ids.of(&caller.principal, server);
+    let tasks = result.get("tasks").map(|tasks| tasks.elements().map(|task| ids.exposed(&task)).collect());
+    Ok((tasks.unwrap_or_default(), result.get_as("nextCursor")))
+}
+
+/// The servers that list tasks, in the order of the registry.
+fn servers(gateway: &Gateway, caller: &Caller) -> Vec<String> {
+    let snapshot = gateway.manager.snapshot();
+    let lists = |capabilities: &Raw| capabilities.get("tasks").and_then(|tasks| tasks.get("list")).is_some();
+    let seen = |name: &str| match &caller.scope {
+        Scope::All => true,
+        Scope::Server(only) => only.as_ref() == name,
+    };
+    let listing = snapshot.servers().iter().filter_map(|server| {
+        let offer = server.offer.as_ref()?;
+        let name = server.upstream.config().name.to_string();
+        (lists(&offer.peer.capabilities) && seen(&name)).then_some(name)
+    });
+    listing.collect()
+}
+
+fn write(gateway: &Gateway, caller: &Caller, server: &str, inner: Option<&str>) -> String {
+    let payload = Raw::of(&(server, inner));
+    gateway.sealer.seal(PURPOSE, &caller.principal, payload.bytes())
+}
+
+fn read(gateway: &Gateway, caller: &Caller, cursor: &Raw) -> Result<(String, Option<String>), ErrorObject> {
+    let opened = || {
+        let payload = gateway.sealer.open(PURPOSE, &caller.principal, &cursor.read::<String>().ok()?)?;
+        serde_json::from_slice(&payload).ok()
+    };
+    opened().ok_or_else(|| error::bad_cursor(cursor))
+}

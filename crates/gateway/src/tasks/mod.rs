@@ -1,0 +1,262 @@
+//! Tasks: the requests about one, and the calls that make one.
+//!
+//! Two protocols meet: tasks of 2025-11-25 (the client asks for one) and the extension of 2026-07-28
+//! (the server decides). Where client and server speak the same, only ids change. Between them a task
+//! is told in the client's words; what has no counterpart there is refused with the reason.
+//!
+//! Invariants: no task is remembered here, its id says where it is; a task that the client did not
+//! ask for and cannot follow is waited for, and cancelled when the client leaves.
+//!
+//! Source: 2025-11-25 `basic/utilities/tasks`; the extension `io.modelcontextprotocol/tasks`
+//! (SEP-2663). Not here: how a task is written in the other era (`era::task`).
+
+mod ids;
+mod list;
+mod relay;
+mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::caller::Caller;
+use super::era::task::{self, EXTENSION};
+use super::error::Wrong;
+use super::{Gateway, era, error};
+use crate::manager::{Called, Error, Invocation, Target};
+use auth::Action;
+use json::Raw;
+use protocol::error::code;
+use protocol::feature::Effect;
+use protocol::{Era, ErrorObject, Reply, method};
+use upstream::Outlet;
+
+use ids::Found;
+pub(super) use ids::TaskIds;
+pub(super) use waiting::{call_as_task, declared, is_required, waited_for};
+
+/// How long anybody waits for the end of a task.
+const LIMIT: Duration = Duration::from_hours(1);
+
+/// One request about a task, on its way.
+struct Asking<'a> {
+    gateway: &'a Gateway,
+    caller: &'a Caller,
+    found: &'a Found,
+    params: Raw,
+}
+
+/// Answers `tasks/get`, `tasks/result`, `tasks/update`, `tasks/cancel` and `tasks/list`.
+pub(super) async fn handle(
+    gateway: &Gateway,
+    caller: &Caller,
+    name: &'static str,
+    params: Option<&Raw>,
+    outlet: &Outlet,
+) -> Reply {
+    if !caller.principal.may(Action::Call) {
+        return Err(error::forbidden("follow tasks"));
+    }
+    check_extension(caller)?;
+    if name == method::TASKS_LIST {
+        return list::answer(gateway, caller, params).await;
+    }
+    let params = params.cloned().unwrap_or_else(Raw::empty_object);
+    let token: String = params.get_as("taskId").ok_or_else(unknown)?;
+    let found = gateway.task_ids.find(caller, &token).ok_or_else(unknown)?;
+    let params = params.with("taskId", &Raw::of(&found.id));
+    let asking = Asking { gateway, caller, found: &found, params };
+    let ids = gateway.task_ids.of(&caller.principal, &found.server).asked_as(&found.id, &token);
+    let reply = match (name, caller.version.era()) {
+        (method::TASKS_GET, Era::Modern) => asking.get_modern().await,
+        (method::TASKS_GET, Era::Legacy) => asking.get_legacy().await,
+        (method::TASKS_UPDATE, _) => asking.update().await,
+        (method::TASKS_CANCEL, Era::Modern) => asking.cancel_modern().await,
+        (method::TASKS_CANCEL, Era::Legacy) => asking.cancel_legacy().await,
+        _ => return asking.result(outlet).await.map(|result| ids.related(&result)),
+    };
+    let result = ids.exposed(&reply?);
+    // What it must have beside that in the modern era.
+    era::answer(caller, name, caller.version, Ok(result))
+}
+
+/// Refuses a modern client that did not declare that it follows tasks.
+pub(super) fn check_extension(caller: &Caller) -> Result<(), ErrorObject> {
+    if !caller.version.is_modern() || has_extension(&caller.sender().capabilities) {
+        return Ok(());
+    }
+    let needed = declared(&Raw::empty_object());
+    Err(error::needs(&needed, "the client did not declare the tasks extension"))
+}
+
+/// The server of the task that the client calls `token` and its id there, if it is the client's and its server
+/// can be asked to tell of it.
+pub(super) fn told_at(gateway: &Gateway, caller: &Caller, token: &str) -> Option<(Arc<str>, Arc<str>)> {
+    let Found { server, id } = gateway.task_ids.find(caller, token)?;
+    (gateway.manager.era_of(&server)? == Era::Modern).then(|| (server, id.into()))
+}
+
+/// The task that `params` name as the client knows it, as it is now.
+pub(super) async fn look(gateway: &Gateway, caller: &Caller, params: &Raw) -> Reply {
+    handle(gateway, caller, method::TASKS_GET, Some(params), &Outlet::none()).await
+}
+
+/// An id that is not the caller's, or nobody's: the two look alike.
+fn unknown() -> ErrorObject {
+    let wrong = Wrong {
+        field: "params.taskId",
+        found: None,
+        valid: "the id of a task that this client was given",
+        suggestion: "use the taskId of the answer that made the task",
+    };
+    error::bad_input("params.taskId is not the id of a task of this client", wrong)
+}
+
+/// Whether a modern client declared that it can follow tasks.
+pub(super) fn has_extension(capabilities: &Raw) -> bool {
+    capabilities.get("extensions").and_then(|extensions| extensions.get(EXTENSION)).is_some()
+}
+
+impl Asking<'_> {
+    /// Makes the request `name` about the task.
+    async fn perform(&self, name: &'static str) -> Result<Called, ErrorObject> {
+        let target = target(self.found, name, self.params.clone());
+        let done = self.gateway.manager.perform(&target, &invocation(self.caller), &Outlet::none()).await;
+        done.map_err(|failure| error::object(&failure, self.caller.version.era()))
+    }
+
+    async fn get_modern(&self) -> Reply {
+        let done = self.perform(method::TASKS_GET).await?;
+        let task = done.reply?;
+        if done.version.is_modern() {
+            return Ok(task);
+        }
+        match status(&task).as_str() {
+            "completed" | "failed" => {
+                let outcome = self.perform(method::TASKS_RESULT).await?.reply;
+                Ok(task::finished(&task, &outcome))
+            }
+            "input_required" => Err(error::input(
+                "task_needs_a_stream",
+                "the task waits for input, which its server asks for in the way of 2025-11-25 only: on the \
+                 stream of tasks/result, which this revision does not have; a client of that revision can \
+                 answer, or the tool can be called without the tasks extension",
+            )),
+            _ => Ok(task::task_to_modern(&task)),
+        }
+    }
+
+    async fn get_legacy(&self) -> Reply {
+        let done = self.perform(method::TASKS_GET).await?;
+        let task = done.reply?;
+        Ok(if done.version.is_modern() { task::task_to_legacy(&task) } else { task })
+    }
+
+    async fn update(&self) -> Reply {
+        let done = self.perform(method::TASKS_UPDATE).await?;
+        if !done.version.is_modern() {
+            return Err(error::input(
+                "task_needs_a_stream",
+                "the server of this task speaks 2025-11-25, where input is given on the stream that asks for it",
+            ));
+        }
+        done.reply
+    }
+
+    async fn cancel_modern(&self) -> Reply {
+        let done = self.perform(method::TASKS_CANCEL).await?;
+        if done.version.is_modern() {
+            return done.reply;
+        }
+        match done.reply {
+            // There, a task that has ended cannot be cancelled; here that is as good as done.
+            Err(refusal) if refusal.code() == code::INVALID_PARAMS => {
+                let known = self.perform(method::TASKS_GET).await?.reply;
+                known.map(|_| Raw::empty_object()).map_err(|_| refusal)
+            }
+            reply => reply.map(|_| Raw::empty_object()),
+        }
+    }
+
+    async fn cancel_legacy(&self) -> Reply {
+        let done = self.perform(method::TASKS_CANCEL).await?;
+        if !done.version.is_modern() {
+            return done.reply;
+        }
+        done.reply?;
+        self.get_legacy().await
+    }
+
+    /// The result of the task, as soon as there is one.
+    async fn result(&self, outlet: &Outlet) -> Reply {
+        let target = target(self.found, method::TASKS_RESULT, self.params.clone());
+        let invocation = Invocation { timeout: Some(LIMIT), ..invocation(self.caller) };
+        let manager = &self.gateway.manager;
+        let ids = self.gateway.task_ids.of(&self.caller.principal, &self.found.server);
+        let done = relay::perform(manager, (&target, &invocation), outlet, ids).await;
+        let done = done.map_err(|failure| error::object(&failure, self.caller.version.era()))?;
+        match done.reply {
+            Err(refusal) if done.version.is_modern() && refusal.code() == code::METHOD_NOT_FOUND => {
+                waiting::outcome(self.gateway, self.caller, self.found, outlet).await
+            }
+            reply => reply,
+        }
+    }
+}
+
+/// A request about a task.
+fn target(found: &Found, name: &'static str, params: Raw) -> Target {
+    let effect = match name {
+        method::TASKS_UPDATE => Effect::Unsafe,
+        method::TASKS_CANCEL => Effect::Idempotent,
+        _ => Effect::ReadOnly,
+    };
+    Target {
+        server: Arc::clone(&found.server),
+        method: name,
+        subject: found.id.as_str().into(),
+        params,
+        effect,
+        header_params: Arc::default(),
+        wraps_result: false,
+        needs_task: false,
+    }
+}
+
+/// The caller's own request; a modern server hears that tasks are followed.
+fn invocation(caller: &Caller) -> Invocation {
+    let mut sender = caller.sender();
+    sender.capabilities = declared(&sender.capabilities);
+    let (home, principal) = (Some(caller.home.clone()), Some(caller.principal.id().clone()));
+    Invocation { home, principal, ..Invocation::begin(sender, caller.version.era(), caller.owner) }
+}
+
+fn status(task: &Raw) -> String {
+    task.get_as("status").unwrap_or_default()
+}
+
+/// The answer to a call that may have made a task, with the id that the client gets. `is_asked`:
+/// the client can follow one.
+pub(super) fn created(gateway: &Gateway, caller: &Caller, done: &Called, is_asked: bool) -> Option<Raw> {
+    let result = done.reply.as_ref().ok()?;
+    let ids = gateway.task_ids.of(&caller.principal, &done.server);
+    match (done.version.era(), caller.version.era()) {
+        (Era::Modern, Era::Modern) => result.part("resultType")?.says("task").then(|| ids.exposed(result)),
+        _ if !is_asked => None,
+        (Era::Legacy, Era::Modern) => task::created_to_modern(result).map(|task| ids.exposed(&task)),
+        (Era::Modern, Era::Legacy) => task::created_to_legacy(result).map(|result| inner(&result, ids)),
+        (Era::Legacy, Era::Legacy) => {
+            result.get("task").filter(|task| task.get("taskId").is_some()).map(|_| inner(result, ids))
+        }
+    }
+}
+
+fn inner(result: &Raw, ids: ids::Ids<'_>) -> Raw {
+    let task = result.get("task").map(|task| ids.exposed(&task));
+    ids.related(&task.map_or_else(|| result.clone(), |task| result.with("task", &task)))
+}
+
+type Performed = Result<Called, Error>;
+
+#[cfg(test)]
+#[path = "tasks_tests.rs"]
+mod tests;

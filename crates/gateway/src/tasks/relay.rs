@@ -1,0 +1,65 @@
+//! A request about a task, with everything that its server says meanwhile passed on under the
+//! client's own task ids.
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::Performed;
+use super::ids::Ids;
+use crate::manager::{Invocation, Manager, Target};
+use json::Raw;
+use protocol::Notification;
+use runtime::memory::Account;
+use upstream::{Outlet, Question, Said};
+
+/// Notices that may wait for their reader.
+const NOTICES: usize = 128;
+
+/// Makes the request.
+pub(super) async fn perform(
+    manager: &Manager,
+    (target, invocation): (&Target, &Invocation),
+    outlet: &Outlet,
+    ids: Ids<'_>,
+) -> Performed {
+    let (own, mut inlet) = Outlet::paid_by(NOTICES, Account::of(invocation.principal.as_ref()));
+    let call = manager.perform(target, invocation, &own);
+    tokio::pin!(call);
+    let mut questions = FuturesUnordered::new();
+    let done = loop {
+        tokio::select! {
+            biased;
+            Some(said) = inlet.recv() => match said {
+                Said::Notice(told) => outlet.offer(notice(told, ids)),
+                Said::Question(question) => questions.push(ask(question, outlet, ids)),
+                Said::Pause(after) => outlet.pause(after),
+            },
+            Some(()) = questions.next(), if !questions.is_empty() => {}
+            done = &mut call => break done,
+        }
+    };
+    while let Ok(said) = inlet.try_recv() {
+        if let Said::Notice(told) = said {
+            outlet.offer(notice(told, ids));
+        }
+    }
+    done
+}
+
+fn notice(notice: Notification, ids: Ids<'_>) -> Notification {
+    let params = notice.params.map(|params| ids.related(&params));
+    Notification { params, ..notice }
+}
+
+/// Asks the client. The question ends when the server withdraws it.
+async fn ask(mut question: Question, outlet: &Outlet, ids: Ids<'_>) {
+    let params = question.params.as_ref().map(|params: &Raw| ids.related(params));
+    let answer = outlet.ask_for(question.server.clone(), question.method.clone(), params);
+    let reply = tokio::select! {
+        reply = answer => reply,
+        () = question.withdrawn() => None,
+    };
+    // Dropped without an answer, it is refused.
+    if let Some(reply) = reply {
+        question.answer(reply.map(|result| ids.related_back(&result)));
+    }
+}

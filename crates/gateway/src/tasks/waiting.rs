@@ -1,0 +1,153 @@
+//! Tasks that a client cannot follow: they are waited for in the call that made them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::super::caller::Caller;
+use super::super::era::task::{self, EXTENSION};
+use super::super::rounds::Wanted;
+use super::super::{Gateway, error};
+use super::ids::Found;
+use super::{LIMIT, Performed, invocation, status, target};
+use crate::manager::{Called, Invocation, Manager, Target};
+use json::Raw;
+use protocol::error::code;
+use protocol::{Reply, method};
+use runtime::shutdown::Shutdown;
+use upstream::Outlet;
+
+/// Bounds of the pause between two looks at a task, whatever its server wishes.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// The pause where the server wishes none.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long the cancellation of a task that nobody waits for may take.
+const CANCEL_LIMIT: Duration = Duration::from_secs(10);
+
+/// `capabilities` with the tasks extension.
+pub(crate) fn declared(capabilities: &Raw) -> Raw {
+    let extensions = capabilities.get("extensions").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+    if extensions.get(EXTENSION).is_some() {
+        return capabilities.clone();
+    }
+    capabilities.with("extensions", &extensions.with(EXTENSION, &Raw::empty_object()))
+}
+
+/// Whether a modern server refuses a call because its client does not follow tasks.
+pub(crate) fn is_required(reply: &Reply) -> bool {
+    let Err(refusal) = reply else { return false };
+    let required = || refusal.data()?.get("requiredCapabilities")?.get("extensions")?.get(EXTENSION);
+    refusal.code() == code::MISSING_CLIENT_CAPABILITY && required().is_some()
+}
+
+/// The result of the task that a modern server made of a legacy client's call; none when it made none.
+/// When the client leaves, the task is cancelled.
+pub(crate) async fn waited_for(
+    gateway: &Gateway,
+    caller: &Caller,
+    done: &Called,
+    outlet: &Outlet,
+) -> Option<Reply> {
+    let result = done.reply.as_ref().ok()?;
+    result.text("resultType").filter(|kind| kind == "task")?;
+    let found = Found { server: Arc::clone(&done.server), id: result.get_as("taskId")? };
+    let abandoned = Abandoned::new(&gateway.manager, &gateway.shutdown, &found, invocation(caller));
+    let outcome = outcome(gateway, caller, &found, outlet).await;
+    abandoned.keep();
+    Some(outcome.map(|result| task::without_related(&result)))
+}
+
+/// What `tasks/result` answers for a task of the extension, as soon as there is something.
+pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, outlet: &Outlet) -> Reply {
+    let id = Raw::empty_object().with("taskId", &Raw::of(&found.id));
+    let mut answered = HashSet::new();
+    let end = Instant::now() + LIMIT;
+    while Instant::now() < end {
+        let look = target(found, method::TASKS_GET, id.clone());
+        let task = perform(gateway, caller, &look).await?;
+        if let Some(outcome) = task::outcome(&task) {
+            return outcome;
+        }
+        let wanted = (status(&task) == "input_required").then(|| Wanted::of_task(&task, &mut answered));
+        if let Some(wanted) = wanted.transpose()?.flatten() {
+            let responses = wanted.asked(caller, &look.server, outlet).await?;
+            let update = target(found, method::TASKS_UPDATE, id.with("inputResponses", &responses));
+            perform(gateway, caller, &update).await?;
+            continue;
+        }
+        let wish = task.get_as::<u64>("pollIntervalMs").map_or(PAUSE, Duration::from_millis);
+        sleep(wish.clamp(PAUSES.0, PAUSES.1)).await;
+    }
+    Err(error::input("task_too_long", "the task has not ended within an hour; ask for its result again"))
+}
+
+async fn perform(gateway: &Gateway, caller: &Caller, target: &Target) -> Reply {
+    let done = gateway.manager.perform(target, &invocation(caller), &Outlet::none()).await;
+    done.map_err(|failure| error::object(&failure, caller.version.era()))?.reply
+}
+
+/// Makes a call of a modern client at a legacy server, as a task where the server listed the tool so.
+/// What it answers is the answer: a refusal may come of a call that did run, so none is made again.
+/// `is_asked`: the client follows the task itself.
+pub(crate) async fn call_as_task(
+    (manager, shutdown): (Arc<Manager>, Shutdown),
+    (target, invocation): (Target, Invocation),
+    is_asked: bool,
+    outlet: Outlet,
+) -> Performed {
+    if !target.needs_task {
+        return manager.perform(&target, &invocation, &outlet).await;
+    }
+    let target = Target { params: target.params.with("task", &Raw::empty_object()), ..target };
+    let made = manager.perform(&target, &invocation, &outlet).await?;
+    let id = made.reply.as_ref().ok().and_then(|result| result.get("task")?.get_as::<String>("taskId"));
+    let Some(id) = id.filter(|_| !is_asked) else { return Ok(made) };
+    let found = Found { server: Arc::clone(&made.server), id };
+    let params = Raw::empty_object().with("taskId", &Raw::of(&found.id));
+    let rest = self::target(&found, method::TASKS_RESULT, params);
+    let invocation = Invocation { timeout: Some(LIMIT), begun: Instant::now(), ..invocation };
+    let abandoned = Abandoned::new(&manager, &shutdown, &found, invocation.clone());
+    let done = manager.perform(&rest, &invocation, &outlet).await?;
+    abandoned.keep();
+    Ok(Called { reply: done.reply.map(|result| task::without_related(&result)), ..done })
+}
+
+/// A task that somebody waits for. Dropped, it is cancelled at its server.
+struct Abandoned(Option<Cancel>);
+
+struct Cancel {
+    manager: Arc<Manager>,
+    shutdown: Shutdown,
+    target: Target,
+    invocation: Invocation,
+}
+
+impl Abandoned {
+    fn new(manager: &Arc<Manager>, shutdown: &Shutdown, found: &Found, invocation: Invocation) -> Self {
+        let params = Raw::empty_object().with("taskId", &Raw::of(&found.id));
+        Self(Some(Cancel {
+            manager: Arc::clone(manager),
+            shutdown: shutdown.clone(),
+            target: target(found, method::TASKS_CANCEL, params),
+            invocation,
+        }))
+    }
+
+    /// It has ended by itself.
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        let Some(Cancel { manager, shutdown, target, invocation }) = self.0.take() else { return };
+        shutdown.spawn(async move {
+            let invocation = Invocation { begun: Instant::now(), timeout: Some(CANCEL_LIMIT), ..invocation };
+            // Nobody is left to be told how it went.
+            let _ = timeout(CANCEL_LIMIT, manager.perform(&target, &invocation, &Outlet::none())).await;
+        });
+    }
+}

@@ -1,0 +1,61 @@
+//! `tools/call`.
+
+use std::sync::Arc;
+
+use super::caller::Caller;
+use super::{Gateway, asking, error, references, wanted};
+use crate::manager::{Error, Manager};
+use auth::Action;
+use json::Raw;
+use protocol::ErrorObject;
+use protocol::headers::HeaderParam;
+use upstream::{Outlet, Received};
+
+/// Runs a tool where it lives.
+pub(super) async fn call(
+    gateway: &Gateway,
+    caller: &Caller,
+    params: Option<&Raw>,
+    outlet: &Outlet,
+) -> Result<Received, ErrorObject> {
+    if !caller.principal.may(Action::Call) {
+        return Err(error::forbidden("call tools"));
+    }
+    let (name, params) = wanted::text(params, "name", "which tool to call")?;
+    wanted::arguments(params)?;
+    let invocation = caller.invocation(params);
+    let target = gateway.manager.tool_target(caller.viewer(), &name, params, None).await;
+    let target = target.map_err(|error| error::object(&error, caller.version.era()))?;
+    let server = Arc::clone(&target.server);
+    match asking::receive(gateway, caller, (target, invocation), outlet).await {
+        Received::Whole(reply) => Ok(Received::Whole(reply.map(|result| {
+            references::followed(&gateway.manager.seen_by(Some(&caller.home)), &caller.scope, &server, result)
+        }))),
+        flowing @ Received::Flowing(_) => Ok(flowing),
+    }
+}
+
+/// A parameter that a modern client mirrors into a header.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Mirrored {
+    /// The header, in lower case.
+    pub header: String,
+    /// What the body says; none when it says nothing.
+    pub value: Option<String>,
+    /// Whether the body says it twice, so that nobody knows which one counts.
+    pub is_ambiguous: bool,
+}
+
+/// The parameters that a modern client mirrors into headers for this call. An unknown tool is an
+/// error, and its call will say so too.
+pub async fn mirrored(manager: &Manager, caller: &Caller, params: &Raw) -> Result<Vec<Mirrored>, Error> {
+    let name = params.text("name").unwrap_or_default();
+    let route = manager.route(caller.viewer(), &name).await?;
+    let arguments = params.part("arguments");
+    let mirrored = |param: &HeaderParam| Mirrored {
+        header: param.header_name(),
+        value: param.value_in(arguments),
+        is_ambiguous: param.is_ambiguous_in(arguments),
+    };
+    Ok(route.header_params.iter().map(mirrored).collect())
+}

@@ -1,0 +1,55 @@
+//! The members of a request's parameters that say what it is about.
+
+use std::borrow::Cow;
+
+use super::error::{self, Wrong};
+use json::Raw;
+use protocol::ErrorObject;
+use protocol::uri::MAX_URI;
+use runtime::telemetry::limit::Limit;
+
+/// `params` and the text in its `member`, which says `what`.
+pub(super) fn text<'a>(
+    params: Option<&'a Raw>,
+    member: &str,
+    what: &str,
+) -> Result<(Cow<'a, str>, &'a Raw), ErrorObject> {
+    let params = params
+        .ok_or_else(|| bad(&format!("params is missing; {member} says {what}"), member, None, "a string"))?;
+    let text = params.part(member).ok_or_else(|| {
+        bad(&format!("params.{member} is missing; it says {what}"), member, None, "a string")
+    })?;
+    let found = || params.get(member);
+    let text = text.text().ok_or_else(|| {
+        bad(&format!("params.{member} must be a string"), member, found().as_ref(), "a string")
+    })?;
+    Ok((text, params))
+}
+
+/// Refuses a URI that is longer than any listed one.
+pub(super) fn short_uri(uri: &str, member: &str) -> Result<(), ErrorObject> {
+    if uri.len() <= MAX_URI {
+        return Ok(());
+    }
+    let text = format!("params.{member} has {} bytes; a URI has at most {MAX_URI}", uri.len());
+    let valid = format!("a URI of at most {MAX_URI} bytes");
+    Err(Limit::UriBytes.met(bad(&text, member, Some(&Raw::of(uri)), &valid)))
+}
+
+/// Refuses arguments that are no object.
+pub(super) fn arguments(params: &Raw) -> Result<(), ErrorObject> {
+    match params.part("arguments") {
+        Some(arguments) if !arguments.is_object() => {
+            let (text, found) = ("params.arguments must be an object", params.slice(arguments));
+            Err(bad(text, "arguments", Some(&found), "an object"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `member` of the parameters is not `valid`.
+pub(super) fn bad(text: &str, member: &str, found: Option<&Raw>, valid: &str) -> ErrorObject {
+    let field = format!("params.{member}");
+    let suggestion = format!("send {field} as {valid}");
+    error::bad_input(text, Wrong { field: &field, found, valid, suggestion: &suggestion })
+}

@@ -1,0 +1,319 @@
+//! The result of one JSON-RPC response, taken out of its envelope while the response arrives.
+//!
+//! [`Splice::take`] receives the response piece by piece. It returns the part of each piece that belongs to the result,
+//! without a copy. The closing brace of the result is withheld until the whole envelope was read and found correct
+//! ([`Splice::finish`]), so nobody receives the complete result of an incorrect response.
+//!
+//! Invariants: it accepts and refuses the same envelopes as `protocol::Message::from_server`, wherever the text is cut.
+//! The one exception is a result that is no object, which is refused here. Each byte is read once, and at most one short
+//! token is buffered.
+//!
+//! Does not judge the values inside of the result: the receiver finds out whether they are JSON.
+
+mod member;
+
+use bytes::Bytes;
+
+use super::skip::{Nested, Quoted};
+use member::{Member, Token};
+
+/// Under which terms a result may pass without being looked at as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// Values of `resultType` with which it may not.
+    pub refused: &'static [&'static str],
+    /// What a result gets that its server did not write.
+    pub added: &'static [Added],
+}
+
+/// A member that a result gets when it has none of that name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Added {
+    /// Its name; printable ASCII.
+    pub name: &'static str,
+    /// Its value, as JSON.
+    pub value: &'static str,
+    /// Whether only a final result gets it: one whose `resultType` is `complete` or missing.
+    pub only_final: bool,
+}
+
+/// Why an answer cannot pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A JSON-RPC error, or a result that is no object: neither is ever large.
+    #[error("it is not an object as the result")]
+    Unfit,
+    /// A result of a type that the [`Terms`] refuse.
+    #[error("a result of this type cannot be passed on while it arrives")]
+    Refused,
+    /// No envelope: the text is not JSON where it was looked at, or something follows it.
+    #[error("it is not one JSON object")]
+    Malformed,
+    /// `jsonrpc` is missing or not `"2.0"`.
+    #[error("\"jsonrpc\" must be \"2.0\"")]
+    Version,
+    /// It carries no id, or that of another request.
+    #[error("it does not answer the request")]
+    Id,
+    /// It is a request or a notification.
+    #[error("it is not a response")]
+    NotResponse,
+    /// The text ended before the envelope did.
+    #[error("it ended too early")]
+    Cut,
+}
+
+/// Takes the result out of the response to one request.
+///
+/// ```text
+///  Begin ─{─► Name? ─"─► Name ─"─► Colon ─:─► Value ─┬─► Word, Text, Nested ─┐
+///               ▲                                    │                       │
+///               │          the result: one level in ─┘                       ▼
+///               └──────────────────── , ──────────────────────────────── Comma? ─}─► End
+/// ```
+#[derive(Debug)]
+pub struct Splice {
+    id: u64,
+    terms: Terms,
+    state: State,
+    /// Whether it stands on the first level of the result.
+    is_inside: bool,
+    /// The member it stands in.
+    member: Member,
+    token: Token,
+    seen: Seen,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Begin,
+    /// A name, or where `or_end` the end of the object.
+    Name {
+        or_end: bool,
+    },
+    InName(Quoted),
+    Colon,
+    Value,
+    /// A number or a literal.
+    Word,
+    Text(Quoted),
+    Nested(Nested),
+    Comma,
+    End,
+}
+
+/// What has come.
+#[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // facts that have nothing to do with each other
+struct Seen {
+    version: bool,
+    id: bool,
+    result: bool,
+    /// Whether the result has any member.
+    members: bool,
+    /// Which of [`Terms::added`] it has, as bits.
+    added: u32,
+    /// Whether its type is another one than `complete`.
+    not_final: bool,
+}
+
+impl Splice {
+    /// For the answer to the request that we numbered `id`.
+    pub fn new(id: u64, terms: Terms) -> Self {
+        Self {
+            id,
+            terms,
+            state: State::Begin,
+            is_inside: false,
+            member: Member::Other,
+            token: Token::default(),
+            seen: Seen::default(),
+        }
+    }
+
+    /// Whether the result has begun.
+    pub const fn has_begun(&self) -> bool {
+        self.seen.result
+    }
+
+    /// Goes on with `piece`; what of it belongs to the result. After an error it is of no more use.
+    pub fn take(&mut self, piece: &Bytes) -> Result<Bytes, Error> {
+        let mut at = 0;
+        // The result is one stretch, so what of it is in this piece is one too.
+        let (mut begin, mut end) = (self.is_inside.then_some(0), None);
+        while at < piece.len() {
+            let (was_inside, before) = (self.is_inside, at);
+            at += self.step(&piece[at..])?;
+            match (was_inside, self.is_inside) {
+                (false, true) => begin = Some(before),
+                // Less the brace.
+                (true, false) => end = Some(at - 1),
+                _ => {}
+            }
+        }
+        Ok(begin.map_or_else(Bytes::new, |begin| piece.slice(begin..end.unwrap_or(piece.len()))))
+    }
+
+    /// What is to follow the parts of the result, when the whole response was right: members that it
+    /// lacks, and its closing brace.
+    pub fn finish(&self) -> Result<Bytes, Error> {
+        match self.state {
+            State::End if !self.seen.result => Err(Error::Unfit),
+            State::End if !self.seen.version => Err(Error::Version),
+            State::End if !self.seen.id => Err(Error::Id),
+            State::End => Ok(self.ending()),
+            _ => Err(Error::Cut),
+        }
+    }
+
+    fn ending(&self) -> Bytes {
+        let mut ending = String::new();
+        let mut comma = if self.seen.members { "," } else { "" };
+        for (number, added) in self.terms.added.iter().enumerate() {
+            let is_there = self.seen.added >> number & 1 == 1;
+            let is_wanted = !(added.only_final && self.seen.not_final);
+            if is_wanted && !is_there {
+                ending.extend([comma, "\"", added.name, "\":", added.value]);
+                comma = ",";
+            }
+        }
+        if ending.is_empty() {
+            return Bytes::from_static(b"}");
+        }
+        ending.push('}');
+        ending.into()
+    }
+
+    /// Goes on over the beginning of `text`, which is not empty; how much of it.
+    fn step(&mut self, text: &[u8]) -> Result<usize, Error> {
+        let first = text[0];
+        match self.state {
+            State::InName(quoted) => return self.in_name(quoted, text),
+            State::Text(quoted) => return self.in_text(quoted, text),
+            State::Nested(mut nested) => {
+                let end = nested.end(text);
+                self.state = if end.is_some() { State::Comma } else { State::Nested(nested) };
+                return Ok(end.unwrap_or(text.len()));
+            }
+            State::Word if is_word(first) => {
+                self.token.push(&text[..1]);
+                return Ok(1);
+            }
+            State::Word => {
+                self.value_ended()?;
+                return Ok(0);
+            }
+            _ if is_space(first) => return Ok(1),
+            State::Begin if first == b'{' => self.state = State::Name { or_end: true },
+            State::Name { .. } if first == b'"' => {
+                self.token.clear();
+                self.token.push(b"\"");
+                self.state = State::InName(Quoted::default());
+            }
+            State::Name { or_end: true } | State::Comma if first == b'}' => self.leave(),
+            State::Colon if first == b':' => self.state = State::Value,
+            State::Comma if first == b',' => self.state = State::Name { or_end: false },
+            State::Value => self.value(first)?,
+            _ => return Err(Error::Malformed),
+        }
+        Ok(1)
+    }
+
+    fn in_name(&mut self, mut quoted: Quoted, text: &[u8]) -> Result<usize, Error> {
+        let end = quoted.end(text);
+        self.token.push(&text[..end.unwrap_or(text.len())]);
+        self.state = State::InName(quoted);
+        if end.is_some() {
+            self.state = State::Colon;
+            self.named()?;
+        }
+        Ok(end.unwrap_or(text.len()))
+    }
+
+    fn in_text(&mut self, mut quoted: Quoted, text: &[u8]) -> Result<usize, Error> {
+        let end = quoted.end(text);
+        self.token.push(&text[..end.unwrap_or(text.len())]);
+        self.state = State::Text(quoted);
+        if end.is_some() {
+            self.value_ended()?;
+        }
+        Ok(end.unwrap_or(text.len()))
+    }
+
+    /// A name has ended. Of two members with one name the first counts.
+    fn named(&mut self) -> Result<(), Error> {
+        if self.is_inside {
+            self.seen.members = true;
+            self.member = Member::in_result(&self.token);
+            if let Some(number) = self.terms.added.iter().position(|added| self.token.is(added.name)) {
+                self.seen.added |= 1 << number;
+            }
+            return Ok(());
+        }
+        self.member = match Member::in_envelope(&self.token) {
+            Member::Method => return Err(Error::NotResponse),
+            Member::Error => return Err(Error::Unfit),
+            Member::Version if self.seen.version => Member::Other,
+            Member::Id if self.seen.id => Member::Other,
+            Member::Result if self.seen.result => Member::Other,
+            member => member,
+        };
+        Ok(())
+    }
+
+    /// A value begins with `first`.
+    fn value(&mut self, first: u8) -> Result<(), Error> {
+        self.token.clear();
+        self.state = match (self.member, first) {
+            (Member::Result, b'{') => {
+                (self.is_inside, self.seen.result) = (true, true);
+                State::Name { or_end: true }
+            }
+            (Member::Result, _) => return Err(Error::Unfit),
+            (Member::Version, b'{' | b'[') => return Err(Error::Version),
+            (Member::Id, b'{' | b'[') => return Err(Error::Id),
+            (Member::Type, b'{' | b'[') => {
+                self.seen.not_final = true;
+                State::Nested(Nested::begun())
+            }
+            (_, b'{' | b'[') => State::Nested(Nested::begun()),
+            (_, b'"') => State::Text(Quoted::default()),
+            (_, byte) if is_word(byte) => State::Word,
+            _ => return Err(Error::Malformed),
+        };
+        self.token.push(&[first]);
+        Ok(())
+    }
+
+    /// A string, a number or a literal has ended.
+    fn value_ended(&mut self) -> Result<(), Error> {
+        self.state = State::Comma;
+        match self.member {
+            Member::Version if self.token.bytes() == Some(b"\"2.0\"") => self.seen.version = true,
+            Member::Version => return Err(Error::Version),
+            Member::Id if self.token.number() == Some(self.id) => self.seen.id = true,
+            Member::Id => return Err(Error::Id),
+            Member::Type if self.terms.refused.iter().any(|kind| self.token.is(kind)) => {
+                return Err(Error::Refused);
+            }
+            Member::Type => self.seen.not_final |= !self.token.is("complete"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An object has ended.
+    fn leave(&mut self) {
+        self.state = if self.is_inside { State::Comma } else { State::End };
+        self.is_inside = false;
+    }
+}
+
+const fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// Whether numbers and literals are made of it.
+const fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
+}

@@ -1,0 +1,21 @@
+//! JSON text kept as the bytes it arrived in, and the readers that find values in it.
+//!
+//! [`Raw`] is one value, [`Part`] a value inside it, `scanner` reads and checks a text in one pass, and
+//! [`envelope_stream`] takes one member out of a JSON-RPC message while it arrives. Invariant: no value is parsed
+//! and printed again.
+//!
+//! Does no I/O and knows no message of MCP (crate `protocol`).
+
+pub mod canonical;
+pub mod decimal;
+pub mod envelope_stream;
+pub mod member_index;
+pub mod part;
+pub mod raw;
+pub mod scanner;
+mod skip;
+mod string_scan;
+mod tokens;
+
+pub use part::Part;
+pub use raw::Raw;

@@ -1,0 +1,168 @@
+//! Finds the members of a JSON object by position, without building anything.
+//!
+//! Invariant: every function here is handed text that `serde_json` has already accepted as one
+//! value ([`super::Raw`] guarantees it), so the scanner only tells tokens apart and never judges
+//! them. On any other input the result is meaningless but never a panic and never out of bounds.
+//!
+//! Not here: validation, numbers, anything below the first level.
+
+use std::ops::Range;
+
+use crate::string_scan::plain;
+
+/// One member of an object: where its key token (quotes included) and its value stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The key token, quotes included.
+    pub key: Range<usize>,
+    /// The value, without white space around it.
+    pub value: Range<usize>,
+}
+
+/// The members of the object in `text`, in order; none when `text` is not an object.
+pub(super) fn members(text: &[u8]) -> Members<'_> {
+    let start = skip_space(text, 0);
+    let at = if text.get(start) == Some(&b'{') { start + 1 } else { text.len() };
+    Members { text, at }
+}
+
+/// The elements of the array in `text`, in order; none when `text` is not an array.
+pub(super) fn elements(text: &[u8]) -> Elements<'_> {
+    let start = skip_space(text, 0);
+    let at = if text.get(start) == Some(&b'[') { start + 1 } else { text.len() };
+    Elements { text, at }
+}
+
+/// Iterator of [`members`].
+pub(super) struct Members<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl Iterator for Members<'_> {
+    type Item = Member;
+
+    fn next(&mut self) -> Option<Member> {
+        let key_start = skip_separators(self.text, self.at);
+        if self.text.get(key_start) != Some(&b'"') {
+            self.at = self.text.len();
+            return None;
+        }
+        let key_end = skip_string(self.text, key_start);
+        let colon = skip_space(self.text, key_end);
+        let value_start = skip_space(self.text, colon + 1);
+        let value_end = skip_value(self.text, value_start);
+        self.at = value_end;
+        Some(Member { key: key_start..key_end, value: value_start..value_end })
+    }
+}
+
+/// Iterator of [`elements`].
+pub(super) struct Elements<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl Iterator for Elements<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        let start = skip_separators(self.text, self.at);
+        if matches!(self.text.get(start), None | Some(b']')) {
+            self.at = self.text.len();
+            return None;
+        }
+        let end = skip_value(self.text, start);
+        self.at = end;
+        Some(start..end)
+    }
+}
+
+/// The deepest nesting of arrays and objects in `text`: 0 for a scalar, 1 for `{}`.
+pub(super) fn depth(text: &[u8]) -> usize {
+    let (mut now, mut most, mut at) = (0_usize, 0_usize, 0_usize);
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b'"' => {
+                at = skip_string(text, at);
+                continue;
+            }
+            b'{' | b'[' => {
+                now += 1;
+                most = most.max(now);
+            }
+            b'}' | b']' => now = now.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    most
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+fn skip_space(text: &[u8], mut at: usize) -> usize {
+    while text.get(at).copied().is_some_and(is_space) {
+        at += 1;
+    }
+    at.min(text.len())
+}
+
+fn skip_separators(text: &[u8], mut at: usize) -> usize {
+    while text.get(at).is_some_and(|&byte| is_space(byte) || byte == b',') {
+        at += 1;
+    }
+    at.min(text.len())
+}
+
+/// The position behind the string token that opens at `at`.
+fn skip_string(text: &[u8], at: usize) -> usize {
+    let mut at = plain(text, at + 1);
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at = plain(text, at + 2),
+            _ => at = plain(text, at + 1),
+        }
+    }
+    text.len()
+}
+
+/// The position behind the value that begins at `at`.
+fn skip_value(text: &[u8], at: usize) -> usize {
+    match text.get(at) {
+        Some(b'"') => skip_string(text, at),
+        Some(b'{' | b'[') => skip_nested(text, at),
+        _ => {
+            let mut end = at;
+            while text.get(end).is_some_and(|&b| !is_space(b) && !matches!(b, b',' | b'}' | b']')) {
+                end += 1;
+            }
+            end.min(text.len())
+        }
+    }
+}
+
+fn skip_nested(text: &[u8], mut at: usize) -> usize {
+    let mut open = 0_usize;
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b'"' => {
+                at = skip_string(text, at);
+                continue;
+            }
+            b'{' | b'[' => open += 1,
+            b'}' | b']' => {
+                open -= 1;
+                if open == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    text.len()
+}

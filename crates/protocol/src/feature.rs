@@ -1,0 +1,322 @@
+//! What servers offer, seen just far enough to route, with every definition untouched.
+//!
+//! Source: `server/tools`, `server/resources`, `server/prompts` of each revision.
+//! Not here: who offers it to whom under which name (`manager`), how long a list may be kept
+//! (`caching`).
+
+use super::headers::{self, HeaderParam};
+use super::method;
+use json::raw::Raw;
+
+/// The lists a server has, as far as their changes are told apart. Templates change with resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum List {
+    /// `tools/list`.
+    Tools,
+    /// `resources/list` and `resources/templates/list`.
+    Resources,
+    /// `prompts/list`.
+    Prompts,
+}
+
+impl List {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
+
+    /// The notification that it changed.
+    pub const fn changed(self) -> &'static str {
+        match self {
+            Self::Tools => method::TOOLS_LIST_CHANGED,
+            Self::Resources => method::RESOURCES_LIST_CHANGED,
+            Self::Prompts => method::PROMPTS_LIST_CHANGED,
+        }
+    }
+
+    /// The list whose change `notification` tells.
+    pub fn changed_by(notification: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|list| list.changed() == notification)
+    }
+
+    /// The member of `ServerCapabilities` that declares it.
+    pub const fn capability(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Prompts => "prompts",
+        }
+    }
+
+    /// The member of a listen filter that asks for its changes (2026-07-28).
+    pub const fn filter(self) -> &'static str {
+        match self {
+            Self::Tools => "toolsListChanged",
+            Self::Resources => "resourcesListChanged",
+            Self::Prompts => "promptsListChanged",
+        }
+    }
+}
+
+/// A set of [`List`]s.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lists(u8);
+
+impl Lists {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+    /// All of them.
+    pub const ALL: Self = Self(0b111);
+
+    /// The same with `list`.
+    #[must_use]
+    pub const fn with(self, list: List) -> Self {
+        Self(self.0 | 1 << list as u8)
+    }
+
+    /// What is in either.
+    #[must_use]
+    pub const fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Whether `list` is in it.
+    pub const fn has(self, list: List) -> bool {
+        self.0 & 1 << list as u8 != 0
+    }
+
+    /// Whether nothing is in it.
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those in it, in the order of [`List::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = List> {
+        List::ALL.into_iter().filter(move |list| self.has(*list))
+    }
+}
+
+impl FromIterator<List> for Lists {
+    fn from_iter<I: IntoIterator<Item = List>>(lists: I) -> Self {
+        lists.into_iter().fold(Self::NONE, Self::with)
+    }
+}
+
+/// What a server lists, each kind by a method of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// What can be called.
+    Tools,
+    /// What can be read, by its URI.
+    Resources,
+    /// What can be read, by a URI that is made from a template.
+    Templates,
+    /// What can be got, filled in.
+    Prompts,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tools, Self::Resources, Self::Templates, Self::Prompts];
+
+    /// The method that lists it.
+    pub const fn method(self) -> &'static str {
+        match self {
+            Self::Tools => method::TOOLS_LIST,
+            Self::Resources => method::RESOURCES_LIST,
+            Self::Templates => method::RESOURCE_TEMPLATES_LIST,
+            Self::Prompts => method::PROMPTS_LIST,
+        }
+    }
+
+    /// The member of that method's result with the definitions.
+    pub const fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+            Self::Prompts => "prompts",
+        }
+    }
+
+    /// The member of a definition that tells it from all others of its server.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Tools | Self::Prompts => "name",
+            Self::Resources => "uri",
+            Self::Templates => "uriTemplate",
+        }
+    }
+
+    /// One of them in an English sentence.
+    pub const fn singular(self) -> &'static str {
+        match self {
+            Self::Tools => "tool",
+            Self::Resources => "resource",
+            Self::Templates => "resource template",
+            Self::Prompts => "prompt",
+        }
+    }
+
+    /// The list whose changes include its own.
+    pub const fn list(self) -> List {
+        match self {
+            Self::Tools => List::Tools,
+            Self::Resources | Self::Templates => List::Resources,
+            Self::Prompts => List::Prompts,
+        }
+    }
+}
+
+/// One prompt, resource or resource template of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// What tells it apart at its server: a name, a URI, a template of URIs.
+    pub key: String,
+    /// The definition as the server printed it.
+    pub definition: Raw,
+}
+
+impl Item {
+    /// Reads one element of the list of `kind`; `None` when it has no key.
+    pub fn from_definition(kind: Kind, definition: Raw) -> Option<Self> {
+        let key: String = definition.get_as(kind.key())?;
+        (!key.is_empty()).then_some(Self { key, definition })
+    }
+
+    /// The definition under another key, every other byte untouched.
+    pub fn definition_as(&self, kind: Kind, key: &str) -> Raw {
+        if self.key == key {
+            self.definition.clone()
+        } else {
+            self.definition.with(kind.key(), &Raw::of(key))
+        }
+    }
+}
+
+/// How often a call may be executed, as far as its tool declares it (tool annotations).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// `readOnlyHint`: changes nothing.
+    ReadOnly,
+    /// `readOnlyHint`, and `idempotentHint: false` in so many words: changes nothing, but each call
+    /// counts, because it costs something or comes out otherwise. Never run twice.
+    Metered,
+    /// `idempotentHint`: a second time changes nothing more.
+    Idempotent,
+    /// Anything else, which is the default: never run twice.
+    Unsafe,
+}
+
+impl Effect {
+    /// Whether running it again does no harm.
+    pub const fn is_repeatable(self) -> bool {
+        matches!(self, Self::ReadOnly | Self::Idempotent)
+    }
+
+    /// Whether nothing is changed by it, so that its answer may stand for another call's.
+    pub const fn is_read_only(self) -> bool {
+        matches!(self, Self::ReadOnly | Self::Metered)
+    }
+}
+
+/// One tool of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tool {
+    /// The name it has at its server.
+    pub name: String,
+    /// The definition as the server printed it.
+    pub definition: Raw,
+    /// What its annotations promise.
+    pub effect: Effect,
+    /// Parameters that modern HTTP mirrors into `Mcp-Param-*` headers; the error names why the
+    /// annotation is invalid, and then the tool is not offered over Streamable HTTP.
+    pub header_params: Result<Vec<HeaderParam>, String>,
+    /// `execution.taskSupport: "required"` (2025-11-25): it runs only as a task.
+    pub needs_task: bool,
+}
+
+impl Tool {
+    /// Reads one element of `tools`; `None` when it has no name.
+    pub fn from_definition(definition: Raw) -> Option<Self> {
+        let name: String = definition.get_as("name")?;
+        let effect = effect_of(&definition);
+        let header_params = headers::header_params(definition.get("inputSchema").as_ref());
+        let needs_task = needs_task(&definition);
+        (!name.is_empty()).then_some(Self { name, definition, effect, header_params, needs_task })
+    }
+
+    /// The definition under another name, every other byte untouched.
+    pub fn definition_as(&self, name: &str) -> Raw {
+        if self.name == name { self.definition.clone() } else { self.definition.with("name", &Raw::of(name)) }
+    }
+}
+
+fn effect_of(definition: &Raw) -> Effect {
+    let hint = |name| definition.get("annotations")?.get_as::<bool>(name);
+    match (hint("readOnlyHint"), hint("idempotentHint")) {
+        // MCP gives the second hint no meaning beside the first; who writes it means something.
+        (Some(true), Some(false)) => Effect::Metered,
+        (Some(true), _) => Effect::ReadOnly,
+        (_, Some(true)) => Effect::Idempotent,
+        _ => Effect::Unsafe,
+    }
+}
+
+/// Anything but this very word leaves it to the client, or forbids it, and then it is called plainly.
+fn needs_task(definition: &Raw) -> bool {
+    let support = || definition.get("execution")?.get_as::<String>("taskSupport");
+    support().as_deref() == Some("required")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(definition: &serde_json::Value) -> Option<Tool> {
+        Tool::from_definition(Raw::of(definition))
+    }
+
+    #[test]
+    fn only_a_promise_makes_a_tool_repeatable() {
+        let effect = |annotations| {
+            tool(&serde_json::json!({"name": "t", "annotations": annotations})).expect("a tool").effect
+        };
+        assert_eq!(effect(serde_json::json!({"readOnlyHint": true})), Effect::ReadOnly);
+        assert_eq!(effect(serde_json::json!({"idempotentHint": true})), Effect::Idempotent);
+        let both = |again| effect(serde_json::json!({"readOnlyHint": true, "idempotentHint": again}));
+        assert_eq!((both(true), both(false)), (Effect::ReadOnly, Effect::Metered));
+        assert!(!Effect::Metered.is_repeatable() && Effect::Metered.is_read_only());
+        assert_eq!(effect(serde_json::json!({"readOnlyHint": "true"})), Effect::Unsafe);
+        assert_eq!(effect(serde_json::json!({"destructiveHint": false})), Effect::Unsafe);
+        assert_eq!(effect(serde_json::json!(null)), Effect::Unsafe);
+    }
+
+    #[test]
+    fn only_the_word_required_makes_a_tool_run_as_a_task() {
+        let needs = |execution: serde_json::Value| {
+            tool(&serde_json::json!({"name": "t", "execution": execution})).expect("a tool").needs_task
+        };
+        assert!(needs(serde_json::json!({"taskSupport": "required"})));
+        for other in ["optional", "forbidden", "Required", ""] {
+            assert!(!needs(serde_json::json!({"taskSupport": other})), "{other}");
+        }
+        assert!(!needs(serde_json::json!({"taskSupport": true})) && !needs(serde_json::json!("required")));
+        assert!(!tool(&serde_json::json!({"name": "t"})).expect("a tool").needs_task);
+    }
+
+    #[test]
+    fn a_set_of_lists_has_what_was_put_in() {
+        assert!(Lists::NONE.is_none() && Lists::ALL.iter().eq(List::ALL));
+        for list in List::ALL {
+            let one = Lists::NONE.with(list);
+            assert!(one.iter().eq([list]) && one.and(one) == one && !one.is_none());
+            assert_eq!(List::ALL.into_iter().collect::<Lists>(), one.and(Lists::ALL));
+        }
+    }
+
+    #[test]
+    fn a_tool_without_a_name_is_no_tool() {
+        assert!(tool(&serde_json::json!({"title": "x"})).is_none());
+        assert!(tool(&serde_json::json!({"name": ""})).is_none());
+        assert!(tool(&serde_json::json!({"name": 5})).is_none());
+    }
+}

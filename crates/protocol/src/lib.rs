@@ -1,0 +1,35 @@
+//! The Model Context Protocol as data: messages, ids, errors, revisions.
+//!
+//! Floor 0. Pure: no I/O, no tokio, no clock, no globals. Everything here is a function of its
+//! arguments, which is why it is property-tested.
+//!
+//! Not here: framing (`wire`), what a method *means* to a gateway (`gateway`).
+
+pub mod abilities;
+pub mod caching;
+pub mod error;
+pub mod feature;
+pub mod headers;
+pub mod lifecycle;
+pub mod log_level;
+pub mod message;
+pub mod meta;
+pub mod method;
+pub mod output_schema;
+pub mod response;
+pub mod sanitize;
+pub mod uri;
+pub mod version;
+
+pub use abilities::Abilities;
+pub use error::{ErrorObject, Origin, Reply};
+pub use log_level::LogLevel;
+pub use message::{Message, Notification, ParseError, Request, RequestId, Response};
+pub use method::Method;
+pub use response::Closed;
+pub use version::{Era, Version};
+
+#[cfg(test)]
+mod envelope_stream_tests;
+#[cfg(test)]
+mod scanner_tests;

@@ -1,0 +1,201 @@
+//! Handshake and discovery as data: what we say of ourselves, and what a server says of itself.
+//!
+//! Source: `basic/lifecycle` of the legacy revisions; 2026-07-28 `server/discover`.
+
+use serde::Serialize;
+
+use super::feature::List;
+use super::version::Version;
+use super::{meta, version};
+use crate::sanitize;
+use json::raw::Raw;
+
+/// The tasks of the modern era, in the `extensions` of clients and servers.
+pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// Bytes of the instructions that are kept of a server.
+pub const MAX_INSTRUCTIONS: usize = 64 * 1024;
+/// Bytes that the information of a server about itself, and its capabilities, may have each. Icons are among them.
+const MAX_OBJECT: usize = 256 * 1024;
+/// The end of instructions that were cut.
+const CUT: &str = " [cut]";
+
+/// What a server told us when we connected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// The revision we speak with it.
+    pub version: Version,
+    /// `{name, version, …}`, or `{}` when it did not say.
+    pub info: Raw,
+    /// Its capabilities, as it printed them.
+    pub capabilities: Raw,
+    /// Its advice to language models, if any.
+    pub instructions: Option<String>,
+}
+
+impl Peer {
+    /// The family of revisions it belongs to.
+    pub const fn era(&self) -> version::Era {
+        self.version.era()
+    }
+
+    /// Whether its instructions were longer than [`MAX_INSTRUCTIONS`].
+    pub fn are_instructions_cut(&self) -> bool {
+        self.instructions.as_ref().is_some_and(|text| text.len() > MAX_INSTRUCTIONS)
+    }
+
+    /// Whether it declared the capability `name`.
+    pub fn offers(&self, name: &str) -> bool {
+        self.capabilities.get(name).is_some_and(|value| value.is_object())
+    }
+
+    /// Whether it says when `list` has changed.
+    pub fn announces(&self, list: List) -> bool {
+        let capability = self.capabilities.get(list.capability());
+        capability.and_then(|capability| capability.get_as("listChanged")).unwrap_or(false)
+    }
+
+    /// Whether it makes tasks of calls in the way of 2025-11-25.
+    pub fn makes_tasks(&self) -> bool {
+        let call = || self.capabilities.get("tasks")?.get("requests")?.get("tools")?.get("call");
+        call().is_some()
+    }
+
+    /// Reads the result of `initialize`; the error says what is missing.
+    pub fn from_initialize(result: &Raw) -> Result<Self, String> {
+        let named: String = result.get_as("protocolVersion").ok_or("no protocolVersion")?;
+        let version = Version::from_name(&named).filter(|version| !version.is_modern()).ok_or_else(|| {
+            let named = sanitize::shown(&named);
+            format!("it wants protocol version \"{named}\", which is not spoken here")
+        })?;
+        Ok(Self {
+            version,
+            info: object("serverInfo", result.get("serverInfo"))?,
+            capabilities: object("capabilities", result.get("capabilities"))?,
+            instructions: result.get_as("instructions").map(bounded),
+        })
+    }
+
+    /// Reads the result of `server/discover`; the error says what is missing.
+    pub fn from_discover(result: &Raw) -> Result<Self, String> {
+        let supported: Vec<String> = result.get_as("supportedVersions").ok_or("no supportedVersions")?;
+        let version = newest_modern(&supported).ok_or_else(|| {
+            format!("it speaks {}, none of which is spoken here", sanitize::listed(&supported))
+        })?;
+        let info = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
+        Ok(Self {
+            version,
+            info: object("serverInfo", info.or_else(|| result.get("serverInfo")))?,
+            capabilities: object("capabilities", result.get("capabilities"))?,
+            instructions: result.get_as("instructions").map(bounded),
+        })
+    }
+}
+
+/// The newest modern revision among `names` that is spoken here.
+pub fn newest_modern(names: &[String]) -> Option<Version> {
+    names.iter().filter_map(|name| Version::from_name(name)).filter(|v| v.is_modern()).max()
+}
+
+/// `value` in memory of its own, because it is kept as long as the connection and the rest of the result is not.
+fn object(name: &str, value: Option<Raw>) -> Result<Raw, String> {
+    let Some(value) = value.filter(Raw::is_object) else { return Ok(Raw::empty_object()) };
+    let length = value.bytes().len();
+    if length > MAX_OBJECT {
+        return Err(format!("its {name} has {length} bytes, at most {MAX_OBJECT} are accepted"));
+    }
+    Ok(value.detached())
+}
+
+/// The beginning of `instructions` where they are too long; with [`CUT`] they are longer than the limit.
+fn bounded(mut instructions: String) -> String {
+    if instructions.len() > MAX_INSTRUCTIONS {
+        instructions.truncate(instructions.floor_char_boundary(MAX_INSTRUCTIONS));
+        instructions.push_str(CUT);
+        instructions.shrink_to_fit();
+    }
+    instructions
+}
+
+#[derive(Serialize)]
+struct Implementation {
+    name: &'static str,
+    title: &'static str,
+    version: &'static str,
+}
+
+/// `{name, title, version}` of the gateway, for `clientInfo` and `serverInfo`.
+pub fn own_info() -> Raw {
+    Raw::of(&Implementation { name: "switchyard", title: "Switchyard", version: env!("CARGO_PKG_VERSION") })
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InitializeParams<'a> {
+    protocol_version: &'static str,
+    capabilities: &'a Raw,
+    client_info: &'a Raw,
+}
+
+/// The parameters of our `initialize`, asking for the newest legacy revision.
+pub fn initialize_params(sender: &meta::Sender) -> Raw {
+    Raw::of(&InitializeParams {
+        protocol_version: Version::NEWEST_LEGACY.as_str(),
+        capabilities: &sender.capabilities,
+        client_info: &sender.info,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_wants_an_unknown_revision_is_refused_by_name() {
+        let result = Raw::of(&serde_json::json!({"protocolVersion": "2031-01-01", "capabilities": {}}));
+        assert!(Peer::from_initialize(&result).expect_err("unknown").contains("2031-01-01"));
+        let result = Raw::of(&serde_json::json!({"supportedVersions": ["2031-01-01", "2025-11-25"]}));
+        assert!(Peer::from_discover(&result).expect_err("none modern").contains("2031-01-01"));
+    }
+
+    #[test]
+    fn a_refusal_quotes_little() {
+        let long = "x".repeat(1_000_000);
+        let result = Raw::of(&serde_json::json!({"protocolVersion": long}));
+        assert!(Peer::from_initialize(&result).expect_err("unknown").chars().count() < 300);
+        let result = Raw::of(&serde_json::json!({"supportedVersions": vec![long; 10]}));
+        assert!(Peer::from_discover(&result).expect_err("unknown").chars().count() < 300);
+    }
+
+    #[test]
+    fn what_is_kept_of_a_server_is_bounded_and_does_not_keep_the_whole_result() {
+        let long = "é".repeat(8 << 20);
+        let result = Raw::of(&serde_json::json!({"protocolVersion": "2025-11-25", "instructions": long,
+            "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}}));
+        let peer = Peer::from_initialize(&result).expect("fine");
+        let length = peer.instructions.as_ref().map_or(0, String::len);
+        eprintln!("{length} bytes of instructions are kept of {}", long.len());
+        assert!(peer.are_instructions_cut() && length <= MAX_INSTRUCTIONS + CUT.len());
+        let range = result.bytes().as_ptr_range();
+        for kept in [&peer.info, &peer.capabilities] {
+            assert!(kept.is_object() && !range.contains(&kept.bytes().as_ptr()));
+        }
+        for member in ["serverInfo", "capabilities"] {
+            let large =
+                serde_json::json!({"protocolVersion": "2025-11-25", member: {"x": "x".repeat(MAX_OBJECT)}});
+            let error = Peer::from_initialize(&Raw::of(&large)).expect_err("too large");
+            assert!(error.contains(member) && error.contains("262144"), "{error}");
+        }
+    }
+
+    #[test]
+    fn capabilities_are_kept_as_printed() {
+        let text = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"x":1.0},"odd":true},"serverInfo":{"name":"s"},"instructions":"hi"}"#;
+        let peer =
+            Peer::from_initialize(&Raw::parse(&bytes::Bytes::from_static(text.as_bytes())).expect("JSON"))
+                .expect("fine");
+        assert_eq!(peer.capabilities.as_str(), r#"{"tools":{"x":1.0},"odd":true}"#);
+        assert!(peer.offers("tools") && !peer.offers("odd") && !peer.offers("prompts"));
+        assert_eq!((peer.version, peer.instructions.as_deref()), (Version::V2025_06_18, Some("hi")));
+    }
+}

@@ -1,0 +1,374 @@
+//! The one strict message type: request, notification or response, from one flat envelope.
+//!
+//! Invariants: an id keeps its spelling and its type (string or integer); `params` is an object;
+//! `params`, `result` and `error` are slices of the received bytes. What the sender put into the
+//! envelope beside the members of JSON-RPC does not travel on: the envelope is written anew.
+//!
+//! Not here: what a method means; batches (refused: 2025-06-18 removed them).
+
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::error::{ErrorObject, Reply, code};
+use super::method::Method;
+use crate::sanitize;
+use json::decimal::Decimal;
+use json::member_index::Places;
+use json::part::{Part, decode_key};
+use json::raw::Raw;
+use json::raw::edit::write_string;
+use json::scanner::Survey;
+
+/// The deepest nesting accepted from a client, and in the definition of a tool.
+pub const MAX_DEPTH: usize = json::scanner::MAX_DEPTH;
+/// Members of the message, of `params` and of `_meta` accepted from a client, each. Arguments have no such limit.
+const MAX_MEMBERS: usize = 1_024;
+/// The longest id accepted, in bytes of its JSON text.
+const MAX_ID_BYTES: usize = 1024;
+
+/// A JSON-RPC id: a string or an integer, as its sender spelled it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RequestId(Raw);
+
+impl RequestId {
+    /// An id of our own making.
+    pub fn from_u64(number: u64) -> Self {
+        Self(Raw::unsurveyed(Bytes::copy_from_slice(Decimal::default().write(number))))
+    }
+
+    /// Accepts a JSON string or integer; anything else (null, fractions, objects) is no id.
+    pub fn from_raw(raw: Raw) -> Option<Self> {
+        let text = raw.bytes();
+        let is_integer = || {
+            let digits = text.strip_prefix(b"-").unwrap_or(text);
+            !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+        };
+        let fits = text.len() <= MAX_ID_BYTES && (text.first() == Some(&b'"') || is_integer());
+        fits.then_some(Self(raw))
+    }
+
+    /// The same in memory of its own: it no longer keeps all of the message it came in.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self(self.0.detached())
+    }
+
+    /// The id as JSON.
+    pub const fn raw(&self) -> &Raw {
+        &self.0
+    }
+
+    /// The number, when it is one that [`RequestId::from_u64`] can have made.
+    pub fn as_u64(&self) -> Option<u64> {
+        self.0.as_str().parse().ok()
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+/// A call that wants an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Chosen by the sender, unique among its open requests.
+    pub id: RequestId,
+    /// The method name.
+    pub method: Method,
+    /// An object, if present.
+    pub params: Option<Raw>,
+}
+
+/// A message that wants no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notification {
+    /// The method name.
+    pub method: Method,
+    /// An object, if present.
+    pub params: Option<Raw>,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The id of the request; `None` where the request's id could not be read.
+    pub id: Option<RequestId>,
+    /// The result or the error.
+    pub reply: Reply,
+}
+
+/// One JSON-RPC message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// A call that wants an answer.
+    Request(Request),
+    /// A message that wants no answer.
+    Notification(Notification),
+    /// An answer.
+    Response(Response),
+}
+
+/// Why a text is not a message. [`ParseError::code`] gives the JSON-RPC code of the refusal.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ParseError {
+    /// Not JSON at all.
+    #[error("the message is not valid JSON: {0}")]
+    NotJson(String),
+    /// A batch.
+    #[error("batches of messages are not accepted; send each message alone")]
+    Batch,
+    /// JSON, but not an object.
+    #[error("a message must be a JSON object")]
+    NotObject,
+    /// Nested deeper than [`MAX_DEPTH`].
+    #[error("the message is nested {0} levels deep, at most 64 are accepted")]
+    TooDeep(usize),
+    /// The same key twice, in the envelope, `params` or `_meta`.
+    #[error("the key {key:?} stands twice in {place}")]
+    Duplicate {
+        /// `the message`, `params` or `_meta`.
+        place: &'static str,
+        /// The key, decoded, or its beginning.
+        key: String,
+    },
+    /// More members than `MAX_MEMBERS`.
+    #[error("{place} has more than 1,024 members; send what belongs to a tool in its arguments")]
+    TooMany {
+        /// `the message`, `params` or `_meta`.
+        place: &'static str,
+    },
+    /// `jsonrpc` is missing or not `"2.0"`.
+    #[error("\"jsonrpc\" must be \"2.0\"")]
+    Version,
+    /// `id` is neither a string nor an integer.
+    #[error("\"id\" must be a string or an integer")]
+    Id,
+    /// `method` is not a string.
+    #[error("\"method\" must be a string")]
+    Method,
+    /// `params` is not an object.
+    #[error("\"params\" must be an object")]
+    Params,
+    /// Neither a request, nor a notification, nor a response.
+    #[error("a message has either \"method\", or \"id\" and one of \"result\" and \"error\"")]
+    Shape,
+}
+
+impl ParseError {
+    /// The JSON-RPC error code that answers it.
+    pub const fn code(&self) -> i64 {
+        match self {
+            Self::NotJson(_) => code::PARSE_ERROR,
+            _ => code::INVALID_REQUEST,
+        }
+    }
+}
+
+impl From<&ParseError> for ErrorObject {
+    fn from(error: &ParseError) -> Self {
+        Self::new(error.code(), &error.to_string())
+    }
+}
+
+/// Where the members of JSON-RPC stand in a message.
+#[derive(Default)]
+struct Envelope {
+    jsonrpc: Option<Range<usize>>,
+    id: Option<Range<usize>>,
+    method: Option<Range<usize>>,
+    params: Option<Range<usize>>,
+    result: Option<Range<usize>>,
+    error: Option<Range<usize>>,
+}
+
+impl Envelope {
+    /// Of members with the same name the first counts.
+    fn note(&mut self, name: &[u8], value: Range<usize>) {
+        let slot = match name {
+            b"jsonrpc" => &mut self.jsonrpc,
+            b"id" => &mut self.id,
+            b"method" => &mut self.method,
+            b"params" => &mut self.params,
+            b"result" => &mut self.result,
+            b"error" => &mut self.error,
+            _ => return,
+        };
+        slot.get_or_insert(value);
+    }
+
+    /// The message in `text`; `surveyed` is where an object in it begins whose members are known.
+    fn message(self, text: &Bytes, surveyed: Option<(usize, Places)>) -> Result<Message, ParseError> {
+        let slice = |range: Range<usize>| Raw::unsurveyed(text.slice(range));
+        let payload = |range: Range<usize>| match surveyed {
+            Some((start, places)) if start == range.start => Raw::surveyed(text.slice(range), places),
+            _ => slice(range),
+        };
+        let id = |range| RequestId::from_raw(slice(range)).ok_or(ParseError::Id);
+        if self.jsonrpc.map(|range| &text[range]) != Some(b"\"2.0\"") {
+            return Err(ParseError::Version);
+        }
+        if let Some(method) = self.method {
+            let method = Part::new(&text[method], None).text().ok_or(ParseError::Method)?;
+            let method = Method::from(&*method);
+            let params = self.params.map(payload);
+            if params.as_ref().is_some_and(|params| !params.is_object()) {
+                return Err(ParseError::Params);
+            }
+            return Ok(match self.id {
+                Some(range) => Message::Request(Request { id: id(range)?, method, params }),
+                None => Message::Notification(Notification { method, params }),
+            });
+        }
+        let reply = match (self.result, self.error) {
+            (Some(result), None) => Ok(payload(result)),
+            (None, Some(error)) => Err(ErrorObject::from_raw(slice(error)).ok_or(ParseError::Shape)?),
+            _ => return Err(ParseError::Shape),
+        };
+        let id = self.id.filter(|range| text[range.clone()] != *b"null").map(id).transpose()?;
+        if id.is_none() && reply.is_ok() {
+            return Err(ParseError::Id);
+        }
+        Ok(Message::Response(Response { id, reply }))
+    }
+}
+
+impl Message {
+    /// Reads a message from a peer we called. What it nests or repeats is its client's business.
+    pub fn from_server(bytes: &Bytes) -> Result<Self, ParseError> {
+        Self::surveyed(bytes).unwrap_or_else(|| Self::scanned(bytes))
+    }
+
+    /// Reads a message from a client, strictly: bounded depth, few members, and no key twice in the envelope,
+    /// in `params` or in `_meta`. So the message that is authorized is the one that is executed.
+    pub fn from_client(bytes: &Bytes) -> Result<Self, ParseError> {
+        Self::surveyed(bytes).unwrap_or_else(|| Self::judged(bytes))
+    }
+
+    /// The usual message, read in one pass; `None` for what is broken or odd.
+    fn surveyed(bytes: &Bytes) -> Option<Result<Self, ParseError>> {
+        let mut survey = Survey::new();
+        survey.read(bytes)?;
+        let mut envelope = Envelope::default();
+        for (name, value) in survey.members(bytes) {
+            envelope.note(name, value);
+        }
+        Some(envelope.message(bytes, survey.payload()))
+    }
+
+    /// Any message of a server.
+    pub fn scanned(bytes: &Bytes) -> Result<Self, ParseError> {
+        Self::from_raw(&parse_object(bytes)?)
+    }
+
+    /// Any message of a client, with what is wrong with it: one look after the other.
+    pub fn judged(bytes: &Bytes) -> Result<Self, ParseError> {
+        let raw = parse_object(bytes)?;
+        match raw.depth() {
+            depth if depth > MAX_DEPTH => return Err(ParseError::TooDeep(depth)),
+            _ => {}
+        }
+        no_duplicate("the message", Some(&raw))?;
+        let params = raw.get("params");
+        no_duplicate("params", params.as_ref())?;
+        no_duplicate("_meta", params.as_ref().and_then(|params| params.get("_meta")).as_ref())?;
+        Self::from_raw(&raw)
+    }
+
+    fn from_raw(raw: &Raw) -> Result<Self, ParseError> {
+        let mut envelope = Envelope::default();
+        for member in raw.as_part().places() {
+            let key = decode_key(&raw.bytes()[member.key]);
+            envelope.note(key.as_bytes(), member.value);
+        }
+        envelope.message(raw.bytes(), None)
+    }
+
+    /// The id of a text that [`Message::from_client`] refused, where it can be read: the refusal
+    /// carries it.
+    pub fn readable_id(bytes: &Bytes) -> Option<RequestId> {
+        Raw::parse(bytes).ok()?.get("id").and_then(RequestId::from_raw)
+    }
+
+    /// The message as JSON on one line, when its payload is on one line.
+    pub fn encode(&self) -> Bytes {
+        match self {
+            Self::Request(request) => request.encode(),
+            Self::Notification(notification) => notification.encode(),
+            Self::Response(response) => response.encode(),
+        }
+    }
+}
+
+impl Request {
+    /// The request as JSON.
+    pub fn encode(&self) -> Bytes {
+        encode_call(Some(&self.id), &self.method, self.params.as_ref())
+    }
+}
+
+impl Notification {
+    /// The notification as JSON.
+    pub fn encode(&self) -> Bytes {
+        encode_call(None, &self.method, self.params.as_ref())
+    }
+}
+
+/// A request with an id of our own. `params` writes a comma and the member `params`, or nothing; its
+/// value is expected to take `room` bytes.
+pub fn compose(id: u64, method: &str, room: usize, params: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    const MEMBERS: usize = r#"{"jsonrpc":"2.0","id":,"method":"","params":}"#.len();
+    let mut digits = Decimal::default();
+    let id = digits.write(id);
+    let mut out = Vec::with_capacity(MEMBERS + id.len() + method.len() + room);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id);
+    out.extend_from_slice(b",\"method\":");
+    write_string(&mut out, method);
+    params(&mut out);
+    out.push(b'}');
+    out
+}
+
+fn encode_call(id: Option<&RequestId>, method: &str, params: Option<&Raw>) -> Bytes {
+    let mut out = Vec::with_capacity(params.map_or(0, |p| p.bytes().len()) + 96);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
+    if let Some(id) = id {
+        out.extend_from_slice(b",\"id\":");
+        out.extend_from_slice(id.raw().bytes());
+    }
+    out.extend_from_slice(b",\"method\":");
+    write_string(&mut out, method);
+    if let Some(params) = params {
+        out.extend_from_slice(b",\"params\":");
+        out.extend_from_slice(params.bytes());
+    }
+    out.push(b'}');
+    Bytes::from(out)
+}
+
+fn parse_object(bytes: &Bytes) -> Result<Raw, ParseError> {
+    let raw = Raw::judged(bytes).map_err(|error| ParseError::NotJson(error.to_string()))?;
+    match raw.bytes().first() {
+        Some(b'{') => Ok(raw),
+        Some(b'[') => Err(ParseError::Batch),
+        _ => Err(ParseError::NotObject),
+    }
+}
+
+fn no_duplicate(place: &'static str, object: Option<&Raw>) -> Result<(), ParseError> {
+    if object.is_some_and(|object| object.as_part().places().nth(MAX_MEMBERS).is_some()) {
+        return Err(ParseError::TooMany { place });
+    }
+    match object.and_then(Raw::duplicate_key) {
+        Some(key) => Err(ParseError::Duplicate { place, key: sanitize::name(&key) }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "message_tests.rs"]
+mod tests;

@@ -1,0 +1,137 @@
+//! What is a message, what is not, and that nothing is lost between reading and writing one.
+
+use super::*;
+
+fn from_client(text: &str) -> Result<Message, ParseError> {
+    Message::from_client(&Bytes::copy_from_slice(text.as_bytes()))
+}
+
+#[test]
+fn the_three_kinds_are_told_apart_and_written_back() {
+    for text in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"b":1e400,"a":null}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","id":-7,"result":{"z":1,"a":2.0}}"#,
+        r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no","extra":[]}}"#,
+    ] {
+        let message = from_client(text).expect(text);
+        assert_eq!(message.encode(), text.as_bytes(), "{text}");
+    }
+}
+
+#[test]
+fn ids_keep_type_and_spelling() {
+    for (id, ok) in [
+        ("1", true),
+        ("\"1\"", true),
+        ("-1", true),
+        ("18446744073709551616", true),
+        ("1.0", false),
+        ("1e3", false),
+        ("null", false),
+        ("true", false),
+        ("[1]", false),
+        ("{}", false),
+    ] {
+        let message = from_client(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#));
+        match (ok, message) {
+            (true, Ok(Message::Request(request))) => assert_eq!(request.id.raw().as_str(), id),
+            (false, Err(error)) => assert_eq!(error, ParseError::Id, "{id}"),
+            (_, other) => panic!("{id}: {other:?}"),
+        }
+    }
+    assert_eq!(RequestId::from_u64(7).as_u64(), Some(7));
+    let string = RequestId::from_raw(Raw::of("7")).expect("a string is an id");
+    assert_eq!(string.as_u64(), None, "the string \"7\" is not the number 7");
+}
+
+#[test]
+fn what_is_not_a_message_is_refused_with_its_reason() {
+    let deep =
+        format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":{}{}}}}}"#, "[".repeat(63), "]".repeat(63));
+    for (text, code, part) in [
+        ("{", -32700, "not valid JSON"),
+        ("\u{feff}{}", -32700, "not valid JSON"),
+        ("[]", -32600, "batches"),
+        ("1", -32600, "JSON object"),
+        ("{}", -32600, "\"2.0\""),
+        (r#"{"jsonrpc":"1.0","method":"x"}"#, -32600, "\"2.0\""),
+        (r#"{"jsonrpc":"2.0"}"#, -32600, "either"),
+        (r#"{"jsonrpc":"2.0","id":1}"#, -32600, "either"),
+        (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1}}"#, -32600, "either"),
+        (r#"{"jsonrpc":"2.0","id":1,"error":{"message":"no code"}}"#, -32600, "either"),
+        (r#"{"jsonrpc":"2.0","result":{}}"#, -32600, "\"id\""),
+        (r#"{"jsonrpc":"2.0","method":5}"#, -32600, "\"method\""),
+        (r#"{"jsonrpc":"2.0","method":"x","params":[1]}"#, -32600, "\"params\""),
+        (r#"{"jsonrpc":"2.0","method":"x","method":"y"}"#, -32600, "twice in the message"),
+        (r#"{"jsonrpc":"2.0","method":"x","m\u0065thod":"y"}"#, -32600, "twice in the message"),
+        (r#"{"jsonrpc":"2.0","method":"x","params":{"a":1,"a":1}}"#, -32600, "twice in params"),
+        (r#"{"jsonrpc":"2.0","method":"x","params":{"_meta":{"a":1,"a":1}}}"#, -32600, "twice in _meta"),
+        (deep.as_str(), -32600, "65 levels"),
+    ] {
+        let error = from_client(text).expect_err(text);
+        assert_eq!(error.code(), code, "{text}");
+        assert!(error.to_string().contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_server_may_nest_and_repeat_as_it_likes() {
+    let text = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"result":{{"a":{}{},"b":1,"b":2}}}}"#,
+        "[".repeat(99),
+        "]".repeat(99)
+    );
+    let message = Message::from_server(&Bytes::from(text.clone())).expect("accepted");
+    assert_eq!(message.encode(), text.as_bytes());
+}
+
+#[test]
+fn the_parts_of_a_response_are_the_response() {
+    for text in [
+        r#"{"jsonrpc":"2.0","id":"a","result":{"b":1e400}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}"#,
+        r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}"#,
+    ] {
+        let Ok(Message::Response(response)) = from_client(text) else { panic!("{text}") };
+        let parts = response.parts();
+        assert_eq!(parts.concat(), text.as_bytes());
+        assert_eq!(parts[1], response.reply.as_ref().unwrap_or_else(ErrorObject::raw).bytes());
+    }
+}
+
+#[test]
+fn too_many_members_are_refused_on_the_strict_levels_and_accepted_in_arguments() {
+    let member = |number: usize| format!(r#","\u0061{number}":0"#);
+    let many = (0..1_100).map(member).collect::<Vec<_>>().concat();
+    for (place, text) in [
+        ("the message", format!(r#"{{"jsonrpc":"2.0","method":"x"{many}}}"#)),
+        ("params", format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":0{many}}}}}"#)),
+        ("_meta", format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"_meta":{{"a":0{many}}}}}}}"#)),
+    ] {
+        assert_eq!(from_client(&text), Err(ParseError::TooMany { place }));
+    }
+    let fine = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"arguments":{{"a":0{many}}}}}}}"#);
+    assert!(from_client(&fine).is_ok());
+}
+
+#[test]
+fn a_key_with_escapes_is_found_by_what_it_means() {
+    for (key, name, same) in [
+        (r#""n\u0061me""#, "name", true),
+        (r#""\u006eame""#, "name", true),
+        (r#""\u006e""#, "name", false),
+        (r#""name\u0061""#, "name", false),
+        (r#""nam\u0045""#, "name", false),
+        (r#""\u00e9""#, "é", true),
+        (r#""\ud83d\ude00x""#, "😀x", true),
+        (r#""\u00e9""#, "e", false),
+        (r#""a\\b""#, "a\\b", true),
+        (r#""a\/b""#, "a/b", true),
+        (r#""a\nb""#, "a\nb", true),
+        (r#""a\"""#, "a\"", true),
+    ] {
+        assert_eq!(json::part::key_is(key.as_bytes(), name), same, "{key} {name}");
+    }
+}

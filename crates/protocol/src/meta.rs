@@ -1,0 +1,215 @@
+//! `_meta` of a request: who sends it, in which revision, and how progress is to be marked.
+//!
+//! Source: 2026-07-28 `basic/index`, `_meta`; progress tokens since 2024-11-05.
+//! Not here: `_meta` of results and of definitions, which pass untouched.
+
+use bytes::Bytes;
+
+use super::log_level::LogLevel;
+use super::version::Era;
+use json::decimal::Decimal;
+use json::part::Part;
+use json::raw::Raw;
+use json::raw::edit::write_edited;
+
+/// Key of the revision a modern request is written in.
+pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// Key of what the sender of a modern request can do.
+pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// Key of who sends a modern request.
+pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+/// Key of the lowest level of log lines a modern request wants.
+pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+/// Key of the `subscriptions/listen` request a notice belongs to.
+pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+/// Key of who answers, in results of the modern era.
+pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+/// Key of the token that marks progress of a request.
+pub const PROGRESS_TOKEN: &str = "progressToken";
+
+/// The client a request is made for, as far as its server may know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sender {
+    /// The capabilities the client declared; `{}` for programs that call over REST.
+    pub capabilities: Raw,
+    /// `{name, version, …}` of the client.
+    pub info: Raw,
+    /// The least level of log lines it wants during this request; none: it did not say.
+    pub log_level: Option<LogLevel>,
+}
+
+impl Sender {
+    /// The gateway itself: no capabilities, for discovery, health checks and REST calls.
+    pub fn gateway() -> Self {
+        Self { capabilities: Raw::empty_object(), info: super::lifecycle::own_info(), log_level: None }
+    }
+}
+
+/// The `_meta` object of `params`, if there is one.
+pub fn of(params: Option<&Raw>) -> Option<Raw> {
+    params?.get("_meta").filter(Raw::is_object)
+}
+
+/// The same, borrowed.
+pub fn part(params: Option<&Raw>) -> Option<Part<'_>> {
+    params?.part("_meta").filter(|meta| meta.is_object())
+}
+
+/// The progress token a request carries.
+pub fn progress_token(params: Option<&Raw>) -> Option<Raw> {
+    let token = part(params)?.get(PROGRESS_TOKEN).filter(|token| !token.is_null())?;
+    params.map(|params| params.slice(token))
+}
+
+/// Whether a request carries one.
+pub fn has_progress_token(params: &Raw) -> bool {
+    let token = part(Some(params)).and_then(|meta| meta.get(PROGRESS_TOKEN));
+    token.is_some_and(|token| !token.is_null())
+}
+
+/// The revision a modern request claims, as it is spelled.
+pub fn claimed_version(params: Option<&Raw>) -> Option<Part<'_>> {
+    part(params)?.get(PROTOCOL_VERSION)
+}
+
+/// The least level of log lines that a modern request wants, in its `_meta`, if it says so; the error is
+/// what it says instead of a level.
+pub fn level_in(meta: Part<'_>) -> Option<Result<LogLevel, Part<'_>>> {
+    let said = meta.get(LOG_LEVEL)?;
+    Some(said.text().and_then(|name| LogLevel::from_name(&name)).ok_or(said))
+}
+
+/// Writes `params` the way a server of `era` expects them.
+///
+/// Modern: the three members that describe the request are filled in where they are missing; a
+/// modern client's own stay byte for byte. Legacy: they are removed, because that wire has no such
+/// thing. In both, a progress token is replaced by `token`, and only by that.
+pub fn dress(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<&Raw>) -> Option<Raw> {
+    let meta = of(params).unwrap_or_else(Raw::empty_object);
+    let changes = Changes::of(meta.as_part(), era, sender, token.map(|token| token.bytes().as_ref()));
+    let mut dressed = Vec::with_capacity(meta.bytes().len() + changes.length());
+    write_edited(&mut dressed, meta.as_part(), changes.all());
+    let dressed = Some(Raw::unsurveyed(Bytes::from(dressed)));
+    let dressed = dressed.filter(|meta| era == Era::Modern || meta.bytes().as_ref() != EMPTY);
+    match (params, dressed) {
+        (Some(params), dressed) => Some(params.edit(&[("_meta", dressed.as_ref())])),
+        (None, Some(dressed)) => Some(Raw::empty_object().with("_meta", &dressed)),
+        (None, None) => None,
+    }
+}
+
+/// Writes what [`dress`] makes of `params` behind a comma and their name, as the last member of a
+/// request; nothing when there are none. In the usual case every byte is copied once.
+pub fn write_dressed(out: &mut Vec<u8>, params: Option<&Raw>, era: Era, sender: &Sender, token: Option<u64>) {
+    let mut digits = Decimal::default();
+    let token = token.map(|token| digits.write(token));
+    if params.and_then(|params| write_placed(out, params, era, sender, token)).is_some() {
+        return;
+    }
+    let token = token.map(|token| Raw::unsurveyed(Bytes::copy_from_slice(token)));
+    if let Some(dressed) = dress(params, era, sender, token.as_ref()) {
+        out.extend_from_slice(PARAMS);
+        out.extend_from_slice(dressed.bytes());
+    }
+}
+
+/// How many bytes [`write_dressed`] writes at most, as far as the usual case goes. `is_described`:
+/// whether the request claims a revision, so that it is not described anew.
+pub fn room(params: Option<&Raw>, is_described: bool, sender: &Sender, token: Option<u64>) -> usize {
+    let length = params.map_or(0, |params| params.bytes().len());
+    let described = PROTOCOL_VERSION.len() + CLIENT_CAPABILITIES.len() + CLIENT_INFO.len() + LOG_LEVEL.len();
+    let own = sender.capabilities.bytes().len() + sender.info.bytes().len();
+    let token = token.map_or(0, |_| PROGRESS_TOKEN.len() + NEW_META.len() + 32);
+    let level = sender.log_level.map_or(0, |_| LOG_LEVEL.len() + 24);
+    length + token + level + if is_described { 0 } else { described + own + NEW_META.len() + 64 }
+}
+
+/// The same for parameters whose members are known; `None`, and nothing written, where it is more than
+/// a change of members inside of `_meta` or a new `_meta`.
+fn write_placed(
+    out: &mut Vec<u8>,
+    params: &Raw,
+    era: Era,
+    sender: &Sender,
+    token: Option<&[u8]>,
+) -> Option<()> {
+    let (before, meta, after) = params.around("_meta")?;
+    if meta.is_some_and(|meta| !meta.is_object() || era == Era::Legacy && meta.bytes() == EMPTY) {
+        return None;
+    }
+    let object = meta.unwrap_or(Part::new(EMPTY, None));
+    let changes = Changes::of(object, era, sender, token);
+    let start = out.len();
+    out.extend_from_slice(PARAMS);
+    if changes.all().is_empty() {
+        out.extend_from_slice(params.bytes());
+        return Some(());
+    }
+    out.extend_from_slice(before);
+    if meta.is_none() {
+        out.extend_from_slice(NEW_META);
+    }
+    let inner = out.len();
+    write_edited(out, object, changes.all());
+    if era == Era::Legacy && out[inner..] == *EMPTY {
+        out.truncate(start);
+        return None;
+    }
+    out.extend_from_slice(after);
+    Some(())
+}
+
+const EMPTY: &[u8] = b"{}";
+const PARAMS: &[u8] = b",\"params\":";
+const NEW_META: &[u8] = b",\"_meta\":";
+/// [`super::Version::NEWEST_MODERN`] as JSON.
+const NEWEST: &[u8] = b"\"2026-07-28\"";
+
+/// What is to change in the `_meta` of a request.
+struct Changes<'a> {
+    all: [(&'static str, Option<&'a [u8]>); 5],
+    count: usize,
+}
+
+impl<'a> Changes<'a> {
+    fn of(meta: Part<'_>, era: Era, sender: &'a Sender, token: Option<&'a [u8]>) -> Self {
+        let mut changes = Self { all: [("", None); 5], count: 0 };
+        let described = [
+            (PROTOCOL_VERSION, Some(NEWEST)),
+            (CLIENT_CAPABILITIES, Some(sender.capabilities.bytes().as_ref())),
+            (CLIENT_INFO, Some(sender.info.bytes().as_ref())),
+            (LOG_LEVEL, sender.log_level.map(LogLevel::as_json)),
+        ];
+        for (key, own) in described {
+            match (era, meta.get(key)) {
+                (Era::Modern, None) if own.is_some() => changes.add(key, own),
+                (Era::Legacy, Some(_)) => changes.add(key, None),
+                _ => {}
+            }
+        }
+        if token.is_some() || meta.get(PROGRESS_TOKEN).is_some() {
+            changes.add(PROGRESS_TOKEN, token);
+        }
+        changes
+    }
+
+    fn add(&mut self, key: &'static str, value: Option<&'a [u8]>) {
+        if let Some(slot) = self.all.get_mut(self.count) {
+            *slot = (key, value);
+            self.count += 1;
+        }
+    }
+
+    fn all(&self) -> &[(&'static str, Option<&'a [u8]>)] {
+        &self.all[..self.count]
+    }
+
+    /// Bytes that they add at most.
+    fn length(&self) -> usize {
+        self.all().iter().map(|(key, value)| value.map_or(0, |value| key.len() + value.len() + 4)).sum()
+    }
+}
+
+#[cfg(test)]
+#[path = "meta_tests.rs"]
+mod tests;

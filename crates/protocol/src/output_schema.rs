@@ -1,0 +1,144 @@
+//! Structured results for clients that know only objects.
+//!
+//! Up to 2025-11-25 the root of a tool's `outputSchema` is an object schema, and `structuredContent`
+//! an object; since 2026-07-28 both may be anything. For an older client a schema with another root
+//! becomes `{"type":"object","properties":{"result":SCHEMA},"required":["result"]}`, and the call's
+//! `structuredContent` becomes `{"result":VALUE}`: the form the TypeScript SDK (v2) gives them, so a
+//! client sees the same whether a gateway stands between or not.
+//!
+//! The schema moves, so pointers into its own document (`#`, `#/…` in `$ref` and `$dynamicRef`) are
+//! made to follow. Every other byte stays. Invariants: only keywords are touched, never property names
+//! or values that happen to look like one; nothing below an `$id` that sets a new base, because there
+//! `#` means that base; no work grows faster than size × depth.
+//!
+//! Knowingly not here: `$recursiveRef` (2019-09 only), which stays as it is and then means the root
+//! of the wrapped schema. Whether a client is old (`gateway`).
+
+use super::message::MAX_DEPTH;
+use json::raw::Raw;
+
+const SCHEMA: &str = "outputSchema";
+const CONTENT: &str = "structuredContent";
+const RESULT: &str = "result";
+/// Where the schema stands afterwards.
+const POINTER: &str = "#/properties/result";
+
+/// Keywords whose value is no schema but data.
+const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
+/// Keywords whose value is a map from names, which are no keywords, to schemas.
+const NAMES: [&str; 6] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
+
+/// Whether a tool with this definition must be wrapped for a client that knows only objects: its
+/// output schema does not say `"type":"object"` at its root.
+pub fn needs_wrap(definition: &Raw) -> bool {
+    definition.get(SCHEMA).is_some_and(|schema| has_other_root(&schema))
+}
+
+/// The definition of a tool as a client that knows only objects can read it; none when it already
+/// is. A schema nested deeper than any message may be is left out.
+pub fn wrap_definition(definition: &Raw) -> Option<Raw> {
+    let schema = definition.get(SCHEMA).filter(has_other_root)?;
+    if schema.depth() > MAX_DEPTH {
+        return Some(definition.without(SCHEMA));
+    }
+    let dialect = schema.get("$schema").filter(|dialect| dialect.as_str().starts_with('"'));
+    let properties = Raw::empty_object().with(RESULT, &moved(&schema));
+    let wrapped = Raw::empty_object().edit(&[
+        ("$schema", dialect.as_ref()),
+        ("type", Some(&Raw::of("object"))),
+        ("properties", Some(&properties)),
+        ("required", Some(&Raw::of(&[RESULT]))),
+    ]);
+    Some(definition.with(SCHEMA, &wrapped))
+}
+
+/// The result of a call whose tool was wrapped: its `structuredContent`, if any, wrapped too.
+pub fn wrap_result(result: &Raw) -> Raw {
+    match result.get(CONTENT) {
+        Some(content) => result.with(CONTENT, &Raw::empty_object().with(RESULT, &content)),
+        None => result.clone(),
+    }
+}
+
+/// The result of a call whose tool was not wrapped. A `structuredContent` that is no object is
+/// wrapped all the same, because to an older client anything else is no valid result.
+pub fn wrap_unannounced(result: &Raw) -> Raw {
+    match result.part(CONTENT) {
+        Some(content) if !content.is_object() => wrap_result(result),
+        _ => result.clone(),
+    }
+}
+
+fn has_other_root(schema: &Raw) -> bool {
+    schema.is_object() && schema.get_as::<String>("type").as_deref() != Some("object")
+}
+
+/// The schema with its pointers into itself made to fit its new place.
+fn moved(schema: &Raw) -> Raw {
+    let mut pointers = Vec::new();
+    find_pointers(schema, Place::Schema, &mut pointers);
+    let text = schema.as_str();
+    let start = schema.bytes().as_ptr().addr();
+    let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
+    for Pointer { token, target } in pointers {
+        // A value found in a schema is a slice of the same bytes.
+        let at = token.bytes().as_ptr().addr() - start;
+        out.push_str(&text[copied..at]);
+        out.push_str(Raw::of(&target).as_str());
+        copied = at + token.bytes().len();
+    }
+    if copied == 0 {
+        return schema.clone();
+    }
+    out.push_str(&text[copied..]);
+    Raw::parse(&out.into()).unwrap_or_else(|_| schema.clone())
+}
+
+/// A string token in a schema, and what is to stand there instead.
+struct Pointer {
+    token: Raw,
+    target: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Where keys are keywords.
+    Schema,
+    /// Where keys are names.
+    Names,
+}
+
+/// Depth is bounded by the caller.
+fn find_pointers(node: &Raw, place: Place, found: &mut Vec<Pointer>) {
+    for element in node.elements() {
+        find_pointers(&element, Place::Schema, found);
+    }
+    if place == Place::Schema && sets_base(node) {
+        return;
+    }
+    for (key, value) in node.members() {
+        match &*key {
+            _ if place == Place::Names => find_pointers(&value, Place::Schema, found),
+            "$ref" | "$dynamicRef" => found.extend(pointer(value)),
+            key if DATA.contains(&key) => {}
+            key if NAMES.contains(&key) => find_pointers(&value, Place::Names, found),
+            _ => find_pointers(&value, Place::Schema, found),
+        }
+    }
+}
+
+fn pointer(token: Raw) -> Option<Pointer> {
+    let text: String = token.read().ok()?;
+    let path = text.strip_prefix('#').filter(|path| path.is_empty() || path.starts_with('/'))?;
+    Some(Pointer { target: format!("{POINTER}{path}"), token })
+}
+
+/// `$id` with a URI makes `#` mean that URI. With a fragment only, as up to draft 7, it is a name.
+fn sets_base(node: &Raw) -> bool {
+    node.get("$id").is_some_and(|id| !id.read::<String>().is_ok_and(|id| id.starts_with('#')))
+}
+
+#[cfg(test)]
+#[path = "output_schema_tests.rs"]
+mod tests;

@@ -1,0 +1,113 @@
+//! Responses as bytes: in one piece, or in parts of which the large one is not copied.
+
+use bytes::Bytes;
+
+use super::message::{RequestId, Response};
+use json::raw::Raw;
+
+/// What stands behind the payload of a response.
+const TAIL: &[u8] = b"}";
+
+impl Response {
+    /// The response as JSON. An id that could not be read is left out (`id?` in the schema of MCP).
+    pub fn encode(&self) -> Bytes {
+        let payload = self.payload();
+        let mut out = head(self.id.as_ref(), self.reply.is_ok(), payload.len() + TAIL.len());
+        out.extend_from_slice(payload);
+        out.extend_from_slice(TAIL);
+        Bytes::from(out)
+    }
+
+    /// The same in three parts, for who writes a large payload without copying it.
+    pub fn parts(&self) -> [Bytes; 3] {
+        let head = head(self.id.as_ref(), self.reply.is_ok(), 0);
+        [Bytes::from(head), self.payload().clone(), Bytes::from_static(TAIL)]
+    }
+
+    const fn payload(&self) -> &Bytes {
+        match &self.reply {
+            Ok(result) => result.bytes(),
+            Err(error) => error.raw().bytes(),
+        }
+    }
+}
+
+/// A result that many are given, kept with what ends their responses: so it goes out behind the head of
+/// each without a copy, and the end needs no write of its own.
+#[derive(Debug, Clone)]
+pub struct Closed(Bytes);
+
+impl Closed {
+    /// `result`, copied once.
+    pub fn new(result: &Raw) -> Self {
+        Self([result.bytes(), TAIL].concat().into())
+    }
+
+    /// The result alone.
+    pub fn result(&self) -> Raw {
+        Raw::unsurveyed(self.0.slice(..self.0.len() - TAIL.len()))
+    }
+
+    /// How long it is, in bytes.
+    pub const fn size(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The response to the request `id`: what is before the result, and the rest.
+    pub fn parts(self, id: &RequestId) -> [Bytes; 2] {
+        [Bytes::from(head(Some(id), true, 0)), self.0]
+    }
+
+    /// The same in one piece, copied.
+    pub fn encode(&self, id: &RequestId) -> Bytes {
+        let mut out = head(Some(id), true, self.0.len());
+        out.extend_from_slice(&self.0);
+        Bytes::from(out)
+    }
+}
+
+/// The beginning of a response, with room for `more` bytes.
+fn head(id: Option<&RequestId>, is_result: bool, more: usize) -> Vec<u8> {
+    const MEMBERS: usize = r#"{"jsonrpc":"2.0","id":,"result":"#.len();
+    let id = id.map(|id| id.raw().bytes());
+    let mut out = Vec::with_capacity(MEMBERS + id.map_or(0, Bytes::len) + more);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",");
+    if let Some(id) = id {
+        out.extend_from_slice(b"\"id\":");
+        out.extend_from_slice(id);
+        out.push(b',');
+    }
+    out.extend_from_slice(if is_result { b"\"result\":" } else { b"\"error\":" });
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorObject;
+
+    #[test]
+    fn every_way_to_write_a_response_writes_the_same() {
+        let id = RequestId::from_u64(7);
+        let result = Raw::of("text");
+        let response = Response { id: Some(id.clone()), reply: Ok(result.clone()) };
+        let text = r#"{"jsonrpc":"2.0","id":7,"result":"text"}"#;
+        let closed = Closed::new(&result);
+        assert_eq!((closed.result(), closed.size()), (result, 7));
+        assert_eq!([response.encode(), response.parts().concat().into()], [text, text]);
+        assert_eq!([closed.encode(&id), closed.parts(&id).concat().into()], [text, text]);
+    }
+
+    #[test]
+    fn what_is_printed_fits_its_room_and_an_unknown_id_is_left_out() {
+        for (id, reply) in
+            [(Some(RequestId::from_u64(1)), Ok(Raw::of(&2))), (None, Err(ErrorObject::new(3, "no")))]
+        {
+            let response = Response { id, reply };
+            let out = head(response.id.as_ref(), response.reply.is_ok(), 0);
+            assert!(out.capacity() < out.len() + 5 + response.id.map_or(8, |_| 1), "{}", out.capacity());
+        }
+        let refused = Response { id: None, reply: Err(ErrorObject::new(3, "no")) };
+        assert!(refused.encode().starts_with(br#"{"jsonrpc":"2.0","error":{"#));
+    }
+}

@@ -1,0 +1,98 @@
+//! What a server or a client says, made safe to show in an error or a log: escaped, and short.
+
+use json::raw::Raw;
+
+/// Longest text that is shown, in characters.
+const LONGEST: usize = 200;
+/// Longest URI that is given back, in characters.
+const LONGEST_URI: usize = 1_000;
+/// Most names of a list that are shown.
+const NAMES: usize = 5;
+/// Longest of them, in characters.
+const LONGEST_NAME: usize = 32;
+/// Most bytes of a value that is shown as it is.
+const VALUE: usize = 200;
+
+/// `text` as one short line without control characters.
+pub fn shown(text: &str) -> String {
+    cut(text, LONGEST)
+}
+
+/// A name that somebody sent, as it was written, or its beginning: for whoever escapes it himself.
+pub fn name(text: &str) -> String {
+    cut_raw(text, LONGEST)
+}
+
+/// The same of a URI, which is longer while it is still good for something.
+pub fn uri(text: &str) -> String {
+    cut_raw(text, LONGEST_URI)
+}
+
+/// A value that somebody sent, to be shown to whoever sent it: as it is while it is short, else the
+/// beginning of its text.
+pub fn value(value: &Raw) -> Raw {
+    // A number that is beyond all readers would make the whole answer unreadable.
+    if value.bytes().len() <= VALUE && value.read::<serde_json::Value>().is_ok() {
+        return value.clone();
+    }
+    let text = value.as_str();
+    let cut = text.floor_char_boundary(VALUE);
+    let end = if cut < text.len() { "…" } else { "" };
+    Raw::of(&format!("{}{end}", &text[..cut]))
+}
+
+/// The first few of `names`, each of them short, and how many there are besides.
+pub fn listed(names: &[String]) -> String {
+    let first: Vec<String> =
+        names.iter().take(NAMES).map(|name| format!("{:?}", cut_raw(name, LONGEST_NAME))).collect();
+    match names.len().saturating_sub(NAMES) {
+        0 => format!("[{}]", first.join(", ")),
+        more => format!("[{}, and {more} more]", first.join(", ")),
+    }
+}
+
+fn cut(text: &str, most: usize) -> String {
+    let mut shown: String = text.trim().chars().take(most).flat_map(char::escape_debug).collect();
+    if text.trim().chars().nth(most).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Cut, and still to be escaped.
+fn cut_raw(text: &str, most: usize) -> String {
+    let mut short: String = text.chars().take(most).collect();
+    if text.chars().nth(most).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_is_one_short_line() {
+        assert_eq!(shown(" a\nb\u{1b}[31m "), "a\\nb\\u{1b}[31m");
+        assert_eq!(shown(&"x".repeat(500)).chars().count(), 201);
+    }
+
+    #[test]
+    fn a_name_is_given_back_as_it_was_written_while_it_is_short() {
+        let short = "a \"b\"\n ".to_owned();
+        assert_eq!((name(&short), uri(&short)), (short.clone(), short));
+        let long = "é".repeat(100_000);
+        assert_eq!((name(&long).chars().count(), uri(&long).chars().count()), (201, 1_001));
+        assert!(name(&long).ends_with('…'));
+    }
+
+    #[test]
+    fn a_list_of_foreign_names_is_short_however_many_and_long_they_are() {
+        assert_eq!(listed(&[]), "[]");
+        assert_eq!(listed(&["2031-01-01".into(), "a\nb".into()]), r#"["2031-01-01", "a\nb"]"#);
+        let many = vec!["x".repeat(1_000_000); 1_000];
+        let text = listed(&many);
+        assert!(text.ends_with("and 995 more]") && text.chars().count() <= 220, "{text}");
+    }
+}

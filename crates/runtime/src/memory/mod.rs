@@ -1,0 +1,270 @@
+//! One memory budget for message bytes in flight, shared by all principals and servers of the process.
+//!
+//! A [`Charge`] is the share of an [`Account`] in the budget. It is released on drop, and [`Charge::hold`] ties it
+//! to the bytes themselves, so it lasts exactly as long as the last slice of them.
+//!
+//! Admission follows dynamic thresholds (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998): an
+//! account may hold at most `ALPHA` times what is free. An account that is alone gets three quarters of the
+//! budget, and there is room left for a newcomer without a table of quotas.
+//!
+//! Invariants: the charges together never exceed the limit; an account without a charge costs nothing. Messages
+//! below [`SMALL`] are not charged one by one. A connection holds one of them at a time. At the default of 16,384
+//! connections that is 64 MiB at most, less than what the sockets cost.
+//! Not here: what becomes of a refused message, which its caller decides.
+
+pub mod system;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+/// Messages of fewer bytes are not charged one by one.
+pub const SMALL: usize = 4 * 1024;
+/// The smallest budget that is accepted: it has to hold a few messages of the default limits.
+pub const LEAST: usize = 32 * 1024 * 1024;
+/// How many times the free part of the budget an account may hold.
+const ALPHA: usize = 3;
+
+/// The owner of charged bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Account {
+    /// A principal, by its id.
+    Principal(Arc<str>),
+    /// A server, by its name, for what it sends outside of any call.
+    Server(Arc<str>),
+    /// Requests without a credential, and programs that embed the gateway.
+    Nobody,
+}
+
+impl Account {
+    /// The account of a principal; without one, of nobody.
+    pub fn of(principal: Option<&Arc<str>>) -> Self {
+        principal.map_or(Self::Nobody, |id| Self::Principal(Arc::clone(id)))
+    }
+}
+
+/// The payer for the bytes of one request: its principal, or the server itself where it has none.
+#[derive(Debug, Clone, Copy)]
+pub struct Payer<'a> {
+    /// On whose behalf the request is made.
+    pub principal: Option<&'a Arc<str>>,
+    /// The server that it is made of.
+    pub server: &'a Arc<str>,
+}
+
+impl Payer<'_> {
+    /// The account.
+    pub fn account(self) -> Account {
+        match self.principal {
+            Some(id) => Account::Principal(Arc::clone(id)),
+            None => Account::Server(Arc::clone(self.server)),
+        }
+    }
+}
+
+/// The use of charged bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Requests of clients.
+    Request,
+    /// Answers of servers.
+    Answer,
+    /// Notifications that wait for their reader.
+    Notice,
+}
+
+/// All kinds, with the word that each has in metrics.
+const KINDS: [(Kind, &str); 3] =
+    [(Kind::Request, "requests"), (Kind::Answer, "answers"), (Kind::Notice, "notices")];
+
+/// The budget has no room for the account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the memory budget has no room for {wanted} more bytes")]
+pub struct Exhausted {
+    /// How many more bytes were asked for.
+    pub wanted: usize,
+}
+
+/// A number of bytes that all accounts share.
+#[derive(Debug)]
+pub struct Budget {
+    state: Mutex<State>,
+    refused: [AtomicU64; KINDS.len()],
+}
+
+#[derive(Debug)]
+struct State {
+    limit: usize,
+    used: usize,
+    accounts: HashMap<Account, usize>,
+}
+
+/// The budget of the process. Until [`Budget::set_limit`] it has the default limit.
+pub fn budget() -> &'static Budget {
+    static BUDGET: LazyLock<Budget> = LazyLock::new(|| Budget::new(system::default_limit()));
+    &BUDGET
+}
+
+/// How much of a budget is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes that may be in use.
+    pub limit: usize,
+    /// Bytes in use.
+    pub used: usize,
+}
+
+impl Budget {
+    fn new(limit: usize) -> Self {
+        let state = State { limit, used: 0, accounts: HashMap::new() };
+        Self { state: Mutex::new(state), refused: Default::default() }
+    }
+
+    /// A budget of its own for a test.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn of_size(limit: usize) -> &'static Self {
+        Box::leak(Box::new(Self::new(limit)))
+    }
+
+    /// Sets the limit. Charges beyond a smaller one stay until they are released.
+    pub fn set_limit(&self, limit: usize) {
+        self.lock().limit = limit;
+    }
+
+    /// The limit and what is in use.
+    pub fn usage(&self) -> Usage {
+        let state = self.lock();
+        Usage { limit: state.limit, used: state.used }
+    }
+
+    /// How often a charge was refused, by the word for its kind.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        KINDS.iter().zip(&self.refused).map(|((_, word), count)| (*word, count.load(Ordering::Relaxed)))
+    }
+
+    /// A charge of nothing, to be grown.
+    pub const fn open(&'static self, account: Account, kind: Kind) -> Charge {
+        Charge { budget: self, account, kind, bytes: 0 }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Three eighths are left for what allocations take beside their bytes, for buffers of sockets, and for pages
+    /// that were freed a moment ago.
+    fn grow(&mut self, account: &Account, more: usize) -> bool {
+        let held = self.accounts.get(account).copied().unwrap_or(0);
+        let room = self.limit / 8 * 5;
+        let free = room.saturating_sub(self.used.saturating_add(more));
+        if held.saturating_add(more) > free.saturating_mul(ALPHA) {
+            return false;
+        }
+        self.used += more;
+        match self.accounts.get_mut(account) {
+            Some(held) => *held += more,
+            None => drop(self.accounts.insert(account.clone(), more)),
+        }
+        true
+    }
+
+    fn shrink(&mut self, account: &Account, less: usize) {
+        self.used -= less;
+        if let Some(held) = self.accounts.get_mut(account) {
+            *held -= less;
+            if *held == 0 {
+                self.accounts.remove(account);
+            }
+        }
+    }
+}
+
+/// Bytes of a budget that one account holds, until this is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    budget: &'static Budget,
+    account: Account,
+    kind: Kind,
+    bytes: usize,
+}
+
+impl Charge {
+    /// A charge against the budget of the process, of nothing yet.
+    pub fn open(account: Account, kind: Kind) -> Self {
+        budget().open(account, kind)
+    }
+
+    /// Bytes that are charged.
+    #[cfg(any(test, feature = "testing"))]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Makes it a charge of `bytes`. A refused charge stays what it was.
+    pub fn resize(&mut self, bytes: usize) -> Result<(), Exhausted> {
+        if bytes > self.bytes {
+            let wanted = bytes - self.bytes;
+            if !self.budget.lock().grow(&self.account, wanted) {
+                self.budget.refused[self.kind as usize].fetch_add(1, Ordering::Relaxed);
+                return Err(Exhausted { wanted });
+            }
+        } else if bytes < self.bytes {
+            self.budget.lock().shrink(&self.account, self.bytes - bytes);
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Makes it a charge of at least `bytes`, in steps that grow with it, so that a long message takes few of them.
+    pub fn cover(&mut self, bytes: usize) -> Result<(), Exhausted> {
+        if bytes <= self.bytes || bytes < SMALL {
+            return Ok(());
+        }
+        let generous = bytes.saturating_add(bytes / 4);
+        self.resize(generous).or_else(|_| self.resize(bytes))
+    }
+
+    /// Releases all of it.
+    pub fn clear(&mut self) {
+        if self.bytes > 0 {
+            self.budget.lock().shrink(&self.account, self.bytes);
+            self.bytes = 0;
+        }
+    }
+
+    /// `bytes`, which keep the charge, now one of their length, until the last slice of them is dropped.
+    pub fn hold(mut self, bytes: Bytes) -> Result<Bytes, Exhausted> {
+        self.resize(bytes.len())?;
+        Ok(Bytes::from_owner(Held { bytes, _charge: self }))
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// `bytes`, charged to `account` as long as any slice of them lives. Small ones come back as they are.
+pub fn hold(bytes: Bytes, account: impl FnOnce() -> Account, kind: Kind) -> Result<Bytes, Exhausted> {
+    if bytes.len() < SMALL { Ok(bytes) } else { Charge::open(account(), kind).hold(bytes) }
+}
+
+struct Held {
+    bytes: Bytes,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests;

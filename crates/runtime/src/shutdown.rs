@@ -1,0 +1,141 @@
+//! Starting and ending tasks. Every task of the program is spawned here, so none outlives it.
+//!
+//! The only place that may call `tokio::spawn` (`clippy.toml` forbids it elsewhere).
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// A handle to a group of tasks and the signal that ends them. Clones are the same group;
+/// [`Shutdown::child`] is a group that can end alone and ends with its parent.
+#[derive(Debug, Clone, Default)]
+pub struct Shutdown {
+    token: CancellationToken,
+    tracker: TaskTracker,
+    begun: Arc<Begun>,
+}
+
+/// Whether the end was requested, of a group or of one that it belongs to. Beside the token, which
+/// takes a lock for the same question, because connections ask at every turn.
+#[derive(Debug, Default)]
+struct Begun {
+    here: AtomicBool,
+    above: Option<Arc<Begun>>,
+}
+
+impl Begun {
+    fn is_set(&self) -> bool {
+        self.here.load(Ordering::Acquire) || self.above.as_ref().is_some_and(|above| above.is_set())
+    }
+}
+
+impl Shutdown {
+    /// A group of its own.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A group that ends when this one ends, and can be ended and waited for alone.
+    pub fn child(&self) -> Self {
+        let begun = Begun { here: AtomicBool::new(false), above: Some(Arc::clone(&self.begun)) };
+        Self { token: self.token.child_token(), tracker: TaskTracker::new(), begun: Arc::new(begun) }
+    }
+
+    /// Runs `task` in the background until it returns. It is not stopped by [`Shutdown::begin`]:
+    /// it is expected to watch [`Shutdown::requested`] and finish what it began.
+    #[allow(clippy::disallowed_methods)] // this is the one place
+    pub fn spawn<F>(&self, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tracker.spawn(task);
+    }
+
+    /// The same in another runtime. One that is gone drops `task` at once.
+    #[allow(clippy::disallowed_methods)] // so is this
+    pub fn spawn_on<F>(&self, task: F, runtime: &Handle)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tracker.spawn_on(task, runtime);
+    }
+
+    /// Runs `task` in the background and drops it where it stands when the end is requested.
+    pub fn spawn_until_end<F>(&self, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let token = self.token.clone();
+        self.spawn(async move {
+            token.run_until_cancelled(task).await;
+        });
+    }
+
+    /// Has whoever waits for this group wait for `below` too, at most `limit` from the end of that one on:
+    /// by itself a group does not wait for one below it.
+    pub fn include(&self, below: &Self, limit: Duration) {
+        let below = below.clone();
+        self.spawn(async move {
+            below.requested().await;
+            below.wait(limit).await;
+        });
+    }
+
+    /// Asks every task of the group to end.
+    pub fn begin(&self) {
+        // Before the token: whom that wakes looks at it.
+        self.begun.here.store(true, Ordering::Release);
+        self.token.cancel();
+    }
+
+    /// Whether the end was requested.
+    pub fn is_begun(&self) -> bool {
+        self.begun.is_set()
+    }
+
+    /// Resolves when the end is requested.
+    pub async fn requested(&self) {
+        self.token.cancelled().await;
+    }
+
+    /// Waits until every task has returned, at most `limit`; false when some had not.
+    pub async fn wait(&self, limit: Duration) -> bool {
+        self.tracker.close();
+        tokio::time::timeout(limit, self.tracker.wait()).await.is_ok()
+    }
+
+    /// Tasks of the group that have not returned.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn count(&self) -> usize {
+        self.tracker.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_child_ends_alone_and_with_its_parent() {
+        let parent = Shutdown::new();
+        let (one, two) = (parent.child(), parent.child());
+        let watch = |group: &Shutdown| {
+            let inner = group.clone();
+            group.spawn(async move { inner.requested().await });
+        };
+        watch(&one);
+        watch(&two);
+        one.begin();
+        assert!(one.is_begun() && !two.is_begun() && !parent.is_begun());
+        assert!(one.wait(Duration::from_secs(1)).await);
+        assert!(!two.is_begun() && !two.wait(Duration::from_secs(1)).await, "the other one goes on");
+        parent.begin();
+        assert!(two.is_begun() && two.child().is_begun());
+        assert!(two.wait(Duration::from_secs(1)).await);
+    }
+}

@@ -1,0 +1,209 @@
+//! Audit lines: who did what, and the outcome.
+//!
+//! They have a target of their own, [`TARGET`], so that a filter can choose them. Operations and refusals by role are
+//! at `info`, tools that their server changed at `warn`. Calls are at `debug`, which is off by default and then
+//! costs one comparison. Invariants: one line for each action, at its end and with its duration, also if the client left before;
+//! never arguments, results, or texts of errors. A line is never dropped: without room for it ([`Full`]) the action is
+//! refused before it runs.
+//!
+//! It does not log bad credentials, which belong to no principal (`downstream::front`).
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::log_queue::{QUEUE, Share, Slot};
+use super::{RequestId, untrusted, untrusted_if_any};
+use protocol::{ErrorObject, Origin, Reply};
+
+/// The target of these lines.
+pub const TARGET: &str = "switchyard::audit";
+/// What came of a deed that did not come to its end: whoever did it left, took it back, or it panicked.
+const UNFINISHED: &str = "unfinished";
+/// The action whose line is written at `debug`.
+const CALL: &str = "call";
+/// What came of one that did, and went well.
+pub const DONE: &str = "done";
+
+/// When it is worth trying again after [`Full`].
+pub const RETRY_IN: Duration = Duration::from_secs(1);
+
+/// An action was refused, because its audit line would have no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Full {
+    /// The lines that wait are not written fast enough.
+    #[error(
+        "the audit log cannot be written at present, so this was not done; try again in a moment, or tell the operator"
+    )]
+    Lines,
+    /// The principal, or all of them, run too many actions.
+    #[error("too many audited actions are running, so this was not done; wait until some of them have ended")]
+    Actions,
+}
+
+impl Full {
+    /// The stable code.
+    pub const CODE: &str = "audit_full";
+}
+
+/// Who does something, and in which request.
+#[derive(Debug, Clone, Copy)]
+pub struct Who<'a> {
+    /// What the principal is known by.
+    pub principal: &'a str,
+    /// Its role.
+    pub role: &'static str,
+    /// The request in which it is done, where there is one.
+    pub request: Option<RequestId>,
+}
+
+/// What is done to what, with the outcome that is known so far. Its line is written when it is dropped.
+#[derive(Debug)]
+#[must_use = "its line is written when it is dropped"]
+pub struct Deed {
+    role: &'static str,
+    request: Option<RequestId>,
+    action: &'static str,
+    server: Option<String>,
+    tool: Option<String>,
+    outcome: Cow<'static, str>,
+    begun: Instant,
+    slot: Slot,
+}
+
+/// Begins an operation: `who` does `action`, to `server` if it is about one. None if the filter drops its line.
+pub fn operation(
+    who: Who<'_>,
+    action: &'static str,
+    server: Option<&str>,
+) -> Result<Option<Box<Deed>>, Full> {
+    if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
+        return Ok(None);
+    }
+    Ok(Some(Deed::new(who, action, server, None, QUEUE.reserve(Share::All, who.principal)?)))
+}
+
+/// Begins the call of a tool. None, without asking for its name, if the filter drops its line.
+pub fn call(who: Who<'_>, tool: impl FnOnce() -> String) -> Result<Option<Box<Deed>>, Full> {
+    if !tracing::enabled!(target: TARGET, tracing::Level::DEBUG) {
+        return Ok(None);
+    }
+    let slot = QUEUE.reserve(Share::ThreeQuarters, who.principal)?;
+    Ok(Some(Deed::new(who, CALL, None, Some(tool()), slot)))
+}
+
+/// Logs that the role of `who` does not allow `action`, such as a method or a path.
+pub fn refused(who: Who<'_>, action: &str) -> Result<(), Full> {
+    if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
+        return Ok(());
+    }
+    QUEUE.check(Share::Half)?;
+    let Who { principal, role, request } = who;
+    let request_id = request.map(tracing::field::display);
+    let (principal, action) = (untrusted(principal), untrusted(action));
+    tracing::info!(target: TARGET, %principal, role, %action, outcome = "forbidden", request_id, "refused");
+    Ok(())
+}
+
+/// Logs that a server shows `tool` with a definition that is not the trusted one: what of it changed, and its hash. At
+/// `warn`, because no operator did it and one should look.
+pub fn tool_changed(
+    server: &str,
+    tool: &str,
+    (changed, definition): (&[&str], &str),
+    outcome: &str,
+) -> Result<(), Full> {
+    QUEUE.check(Share::All)?;
+    let (tool, changed) = (untrusted(tool), changed.join(", "));
+    tracing::warn!(
+        target: TARGET,
+        server, %tool, changed, definition, outcome,
+        "a tool's definition is not the one that was approved"
+    );
+    Ok(())
+}
+
+/// `server` is the only one that lists `name` now, and another server had that name before: the tool or prompt is
+/// offered as `offered_as`. Logged at `warn`, because an operator should look.
+pub fn name_moved(server: &str, name: &str, (previous_owner, offered_as): (&str, &str)) -> Result<(), Full> {
+    QUEUE.check(Share::All)?;
+    let (name, offered_as) = (untrusted(name), untrusted(offered_as));
+    tracing::warn!(
+        target: TARGET,
+        server, %name, previous_owner, %offered_as,
+        "a name that another server had before is not given to this one until it is approved"
+    );
+    Ok(())
+}
+
+impl Deed {
+    fn new(
+        who: Who<'_>,
+        action: &'static str,
+        server: Option<&str>,
+        tool: Option<String>,
+        slot: Slot,
+    ) -> Box<Self> {
+        Box::new(Self {
+            role: who.role,
+            request: who.request,
+            action,
+            server: server.map(str::to_owned),
+            tool,
+            outcome: UNFINISHED.into(),
+            begun: Instant::now(),
+            slot,
+        })
+    }
+
+    /// Which server it turned out to be about.
+    pub fn at(&mut self, server: &str) {
+        self.server = Some(server.to_owned());
+    }
+
+    /// A call came to its end with an answer: [`DONE`], `tool_error`, the code of the gateway's error, or the number of
+    /// the server's error, whose `data` the server chooses.
+    pub fn answered(self, reply: &Reply) {
+        match reply {
+            Ok(result) if result.get_as("isError") == Some(true) => self.ended("tool_error"),
+            Ok(_) => self.ended(DONE),
+            Err(error) => self.ended(code_of(error).unwrap_or_else(|| error.code().to_string())),
+        }
+    }
+
+    /// It came to its end: [`DONE`], or the stable code of what failed.
+    pub fn ended(mut self, outcome: impl Into<Cow<'static, str>>) {
+        self.outcome = outcome.into();
+    }
+}
+
+/// The stable code of an error that the gateway made.
+fn code_of(error: &ErrorObject) -> Option<String> {
+    let data = (error.origin() != Origin::Answer).then(|| error.data())??;
+    data.get_as("code")
+}
+
+/// Milliseconds, as precise as microseconds are.
+fn millis(elapsed: Duration) -> f64 {
+    (elapsed.as_secs_f64() * 1e6).round() / 1e3
+}
+
+impl Drop for Deed {
+    fn drop(&mut self) {
+        let Self { role, request, action, server, tool, outcome, begun, slot } = &*self;
+        let duration_ms = millis(begun.elapsed());
+        let request_id = request.map(tracing::field::display);
+        let (principal, outcome) = (untrusted(slot.principal()), untrusted(outcome));
+        let [server, tool] = [server, tool].map(|name| untrusted_if_any(name.as_deref()));
+        if *action == CALL {
+            tracing::debug!(target: TARGET, %principal, role, action, server, tool, %outcome, duration_ms, request_id, "called");
+        } else {
+            tracing::info!(target: TARGET, %principal, role, action, server, %outcome, duration_ms, request_id, "operated");
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "audit_tests.rs"]
+mod tests;

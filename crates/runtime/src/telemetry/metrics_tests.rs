@@ -1,0 +1,87 @@
+//! What Prometheus is told, line by line, and that the docs name every metric and every limit.
+
+use super::super::durations::Outcome;
+use super::*;
+
+#[test]
+fn the_text_is_what_prometheus_reads() {
+    let durations = Durations::default();
+    for millis in [3, 70, 80, 601_000] {
+        durations.ended(Outcome::Failed, Duration::from_millis(millis));
+    }
+    let server = Server {
+        name: "a\"b",
+        state: OneOf { now: "ready", all: &["ready", "failed"] },
+        breaker: OneOf { now: "half_open", all: &["closed", "half_open"] },
+        is_healthy: true,
+        calls: Calls { all: 7, failed: 2, refused: 1 },
+        durations: &durations,
+        retries: 3,
+        load: Load { running: 4, waiting: 5 },
+        connections: 6,
+        sockets: Some(Sockets { in_use: 9, idle: 10 }),
+        tools: 8,
+        changed: Changed { all: 9, held_back: 10 },
+        latency: Some(Duration::from_millis(250)),
+    };
+    let cache = Cache { area: "r2r", hits: 1, misses: 2, faults: 3 };
+    let clients = Clients { clients: 11, sessions: 12, kept_bytes: 13 };
+    let memory = Memory { limit: 14, used: 15, refusals: vec![("answers", 16)] };
+    Limit::Sessions.met(());
+    let text = text(&[server], (Some(clients), &memory), &[cache], false).expect("it is printed");
+    for line in [
+        "# HELP switchyard_server_calls Calls of clients.",
+        "# TYPE switchyard_server_calls counter",
+        "switchyard_server_calls_total{server=\"a\\\"b\"} 7",
+        "switchyard_server_call_failures_total{server=\"a\\\"b\"} 2",
+        "switchyard_server_call_refusals_total{server=\"a\\\"b\"} 1",
+        "switchyard_server_retries_total{server=\"a\\\"b\"} 3",
+        "switchyard_server_calls_running{server=\"a\\\"b\"} 4",
+        "switchyard_server_calls_waiting{server=\"a\\\"b\"} 5",
+        "switchyard_server_connections{server=\"a\\\"b\"} 6",
+        "switchyard_server_sockets{server=\"a\\\"b\",state=\"in_use\"} 9",
+        "switchyard_server_sockets{server=\"a\\\"b\",state=\"idle\"} 10",
+        "switchyard_server_tools{server=\"a\\\"b\"} 8",
+        "switchyard_server_tools_changed{server=\"a\\\"b\"} 9",
+        "switchyard_server_tools_held_back{server=\"a\\\"b\"} 10",
+        "switchyard_server_healthy{server=\"a\\\"b\"} 1",
+        "switchyard_server_state{server=\"a\\\"b\",state=\"ready\"} 1",
+        "switchyard_server_state{server=\"a\\\"b\",state=\"failed\"} 0",
+        "switchyard_server_breaker_state{server=\"a\\\"b\",state=\"half_open\"} 1",
+        "switchyard_server_breaker_state{server=\"a\\\"b\",state=\"closed\"} 0",
+        "# TYPE switchyard_server_call_duration_seconds histogram",
+        "# UNIT switchyard_server_call_duration_seconds seconds",
+        "switchyard_server_call_duration_seconds_sum{server=\"a\\\"b\",outcome=\"failed\"} 601.153",
+        "switchyard_server_call_duration_seconds_count{server=\"a\\\"b\",outcome=\"failed\"} 4",
+        "switchyard_server_call_duration_seconds_bucket{le=\"0.005\",server=\"a\\\"b\",outcome=\"failed\"} 1",
+        "switchyard_server_call_duration_seconds_bucket{le=\"0.1\",server=\"a\\\"b\",outcome=\"failed\"} 3",
+        "switchyard_server_call_duration_seconds_bucket{le=\"600.0\",server=\"a\\\"b\",outcome=\"failed\"} 3",
+        "switchyard_server_call_duration_seconds_bucket{le=\"+Inf\",server=\"a\\\"b\",outcome=\"failed\"} 4",
+        "switchyard_server_call_duration_seconds_count{server=\"a\\\"b\",outcome=\"result\"} 0",
+        "switchyard_server_health_check_seconds{server=\"a\\\"b\"} 0.25",
+        "switchyard_cache_hits_total{area=\"r2r\"} 1",
+        "switchyard_cache_misses_total{area=\"r2r\"} 2",
+        "switchyard_cache_faults_total{area=\"r2r\"} 3",
+        "switchyard_cache_available 0",
+        "switchyard_clients 11",
+        "switchyard_sessions 12",
+        "switchyard_replay_bytes 13",
+        "switchyard_limit_hits_total{limit=\"max_sessions\"} 1",
+        "switchyard_memory_budget_bytes 14",
+        "switchyard_memory_used_bytes 15",
+        "switchyard_memory_refusals_total{kind=\"answers\"} 16",
+        "switchyard_panics_total 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n"));
+    let docs = include_str!("../../../../docs/operations.md");
+    for family in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, kind) = family.split_once(' ').expect("a name and a kind");
+        let total = if kind == "counter" { "_total" } else { "" };
+        assert!(docs.contains(&format!("`{name}{total}`")), "{name} is not told of");
+    }
+    for (limit, _) in Limit::all() {
+        assert!(docs.contains(&format!("| `{limit}` |")), "{limit} is not told of");
+    }
+}

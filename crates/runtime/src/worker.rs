@@ -1,0 +1,230 @@
+//! The threads that serve clients: a few workers, each with a runtime of its own.
+//!
+//! A client connection is given to the worker that has the fewest and stays there, with everything that
+//! is done for it: a call begins and ends on one thread, wakes nobody elsewhere, and finds the idle
+//! upstream connections of its worker. There is no work stealing; what would hold up a worker (files,
+//! searches) goes to the threads for blocking work. What is kept per worker asks here for its number.
+//! In a program that embeds the crate, and in tests, everything is worker 0.
+//!
+//! Not here: which tasks there are and how they end (`shutdown`).
+
+mod bell;
+mod scheduling;
+mod turn;
+mod work_budget;
+
+use std::cell::Cell;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::mpsc;
+
+pub use bell::{Bell, hushed};
+pub use scheduling::{as_usual, ours};
+pub use turn::{Until, at, due, now, turn, until};
+pub use work_budget::WorkBudget;
+
+/// Task polls after which a worker that always has a task ready looks for events: at 200 µs a poll
+/// (`work_budget`), what others wait for is seen within 2 ms. The default of the runtime is 61.
+const EVENT_INTERVAL: u32 = 8;
+
+thread_local! {
+    static NUMBER: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The number of the worker whose thread this is, from 0.
+pub fn current() -> usize {
+    NUMBER.get()
+}
+
+/// How many shares there are of what is kept per worker; workers beyond that share one.
+pub const SHARES: usize = 16;
+
+/// The number of the share that is this worker's, below [`SHARES`].
+pub fn share() -> usize {
+    current() % SHARES
+}
+
+/// The runtimes of the workers that were here, for who begins a task where another one is at work.
+#[derive(Debug, Default)]
+pub struct Runtimes([OnceLock<Handle>; SHARES]);
+
+impl Runtimes {
+    /// Notes the runtime of this worker, the first time for its share.
+    pub fn note_here(&self) {
+        let share = &self.0[share()];
+        if share.get().is_none()
+            && let Ok(here) = Handle::try_current()
+        {
+            let _ = share.set(here);
+        }
+    }
+
+    /// The runtime of a worker whose share is `share`, if one was here.
+    pub fn of(&self, share: usize) -> Option<&Handle> {
+        self.0.get(share)?.get()
+    }
+}
+
+/// Makes this thread the worker `number`, for as long as it lives.
+pub fn become_worker(number: usize) {
+    NUMBER.set(number);
+}
+
+/// A runtime for a worker.
+pub fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread()
+        .enable_all()
+        .event_interval(EVENT_INTERVAL)
+        .on_thread_start(as_usual)
+        .build()
+}
+
+/// Something to begin on a worker, in whose runtime it runs. It must not block.
+type Beginning = Box<dyn FnOnce() + Send>;
+
+/// The workers of a program: the runtime that made it, which is worker 0, and the threads beside it.
+/// They end when it is dropped, with all that still runs on them.
+#[derive(Debug)]
+pub struct Crew {
+    own: Arc<AtomicUsize>,
+    others: Vec<Worker>,
+}
+
+#[derive(Debug)]
+struct Worker {
+    busy: Arc<AtomicUsize>,
+    /// As many may wait as there are tasks, which whoever begins them limits.
+    beginnings: Option<mpsc::UnboundedSender<Beginning>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Counts as one task of a worker until it is dropped, which is to happen on that worker.
+#[derive(Debug)]
+pub struct Busy(Arc<AtomicUsize>);
+
+impl Busy {
+    fn on(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+
+    /// Has this worker, whose count it is, scheduled by it.
+    fn begun(self) -> Self {
+        scheduling::suit(self.0.load(Ordering::Relaxed));
+        self
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        scheduling::suit(self.0.fetch_sub(1, Ordering::Relaxed) - 1);
+    }
+}
+
+impl Crew {
+    /// `workers` of them, at least the one that calls this. An error means that the system gave no
+    /// thread, or no event queue.
+    pub fn start(workers: usize) -> io::Result<Self> {
+        let others = (1..workers).map(Worker::start).collect::<io::Result<_>>()?;
+        Ok(Self { own: Arc::default(), others })
+    }
+
+    /// Has the worker with the fewest tasks begin another one, which keeps the [`Busy`] as long as it
+    /// runs. To be called on worker 0.
+    pub fn begin(&self, task: impl FnOnce(Busy) + Send + 'static) {
+        let tasks = |count: &Arc<AtomicUsize>| count.load(Ordering::Relaxed);
+        let idlest = self.others.iter().min_by_key(|worker| tasks(&worker.busy));
+        match idlest.filter(|worker| tasks(&worker.busy) < tasks(&self.own)) {
+            Some(worker) => {
+                let busy = Busy::on(&worker.busy);
+                if let Some(beginnings) = &worker.beginnings {
+                    // A worker ends only with the crew.
+                    let _ = beginnings.send(Box::new(move || task(busy.begun())));
+                }
+            }
+            None => task(Busy::on(&self.own).begun()),
+        }
+    }
+}
+
+impl Worker {
+    fn start(number: usize) -> io::Result<Self> {
+        let (beginnings, mut waiting) = mpsc::unbounded_channel::<Beginning>();
+        let runtime = runtime()?;
+        let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+            become_worker(number);
+            ours();
+            runtime.block_on(async {
+                while let Some(begin) = waiting.recv().await {
+                    begin();
+                }
+            });
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { busy: Arc::default(), beginnings: Some(beginnings), thread: Some(thread) })
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        drop(self.beginnings.take());
+        // It does not panic: what it runs is in tasks.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[allow(clippy::disallowed_methods)] // what spawns tasks stands on this floor too
+    fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+        tokio::spawn(task);
+    }
+
+    #[tokio::test]
+    async fn tasks_go_to_the_worker_with_the_fewest_and_run_in_its_runtime() {
+        let crew = Crew::start(3).expect("threads");
+        let (tell, told) = channel();
+        let begin = |name: u32| {
+            let tell = tell.clone();
+            crew.begin(move |busy| {
+                // In a task: it needs the runtime of that worker.
+                spawn(async move { tell.send((name, current(), busy)).expect("heard") });
+            });
+        };
+        begin(0);
+        tokio::task::yield_now().await;
+        let (_, first, _kept) = told.recv().expect("begun");
+        assert_eq!(first, 0, "who has none is asked first, ourselves before others");
+        begin(1);
+        let (_, second, of_second) = told.recv().expect("begun");
+        begin(2);
+        let (_, third, _kept_too) = told.recv().expect("begun");
+        assert_eq!((second.min(third), second.max(third)), (1, 2), "then whoever has none");
+        drop(of_second);
+        begin(3);
+        assert_eq!(told.recv().expect("begun").1, second, "then who has fewest again");
+    }
+
+    #[test]
+    fn the_end_of_the_crew_ends_its_threads_and_tasks() {
+        let crew = Crew::start(2).expect("threads");
+        let (tell, told) = channel::<()>();
+        let _ours = Busy::on(&crew.own);
+        crew.begin(move |busy| {
+            spawn(async move {
+                let _kept = (busy, tell);
+                std::future::pending::<()>().await;
+            });
+        });
+        drop(crew);
+        assert!(told.recv().is_err(), "its task is gone");
+    }
+}

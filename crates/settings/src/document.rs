@@ -1,0 +1,330 @@
+//! YAML text to a tree of located values. The only module that knows the YAML crate.
+//!
+//! The crate's event parser is used directly instead of its serde front end, because only events
+//! say where every key begins, where a scalar ends, and how it was quoted.
+//!
+//! What is read: one document of YAML 1.2 with the core schema for plain scalars, aliases, and the
+//! merge key `<<`. What is refused: keys that stand twice, keys that are not text, tags other than
+//! `!!str`, a second document. A problem of structure is reported and reading goes on; a problem of
+//! syntax is the last one of its document.
+//!
+//! Bounds: [`MAX_BYTES`] of text, [`MAX_DEPTH`] levels, [`MAX_COST`] after aliases are resolved
+//! (a few lines of nested aliases could else mean terabytes).
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use serde_saphyr::granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Span};
+use serde_saphyr::granit_parser::{StrInput, options};
+
+use super::scalar;
+use crate::{Entry, Mark, Node, Problem, Problems, Shown, Text, Value, member_path};
+
+/// Largest file in bytes.
+pub const MAX_BYTES: usize = 1 << 20;
+/// Deepest nesting.
+const MAX_DEPTH: usize = 32;
+/// Longest key in bytes.
+const MAX_KEY: usize = 256;
+/// Bytes of text and [`NODE_COST`] for each value, copies made by aliases included.
+const MAX_COST: usize = 8 << 20;
+const NODE_COST: usize = 16;
+
+/// What a text says, and which of its bytes are keys and values.
+pub struct Document {
+    /// The tree; texts are not expanded yet.
+    pub root: Node,
+    /// In the order of the text.
+    pub tokens: Vec<Token>,
+}
+
+/// A piece of the text.
+pub struct Token {
+    pub(super) bytes: Range<usize>,
+    /// A value may be a secret; a key or an alias is not.
+    pub(super) is_value: bool,
+}
+
+/// Reads `text`. Every problem is reported; the root is [`Value::Unusable`] after a broken syntax.
+pub fn parse(text: &str, problems: &Problems) -> Document {
+    let limits = options! {
+        flow_nesting_limit: MAX_DEPTH,
+        block_nesting_limit: MAX_DEPTH,
+    };
+    let mut composer = Composer {
+        events: Parser::new_from_str_with_options(text, limits),
+        problems,
+        tokens: Vec::new(),
+        anchors: HashMap::new(),
+        cost: 0,
+    };
+    let root = composer.document().unwrap_or_else(|problem| {
+        problems.add(problem);
+        Value::Unusable.into()
+    });
+    composer.tokens.sort_by_key(|token| token.bytes.start);
+    Document { root, tokens: composer.tokens }
+}
+
+struct Composer<'t> {
+    events: Parser<'t, StrInput<'t>>,
+    problems: &'t Problems,
+    tokens: Vec<Token>,
+    anchors: HashMap<usize, Node>,
+    cost: usize,
+}
+
+type Step<T> = Result<T, Problem>;
+
+impl<'t> Composer<'t> {
+    fn next(&mut self) -> Step<(Event<'t>, Span)> {
+        match self.events.next() {
+            Some(Ok(next)) => Ok(next),
+            Some(Err(error)) => Err(broken(&error)),
+            None => Ok((Event::StreamEnd, Span::empty(Marker::new(0, 1, 0)))),
+        }
+    }
+
+    fn document(&mut self) -> Step<Node> {
+        let mut root = None;
+        loop {
+            match self.next()? {
+                (Event::StreamEnd, _) => return Ok(root.unwrap_or_else(|| Value::Null.into())),
+                (Event::DocumentStart(..), span) if root.is_some() => {
+                    return Err(fatal(span.start, "", "a second document begins here, only one is read"));
+                }
+                (Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd, _) => {}
+                (event, span) => root = Some(self.node(event, span, "", 0)?),
+            }
+        }
+    }
+
+    /// The value that begins with `event`.
+    fn node(&mut self, event: Event<'t>, span: Span, path: &str, depth: usize) -> Step<Node> {
+        if depth > MAX_DEPTH {
+            return Err(fatal(span.start, path, format!("nested deeper than {MAX_DEPTH} levels")));
+        }
+        self.spend(NODE_COST, span.start, path)?;
+        let tag = self.tag(&event, &span, path);
+        let (value, anchor) = match event {
+            Event::Scalar(text, style, anchor, _) => {
+                self.token(&span, true);
+                self.spend(text.len(), span.start, path)?;
+                let plain = style == ScalarStyle::Plain && tag != Tag::Text;
+                let value = if plain { scalar::plain(&text) } else { Value::Text(Text::literal(text)) };
+                (value, anchor)
+            }
+            Event::SequenceStart(_, anchor, _) => (self.list(path, depth)?, anchor),
+            Event::MappingStart(_, anchor, _) => (self.map(path, depth)?, anchor),
+            Event::Alias(anchor) => return self.alias(anchor, &span, path),
+            _ => return Err(fatal(span.start, path, "a value was expected")),
+        };
+        let value = if tag == Tag::Refused { Value::Unusable } else { value };
+        let node = Node { mark: mark(span.start), value };
+        if anchor != 0 {
+            self.spend(cost(&node), span.start, path)?;
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn list(&mut self, path: &str, depth: usize) -> Step<Value> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, _) => return Ok(Value::List(items)),
+                (event, span) => {
+                    let path = format!("{path}[{}]", items.len());
+                    items.push(self.node(event, span, &path, depth + 1)?);
+                }
+            }
+        }
+    }
+
+    fn map(&mut self, path: &str, depth: usize) -> Step<Value> {
+        let mut mapping = Mapping::default();
+        loop {
+            let (key, at) = match self.next()? {
+                (Event::MappingEnd, _) => return Ok(Value::Map(mapping.complete())),
+                (Event::Scalar(text, style, ..), span) => {
+                    self.token(&span, false);
+                    if text.len() > MAX_KEY {
+                        let message = format!("a key is longer than {MAX_KEY} bytes");
+                        return Err(fatal(span.start, path, message));
+                    }
+                    let merges = style == ScalarStyle::Plain && text == "<<";
+                    ((!merges).then(|| text.into_owned()), span.start)
+                }
+                (_, span) => return Err(fatal(span.start, path, "a key must be a text")),
+            };
+            let path = key.as_deref().map_or_else(|| path.to_owned(), |key| member_path(path, key));
+            let (event, span) = self.next()?;
+            let mut node = self.node(event, span, &path, depth + 1)?;
+            if span.start.index() == span.end.index() && matches!(node.value, Value::Null) {
+                node.mark = mark(at); // nothing is written: the key is the place to look at
+            }
+            let Some(key) = key else {
+                self.merge(node, &mut mapping, &path);
+                continue;
+            };
+            if let Some(first) = mapping.add(Entry { key, key_mark: mark(at), node }) {
+                let message =
+                    format!("this key stands twice, first in line {}, column {}", first.line, first.column);
+                self.report(at, &path, &message);
+            }
+        }
+    }
+
+    /// `<<: *one` or `<<: [*one, *other]`.
+    fn merge(&mut self, node: Node, mapping: &mut Mapping, path: &str) {
+        let sources = match node.value {
+            Value::List(items) => items,
+            _ => vec![node],
+        };
+        for source in sources {
+            match source.value {
+                Value::Map(entries) => mapping.merged.extend(entries),
+                _ => self.problems.add(problem(source.mark, path, "`<<` merges mappings, this is none")),
+            }
+        }
+    }
+
+    fn alias(&mut self, anchor: usize, span: &Span, path: &str) -> Step<Node> {
+        self.token(span, false);
+        let Some(node) = self.anchors.get(&anchor).cloned() else {
+            return Err(fatal(span.start, path, "this alias stands inside the value that it repeats"));
+        };
+        self.spend(cost(&node), span.start, path)?;
+        Ok(node)
+    }
+
+    fn tag(&mut self, event: &Event<'_>, span: &Span, path: &str) -> Tag {
+        let (Event::Scalar(.., tag) | Event::SequenceStart(.., tag) | Event::MappingStart(.., tag)) = event
+        else {
+            return Tag::None;
+        };
+        match tag {
+            None => Tag::None,
+            Some(tag) if tag.is_yaml_core_schema_tag("str") && matches!(event, Event::Scalar(..)) => {
+                Tag::Text
+            }
+            Some(_) => {
+                self.report(span.tag_start().unwrap_or(span.start), path, "tags are not supported");
+                Tag::Refused
+            }
+        }
+    }
+
+    fn token(&mut self, span: &Span, is_value: bool) {
+        if let Some(bytes) = span.byte_range() {
+            self.tokens.push(Token { bytes, is_value });
+        }
+    }
+
+    fn spend(&mut self, amount: usize, at: Marker, path: &str) -> Step<()> {
+        self.cost += amount;
+        if self.cost > MAX_COST {
+            return Err(fatal(at, path, "the document is too large, with its aliases resolved"));
+        }
+        Ok(())
+    }
+
+    fn report(&self, at: Marker, path: &str, message: &str) {
+        self.problems.add(problem(mark(at), path, message));
+    }
+}
+
+/// What the tag of a value says.
+#[derive(PartialEq)]
+enum Tag {
+    None,
+    /// It is a text, whatever it looks like.
+    Text,
+    /// Something that is not supported, which was reported.
+    Refused,
+}
+
+/// A mapping while it is read.
+#[derive(Default)]
+struct Mapping {
+    entries: Vec<Entry>,
+    /// Where each key stands.
+    places: HashMap<String, Mark>,
+    /// What `<<` adds, unless a key stands there itself.
+    merged: Vec<Entry>,
+}
+
+impl Mapping {
+    /// Adds `entry`, or says where its key already stands.
+    fn add(&mut self, entry: Entry) -> Option<Mark> {
+        if let Some(first) = self.places.get(&entry.key) {
+            return Some(*first);
+        }
+        self.places.insert(entry.key.clone(), entry.key_mark);
+        self.entries.push(entry);
+        None
+    }
+
+    fn complete(mut self) -> Vec<Entry> {
+        for entry in std::mem::take(&mut self.merged) {
+            self.add(entry);
+        }
+        self.entries
+    }
+}
+
+fn cost(node: &Node) -> usize {
+    NODE_COST
+        + match &node.value {
+            Value::Text(text) => text.written().len(),
+            Value::List(items) => items.iter().map(cost).sum(),
+            Value::Map(entries) => entries.iter().map(|entry| entry.key.len() + cost(&entry.node)).sum(),
+            _ => 0,
+        }
+}
+
+fn mark(at: Marker) -> Mark {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Mark { line: count(at.line()), column: count(at.col()).saturating_add(1) }
+}
+
+fn problem(mark: Mark, path: &str, message: impl Into<String>) -> Problem {
+    Problem { mark, path: path.to_owned(), message: message.into(), hint: None, shown: Shown::Keys }
+}
+
+fn fatal(at: Marker, path: &str, message: impl Into<String>) -> Problem {
+    problem(mark(at), path, message)
+}
+
+/// The crate's texts quote nothing of the document but brackets and single odd characters.
+fn broken(error: &ScanError) -> Problem {
+    let message = match error.kind() {
+        ErrorKind::RecursionLimitExceeded => format!("nested deeper than {MAX_DEPTH} levels"),
+        kind => format!("this is not valid YAML: {kind}"),
+    };
+    let hint = match error.kind() {
+        ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
+            Some("indent with spaces")
+        }
+        ErrorKind::MappingValueNotAllowed => Some("a text that holds `: ` needs quotes"),
+        ErrorKind::UnknownAnchor => Some("a text that begins with `*` needs quotes"),
+        ErrorKind::ExpectedFlowMappingSeparator
+        | ErrorKind::ExpectedFlowSequenceSeparator
+        | ErrorKind::InvalidColonPlacement => Some(
+            "is a bracket left open? Between brackets, a text that holds `${…}`, `,` or `: ` needs quotes",
+        ),
+        ErrorKind::UnclosedFlowCollection { .. }
+        | ErrorKind::UnclosedQuotedScalar
+        | ErrorKind::InvalidQuotedScalarIndent => Some("is a bracket or a quote left open?"),
+        ErrorKind::ExpectedBlockMappingKey | ErrorKind::InvalidIndentation => {
+            Some("all keys of a mapping begin in the same column")
+        }
+        ErrorKind::UnexpectedCharacter { .. } => Some("a text that begins with this character needs quotes"),
+        _ => None,
+    };
+    Problem { hint: hint.map(str::to_owned), ..problem(mark(*error.marker()), "", message) }
+}
+
+#[cfg(test)]
+#[path = "document_tests.rs"]
+mod tests;

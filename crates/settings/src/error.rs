@@ -1,0 +1,212 @@
+//! Why a configuration file was refused, shown the way a compiler shows it.
+//!
+//! Invariant: nothing of the file is shown but keys, and the value that a problem is about if its
+//! reader says that it is no secret ([`Shown`]). Every other value and every comment may hold a
+//! secret, so it is left out of the source line.
+
+use std::fmt::{self, Write as _};
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::document::Token;
+use crate::{Mark, Problem, Shown};
+
+/// Problems that are shown; more are counted only.
+const MAX_SHOWN: usize = 50;
+/// Characters of a source line that are shown.
+const MAX_WIDTH: usize = 120;
+/// What stands for something that is not shown.
+const HIDDEN: char = '…';
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file could not be read.
+    #[error("{}: the configuration file cannot be read: {reason}{}", file.display(), advice(file, reason))]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        reason: io::Error,
+    },
+    /// The file was read, and something is wrong with it.
+    #[error("{0}")]
+    Invalid(Report),
+}
+
+/// Returns what to do about a file that does not exist, or nothing.
+fn advice(file: &Path, reason: &io::Error) -> String {
+    if reason.kind() != io::ErrorKind::NotFound {
+        return String::new();
+    }
+    let looked = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    format!(
+        "\nLooked for {}. Name another file with `--config FILE`, or with the variable SWITCHYARD_CONFIG.\n\
+         `switchyard import FILE > mcp_servers.yaml` makes one from the file of another MCP client.",
+        looked.display()
+    )
+}
+
+/// All problems of a file, ready to be shown on a terminal.
+#[derive(Debug)]
+pub struct Report {
+    /// In the order of the file.
+    pub problems: Vec<Problem>,
+    rendered: String,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.rendered)
+    }
+}
+
+/// What is needed to show a source line.
+pub struct Source<'t> {
+    /// Its name, as messages show it.
+    pub file: &'t str,
+    /// Its content.
+    pub text: &'t str,
+    /// The tokens of the content, which say what an excerpt may show.
+    pub tokens: &'t [Token],
+}
+
+impl Report {
+    /// Makes the report of `problems` in `source`, with excerpts.
+    pub fn new(problems: Vec<Problem>, source: &Source<'_>) -> Self {
+        let mut rendered = String::new();
+        for problem in problems.iter().take(MAX_SHOWN) {
+            source.render(problem, &mut rendered);
+            rendered.push('\n');
+        }
+        let (count, file) = (problems.len(), source.file);
+        let plural = if count == 1 { "" } else { "s" };
+        let shown =
+            if count > MAX_SHOWN { format!(", the first {MAX_SHOWN} are shown") } else { String::new() };
+        let _ = write!(rendered, "{file}: {count} problem{plural}{shown}");
+        Self { problems, rendered }
+    }
+}
+
+/// A source line as it may be shown.
+struct Excerpt {
+    line: String,
+    /// Characters before the marked piece.
+    before: usize,
+    /// Characters of the marked piece.
+    width: usize,
+}
+
+impl Source<'_> {
+    fn render(&self, problem: &Problem, out: &mut String) {
+        let Problem { mark, path, message, hint, .. } = problem;
+        let separator = if path.is_empty() { "" } else { ": " };
+        let _ = writeln!(out, "{}:{mark}: error: {path}{separator}{message}", self.file);
+        let number = mark.line.to_string();
+        let indent = " ".repeat(number.len());
+        if let Some(Excerpt { line, before, width }) = self.excerpt(problem) {
+            let _ = writeln!(out, "  {number} | {line}");
+            let _ = writeln!(out, "  {indent} | {}{}", " ".repeat(before), "^".repeat(width));
+        }
+        if let Some(hint) = hint {
+            let _ = writeln!(out, "  {indent} hint: {hint}");
+        }
+    }
+
+    fn excerpt(&self, problem: &Problem) -> Option<Excerpt> {
+        let line = line_bytes(self.text, problem.mark.line)?;
+        let target = target_byte(self.text, &line, problem.mark);
+        let mut excerpt = Excerpt { line: String::new(), before: 0, width: 1 };
+        let mut at = line.start;
+        while at < line.end {
+            let before = excerpt.line.chars().count();
+            if before > MAX_WIDTH {
+                break; // what follows is not shown, and a line may be as long as a file
+            }
+            let piece = self.piece(at, &line, (problem.shown == Shown::Value).then_some(target));
+            let next = match piece {
+                Piece::End => break,
+                Piece::Shown(next) => {
+                    excerpt
+                        .line
+                        .extend(self.text[at..next].chars().map(|c| if c.is_control() { ' ' } else { c }));
+                    next
+                }
+                Piece::Hidden(next) => {
+                    excerpt.line.push(HIDDEN);
+                    next
+                }
+            };
+            if (at..next).contains(&target) {
+                (excerpt.before, excerpt.width) = (before, excerpt.line.chars().count() - before);
+            }
+            at = next;
+        }
+        if at <= target {
+            excerpt.before = excerpt.line.trim_end().chars().count(); // behind what is shown
+        }
+        excerpt.clip()
+    }
+
+    /// What begins at byte `at` of `line`; the value at `visible` is shown.
+    fn piece(&self, at: usize, line: &Range<usize>, visible: Option<usize>) -> Piece {
+        let behind = self.tokens.partition_point(|token| token.bytes.end <= at);
+        let next = self.tokens[behind..].iter().find(|token| !token.bytes.is_empty());
+        let until = next.map_or(line.end, |token| token.bytes.start.min(line.end));
+        match next {
+            Some(token) if token.bytes.contains(&at) => {
+                let end = token.bytes.end.min(line.end);
+                let shown = !token.is_value || visible == Some(token.bytes.start);
+                if shown { Piece::Shown(end) } else { Piece::Hidden(end) }
+            }
+            _ => match self.text[at..].chars().next() {
+                Some('#') | None => Piece::End,
+                Some(c) if " \t-?:,[]{}|>&*!'\"".contains(c) => Piece::Shown(at + c.len_utf8()),
+                Some(_) => Piece::Hidden(until),
+            },
+        }
+    }
+}
+
+enum Piece {
+    /// Shown up to this byte.
+    Shown(usize),
+    /// Not shown up to this byte.
+    Hidden(usize),
+    /// Nothing more of this line is of interest.
+    End,
+}
+
+impl Excerpt {
+    /// Keeps the line within the width; a mark beyond it leaves nothing worth showing.
+    fn clip(mut self) -> Option<Self> {
+        self.line.truncate(self.line.trim_end().len());
+        if self.line.chars().count() > MAX_WIDTH {
+            self.line = self.line.chars().take(MAX_WIDTH).chain([HIDDEN]).collect();
+            self.width = self.width.min(MAX_WIDTH.saturating_sub(self.before));
+        }
+        (self.before < MAX_WIDTH && !self.line.is_empty()).then_some(self)
+    }
+}
+
+/// The bytes of a line, without its end.
+fn line_bytes(text: &str, line: u32) -> Option<Range<usize>> {
+    let mut start = 0;
+    for _ in 1..line {
+        let end = start + text[start..].find(['\n', '\r'])?;
+        start = end + if text[end..].starts_with("\r\n") { 2 } else { 1 };
+    }
+    let length = text[start..].find(['\n', '\r']).unwrap_or(text.len() - start);
+    Some(start..start + length)
+}
+
+/// The byte of `text` that `mark` means; the end of the line if that is shorter.
+fn target_byte(text: &str, line: &Range<usize>, mark: Mark) -> usize {
+    let column = mark.column.saturating_sub(1) as usize;
+    text[line.clone()].char_indices().nth(column).map_or(line.end, |(at, _)| line.start + at)
+}
+
+#[cfg(test)]
+#[path = "error_tests.rs"]
+mod tests;

@@ -1,0 +1,217 @@
+//! Environment references in the texts of a document.
+//!
+//! They are expanded in parsed values and never in the text of the file, so a value can not change
+//! the structure of the document. `shellexpand` does the expansion: `${NAME}`, `${NAME:-default}`,
+//! `$NAME`, `~` at the beginning, `$$` for a dollar sign. As in a shell, a variable that is set to
+//! nothing counts as unset where there is a default.
+//!
+//! Invariant: a problem quotes the reference and never a value of the environment.
+
+use std::env::VarError;
+
+use secrecy::SecretString;
+use secrecy::zeroize::Zeroizing;
+
+use crate::{Node, Problem, Problems, Shown, Text, Value, member_path};
+
+/// Bytes that all references of a document together may expand to.
+const MAX_EXPANDED: usize = 4 << 20;
+
+/// Bad references of one text that are reported.
+const MAX_FAULTS: usize = 10;
+
+/// How a variable is looked up: `std::env::var`, or a test's own table.
+pub type Lookup<'e> = dyn Fn(&str) -> Result<String, VarError> + 'e;
+
+/// Expands every text below `root`; one with a bad reference becomes [`Value::Unusable`].
+pub fn expand(root: &mut Node, environment: &Lookup<'_>, problems: &Problems) {
+    Expander { environment, problems, left: MAX_EXPANDED }.node(root, "");
+}
+
+struct Expander<'e> {
+    environment: &'e Lookup<'e>,
+    problems: &'e Problems,
+    /// Bytes that may still be inserted.
+    left: usize,
+}
+
+/// An expanded text, and the values that were inserted.
+type Insertion = (String, Vec<SecretString>);
+
+/// A reference as it stands in a text.
+#[derive(Debug, PartialEq)]
+struct Reference<'t> {
+    written: &'t str,
+    name: &'t str,
+    default: Option<&'t str>,
+}
+
+/// Why a lookup failed; only the fact is kept, the value is not.
+#[derive(Debug)]
+enum Refused {
+    Unset,
+    TooLong,
+}
+
+impl Expander<'_> {
+    fn node(&mut self, node: &mut Node, path: &str) {
+        match &mut node.value {
+            Value::Text(text) => match self.text(text.written()) {
+                Ok(Some((expanded, inserted))) => {
+                    let shown = self.shown(text.written());
+                    *text = Text::expanded(text.written(), expanded, shown).with_inserted(inserted);
+                }
+                Ok(None) => {}
+                Err(faults) => {
+                    for (message, hint) in faults {
+                        let (path, hint) = (path.to_owned(), Some(hint));
+                        self.problems.add(Problem {
+                            mark: node.mark,
+                            path,
+                            message,
+                            hint,
+                            shown: Shown::Keys,
+                        });
+                    }
+                    node.value = Value::Unusable;
+                }
+            },
+            Value::List(items) => {
+                for (at, item) in items.iter_mut().enumerate() {
+                    self.node(item, &format!("{path}[{at}]"));
+                }
+            }
+            Value::Map(entries) => {
+                for entry in entries {
+                    self.node(&mut entry.node, &member_path(path, &entry.key));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What `text` expands to, with the values inserted; `None` when there is nothing to expand; or
+    /// messages and hints.
+    fn text(&mut self, text: &str) -> Result<Option<Insertion>, Vec<(String, String)>> {
+        let home = text == "~" || text.starts_with("~/");
+        if !home && !text.contains('$') {
+            return Ok(None);
+        }
+        let found = references(text);
+        let mut faults: Vec<_> =
+            found.iter().filter_map(|reference| self.fault(reference)).take(MAX_FAULTS).collect();
+        if home && (self.environment)("HOME").is_err() {
+            faults.push(("`~` is not known".into(), "set HOME, or write the folder out".into()));
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        match self.expanded(text, &found) {
+            Ok(expanded) => Ok(Some(expanded)),
+            Err(name) => Err(vec![(
+                format!("`${name}` makes this too long"),
+                format!("all references of a file expand to {MAX_EXPANDED} bytes at most"),
+            )]),
+        }
+    }
+
+    /// Inserts the values of `found`, the references of `text`. The error is the name of the
+    /// variable that was too long.
+    fn expanded(&mut self, text: &str, found: &[Reference<'_>]) -> Result<Insertion, String> {
+        let mut inserted = Vec::new();
+        let mut found = found.iter(); // shellexpand asks for them in the order of the text
+        let home = || (self.environment)("HOME").ok();
+        let lookup = |name: &str| {
+            let has_default = found.next().is_some_and(|reference| reference.default.is_some());
+            let value = (self.environment)(name).map(Zeroizing::new).map_err(|_| Refused::Unset)?;
+            self.left = self.left.checked_sub(value.len()).ok_or(Refused::TooLong)?;
+            if !value.is_empty() {
+                inserted.push(SecretString::from(value.as_str()));
+            }
+            Ok((!(has_default && value.is_empty())).then_some(value))
+        };
+        let expanded = shellexpand::full_with_context(text, home, lookup)
+            .map(std::borrow::Cow::into_owned)
+            .map_err(|error: shellexpand::LookupError<Refused>| error.var_name)?;
+        Ok((expanded, inserted))
+    }
+
+    /// `text` with a reference left as it is written, unless its default is in effect.
+    fn shown(&self, text: &str) -> String {
+        let references = references(text);
+        let mut references = references.iter();
+        let lookup = |name: &str| {
+            let reference = references.next()?;
+            let is_set = (self.environment)(name).is_ok_and(|value| !value.is_empty());
+            (is_set || reference.default.is_none()).then_some(reference.written)
+        };
+        shellexpand::env_with_context_no_errors(text, lookup).into_owned()
+    }
+
+    fn fault(&self, reference: &Reference<'_>) -> Option<(String, String)> {
+        let Reference { written, name, default } = reference;
+        if !written.ends_with('}') && written.starts_with("${") {
+            return Some(("`${` without its `}`".into(), "write `$$` for a dollar sign".into()));
+        }
+        if default.is_some_and(|default| !references(default).is_empty()) {
+            let message = format!("the default of `${{{name}:-…}}` holds a reference, which is not expanded");
+            return Some((message, "a default is a plain text".into()));
+        }
+        if name.starts_with(|c: char| c.is_ascii_digit()) && default.is_none() {
+            let message = format!("`{written}` is not a variable of the environment");
+            return Some((message, format!("write `${written}` for a dollar sign and {name}")));
+        }
+        match (self.environment)(name) {
+            Err(VarError::NotUnicode(_)) => {
+                Some((format!("the value of `{written}` is not UTF-8"), format!("set {name} to a text")))
+            }
+            Err(VarError::NotPresent) if default.is_none() => Some((
+                format!("`{written}` is not set in the environment"),
+                format!("set {name}, or give a default: `${{{name}:-…}}`; `$$` is a dollar sign"),
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// The references of `text`, by the rules of `shellexpand`.
+fn references(text: &str) -> Vec<Reference<'_>> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        let (reference, length) = reference_at(&rest[at..]);
+        found.extend(reference);
+        rest = &rest[at + length..];
+    }
+    found
+}
+
+/// What the dollar sign at the beginning of `text` means, and how many bytes belong to it.
+fn reference_at(text: &str) -> (Option<Reference<'_>>, usize) {
+    if text.starts_with("$$") {
+        return (None, 2);
+    }
+    if text.starts_with("${") {
+        return text
+            .find('}')
+            .map_or((Some(Reference { written: "${", name: "", default: None }), 2), |end| {
+                (Some(braced(&text[..=end])), end + 1)
+            });
+    }
+    let name = text[1..].split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
+    let length = 1 + name.len();
+    ((length > 1).then(|| Reference { written: &text[..length], name, default: None }), length)
+}
+
+/// `written` is `${…}`.
+fn braced(written: &str) -> Reference<'_> {
+    let inner = &written[2..written.len() - 1];
+    match inner.split_once(":-") {
+        Some((name, default)) if !name.is_empty() => Reference { written, name, default: Some(default) },
+        _ => Reference { written, name: inner, default: None },
+    }
+}
+
+#[cfg(test)]
+#[path = "expand_tests.rs"]
+mod tests;

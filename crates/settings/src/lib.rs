@@ -1,0 +1,78 @@
+//! A configuration document as located values, and how a part of the program reads its own share.
+//!
+//! Floor 0 and pure: no YAML, no files, no environment. `config` makes a tree of [`Node`]s of the
+//! file; every part of the program turns its own sub-tree into its own `Config`, on its own floor.
+//!
+//! The convention for such a part:
+//!
+//! ```
+//! use std::time::Duration;
+//! use settings::Setting;
+//!
+//! /// What the operator says of sessions.
+//! #[derive(Debug, PartialEq)]
+//! pub struct Config {
+//!     pub idle: Duration,
+//!     pub limit: usize,
+//! }
+//!
+//! impl Default for Config {
+//!     fn default() -> Self {
+//!         Self { idle: Duration::from_secs(600), limit: 1_000 }
+//!     }
+//! }
+//!
+//! impl Config {
+//!     /// Reads `sessions:`. `None` when nothing sensible can be made of it; then the problem was reported.
+//!     pub fn from_settings(setting: &Setting<'_>) -> Option<Self> {
+//!         let mut fields = setting.fields()?;
+//!         let default = Self::default();
+//!         let config = Self {
+//!             idle: fields.seconds("idle", 1.0..=86_400.0).unwrap_or(default.idle),
+//!             limit: fields.integer("limit", 1..=100_000).unwrap_or(default.limit),
+//!         };
+//!         fields.finish(); // reports every key that nobody asked for
+//!         Some(config)
+//!     }
+//! }
+//!
+//! // In a test, without any YAML:
+//! use settings::{Node, Problems};
+//! let (node, problems) = (Node::from(serde_json::json!({"idle": 0.5, "limits": 7})), Problems::default());
+//! Config::from_settings(&Setting::root(&node, &problems));
+//! let found: Vec<String> = problems.sorted().iter().map(ToString::to_string).collect();
+//! assert_eq!(found, [
+//!     "idle: 0.5 is out of range, expected 1 to 86400 seconds",
+//!     "limits: unknown key (hint: did you mean `limit`?)",
+//! ]);
+//! ```
+//!
+//! Invariants:
+//! - A reader never fails at the first problem: it reports and goes on, so an operator sees all
+//!   problems of a file at once. A value made next to a problem is never used, because a document
+//!   with one problem is refused as a whole; this is why `unwrap_or(default)` is right above.
+//! - Every read asks for *all* the names its mapping knows before [`Fields::finish`].
+//! - A text is quoted in a problem as it stands in the file. What an environment reference expands
+//!   to is in no problem and in no `Debug` text. A value that may be secret is read by
+//!   [`Setting::secret`] and is not quoted at all.
+
+pub mod document;
+pub mod error;
+pub mod expand;
+mod fields;
+mod fingerprint;
+mod nearest;
+mod node;
+mod problem;
+mod scalar;
+mod setting;
+
+pub use fields::Fields;
+pub use fingerprint::Fingerprint;
+pub use nearest::{nearest, nearest_few};
+pub use node::{Entry, Mark, Node, Text, Value};
+pub use problem::{Problem, Problems, Shown};
+pub use setting::{Setting, member_path, one_line};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,364 @@
+//! How anything is asked of a server: a place, then attempts, each under a permit of the breaker.
+//!
+//! Invariants: every attempt of every kind (call, list, health) comes through here, so the breaker
+//! learns of all of them; the deadline is enforced inside the permit, so silence counts against the
+//! server, unless the caller left it too little time to judge it (`trial`); dropping the future gives
+//! back place, permit and seat and cancels the request.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep};
+use tracing::Instrument;
+
+use super::Upstream;
+use super::bulkhead::Lane;
+use super::connection::{Call, Connection, Outlet};
+use super::course::Course;
+use super::deadline::Deadline;
+use super::dialect::Wish;
+use super::error::{Delivery, Error};
+use super::flow::{Flow, Received};
+use super::frame::Frame;
+use super::retry::Kind;
+use super::silence::Silence;
+use super::trial::Trial;
+use protocol::{LogLevel, Version};
+use runtime::worker::now;
+
+/// When it is worth coming again to a server that works for one client at a time.
+const LEASE_RETRY_IN: Duration = Duration::from_secs(1);
+
+/// What is done with a connection under one permit.
+pub(super) trait Work: Sync {
+    /// What comes of it when the server answers.
+    type Output: Send;
+
+    /// Its name in traces: a method.
+    fn name(&self) -> &str;
+
+    /// Whether it may be done twice.
+    fn kind(&self) -> Kind;
+
+    /// The least level of log lines that its caller wants, if it said so.
+    fn log_level(&self) -> Option<LogLevel> {
+        None
+    }
+
+    /// For whom the connection is.
+    fn wish(&self) -> Wish<'_> {
+        Wish::Own
+    }
+
+    /// Whether a client waits for it.
+    fn is_a_call(&self) -> bool {
+        false
+    }
+
+    /// Whether its server may have had something better to do than to answer it in time.
+    fn is_excused(&self) -> bool {
+        false
+    }
+
+    /// On whose behalf it is, of those who share the places.
+    fn principal(&self) -> Option<&Arc<str>> {
+        None
+    }
+
+    /// Where it is asked questions, which stop its clock.
+    fn outlet(&self) -> &Outlet {
+        const { &Outlet::none() }
+    }
+
+    /// Charges what came of it to its caller, for as long as anything of it lives.
+    fn charged(&self, output: Self::Output) -> Result<Self::Output, Error> {
+        Ok(output)
+    }
+
+    /// What goes on arriving when the work is done.
+    fn flow(_: &mut Self::Output) -> Option<&mut Flow> {
+        None
+    }
+
+    /// Does it once. Has no deadline of its own.
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>>;
+
+    /// The same where others wait for what comes of it: then it is not left to whoever reads the answer.
+    fn probing<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>> {
+        self.on(connection)
+    }
+}
+
+/// One request, and the reply to it.
+pub(super) struct Request<'a> {
+    /// What is sent.
+    pub call: &'a Call,
+    /// Where its notifications go.
+    pub outlet: &'a Outlet,
+}
+
+impl Work for Request<'_> {
+    type Output = Received;
+
+    fn name(&self) -> &str {
+        &self.call.method
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::of(self.call)
+    }
+
+    fn log_level(&self) -> Option<LogLevel> {
+        self.call.sender.log_level
+    }
+
+    fn wish(&self) -> Wish<'_> {
+        Wish::of(self.call)
+    }
+
+    fn is_a_call(&self) -> bool {
+        true
+    }
+
+    fn principal(&self) -> Option<&Arc<str>> {
+        self.call.principal.as_ref()
+    }
+
+    fn outlet(&self) -> &Outlet {
+        self.outlet
+    }
+
+    fn charged(&self, output: Received) -> Result<Received, Error> {
+        output.charged(self.call.principal.as_ref())
+    }
+
+    fn flow(received: &mut Received) -> Option<&mut Flow> {
+        match received {
+            Received::Whole(_) => None,
+            Received::Flowing(flow) => Some(flow),
+        }
+    }
+
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Received, Error>> {
+        connection.receive(self.call, self.outlet)
+    }
+
+    fn probing<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Received, Error>> {
+        if self.call.terms.is_none() {
+            return self.on(connection);
+        }
+        let whole = Call { terms: None, ..self.call.clone() };
+        Box::pin(async move { connection.receive(&whole, self.outlet).await })
+    }
+}
+
+/// Asks whether the server is alive, in the way of its era. Any answer says yes.
+pub(super) struct Health<'a>(pub &'a Silence);
+
+impl Work for Health<'_> {
+    type Output = ();
+
+    fn name(&self) -> &'static str {
+        "health"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Read
+    }
+
+    fn is_excused(&self) -> bool {
+        self.0.is_excused()
+    }
+
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let call = Call::of_gateway(connection.peer().version.health_method(), None);
+            self.0.ask();
+            let answered = connection.request(&call, &Outlet::none()).await;
+            // However it ended, it is not silence: of that the deadline makes an end.
+            self.0.broken();
+            answered.map(drop)
+        })
+    }
+}
+
+impl Upstream {
+    /// Does `work` in its own time frame, trying again where the retry table allows it; what came of
+    /// it, and the revision of the connection it was done on.
+    pub(super) async fn run<W: Work>(
+        &self,
+        work: &W,
+        lane: Lane,
+        deadline: Deadline,
+    ) -> Result<(W::Output, Version), Error> {
+        let (mut frame, slot) = self.enter(lane, work.principal(), deadline).await?;
+        let mut attempts = self.retries.begin(work.kind());
+        let mut failed = None;
+        loop {
+            let span = tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = attempts.number());
+            let error = match self.attempt(work, frame).instrument(span).await {
+                Ok(mut output) => {
+                    if let Some(course) = W::flow(&mut output.0).and_then(Flow::course) {
+                        course.place(slot);
+                    }
+                    return Ok(output);
+                }
+                // It will be so for whoever tries again.
+                Err(error @ Error::AuthFailed { .. }) => return Err(error),
+                // A retry that we refuse ourselves says less than the failure before it.
+                Err(error) if error.delivery() == Delivery::Refused => return Err(failed.unwrap_or(error)),
+                Err(error) => error,
+            };
+            frame.deadline.at = work.outlet().moved(deadline);
+            let Some(pause) = attempts.pause_after(&error, frame.deadline.at, self.breaker.refuses_for())
+            else {
+                return Err(error);
+            };
+            tracing::debug!(server = %self.config.name, %error, ?pause, "trying again");
+            self.facts.retried();
+            failed = Some(error);
+            sleep(pause).await;
+            frame.now = now();
+        }
+    }
+
+    /// Does `work` once: for the supervisor, which has a schedule of its own for trying again.
+    pub(super) async fn run_once<W: Work>(&self, work: &W, deadline: Instant) -> Result<W::Output, Error> {
+        let (frame, _slot) = self.enter(Lane::Own, None, deadline.into()).await?;
+        let span =
+            tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = 1);
+        self.attempt(work, frame).instrument(span).await.map(|(output, _)| output)
+    }
+
+    /// A place. Who would be refused anyway is refused here, and does not queue for it.
+    async fn enter(
+        &self,
+        lane: Lane,
+        who: Option<&Arc<str>>,
+        deadline: Deadline,
+    ) -> Result<(Frame, super::bulkhead::Slot<'_>), Error> {
+        self.pool.check_open()?;
+        if let Some(retry_in) = self.breaker.refuses_for() {
+            return Err(Error::CircuitOpen { retry_in });
+        }
+        let mut frame = Frame::until(deadline);
+        let slot = self.bulkhead.enter(lane, who, &mut frame).await?;
+        Ok((frame, slot))
+    }
+
+    async fn attempt<W: Work>(&self, work: &W, frame: Frame) -> Result<(W::Output, Version), Error> {
+        // Refused here, a request says nothing of the server.
+        if let Some(rate) = self.rate.as_ref().filter(|_| work.is_a_call()) {
+            rate.take(work.principal(), frame.now)?;
+        }
+        // Before the permit: that we do not connect yet says nothing new of the server.
+        self.pool.check_stamina(work.wish())?;
+        let mut trial = Trial::begin(self, work.is_a_call(), (frame.now, frame.left()))?;
+        let ended = self.on_a_connection(work, frame, &mut trial).await;
+        let was_cut_short = ended.is_err() && !trial.had_a_chance();
+        let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.cover(error));
+        if let Ok((output, _)) = &mut result
+            && let Some(course) = W::flow(output).and_then(Flow::course)
+        {
+            self.silence.broken();
+            // How it went will be known at the end of the answer.
+            course.admitted(trial.keep());
+            return result;
+        }
+        // Deadlines are the callers': with short ones anybody could shut a good server for all.
+        if was_cut_short {
+            drop(trial);
+        } else if matches!(result, Err(Error::TimedOut { .. }))
+            && (work.is_excused() || work.outlet().heard_since(frame.now))
+        {
+            trial.forgotten();
+            return result;
+        } else {
+            trial.ended(&result);
+        }
+        self.attempted(result.as_ref().err());
+        result
+    }
+
+    /// One attempt of any kind ended.
+    pub(super) fn attempted(&self, error: Option<&Error>) {
+        if self.facts.attempted(error) {
+            self.silence.broken();
+        }
+    }
+
+    /// How the attempt ended; the outer error is for one that the deadline ended.
+    async fn on_a_connection<W: Work>(
+        &self,
+        work: &W,
+        mut frame: Frame,
+        trial: &mut Trial<'_>,
+    ) -> Result<Result<(W::Output, Version), Error>, Error> {
+        let (begun, outlet) = (frame.now, work.outlet());
+        let leased = AtomicBool::new(false);
+        let seat = pin!(self.pool.seat(work.wish(), &leased));
+        let Some(seat) = frame.limit(outlet, seat).await else {
+            if leased.load(Ordering::Relaxed) {
+                return Ok(Err(Error::Leased { retry_in: LEASE_RETRY_IN }));
+            }
+            self.excuse_private(work, trial);
+            // Not `TimedOut`, whose outcome is unknown: here nothing was sent.
+            return Err(Error::Connect {
+                reason: format!("no connection within {:.1} s", frame.whole(outlet).as_secs_f64()),
+            });
+        };
+        match seat {
+            Ok(mut seat) => {
+                let is_probe = trial.is_probe();
+                let mut done = {
+                    let done = pin!(async {
+                        if let Some(level) = work.log_level() {
+                            seat.want_log(level).await;
+                        }
+                        let (on, connection) = (if is_probe { W::probing } else { W::on }, seat.connection());
+                        work.charged(on(work, connection).await?)
+                    });
+                    frame.limit(outlet, done).await
+                };
+                let is_failed = match &mut done {
+                    // How an answer went that still arrives is known at its end.
+                    Some(Ok(output)) => W::flow(output).is_none().then_some(false),
+                    Some(Err(error)) => Some(error.trips_breaker()),
+                    // A deadline that left no time says nothing, nor does one that passed although messages came.
+                    None => (trial.had_a_chance() && !outlet.heard_since(begun)).then_some(true),
+                };
+                if is_failed.is_some_and(|is_failed| !seat.is_news(is_failed)) {
+                    trial.excuse();
+                }
+                let mut done = done.ok_or_else(|| Error::TimedOut { after: frame.whole(outlet) })?;
+                seat.answered();
+                let version = seat.connection().peer().version;
+                if let Ok(output) = &mut done
+                    && let Some(flow) = W::flow(output)
+                {
+                    frame.deadline.at = outlet.moved(frame.deadline);
+                    flow.follow(Course::new(self.me.clone(), seat), frame.left(), frame.deadline.moves);
+                }
+                Ok(done.map(|output| (output, version)))
+            }
+            Err(error) => {
+                self.excuse_private(work, trial);
+                Ok(Err(error))
+            }
+        }
+    }
+
+    /// Nobody else is shut out because one client's own connection can not be made.
+    fn excuse_private<W: Work>(&self, work: &W, trial: &mut Trial<'_>) {
+        if self.pool.is_private_matter(work.wish()) {
+            trial.excuse();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "attempt_tests.rs"]
+mod tests;

@@ -1,0 +1,321 @@
+//! The task that looks after one client's private connection: it reads what the server offers on it, carries
+//! the client's subscriptions, and passes on that the client's roots changed.
+//!
+//! Invariants: one attendant for each client of a server. Messages of the server on the connection reach this
+//! client alone. A client's first request waits until the lists were read and the server has the answers to what it
+//! asked at its start. That takes at most [`PATIENCE`] after the connect began. A failed connect is not repeated
+//! for [`RETRY_AFTER`].
+//!
+//! Not here: which connection a call gets (`pool`), and the catalog a client sees (`manager::views`).
+
+use std::collections::HashMap;
+use std::future::pending;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+
+use super::Upstream;
+use super::attempt::Work;
+use super::connection::{Call, Connection, Event, Events};
+use super::dialect::Wish;
+use super::discover::{self, Discovery, Offer};
+use super::error::Error;
+use super::home::Home;
+use super::news::{Change, Update};
+use super::retry;
+use super::signs::Sign;
+use super::watches::Watches;
+use protocol::feature::Lists;
+use protocol::{ErrorObject, LogLevel, Notification, method};
+
+/// How long a client's first request waits for its connection.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// A connect that failed is not tried again sooner.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// Change notices that come this close together are one.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// How long a server may take, after its lists, to ask for the client's roots.
+const GRACE: Duration = Duration::from_millis(300);
+/// How long a server that asked for roots before may take to ask again.
+const KNOWN_GRACE: Duration = Duration::from_secs(1);
+
+/// The clients with private connections to one server.
+#[derive(Default)]
+pub(super) struct Attended(Mutex<HashMap<Home, Arc<Client>>>);
+
+/// One client with a private connection, or with an attempt to make one.
+pub(super) struct Client {
+    events: Events,
+    pub(super) watches: Arc<Watches>,
+    begun: Instant,
+    outcome: watch::Sender<Option<bool>>,
+}
+
+impl Attended {
+    /// Where the private connections of `home` report what happens.
+    pub(super) fn events(&self, home: &Home) -> Option<Events> {
+        self.lock().get(home).map(|client| client.events.clone())
+    }
+
+    /// The client of `home`, if it was attended to.
+    pub(super) fn get(&self, home: &Home) -> Option<Arc<Client>> {
+        self.lock().get(home).cloned()
+    }
+
+    /// Whether the client of `home` wants to be told of anything.
+    pub(super) fn watches(&self, home: &Home) -> bool {
+        self.get(home).is_some_and(|client| client.watches.count() > 0)
+    }
+
+    /// The client of `home`, with its events if it is new.
+    fn enter(&self, home: &Home) -> (Arc<Client>, Option<mpsc::Receiver<Event>>) {
+        let mut clients = self.lock();
+        if let Some(client) = clients.get(home) {
+            return (Arc::clone(client), None);
+        }
+        let (events, heard) = Events::channel();
+        let (watches, outcome) = (Watches::new(), watch::Sender::new(None));
+        let client = Arc::new(Client { events, watches, begun: Instant::now(), outcome });
+        clients.insert(home.clone(), Arc::clone(&client));
+        (client, Some(heard))
+    }
+
+    fn leave(&self, home: &Home) {
+        self.lock().remove(home);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Home, Arc<Client>>> {
+        // Nothing panics while it is held, and every write leaves a valid table.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Upstream {
+    /// Whether the client of `home` has connections of its own.
+    pub fn is_private_to(&self, home: &Home) -> bool {
+        self.pool.is_private_to(home)
+    }
+
+    /// Whether the first request of `home` has to wait ([`Upstream::attend`]).
+    pub fn has_to_attend(&self, home: &Home) -> bool {
+        let is_settled = |client: Arc<Client>| client.outcome.borrow().is_some();
+        self.config.enabled
+            && self.is_private_to(home)
+            && !self.pool.attended.get(home).is_some_and(is_settled)
+    }
+
+    /// Connects for the client that `call` describes, if it has connections of its own. Waits until its lists were
+    /// read and the server has the answers to what it asked at its start. A failure shows with the next call.
+    pub async fn attend(&self, call: &Call) {
+        let Some(home) = call.home.as_ref().filter(|home| self.has_to_attend(home)) else { return };
+        let (client, new) = self.pool.attended.enter(home);
+        if let Some((heard, upstream)) = new.zip(self.me.upgrade()) {
+            let attendant = Attendant {
+                upstream,
+                client: Arc::clone(&client),
+                call: call.clone(),
+                home: home.clone(),
+                last_read: Instant::now(),
+            };
+            self.group.spawn_until_end(attendant.run(heard));
+        }
+        let mut outcome = client.outcome.subscribe();
+        // After that the attendant works without a request that waits.
+        let _ = timeout_at(client.begun + PATIENCE, outcome.wait_for(Option::is_some)).await;
+    }
+
+    /// Has the server write log lines of `level` and above on the connection of `home`, if that has one.
+    pub async fn want_log(&self, home: &Home, level: LogLevel) {
+        self.pool.want_private_log(home, level).await;
+    }
+}
+
+struct Attendant {
+    upstream: Arc<Upstream>,
+    client: Arc<Client>,
+    /// A request of the gateway in the name of the client, for everything but its calls.
+    call: Call,
+    home: Home,
+    last_read: Instant,
+}
+
+impl Attendant {
+    async fn run(mut self, mut heard: mpsc::Receiver<Event>) {
+        let home = self.home.clone();
+        tokio::select! {
+            () = self.attend(&mut heard) => {}
+            () = home.ended() => {}
+        }
+        self.upstream.pool.attended.leave(&home);
+        self.publish(Change::Private(home, None, Arc::default())).await;
+    }
+
+    /// Stays with the client: with one connection, or with as many as it takes while it is subscribed to anything.
+    async fn attend(&mut self, heard: &mut mpsc::Receiver<Event>) {
+        loop {
+            match self.begin(heard).await {
+                Ok(connection) => {
+                    self.client.outcome.send_replace(Some(true));
+                    self.serve(connection, heard).await;
+                }
+                Err(error) => {
+                    tracing::debug!(server = %self.upstream.config.name, %error, "no connection for one client");
+                    self.client.outcome.send_replace(Some(false));
+                    sleep(RETRY_AFTER).await;
+                }
+            }
+            if self.client.watches.count() == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Connects, reads the lists, and waits for the answers to what the server asked at its start.
+    async fn begin(&mut self, heard: &mut mpsc::Receiver<Event>) -> Result<Arc<dyn Connection>, Error> {
+        let asked_before = self.home.requests().map_or(0, |requests| requests.borrow().0);
+        self.read(Lists::default()).await?;
+        self.settle(asked_before).await;
+        let mut changed = Lists::default();
+        while let Ok(event) = heard.try_recv() {
+            changed = changed.and(self.hear(event).await);
+        }
+        if !changed.is_none() {
+            self.read(Lists::default()).await?;
+        }
+        let connection = self.upstream.pool.private_connection(&self.home);
+        connection.ok_or(Error::Unavailable { state: "disconnected" })
+    }
+
+    /// Waits until the server has the answers to what it asked outside of calls, if the client has roots.
+    async fn settle(&self, asked_before: u64) {
+        let Some(mut requests) = self.home.requests() else { return };
+        if self.call.sender.capabilities.get("roots").is_none() {
+            return;
+        }
+        let is_known = self.upstream.signs().has(Sign::AsksRoots);
+        let grace = if is_known { KNOWN_GRACE } else { GRACE };
+        // Errors are impossible while the home is held, and late answers are the server's to wait for.
+        let _ = timeout(grace, requests.wait_for(|(all, _)| *all > asked_before)).await;
+        let _ = timeout(PATIENCE, requests.wait_for(|(_, open)| *open == 0)).await;
+    }
+
+    /// Reads the lists and publishes them; `announced` counts as changed whatever they say.
+    async fn read(&mut self, announced: Lists) -> Result<(), Error> {
+        self.last_read = Instant::now();
+        let upstream = Arc::clone(&self.upstream);
+        let work = Reading { discovery: upstream.discovery(), call: &self.call };
+        let deadline = Instant::now() + super::first_attempt_limit(&upstream.config);
+        let read = upstream.run_once(&work, deadline).await;
+        let read = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)))?;
+        let (bytes, covering) = (read.bytes, Arc::clone(&upstream));
+        let offer = discover::off_worker(bytes, move || covering.covered(Ok(read))).await?;
+        if self.upstream.offer().is_some_and(|shared| !shared.names_the_same(&offer)) {
+            self.upstream.note_sign(Sign::ListsDiffer);
+        }
+        let published = Arc::new(watch::Sender::new(false));
+        let mut done = published.subscribe();
+        self.publish(Change::Private(self.home.clone(), Some((offer, announced)), published)).await;
+        let _ = done.wait_for(|done| *done).await; // an error says that the program ends
+        Ok(())
+    }
+
+    /// Stays with the connection until it closes.
+    async fn serve(&mut self, connection: Arc<dyn Connection>, heard: &mut mpsc::Receiver<Event>) {
+        let carrier = self.upstream.carrier(&self.client.watches, self.client.events.clone());
+        let mut subscribing = pin!(carrier.serve(Arc::clone(&connection)));
+        let mut roots = self.home.roots();
+        let (mut changed, mut due) = (Lists::default(), None);
+        loop {
+            tokio::select! {
+                () = &mut subscribing => return,
+                Some(event) = heard.recv() => {
+                    let more = self.hear(event).await;
+                    if !more.is_none() {
+                        changed = changed.and(more);
+                        due = Some(due.unwrap_or(Instant::now() + DEBOUNCE));
+                    }
+                }
+                () = at(due) => {
+                    due = None;
+                    if let Err(error) = self.read(std::mem::take(&mut changed)).await {
+                        tracing::debug!(server = %self.upstream.config.name, %error, "lists were not read again");
+                    }
+                }
+                Ok(()) = next_change(&mut roots) => connection.tell(&roots_changed()).await,
+            }
+        }
+    }
+
+    /// Passes on an event; the lists that are to be read again.
+    async fn hear(&self, event: Event) -> Lists {
+        match event {
+            Event::Changed(list) => return Lists::default().with(list),
+            Event::Notice(notice) => self.publish(Change::ToldTo(self.home.clone(), Some(notice))).await,
+            Event::Missed => {
+                self.publish(Change::ToldTo(self.home.clone(), None)).await;
+                return Lists::ALL;
+            }
+            Event::AsksRoots => self.upstream.note_sign(Sign::AsksRoots),
+        }
+        Lists::default()
+    }
+
+    async fn publish(&self, change: Change) {
+        let upstream = &self.upstream;
+        let update = Update { server: Arc::clone(&upstream.config.name), id: upstream.id, change };
+        let _ = upstream.updates.send(update).await; // a manager that has gone needs no news
+    }
+}
+
+/// Resolves at `due`; never without one.
+async fn at(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
+    }
+}
+
+async fn next_change(roots: &mut Option<watch::Receiver<u64>>) -> Result<(), watch::error::RecvError> {
+    match roots {
+        Some(roots) => roots.changed().await,
+        None => pending().await,
+    }
+}
+
+fn roots_changed() -> Notification {
+    Notification { method: method::ROOTS_LIST_CHANGED.into(), params: None }
+}
+
+/// Reads the lists on the connection of one client.
+struct Reading<'a> {
+    discovery: Discovery,
+    call: &'a Call,
+}
+
+impl Work for Reading<'_> {
+    type Output = Result<Offer, ErrorObject>;
+
+    fn name(&self) -> &'static str {
+        "discovery"
+    }
+
+    fn kind(&self) -> retry::Kind {
+        retry::Kind::Read
+    }
+
+    fn wish(&self) -> Wish<'_> {
+        Wish::Of(self.call)
+    }
+
+    fn log_level(&self) -> Option<LogLevel> {
+        self.call.sender.log_level
+    }
+
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>> {
+        self.discovery.on(connection)
+    }
+}

@@ -1,0 +1,274 @@
+//! Places: how many, for whom, and that they come back.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use tokio::sync::oneshot;
+
+use super::*;
+use runtime::shutdown::Shutdown;
+
+const LIMITS: config::Limits = config::Limits {
+    connections: 1,
+    concurrent_calls: 2,
+    waiting_calls: 3,
+    message_bytes: 1,
+    requests_per_minute: None,
+};
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(10)
+}
+
+fn is_overloaded<T>(result: &Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Overloaded { .. }))
+}
+
+async fn enter(bulkhead: &Bulkhead, lane: Lane, deadline: Instant) -> Result<Slot<'_>, Error> {
+    bulkhead.enter(lane, None, &mut Frame::until(deadline)).await
+}
+
+/// Lets `count` callers queue up; each holds its place for a second once it has one.
+fn queue_up(bulkhead: &Arc<Bulkhead>, shutdown: &Shutdown, count: usize) -> Vec<oneshot::Receiver<bool>> {
+    (0..count).map(|_| queue_up_for(None, bulkhead, shutdown)).collect()
+}
+
+/// The same for one caller of `who`.
+fn queue_up_for(who: Option<&str>, bulkhead: &Arc<Bulkhead>, shutdown: &Shutdown) -> oneshot::Receiver<bool> {
+    let (bulkhead, (done, told)) = (Arc::clone(bulkhead), oneshot::channel());
+    let who = who.map(Arc::<str>::from);
+    shutdown.spawn(async move {
+        let slot = bulkhead.enter(Lane::Calls, who.as_ref(), &mut Frame::until(soon())).await;
+        if slot.is_ok() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let _ = done.send(slot.is_ok());
+    });
+    told
+}
+
+/// After how many whole seconds it was said, and what.
+async fn timed(told: oneshot::Receiver<bool>, since: Instant) -> (u64, bool) {
+    let was_let_in = told.await.expect("told");
+    (since.elapsed().as_secs(), was_let_in)
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_run_three_wait_and_the_next_is_refused_at_once() {
+    let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&LIMITS)), Shutdown::new());
+    let callers = queue_up(&bulkhead, &shutdown, 5);
+    tokio::task::yield_now().await;
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (2, 3));
+    let before = Instant::now();
+    assert!(is_overloaded(&enter(&bulkhead, Lane::Calls, soon()).await));
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    for caller in callers {
+        assert!(caller.await.expect("told"), "everyone who waited got a place");
+    }
+    bulkhead.idle().await;
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (0, 0));
+    assert_eq!(before.elapsed().as_secs(), 3, "two, two and one of them, a second each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_too_long_or_leaves_frees_the_place_in_the_queue() {
+    let bulkhead = Bulkhead::new(&LIMITS);
+    let running = (enter(&bulkhead, Lane::Calls, soon()).await, enter(&bulkhead, Lane::Calls, soon()).await);
+    for _ in 0..10 {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        assert!(is_overloaded(&enter(&bulkhead, Lane::Calls, deadline).await), "the deadline ends the wait");
+        let leaver = enter(&bulkhead, Lane::Calls, soon());
+        assert!(tokio::time::timeout(Duration::from_millis(1), leaver).await.is_err(), "left while waiting");
+    }
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (2, 0));
+    drop(running);
+    assert!(is_overloaded(&enter(&bulkhead, Lane::Calls, Instant::now()).await), "a place, but no time");
+    assert!(enter(&bulkhead, Lane::Calls, soon()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn our_own_requests_do_not_queue_behind_calls() {
+    let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&LIMITS)), Shutdown::new());
+    let _callers = queue_up(&bulkhead, &shutdown, 5);
+    tokio::task::yield_now().await;
+    let (before, _one) = (Instant::now(), enter(&bulkhead, Lane::Own, soon()).await.expect("a place"));
+    let _two = enter(&bulkhead, Lane::Own, soon()).await.expect("another");
+    assert_eq!((before.elapsed(), bulkhead.running()), (Duration::ZERO, 2), "and take no call's place");
+    let too_late = before + Duration::from_millis(1);
+    assert!(is_overloaded(&enter(&bulkhead, Lane::Own, too_late).await), "but their number is bounded too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_lets_others_in_while_it_waits() {
+    let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&LIMITS)), Shutdown::new());
+    let early = queue_up(&bulkhead, &shutdown, 1);
+    tokio::task::yield_now().await;
+    let idle = bulkhead.idle();
+    let late = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        enter(&bulkhead, Lane::Calls, soon()).await.is_ok()
+    };
+    let ((), let_in) = tokio::join!(idle, late);
+    assert!(let_in);
+    assert_eq!(early.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_principal_has_all_places_until_another_one_comes() {
+    let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&LIMITS)), Shutdown::new());
+    let begun = Instant::now();
+    let of_alice = [(); 6].map(|()| queue_up_for(Some("alice"), &bulkhead, &shutdown));
+    tokio::task::yield_now().await;
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (2, 3), "nobody else wants any");
+    let of_bob = [(); 2].map(|()| queue_up_for(Some("bob"), &bulkhead, &shutdown));
+    tokio::task::yield_now().await;
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (2, 3), "one of bob instead of one of alice");
+    let alice = join_all(of_alice.into_iter().map(|told| timed(told, begun))).await;
+    // The sixth found no room, and the fifth gave its own to the first of bob.
+    assert_eq!(alice, [(1, true), (1, true), (2, true), (3, true), (0, false), (0, false)]);
+    let bob = join_all(of_bob.into_iter().map(|told| timed(told, begun))).await;
+    assert!(bob[0].1 && !bob[1].1, "two of alice to one of bob: none has to go for a second");
+    bulkhead.idle().await;
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn places_are_given_to_principals_in_turn() {
+    let limits = config::Limits { concurrent_calls: 1, waiting_calls: 8, ..LIMITS };
+    let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&limits)), Shutdown::new());
+    let begun = Instant::now();
+    let callers = ["alice", "alice", "alice", "alice", "bob", "bob", "carol"];
+    let told = callers.map(|who| queue_up_for(Some(who), &bulkhead, &shutdown));
+    let ended = join_all(told.into_iter().map(|told| timed(told, begun))).await;
+    let ended: Vec<_> = ended.into_iter().map(|(after, _)| after).collect();
+    assert_eq!(ended, [1, 2, 5, 7, 3, 6, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_as_it_is_called_hands_the_place_on() {
+    let limits = config::Limits { concurrent_calls: 1, ..LIMITS };
+    let bulkhead = Bulkhead::new(&limits);
+    let running = enter(&bulkhead, Lane::Calls, soon()).await.expect("a place");
+    let mut frames = [Frame::until(soon()), Frame::until(soon())];
+    let [first, second] = &mut frames;
+    let mut leaver = Box::pin(bulkhead.enter(Lane::Calls, None, first));
+    let mut stays = Box::pin(bulkhead.enter(Lane::Calls, None, second));
+    assert!(futures_util::poll!(&mut leaver).is_pending() && futures_util::poll!(&mut stays).is_pending());
+    drop(running);
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (1, 1), "the first one was called");
+    drop(leaver);
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (1, 0));
+    assert!(stays.await.is_ok());
+    assert_eq!(bulkhead.running(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn threads_that_come_and_go_at_once_lose_no_place() {
+    let limits = config::Limits { concurrent_calls: 3, waiting_calls: 4, ..LIMITS };
+    let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&limits)), Shutdown::new());
+    let told = (0..12_usize).map(|number| {
+        let (bulkhead, (done, told)) = (Arc::clone(&bulkhead), oneshot::channel());
+        let who: Arc<str> = ["alice", "bob", "carol"][number % 3].into();
+        shutdown.spawn(async move {
+            let mut let_in = 0;
+            for round in 0..500 {
+                let mut frame = Frame::until(soon());
+                let slot = bulkhead.enter(Lane::Calls, Some(&who), &mut frame);
+                // Some leave while they wait.
+                let slot =
+                    if round % 5 == 0 { slot.now_or_never().and_then(Result::ok) } else { slot.await.ok() };
+                assert!(bulkhead.running() <= 3 && bulkhead.waiting() <= 4);
+                let_in += u32::from(slot.is_some());
+                tokio::task::yield_now().await;
+            }
+            let _ = done.send(let_in);
+        });
+        told
+    });
+    let told: Vec<_> = told.collect();
+    let let_in = join_all(told).await;
+    // One of four of the same principal may find its share taken every time; a principal does not.
+    for principal in 0..3 {
+        let let_in =
+            let_in.iter().skip(principal).step_by(3).map(|let_in| let_in.as_ref().expect("no panic"));
+        assert!(let_in.sum::<u32>() > 0);
+    }
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (0, 0));
+    let mut all = Vec::new();
+    for who in ["alice", "bob"] {
+        all.push(bulkhead.enter(Lane::Calls, Some(&who.into()), &mut Frame::until(soon())).await);
+    }
+    assert!(all.iter().all(Result::is_ok), "every place came back");
+}
+
+/// As many places as `who` gets at once; they are kept.
+fn fill<'a>(bulkhead: &'a Bulkhead, lane: Lane, who: &str) -> Vec<Slot<'a>> {
+    let (who, mut slots) = (Arc::<str>::from(who), Vec::new());
+    loop {
+        let mut frame = Frame::until(soon());
+        match bulkhead.enter(lane, Some(&who), &mut frame).now_or_never() {
+            Some(slot) => slots.push(slot.expect("there is room to wait")),
+            None => return slots,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_finds_a_place_however_many_calls_of_another_run() {
+    let limits = config::Limits { concurrent_calls: 64, waiting_calls: 8, ..LIMITS };
+    let bulkhead = Bulkhead::new(&limits);
+    let alice = fill(&bulkhead, Lane::Calls, "alice");
+    assert_eq!(alice.len(), 64, "nobody is limited while alone");
+    let bob = Arc::<str>::from("bob");
+    let mut frame = Frame::until(soon());
+    let mut first = Box::pin(bulkhead.enter(Lane::Calls, Some(&bob), &mut frame));
+    assert!(futures_util::poll!(&mut first).is_pending(), "who runs is not interrupted");
+    drop(alice);
+    drop(first.await.expect("a place"));
+    // From now on there is somebody else.
+    let alice = fill(&bulkhead, Lane::Calls, "alice");
+    assert_eq!(alice.len(), 56);
+    let others = ["bob", "carol", "dave", "eve"].map(|who| fill(&bulkhead, Lane::Calls, who));
+    assert_eq!(others.each_ref().map(Vec::len), [4, 2, 1, 1]);
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (64, 0));
+    drop((alice, others));
+    tokio::time::advance(shares::LATELY).await;
+    assert_eq!(fill(&bulkhead, Lane::Calls, "alice").len(), 64, "alone again");
+    assert_eq!(bulkhead.running(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_its_share_waits_for_its_own_and_holds_up_nobody() {
+    let limits = config::Limits { concurrent_calls: 4, waiting_calls: 8, ..LIMITS };
+    let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&limits)), Shutdown::new());
+    let begun = Instant::now();
+    drop(bulkhead.enter(Lane::Calls, Some(&"bob".into()), &mut Frame::until(soon())).await.expect("a place"));
+    let alice = [(); 4].map(|()| queue_up_for(Some("alice"), &bulkhead, &shutdown));
+    tokio::task::yield_now().await;
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (2, 2), "the other half is kept");
+    let bob = queue_up_for(Some("bob"), &bulkhead, &shutdown);
+    tokio::task::yield_now().await;
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (3, 2), "not behind those of alice");
+    let ended = join_all(alice.into_iter().chain([bob]).map(|told| timed(told, begun))).await;
+    assert_eq!(ended, [(1, true), (1, true), (2, true), (2, true), (1, true)]);
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_tasks_takes_no_place_of_calls_nor_of_what_is_asked_about_them() {
+    let bulkhead = Bulkhead::new(&LIMITS);
+    let lanes =
+        [method::TASKS_RESULT, method::TASKS_CANCEL, method::TASKS_GET, method::TOOLS_CALL].map(Lane::of);
+    assert_eq!(lanes, [Lane::Results, Lane::Tasks, Lane::Tasks, Lane::Calls]);
+    let waiting = fill(&bulkhead, Lane::Results, "alice");
+    assert_eq!((waiting.len(), bulkhead.running()), (2, 2), "their number is bounded too");
+    for lane in [Lane::Tasks, Lane::Calls, Lane::Own] {
+        assert_eq!(fill(&bulkhead, lane, "alice").len(), 2, "{lane:?}");
+    }
+    let idle = bulkhead.idle();
+    tokio::pin!(idle);
+    assert!(futures_util::poll!(&mut idle).is_pending(), "whoever ends a server waits for them as well");
+    drop(waiting);
+    idle.await;
+}

@@ -1,0 +1,238 @@
+//! The task that has one server tell what its clients want to be told.
+//!
+//! One connection carries it, the one that has been there longest. A modern server is asked by
+//! `subscriptions/listen`, kept open with everything in it and opened anew, before the old stream
+//! ends, when something else is wanted; a legacy one by `resources/subscribe` for each resource, and
+//! its changes of lists come unasked. Invariants: what is wanted is asked for again on every new
+//! connection, and then every resource counts as updated once, because nobody listened meanwhile.
+//!
+//! Source: 2026-07-28 `basic/patterns/subscriptions`, `server/resources` of the revisions before.
+//! Not here: the notices themselves, which arrive like any other message of a transport.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt};
+use serde_json::json;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::COMMAND_RETRY_IN;
+use super::Upstream;
+use super::connection::{Call, Connection, Event, Events, Outlet};
+use super::dialect::Wish;
+use super::error::Error;
+use super::home::Home;
+use super::listen;
+use super::pool::{self, Pool};
+use super::secrets::Secrets;
+use super::watches::{Outcome, Refusal, Subject, Watches, Watching};
+use json::Raw;
+use protocol::method;
+use protocol::sanitize::shown;
+use runtime::telemetry::pace::Pace;
+
+/// Paces the log lines about subscriptions that could not be renewed.
+static RENEWALS: Pace = Pace::new();
+/// Requests to subscribe that are under way at a time.
+const AT_A_TIME: usize = 8;
+
+/// Has one server tell what is wanted of it.
+pub(super) struct Carrier {
+    pub(super) pool: Arc<Pool>,
+    pub(super) watches: Arc<Watches>,
+    pub(super) events: Events,
+    /// What is blanked in what the server says to it.
+    pub(super) secrets: Secrets,
+    /// Time that the server has to answer.
+    pub(super) limit: Duration,
+}
+
+impl Carrier {
+    /// Works until the task is dropped.
+    pub(super) async fn run(self) {
+        let mut occupancy = self.pool.occupancy();
+        let mut last: Option<Arc<dyn Connection>> = None;
+        loop {
+            occupancy.mark_unchanged();
+            match self.pool.oldest() {
+                Some(next) if last.as_ref().is_none_or(|last| !Arc::ptr_eq(last, &next)) => {
+                    last = Some(Arc::clone(&next));
+                    tokio::select! {
+                        () = self.serve(Arc::clone(&next)) => {}
+                        () = self.is_passed_over(&next) => {}
+                    }
+                }
+                // Nobody is there, or one that is just about to go.
+                _ => {
+                    if occupancy.changed().await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks on one connection, until that is of no more use.
+    pub(super) async fn serve(&self, connection: Arc<dyn Connection>) {
+        let work = async {
+            if connection.peer().version.is_modern() {
+                listen::Listening::new(self, &connection).run().await;
+            } else {
+                self.subscribe(connection.as_ref()).await;
+            }
+        };
+        tokio::select! {
+            () = work => {}
+            _ = connection.closed() => {}
+        }
+    }
+
+    /// Resolves when another connection has been there longest, because this one was replaced.
+    async fn is_passed_over(&self, connection: &Arc<dyn Connection>) {
+        let mut occupancy = self.pool.occupancy();
+        while self.pool.oldest().is_none_or(|oldest| Arc::ptr_eq(&oldest, connection)) {
+            if occupancy.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Subscribes at a legacy server to what is wanted, for ever.
+    async fn subscribe(&self, connection: &dyn Connection) {
+        let mut changes = self.watches.changes();
+        let mut there = HashSet::new();
+        loop {
+            changes.mark_unchanged();
+            self.align(connection, &mut there).await;
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Makes what is `there` what is wanted.
+    async fn align(&self, connection: &dyn Connection, there: &mut HashSet<Subject>) {
+        let wanted = self.watches.wanted();
+        let gone: Vec<Subject> = there.extract_if(|subject| !wanted.contains_key(subject)).collect();
+        let mut requests: Vec<BoxFuture<'_, Option<Subject>>> = Vec::new();
+        for subject in gone {
+            requests.push(self.end(connection, subject).boxed());
+        }
+        let mut renewed = false;
+        for (subject, agreed) in wanted {
+            if !there.contains(&subject) {
+                renewed |= agreed;
+                requests.push(self.begin(connection, subject, agreed).boxed());
+            } else if !agreed {
+                // Who wants what is told already has the answer.
+                self.watches.settle(&subject, Ok(Ok(Raw::empty_object())));
+            }
+        }
+        let done: Vec<_> = stream::iter(requests).buffer_unordered(AT_A_TIME).collect().await;
+        there.extend(done.into_iter().flatten());
+        if renewed {
+            self.missed();
+        }
+    }
+
+    /// Subscribes to `subject`, which is given back when there is nothing more to do about it.
+    async fn begin(&self, connection: &dyn Connection, subject: Subject, agreed: bool) -> Option<Subject> {
+        let outcome = self.ask(connection, method::RESOURCES_SUBSCRIBE, &subject).await;
+        self.conclude(&subject, agreed, outcome).then_some(subject)
+    }
+
+    async fn end(&self, connection: &dyn Connection, subject: Subject) -> Option<Subject> {
+        // What it answers changes nothing.
+        let _ = self.ask(connection, method::RESOURCES_UNSUBSCRIBE, &subject).await;
+        None
+    }
+
+    /// Tells what came of asking for a subject; whether there is nothing more to do about it.
+    pub(super) fn conclude(&self, subject: &Subject, agreed: bool, outcome: Outcome) -> bool {
+        if agreed {
+            // Those who asked for it are waiting for notices, not for an answer.
+            if !matches!(outcome, Ok(Ok(_)))
+                && let Some(suppressed) = RENEWALS.admit()
+            {
+                let outcome = self.told(&outcome);
+                tracing::warn!(?subject, %outcome, suppressed, "a subscription could not be renewed");
+            }
+            return true;
+        }
+        let is_agreed = matches!(outcome, Ok(Ok(_)));
+        self.watches.settle(subject, outcome);
+        is_agreed
+    }
+
+    /// What a server answered, for the log.
+    pub(super) fn told(&self, outcome: &Outcome) -> String {
+        shown(&self.secrets.blank(&format!("{outcome:?}")))
+    }
+
+    /// Nobody listened for a while.
+    pub(super) fn missed(&self) {
+        self.events.report(Event::Missed);
+    }
+
+    async fn ask(&self, connection: &dyn Connection, method: &str, subject: &Subject) -> Outcome {
+        // A legacy server tells of tasks unasked.
+        let Subject::Resource(uri) = subject else { return Ok(Ok(Raw::empty_object())) };
+        let call = Call::of_gateway(method, Some(Raw::of(&json!({ "uri": uri }))));
+        let asked = timeout(self.limit, connection.request(&call, &Outlet::none())).await;
+        let reply = asked.unwrap_or(Err(Error::TimedOut { after: self.limit }))?;
+        Ok(reply.map_err(Refusal::Said))
+    }
+}
+
+impl Upstream {
+    /// Subscribes `principal` to `subject` until the [`Watching`] is dropped, and returns the server's
+    /// answer with it. Connects if need be; there is an answer by `deadline`.
+    pub async fn watch(
+        &self,
+        (principal, home): (&Arc<str>, Option<&Home>),
+        subject: Subject,
+        deadline: Instant,
+    ) -> Result<Result<(Raw, Watching), Refusal>, Error> {
+        self.pool.check_open()?;
+        if let Some(retry_in) = self.breaker.refuses_for() {
+            return Err(Error::CircuitOpen { retry_in });
+        }
+        let full = Error::Overloaded { retry_in: COMMAND_RETRY_IN };
+        let begun = Instant::now();
+        let client =
+            home.filter(|home| self.is_private_to(home)).and_then(|home| self.pool.attended.get(home));
+        let watches = client.as_ref().map_or(&self.watches, |client| &client.watches);
+        let (watching, mut outcome) = watches.add(principal, subject).ok_or(full)?;
+        let answered = async {
+            // A connection is all it takes: the carrier is told of it.
+            if client.is_none() {
+                self.pool.seat(Wish::Own, &AtomicBool::new(false)).await?;
+            }
+            let outcome = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+            outcome.unwrap_or(Err(Error::Unavailable { state: pool::SHUTTING_DOWN }))
+        };
+        let late = |_| Err(Error::TimedOut { after: begun.elapsed() });
+        let reply = timeout_at(deadline, answered).await.unwrap_or_else(late);
+        let reply = reply.map_err(|error| self.secrets.cover(error))?;
+        Ok(reply.map(|result| (result, watching)))
+    }
+
+    /// How many subjects are watched for clients.
+    pub fn watched(&self) -> usize {
+        self.watches.count()
+    }
+
+    /// Returns the carrier that subscribes to what is in `watches` and reports to `events`.
+    pub(super) fn carrier(&self, watches: &Arc<Watches>, events: Events) -> Carrier {
+        let (pool, watches) = (Arc::clone(&self.pool), Arc::clone(watches));
+        Carrier { pool, watches, events, secrets: self.secrets.clone(), limit: self.config.timeout }
+    }
+}
+
+#[cfg(test)]
+#[path = "carrier_tests.rs"]
+mod tests;

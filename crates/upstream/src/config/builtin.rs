@@ -1,0 +1,80 @@
+//! Built-in servers in the configuration: which kinds the program has, and the options that each kind reads.
+//!
+//! Invariant: nothing here names a kind. The program passes its kinds in [`Defaults`].
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use settings::Setting;
+
+use super::parse::Defaults;
+use super::transport::{Given, require};
+use crate::Means;
+use crate::connection::Connector;
+
+/// The kinds of built-in servers that a program has, in the order in which messages list them.
+pub type Kinds = &'static [Kind];
+
+/// One kind of built-in server.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    /// The value of `builtin` that selects it.
+    pub name: &'static str,
+    /// The fields of a server that it takes beside `builtin`.
+    pub fields: &'static [&'static str],
+    /// Reads these fields. Returns `None` after it reported a problem that leaves nothing to use.
+    pub read: fn(&Given<'_>, &Setting<'_>, &Defaults) -> Option<Arc<dyn BuiltinOptions>>,
+}
+
+/// The options of one built-in server, as its kind has read them. `Debug` must show no secret.
+pub trait BuiltinOptions: Debug + Send + Sync {
+    /// Returns the way to the server called `name`. Its tasks run in the group of `means.shutdown`.
+    fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector>;
+
+    /// Returns what an operator should know of these options although they are valid.
+    fn warning(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns the setting, if any, that makes answers depend on the client, so that they cannot be cached for all.
+    fn per_client_setting(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// The fields of all kinds. A field that several kinds take is in it several times.
+pub(super) fn fields(kinds: Kinds) -> impl Iterator<Item = &'static str> {
+    kinds.iter().flat_map(|kind| kind.fields.iter().copied())
+}
+
+/// Whether a kind takes `field`.
+pub(super) fn takes(kinds: Kinds, field: &str) -> bool {
+    field == "builtin" || fields(kinds).any(|known| known == field)
+}
+
+/// Reads the options of the selected kind.
+pub(super) fn from_fields(
+    given: &Given<'_>,
+    server: &Setting<'_>,
+    defaults: &Defaults,
+) -> Option<Arc<dyn BuiltinOptions>> {
+    let kinds = defaults.kinds();
+    let hint = format!("add `builtin:` with one of {}", names(kinds.iter(), ", "));
+    let choices: Vec<_> = kinds.iter().map(|kind| (kind.name, kind)).collect();
+    let kind = require(given, "builtin", server, &hint)?.choice(&choices)?;
+    refuse_others(given, kinds, kind);
+    (kind.read)(given, server, defaults)
+}
+
+fn refuse_others(given: &Given<'_>, kinds: Kinds, kind: &Kind) {
+    let is_foreign = |field| field != "builtin" && takes(kinds, field) && !kind.fields.contains(&field);
+    for (field, setting) in given.iter().filter(|(field, _)| is_foreign(field)) {
+        let message = format!("`{field}` does not go with builtin `{}`", kind.name);
+        let takers = names(kinds.iter().filter(|other| other.fields.contains(&field)), " or ");
+        setting.key_problem(message, Some(format!("it belongs to builtin {takers}")));
+    }
+}
+
+fn names<'a>(kinds: impl Iterator<Item = &'a Kind>, between: &str) -> String {
+    kinds.map(|kind| format!("`{}`", kind.name)).collect::<Vec<_>>().join(between)
+}

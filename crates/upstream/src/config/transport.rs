@@ -1,0 +1,316 @@
+//! The way to one server, read: which transport, and the fields that belong to it.
+//!
+//! Every field of every transport is known here, so that one which belongs to another transport is
+//! refused with that reason instead of being called unknown.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderName, HeaderValue, header};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::builtin::Kinds;
+use super::parse::Defaults;
+use super::{Http, Stdio, Transport, builtin};
+use crate::token_file::TokenFile;
+use runtime::secret::{redacted_reference, redacted_url};
+use settings::{Fields, Setting};
+
+const NO_VARIABLE: &str = "this is not the name of an environment variable";
+/// Headers that belong to the protocol or to the connection; a server's own ones are set beside them.
+const RESERVED: [&str; 8] = [
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "last-event-id",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Http,
+    Sse,
+    Stdio,
+    Builtin,
+}
+
+const KINDS: [(&str, Kind); 4] =
+    [("http", Kind::Http), ("sse", Kind::Sse), ("stdio", Kind::Stdio), ("builtin", Kind::Builtin)];
+
+/// The words of other programs for a transport, and what to write in place of them.
+const FOREIGN_KINDS: [(&str, &str); 4] = [
+    ("streamable-http", "write `http`, which is Streamable HTTP here"),
+    ("streamable_http", "write `http`, which is Streamable HTTP here"),
+    ("streamableHttp", "write `http`, which is Streamable HTTP here"),
+    ("local", "write `stdio`"),
+];
+
+impl Kind {
+    fn word(self) -> &'static str {
+        KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| *word)
+    }
+
+    fn takes(self, field: &str, builtins: Kinds) -> bool {
+        match self {
+            Self::Http | Self::Sse => matches!(field, "url" | "headers" | "auth"),
+            Self::Stdio => matches!(field, "command" | "args" | "env" | "pass_env" | "cwd"),
+            Self::Builtin => builtin::takes(builtins, field),
+        }
+    }
+
+    fn takers(field: &str, builtins: Kinds) -> String {
+        let takers = KINDS.iter().filter(|(_, kind)| kind.takes(field, builtins));
+        takers.map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(" or ")
+    }
+}
+
+/// The fields of all transports but the options of built-in servers, which these know themselves.
+const FIELDS: [&str; 9] = ["url", "headers", "auth", "command", "args", "env", "pass_env", "cwd", "builtin"];
+
+/// The fields of one server that concern its transport, as far as they are present.
+pub struct Given<'a>(Vec<(&'static str, Setting<'a>)>);
+
+impl<'a> Given<'a> {
+    /// Returns the setting of the field `name`.
+    pub fn get(&self, name: &str) -> Option<&Setting<'a>> {
+        self.0.iter().find(|(field, _)| *field == name).map(|(_, setting)| setting)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &Setting<'a>)> {
+        self.0.iter().map(|(field, setting)| (*field, setting))
+    }
+}
+
+/// Reads the transport and what it leads to; `None` when nothing can be made of what stands there.
+pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Option<(Transport, String)> {
+    let written = fields.take("transport");
+    let builtins = defaults.kinds();
+    let known = FIELDS.into_iter().chain(builtin::fields(builtins));
+    let given = Given(known.filter_map(|name| Some((name, fields.take(name)?))).collect());
+    let server = fields.setting();
+    let kind = match &written {
+        Some(setting) => setting.choice_or(&KINDS, &FOREIGN_KINDS)?,
+        None => implied(&given, server)?,
+    };
+    // A URL counts before a command, unless `transport` says otherwise; then nothing of that is used.
+    let is_unused =
+        |field| written.is_none() && given.get("command").is_some() && Kind::Stdio.takes(field, builtins);
+    let of_another = |field| !kind.takes(field, builtins) && !is_unused(field);
+    for (field, setting) in given.iter().filter(|(field, _)| of_another(field)) {
+        let message = format!("`{field}` does not go with transport `{}`", kind.word());
+        setting
+            .key_problem(message, Some(format!("it belongs to transport {}", Kind::takers(field, builtins))));
+    }
+    let transport = match kind {
+        Kind::Http => Transport::Http(http(&given, server, defaults)?),
+        Kind::Sse => Transport::Sse(http(&given, server, defaults)?),
+        Kind::Stdio => Transport::Stdio(stdio(&given, server, defaults)?),
+        Kind::Builtin => Transport::Builtin(builtin::from_fields(&given, server, defaults)?),
+    };
+    let target = target(&transport, &given);
+    Some((transport, target))
+}
+
+/// What operators may see of where `transport` leads.
+fn target(transport: &Transport, given: &Given<'_>) -> String {
+    let shown = |field| given.get(field).map_or("", Setting::shown);
+    match transport {
+        Transport::Http(http) | Transport::Sse(http) => match shown("url") {
+            text if text.contains('$') => redacted_reference(text),
+            _ => redacted_url(&http.url),
+        },
+        Transport::Stdio(_) => shown("command").to_owned(),
+        Transport::Builtin(_) => shown("builtin").to_owned(),
+    }
+}
+
+/// `http`, or `stdio` if there is a command and no URL.
+fn implied(given: &Given<'_>, server: &Setting<'_>) -> Option<Kind> {
+    match (given.get("url"), given.get("command"), given.get("builtin")) {
+        (Some(_), _, None) => Some(Kind::Http),
+        (None, Some(_), None) => Some(Kind::Stdio),
+        (_, None, Some(_)) => {
+            server.key_problem("`transport` is missing", Some("add `transport: builtin`".into()));
+            None
+        }
+        (None, None, None) => {
+            let hint = "add `url: http://…`, or `command:` for a program that speaks MCP over stdio";
+            server.key_problem("neither `url` nor `command` is given", Some(hint.into()));
+            None
+        }
+        _ => {
+            let hint = "say which one is meant with `transport: stdio` or `builtin`, and remove the other";
+            server.key_problem("`command` and `builtin` are both given", Some(hint.into()));
+            None
+        }
+    }
+}
+
+/// Returns the field `name`; reports it as missing, with `hint`, if it is not there.
+pub fn require<'g, 'a>(
+    given: &'g Given<'a>,
+    name: &str,
+    server: &Setting<'_>,
+    hint: &str,
+) -> Option<&'g Setting<'a>> {
+    let found = given.get(name);
+    if found.is_none() {
+        server.key_problem(format!("`{name}` is missing"), Some(hint.to_owned()));
+    }
+    found
+}
+
+fn http(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Http> {
+    let mut headers = given.get("headers").and_then(headers).unwrap_or_default();
+    let mut token = None;
+    if let Some(setting) = given.get("auth")
+        && let Some(credential) = auth(setting, defaults)
+    {
+        if headers.iter().any(|(name, _)| *name == header::AUTHORIZATION) {
+            setting.key_problem("`headers` sets Authorization already", Some("keep one of the two".into()));
+        }
+        match credential {
+            Credential::Bearer(value) => headers.push((header::AUTHORIZATION, value)),
+            Credential::File(file) => token = Some(file),
+        }
+    }
+    let url = require(given, "url", server, "add `url: http://…`")?.url()?;
+    Some(Http { url, headers, token })
+}
+
+/// Whether no server can be given the header `name` (in any case), because the protocol sets it.
+pub fn is_reserved_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    RESERVED.contains(&name.as_str()) || name.starts_with("mcp-")
+}
+
+fn headers(setting: &Setting<'_>) -> Option<Vec<(HeaderName, SecretString)>> {
+    let mut headers: Vec<(HeaderName, SecretString)> = Vec::new();
+    for (key, value) in setting.entries()? {
+        let Ok(name) = HeaderName::from_bytes(key.as_bytes()) else {
+            value.key_problem("this is not the name of a header", None);
+            continue;
+        };
+        if is_reserved_header(name.as_str()) {
+            value.key_problem("this header is set by the protocol", Some("remove it".into()));
+        }
+        if headers.iter().any(|(other, _)| *other == name) {
+            value.key_problem(
+                "this header stands twice",
+                Some("case does not matter in names of headers".into()),
+            );
+        }
+        headers.extend(header_value(&value).map(|value| (name, value)));
+    }
+    Some(headers)
+}
+
+/// Reads a secret that can be the value of an HTTP header.
+pub fn header_value(setting: &Setting<'_>) -> Option<SecretString> {
+    let value = setting.secret()?;
+    if HeaderValue::from_str(value.expose_secret()).is_err() {
+        let hint = "it must be one line of ASCII characters";
+        setting.hidden_problem("the value can not be sent in a header", Some(hint.into()));
+        return None;
+    }
+    Some(value)
+}
+
+/// Who we are to a server.
+enum Credential {
+    /// The value of `Authorization`.
+    Bearer(SecretString),
+    File(TokenFile),
+}
+
+fn auth(setting: &Setting<'_>, defaults: &Defaults) -> Option<Credential> {
+    let mut fields = setting.fields()?;
+    let (bearer, file) = (fields.take("bearer"), fields.take("bearer_file"));
+    fields.finish();
+    match (bearer, file) {
+        (None, None) => {
+            let hint = "add `bearer: ${NAME}` or `bearer_file: path`, or remove `auth`";
+            setting.key_problem("`bearer` is missing", Some(hint.into()));
+            None
+        }
+        (Some(_), Some(file)) => {
+            file.key_problem("`bearer` is given already", Some("keep one of the two".into()));
+            None
+        }
+        (None, Some(file)) => file.file_path(defaults.folder()).map(TokenFile::new).map(Credential::File),
+        (Some(bearer), None) => bearer_value(&bearer).map(Credential::Bearer),
+    }
+}
+
+fn bearer_value(bearer: &Setting<'_>) -> Option<SecretString> {
+    let token = header_value(bearer)?;
+    if token.expose_secret().trim().is_empty() {
+        bearer.hidden_problem("the token is empty", Some("set the variable, or remove `auth`".into()));
+        return None;
+    }
+    Some(format!("Bearer {}", token.expose_secret()).into())
+}
+
+fn stdio(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Stdio> {
+    let args = given.get("args").and_then(args).unwrap_or_default();
+    let env = given.get("env").and_then(env).unwrap_or_default();
+    let pass_env = given.get("pass_env").and_then(variables);
+    let pass_env = pass_env.unwrap_or_else(|| defaults.pass_env().to_vec());
+    let cwd = given.get("cwd").and_then(|cwd| cwd.file_path(defaults.folder()));
+    let hint = "add the program to start, such as `command: npx`";
+    let command = require(given, "command", server, hint)?.parsed("the name of a program", passable)?;
+    Some(Stdio { command, args, env, pass_env, cwd })
+}
+
+/// A text that can be handed to the system.
+fn passable(text: &str) -> Option<String> {
+    (!text.is_empty() && !text.contains('\0')).then(|| text.to_owned())
+}
+
+fn args(setting: &Setting<'_>) -> Option<Vec<String>> {
+    let mut args = Vec::new();
+    for item in setting.list()? {
+        // Programs take secrets in arguments too.
+        args.extend(environment_value(&item).map(|value| value.expose_secret().to_owned()));
+    }
+    Some(args)
+}
+
+fn env(setting: &Setting<'_>) -> Option<BTreeMap<String, SecretString>> {
+    let mut env = BTreeMap::new();
+    for (name, value) in setting.entries()? {
+        if !is_variable(name) {
+            value.key_problem(NO_VARIABLE, None);
+        }
+        env.extend(environment_value(&value).map(|value| (name.to_owned(), value)));
+    }
+    Some(env)
+}
+
+/// Names of variables.
+pub(super) fn variables(setting: &Setting<'_>) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for item in setting.list()? {
+        let Some(name) = item.text() else { continue };
+        if !is_variable(name) {
+            item.problem(NO_VARIABLE, Some("write the name alone, such as HTTPS_PROXY".into()));
+        }
+        names.push(name.to_owned());
+    }
+    Some(names)
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+fn environment_value(setting: &Setting<'_>) -> Option<SecretString> {
+    let value = setting.secret()?;
+    if value.expose_secret().contains('\0') {
+        setting.hidden_problem("a NUL character can not be handed to a program", None);
+        return None;
+    }
+    Some(value)
+}

@@ -1,0 +1,371 @@
+//! Reads everything a server offers.
+//!
+//! Invariants: bounded; one connection from the first page to the last, because a cursor may belong
+//! to a session; definitions keep their bytes. What is wrong with an offer is told in it and costs
+//! only the part that is wrong. A list that is refused, broken or late stays what it was when it was read
+//! last, so that another server cannot take over its names and URIs. Without an earlier reading it is
+//! missing. Only who has nothing but tools and refuses to list those has no offer.
+//!
+//! Not here: when to read it (`supervise`, `refresh`), the names clients see (`manager`).
+
+mod compact;
+mod pages;
+mod problems;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::timeout;
+
+use super::attempt::Work;
+use super::connection::Connection;
+use super::error::Error;
+use super::retry::Kind as Repeat;
+use json::Raw;
+use pages::Listed;
+use problems::{Problems, quoted};
+use protocol::ErrorObject;
+use protocol::caching::Caching;
+use protocol::feature::{Item, Kind, List, Tool};
+use protocol::lifecycle::{MAX_INSTRUCTIONS, Peer};
+use protocol::message::MAX_DEPTH;
+use protocol::uri::{MAX_URI, Template};
+use runtime::telemetry::limit::Limit;
+
+/// How long a list beside the tools may take. A server whose prompts never come has tools all the
+/// same.
+const SIDE_LIST_LIMIT: Duration = Duration::from_secs(10);
+/// The longest name of a tool or prompt, in bytes. MCP advises 128 characters at most.
+const MAX_NAME: usize = 1_024;
+/// Resource templates of one server: a URI is compared with each that begins like it.
+const MAX_TEMPLATES: usize = 1_000;
+
+/// Lists from this size on, in bytes, are not read on a worker.
+const LARGE: usize = 256 * 1024;
+
+/// What one server has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// What it said of itself.
+    pub peer: Peer,
+    /// Its tools in its order, each name once.
+    pub tools: Vec<Tool>,
+    /// Its resources in its order, each URI once.
+    pub resources: Vec<Item>,
+    /// Its resource templates in its order, each template once.
+    pub templates: Vec<Item>,
+    /// Its prompts in its order, each name once.
+    pub prompts: Vec<Item>,
+    /// What its lists allow caches to keep, in the order of [`Kind::ALL`].
+    caching: [Option<Caching>; Kind::ALL.len()],
+    /// What is wrong with it, for operators: dropped tools, lists that did not end.
+    pub problems: Vec<String>,
+    /// Bytes of all its lists as they came.
+    pub bytes: usize,
+}
+
+impl Offer {
+    /// An offer of nothing.
+    pub const fn empty(peer: Peer) -> Self {
+        Self {
+            peer,
+            tools: Vec::new(),
+            resources: Vec::new(),
+            templates: Vec::new(),
+            prompts: Vec::new(),
+            caching: [None; Kind::ALL.len()],
+            problems: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// An offer of our own, with these definitions of tools and resources.
+    pub fn of_own(peer: Peer, tools: Vec<Raw>, resources: Vec<Raw>, caching: Caching) -> Self {
+        let (mut problems, mut offer) = (Problems::default(), Self::empty(peer));
+        offer.tools = usable_tools(tools, false, &mut problems);
+        offer.resources = usable(Kind::Resources, resources, &mut problems);
+        offer.caching[Kind::Tools as usize] = Some(caching);
+        offer
+    }
+
+    /// What its list of `kind` allows caches to keep; none when it has no such list.
+    pub const fn caching(&self, kind: Kind) -> Option<Caching> {
+        self.caching[kind as usize]
+    }
+
+    #[cfg(test)]
+    pub(super) const fn with_caching(mut self, kind: Kind, caching: Caching) -> Self {
+        self.caching[kind as usize] = Some(caching);
+        self
+    }
+}
+
+/// Reads the offer; the inner error is the server's refusal to list.
+pub(super) struct Discovery {
+    /// Whether parameters are mirrored into headers (modern Streamable HTTP), so that tools whose
+    /// annotation of them is invalid cannot be called.
+    pub mirrors_parameters: bool,
+    /// The name of the server, whose account pays for what is kept of its lists.
+    pub server: Arc<str>,
+    /// The last offer of the same server under the same configuration.
+    pub before: Option<Arc<Offer>>,
+}
+
+impl Work for Discovery {
+    type Output = Result<Offer, ErrorObject>;
+
+    fn name(&self) -> &'static str {
+        "discovery"
+    }
+
+    fn kind(&self) -> Repeat {
+        Repeat::Read
+    }
+
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>> {
+        Box::pin(self.read(connection))
+    }
+}
+
+impl Discovery {
+    async fn read(&self, connection: &dyn Connection) -> Result<Result<Offer, ErrorObject>, Error> {
+        let peer = connection.peer();
+        let declared: Vec<List> =
+            List::ALL.into_iter().filter(|list| peer.offers(list.capability())).collect();
+        let mirrored = self.mirrors_parameters && peer.version.is_modern();
+        let (mut lists, mut problems): (Vec<(Kind, Option<Listed>)>, _) = (Vec::new(), Problems::default());
+        if peer.are_instructions_cut() {
+            problems.add(format!("its instructions were cut to {MAX_INSTRUCTIONS} bytes"));
+        }
+        for kind in Kind::ALL.into_iter().filter(|kind| declared.contains(&kind.list())) {
+            let listed = if declared == [List::Tools] {
+                match pages::read(connection, kind, &mut problems).await? {
+                    Ok(listed) => Some(listed),
+                    Err(refusal) => return Ok(Err(refusal)),
+                }
+            } else {
+                one_of_several(connection, kind, self.before.is_some(), &mut problems).await?
+            };
+            lists.push((kind, listed));
+        }
+        let offer = Offer::empty(peer.clone());
+        let bytes = lists.iter().filter_map(|(_, listed)| listed.as_ref()).map(|listed| listed.bytes).sum();
+        let building =
+            Building { offer, server: Arc::clone(&self.server), before: self.before.clone(), problems };
+        Ok(Ok(off_worker(bytes, move || building.with(lists, mirrored)).await))
+    }
+}
+
+/// Does `work` on lists of `bytes`: large ones on a thread for blocking work, because a worker would serve
+/// nobody else meanwhile.
+pub(super) async fn off_worker<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if bytes < LARGE {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(failed) => match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and this task with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+/// A list whose failure costs only itself; `None` when it failed.
+async fn one_of_several(
+    connection: &dyn Connection,
+    kind: Kind,
+    was_read_before: bool,
+    problems: &mut Problems,
+) -> Result<Option<Listed>, Error> {
+    let reading = pages::read(connection, kind, problems);
+    let read = match kind {
+        Kind::Tools => reading.await,
+        _ => {
+            timeout(SIDE_LIST_LIMIT, reading).await.unwrap_or(Err(Error::TimedOut { after: SIDE_LIST_LIMIT }))
+        }
+    };
+    let why = match read {
+        Ok(Ok(listed)) => return Ok(Some(listed)),
+        Ok(Err(refusal)) => format!("it was refused: {} {}", refusal.code(), quoted(&refusal.message())),
+        Err(error @ Error::Malformed { .. }) => error.to_string(),
+        Err(error @ Error::TimedOut { .. }) if kind != Kind::Tools => error.to_string(),
+        Err(error) => return Err(error),
+    };
+    problems.add(failed_list(kind, was_read_before, &why));
+    Ok(None)
+}
+
+fn failed_list(kind: Kind, was_read_before: bool, why: &str) -> String {
+    let outcome = if was_read_before { "stays as it was read last" } else { "is left out" };
+    format!("its list of {} {outcome}: {why}", kind.member())
+}
+
+/// An offer that is being made of the lists.
+struct Building {
+    offer: Offer,
+    server: Arc<str>,
+    before: Option<Arc<Offer>>,
+    problems: Problems,
+}
+
+impl Building {
+    /// Adds the usable items of `lists`.
+    fn with(mut self, lists: Vec<(Kind, Option<Listed>)>, mirrored: bool) -> Offer {
+        for (kind, listed) in lists {
+            match listed {
+                Some(listed) => self.take(kind, listed, mirrored),
+                None => self.keep_before(kind),
+            }
+        }
+        self.offer.problems = self.problems.into_texts();
+        self.offer
+    }
+
+    /// Takes what is usable of a list, if the memory budget has room for it.
+    fn take(&mut self, kind: Kind, mut listed: Listed, mirrored: bool) {
+        let items = std::mem::take(&mut listed.items);
+        let kept = if kind == Kind::Tools {
+            let mut tools = usable_tools(items, mirrored, &mut self.problems);
+            let definitions = tools.iter_mut().map(|tool| &mut tool.definition).collect();
+            compact::compact(definitions, listed.bytes, &self.server).map(|()| self.offer.tools = tools)
+        } else {
+            let mut items = usable(kind, items, &mut self.problems);
+            let definitions = items.iter_mut().map(|item| &mut item.definition).collect();
+            compact::compact(definitions, listed.bytes, &self.server).map(|()| self.offer.put(kind, items))
+        };
+        if let Err(why) = kept {
+            self.problems.add(failed_list(kind, self.before.is_some(), &why.to_string()));
+            return self.keep_before(kind);
+        }
+        self.offer.caching[kind as usize] = listed.caching;
+        self.offer.bytes += listed.bytes;
+    }
+
+    /// Takes the list of `kind` from the last offer.
+    fn keep_before(&mut self, kind: Kind) {
+        let Some(before) = &self.before else { return };
+        let offer = &mut self.offer;
+        offer.caching[kind as usize] = before.caching[kind as usize];
+        match kind {
+            Kind::Tools => offer.tools.clone_from(&before.tools),
+            Kind::Resources => offer.put(kind, before.resources.clone()),
+            Kind::Templates => offer.put(kind, before.templates.clone()),
+            Kind::Prompts => offer.put(kind, before.prompts.clone()),
+        }
+    }
+}
+
+impl Offer {
+    /// Puts the items of `kind`, which is not [`Kind::Tools`].
+    fn put(&mut self, kind: Kind, items: Vec<Item>) {
+        match kind {
+            Kind::Tools => {}
+            Kind::Resources => self.resources = items,
+            Kind::Templates => self.templates = items,
+            Kind::Prompts => self.prompts = items,
+        }
+    }
+}
+
+/// The refusal of a server to list, as a failure of ours to report. The breaker is not told: to
+/// refuse is to answer.
+pub(super) fn refused(refusal: &ErrorObject) -> Error {
+    let said = quoted(&refusal.message());
+    Error::Malformed { reason: format!("it refused to list its tools: {} {said}", refusal.code()) }
+}
+
+fn usable_tools(definitions: Vec<Raw>, mirrored: bool, problems: &mut Problems) -> Vec<Tool> {
+    let mut sieve = Sieve::new(Kind::Tools, problems);
+    let read = |definition: Raw| {
+        let tool = sieve.is_shallow(&definition).then(|| Tool::from_definition(definition))?;
+        if let Some(Tool { name, header_params: Err(why), .. }) = tool.as_ref().filter(|_| mirrored) {
+            sieve.problems.add(format!("the tool {} was left out: {}", quoted(name), quoted(why)));
+            return None;
+        }
+        let name = tool.as_ref().map(|tool| tool.name.as_str());
+        if sieve.is_new(name) && sieve.fits(name) { tool } else { None }
+    };
+    definitions.into_iter().filter_map(read).collect()
+}
+
+fn usable(kind: Kind, definitions: Vec<Raw>, problems: &mut Problems) -> Vec<Item> {
+    let mut sieve = Sieve::new(kind, problems);
+    let read = |definition: Raw| {
+        let item = sieve.is_shallow(&definition).then(|| Item::from_definition(kind, definition))?;
+        let key = item.as_ref().map(|item| item.key.as_str());
+        if sieve.is_new(key) && sieve.fits(key) { item } else { None }
+    };
+    let mut items: Vec<Item> = definitions.into_iter().filter_map(read).collect();
+    if kind == Kind::Templates && items.len() > MAX_TEMPLATES {
+        let more = Limit::ListedItems.met(items.len() - MAX_TEMPLATES);
+        problems.add(format!("{more} resource templates beyond the first {MAX_TEMPLATES} were left out"));
+        items.truncate(MAX_TEMPLATES);
+    }
+    items
+}
+
+/// Holds back what cannot be offered, and says so.
+struct Sieve<'a> {
+    kind: Kind,
+    seen: HashSet<String>,
+    problems: &'a mut Problems,
+}
+
+impl<'a> Sieve<'a> {
+    fn new(kind: Kind, problems: &'a mut Problems) -> Self {
+        Self { kind, seen: HashSet::new(), problems }
+    }
+
+    /// Clients and we walk definitions recursively; nesting without end would end somebody's stack.
+    fn is_shallow(&mut self, definition: &Raw) -> bool {
+        let (depth, one) = (definition.depth(), self.kind.singular());
+        if depth > MAX_DEPTH {
+            self.problems.add(format!("a {one} whose definition is nested {depth} levels deep was left out"));
+        }
+        depth <= MAX_DEPTH
+    }
+
+    /// Whether the key is within the limits of its kind.
+    fn fits(&mut self, key: Option<&str>) -> bool {
+        let key = key.unwrap_or_default();
+        let beyond = |most: usize| {
+            let length = key.len();
+            (length > most).then(|| format!("has {length} bytes, at most {most} are accepted"))
+        };
+        let excess = match self.kind {
+            Kind::Tools | Kind::Prompts => beyond(MAX_NAME),
+            Kind::Resources => beyond(MAX_URI),
+            Kind::Templates => Template::excess(key),
+        };
+        if let Some(excess) = &excess {
+            let (one, member) = (self.kind.singular(), self.kind.key());
+            Limit::ListedItems.met(());
+            self.problems.add(format!("the {one} {} was left out: its {member} {excess}", quoted(key)));
+        }
+        excess.is_none()
+    }
+
+    /// Whether there is a key, and it is the first of its spelling.
+    fn is_new(&mut self, key: Option<&str>) -> bool {
+        let one = self.kind.singular();
+        let Some(key) = key else {
+            self.problems.add(format!("a {one} without a {} was left out", self.kind.key()));
+            return false;
+        };
+        let is_new = self.seen.insert(key.to_owned());
+        if !is_new {
+            self.problems.add(format!("the {one} {} stands twice, the first one counts", quoted(key)));
+        }
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests;

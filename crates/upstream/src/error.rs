@@ -1,0 +1,255 @@
+//! Why a call to one server failed on our side: what happened, was it delivered, whose fault is it.
+//!
+//! An answer of the *server*, errors included, is a [`protocol::Reply`] and never one of these.
+//! The answers here are exhaustive matches, so a new kind of failure cannot forget to decide.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use json::Raw;
+use runtime::memory::Exhausted;
+
+/// A failure between us and one server. Texts are for people; they hold no secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Our breaker refused the call.
+    #[error("the circuit breaker is open, next probe in {:.1} s", retry_in.as_secs_f64())]
+    CircuitOpen {
+        /// Time until a probe is let through.
+        retry_in: Duration,
+    },
+    /// Our bulkhead refused the call: too many are running and waiting.
+    #[error("too many calls are already running or waiting")]
+    Overloaded {
+        /// When it is worth trying again.
+        retry_in: Duration,
+    },
+    /// The server asks its clients questions without saying which one it means, so it works for one
+    /// at a time; its time went by while it worked for another. Nothing was sent.
+    #[error("the server asks questions and works for one client at a time; it is waiting for another one")]
+    Leased {
+        /// When it is worth trying again.
+        retry_in: Duration,
+    },
+    /// The server was sent as many requests in the last minute as it may get. Nothing was sent.
+    #[error("more than {most} requests in a minute (`limits.requests_per_minute`)")]
+    Paced {
+        /// How many it may get.
+        most: usize,
+        /// When there is room for the next one.
+        retry_in: Duration,
+    },
+    /// No connection could be made, or its handshake failed. The call was not sent.
+    #[error("{reason}")]
+    Connect {
+        /// What went wrong, in words.
+        reason: String,
+    },
+    /// The connection died before it took the call. The call was not sent.
+    #[error("the connection closed before the call was sent: {reason}")]
+    NotSent {
+        /// What went wrong, in words.
+        reason: String,
+    },
+    /// The connection died after the call was sent and before any byte of an answer.
+    #[error("the connection was lost after the call was sent, its outcome is unknown: {reason}")]
+    Lost {
+        /// What went wrong, in words.
+        reason: String,
+    },
+    /// The answer had begun when it was cut off.
+    #[error("the answer was cut off: {reason}")]
+    Cut {
+        /// What went wrong, in words.
+        reason: String,
+    },
+    /// No answer within the deadline. The call was cancelled.
+    #[error("no answer within {:.1} s", after.as_secs_f64())]
+    TimedOut {
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// An HTTP status without a JSON-RPC body.
+    #[error("the server answered HTTP {status}")]
+    Status {
+        /// The status code.
+        status: u16,
+        /// What `Retry-After` asked for.
+        retry_after: Option<Duration>,
+    },
+    /// The service behind a built-in server answered with an error.
+    #[error("{detail}")]
+    Backend {
+        /// The HTTP status of its answer.
+        status: u16,
+        /// What it said, for people: clipped, without what was sent.
+        detail: String,
+        /// The time to wait that `Retry-After` or the body of the answer asked for.
+        retry_after: Option<Duration>,
+        /// The other facts of its answer, an object: `code`, `field`, `guidance`. On the heap, because few
+        /// answers have any and every error would be larger.
+        facts: Option<Box<Raw>>,
+    },
+    /// It refuses our credentials. Nothing is tried again until an operator does something about it, or the
+    /// file of its token holds another one.
+    #[error("the server refuses our credentials: {reason}")]
+    AuthFailed {
+        /// What was refused, in words.
+        reason: String,
+    },
+    /// What came back is not a JSON-RPC answer.
+    #[error("the answer is not a valid MCP message: {reason}")]
+    Malformed {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The answer is larger than allowed; it was discarded.
+    #[error("the answer is larger than {limit} bytes")]
+    TooLarge {
+        /// The cap in bytes.
+        limit: usize,
+    },
+    /// The memory budget has no room for the answer; it was discarded.
+    #[error(
+        "the server answered, and the memory budget of the gateway has no room for the answer, so it was discarded; the call may have taken effect"
+    )]
+    MemoryExhausted,
+    /// The operator disconnected or disabled this server, or we are shutting down, or the client that a
+    /// connection was to be made for is gone.
+    #[error("the server is {state}")]
+    Unavailable {
+        /// `disabled`, `disconnected` or `shutting down`, or in words what it is to that client.
+        state: &'static str,
+    },
+}
+
+/// Whether a call reached its server, as far as we can know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// We refused it ourselves.
+    Refused,
+    /// Nothing of it was sent.
+    NotSent,
+    /// It was sent; whether it ran is unknown.
+    Unknown,
+    /// It was sent and answered, at least in part.
+    Answered,
+}
+
+impl From<Exhausted> for Error {
+    fn from(_: Exhausted) -> Self {
+        Self::MemoryExhausted
+    }
+}
+
+impl Error {
+    /// It, where what failed is what every call begins with: who refuses our credentials there refuses
+    /// them for all. One that says when to come again refuses something else (RFC 9110, 15.5.4).
+    pub fn of_all_calls(self) -> Self {
+        match self {
+            Self::Status { status: status @ 401, .. }
+            | Self::Status { status: status @ 403, retry_after: None } => {
+                Self::AuthFailed { reason: format!("HTTP {status}") }
+            }
+            other => other,
+        }
+    }
+
+    /// The answer `status` of the service behind a built-in server, without a time to wait or facts.
+    pub fn backend(status: u16, detail: impl Into<String>) -> Self {
+        Self::Backend { status, detail: detail.into(), retry_after: None, facts: None }
+    }
+
+    /// Whether the call reached the server.
+    pub const fn delivery(&self) -> Delivery {
+        match self {
+            Self::CircuitOpen { .. }
+            | Self::Overloaded { .. }
+            | Self::Leased { .. }
+            | Self::Paced { .. }
+            | Self::AuthFailed { .. }
+            | Self::Unavailable { .. } => Delivery::Refused,
+            Self::Connect { .. } | Self::NotSent { .. } => Delivery::NotSent,
+            Self::Lost { .. } | Self::TimedOut { .. } => Delivery::Unknown,
+            Self::Cut { .. }
+            | Self::Status { .. }
+            | Self::Backend { .. }
+            | Self::Malformed { .. }
+            | Self::TooLarge { .. }
+            | Self::MemoryExhausted => Delivery::Answered,
+        }
+    }
+
+    /// The same failure, what is told of it in other words.
+    #[must_use]
+    pub fn reworded(self, say: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Connect { reason } => Self::Connect { reason: say(reason) },
+            Self::NotSent { reason } => Self::NotSent { reason: say(reason) },
+            Self::Lost { reason } => Self::Lost { reason: say(reason) },
+            Self::Cut { reason } => Self::Cut { reason: say(reason) },
+            Self::AuthFailed { reason } => Self::AuthFailed { reason: say(reason) },
+            Self::Malformed { reason } => Self::Malformed { reason: say(reason) },
+            Self::Backend { status, detail, retry_after, facts } => {
+                Self::Backend { status, detail: say(detail), retry_after, facts }
+            }
+            Self::CircuitOpen { .. }
+            | Self::Overloaded { .. }
+            | Self::Leased { .. }
+            | Self::Paced { .. }
+            | Self::TimedOut { .. }
+            | Self::Status { .. }
+            | Self::TooLarge { .. }
+            | Self::MemoryExhausted
+            | Self::Unavailable { .. } => self,
+        }
+    }
+
+    /// Rewrites the JSON text of the facts with `blank`. Facts that are no JSON after
+    /// that are dropped.
+    #[must_use]
+    pub(super) fn with_facts(mut self, blank: impl FnOnce(&str) -> String) -> Self {
+        if let Self::Backend { facts, .. } = &mut self {
+            let blanked = facts.take().map(|facts| Raw::parse(&Bytes::from(blank(facts.as_str()))));
+            *facts = blanked.and_then(Result::ok).map(Box::new);
+        }
+        self
+    }
+
+    /// The facts that the service behind a built-in server told beside its text.
+    pub fn facts(&self) -> Option<&Raw> {
+        match self {
+            Self::Backend { facts, .. } => facts.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether the server, or the service behind a built-in one, answered with an HTTP status of 500 or more.
+    pub const fn is_server_error(&self) -> bool {
+        matches!(self, Self::Status { status: 500.., .. } | Self::Backend { status: 500.., .. })
+    }
+
+    /// Whether it counts for the circuit breaker: transport faults, timeouts, malformed answers and HTTP 502,
+    /// 503 and 504 do. HTTP 500 does not: the server is there and answers, and one broken tool must not shut out the
+    /// callers of all others. This also applies to the service behind a built-in server.
+    pub const fn trips_breaker(&self) -> bool {
+        match self {
+            Self::Connect { .. }
+            | Self::NotSent { .. }
+            | Self::Lost { .. }
+            | Self::Cut { .. }
+            | Self::TimedOut { .. }
+            | Self::Malformed { .. } => true,
+            Self::Status { status, .. } | Self::Backend { status, .. } => matches!(status, 502..=504),
+            Self::CircuitOpen { .. }
+            | Self::Overloaded { .. }
+            | Self::Leased { .. }
+            | Self::Paced { .. }
+            | Self::AuthFailed { .. }
+            | Self::TooLarge { .. }
+            | Self::MemoryExhausted
+            | Self::Unavailable { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! A server that exists only in memory, for tests of everything above a transport.
+//!
+//! It counts what reaches it, and does what it is told: refuse, hang, answer late, die. It keeps the
+//! promises of [`Connection`]: a dropped request is cancelled, a dead connection ends every request.
+
+mod dialects;
+mod told;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, pending};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use self::told::Told;
+use super::config::{self, Config};
+use super::connection::{Call, Connection, Connector, Dialect, Event, Events, Outlet, Owner};
+use super::dialect::Eras;
+use super::error::Error;
+use json::Raw;
+use protocol::feature::{Effect, List};
+use protocol::{ErrorObject, Method, Reply, Version, lifecycle::Peer, method};
+
+/// How a connect goes.
+#[derive(Debug, Clone, Copy)]
+pub enum Dial {
+    /// It succeeds at once.
+    Accept,
+    /// It succeeds after a while.
+    AcceptAfter(Duration),
+    /// It fails at once.
+    Refuse,
+    /// It never ends.
+    Hang,
+}
+
+/// What becomes of a request that reached the server.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// It is answered.
+    Reply(Reply),
+    /// It is answered after a while.
+    After(Duration, Reply),
+    /// It fails; it counts as executed unless the error says that nothing was sent.
+    Fail(Error),
+    /// The client is asked this, and its answer is the result.
+    Ask(&'static str),
+    /// It is never answered.
+    Silence,
+    /// It is acknowledged as it is and stays open.
+    Listen,
+    /// The connection dies of it.
+    Die,
+    /// It does what a function says, which can ask and tell.
+    Work(Work),
+}
+
+/// What a server does for a call.
+#[derive(Clone)]
+pub struct Work(Arc<dyn Fn(Call, Outlet) -> BoxFuture<'static, Reply> + Send + Sync>);
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Work")
+    }
+}
+
+impl Answer {
+    /// A result.
+    pub fn result(json: &serde_json::Value) -> Self {
+        Self::Reply(Ok(Raw::of(json)))
+    }
+
+    /// What `work` answers.
+    pub fn work<F>(work: impl Fn(Call, Outlet) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Reply> + Send + 'static,
+    {
+        Self::Work(Work(Arc::new(move |call, outlet| Box::pin(work(call, outlet)))))
+    }
+}
+
+type Script = Box<dyn Fn(&Call) -> Option<Answer> + Send + Sync>;
+
+/// The server. Clones are the same one.
+#[derive(Clone)]
+pub struct Fake(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    capacity: AtomicUsize,
+    connects: AtomicUsize,
+    open_requests: AtomicUsize,
+    cancelled: AtomicUsize,
+}
+
+struct State {
+    peer: Peer,
+    dial: Dial,
+    script: Script,
+    tools: Vec<&'static str>,
+    told: Told,
+    executed: Vec<Method>,
+    live: Vec<watch::Sender<Option<String>>>,
+    eras: Eras,
+    also: Option<Version>,
+    is_exact: bool,
+    is_shared: bool,
+    dialects: Vec<Dialect>,
+    events: Option<Events>,
+}
+
+impl Fake {
+    /// A server of `version` with one tool, `echo`, that accepts and answers at once.
+    pub fn new(version: Version) -> Self {
+        let peer = Peer {
+            version,
+            info: Raw::of(&serde_json::json!({"name": "fake"})),
+            capabilities: Raw::of(&serde_json::json!({"tools": {}})),
+            instructions: None,
+        };
+        let state = State {
+            peer,
+            dial: Dial::Accept,
+            script: Box::new(|_| None),
+            tools: vec!["echo"],
+            told: Told::default(),
+            executed: Vec::new(),
+            live: Vec::new(),
+            eras: Eras::default(),
+            also: None,
+            is_exact: false,
+            is_shared: false,
+            dialects: Vec::new(),
+            events: None,
+        };
+        Self(Arc::new(Inner {
+            state: Mutex::new(state),
+            capacity: AtomicUsize::new(usize::MAX),
+            connects: AtomicUsize::new(0),
+            open_requests: AtomicUsize::new(0),
+            cancelled: AtomicUsize::new(0),
+        }))
+    }
+
+    /// A connector to it.
+    pub fn connector(&self) -> Arc<dyn Connector> {
+        Arc::new(self.clone())
+    }
+
+    /// How connects go from now on.
+    pub fn dial(&self, dial: Dial) {
+        self.lock().dial = dial;
+    }
+
+    /// What it says of itself to those who connect from now on.
+    pub fn capabilities(&self, json: &serde_json::Value) {
+        self.lock().peer.capabilities = Raw::of(json);
+    }
+
+    /// How requests are answered from now on; `None` leaves it to the default.
+    pub fn answer(&self, script: impl Fn(&Call) -> Option<Answer> + Send + Sync + 'static) {
+        self.lock().script = Box::new(script);
+    }
+
+    /// How calls of tools are answered from now on.
+    pub fn answer_calls(&self, answer: Answer) {
+        self.answer(move |call| (call.method == method::TOOLS_CALL).then(|| answer.clone()));
+    }
+
+    /// The tools it has from now on.
+    pub fn tools(&self, names: &[&'static str]) {
+        self.lock().tools = names.to_vec();
+    }
+
+    /// Requests one connection carries before the pool opens another.
+    pub fn capacity(&self, requests: usize) {
+        self.0.capacity.store(requests, Ordering::SeqCst);
+    }
+
+    /// Says that its tools changed.
+    pub fn say_changed(&self) {
+        self.say(Event::Changed(List::Tools));
+    }
+
+    /// Says something by itself.
+    pub fn say(&self, event: Event) {
+        self.lock().events.as_ref().expect("somebody connected").report(event);
+    }
+
+    /// Ends all connections from its side.
+    pub fn die(&self, reason: &str) {
+        self.lock().told.forget();
+        for connection in self.lock().live.drain(..) {
+            connection.send_replace(Some(reason.to_owned()));
+        }
+    }
+
+    /// How many connects there were, failed ones included.
+    pub fn connects(&self) -> usize {
+        self.0.connects.load(Ordering::SeqCst)
+    }
+
+    /// How many requests with `method` it executed.
+    pub fn executed(&self, method: &str) -> usize {
+        self.lock().executed.iter().filter(|executed| executed.as_str() == method).count()
+    }
+
+    /// Requests that are neither answered nor cancelled.
+    pub fn open_requests(&self) -> usize {
+        self.0.open_requests.load(Ordering::SeqCst)
+    }
+
+    /// Requests that were dropped before they were answered.
+    pub fn cancelled(&self) -> usize {
+        self.0.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Connections that neither side has ended.
+    pub fn live(&self) -> usize {
+        self.lock().live.iter().filter(|live| live.borrow().is_none()).count()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("no test panics while it holds this")
+    }
+
+    fn decide(&self, call: &Call) -> Answer {
+        let mut state = self.lock();
+        let scripted = (state.script)(call);
+        let answer = scripted.unwrap_or_else(|| match call.method.as_str() {
+            method::TOOLS_LIST => {
+                let tools: Vec<_> =
+                    state.tools.iter().map(|name| serde_json::json!({"name": name})).collect();
+                Answer::result(&serde_json::json!({"tools": tools}))
+            }
+            method::RESOURCES_SUBSCRIBE | method::RESOURCES_UNSUBSCRIBE => {
+                state.told.subscribe(call);
+                Answer::result(&serde_json::json!({}))
+            }
+            method::SUBSCRIPTIONS_LISTEN => Answer::Listen,
+            _ => Answer::result(&serde_json::json!({})),
+        });
+        if !matches!(&answer, Answer::Fail(Error::NotSent { .. } | Error::Connect { .. })) {
+            state.executed.push(call.method.clone());
+        }
+        answer
+    }
+}
+
+struct FakeConnection {
+    server: Fake,
+    peer: Peer,
+    end: watch::Sender<Option<String>>,
+    ended: watch::Receiver<Option<String>>,
+    is_shared: bool,
+    /// It was seen asking here.
+    asks: AtomicBool,
+}
+
+impl FakeConnection {
+    async fn end(&self) -> String {
+        let mut ended = self.ended.clone();
+        let reason = ended.wait_for(Option::is_some).await.expect("the sender is ours");
+        reason.clone().unwrap_or_default()
+    }
+}
+
+impl Connection for FakeConnection {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+        Box::pin(async move {
+            if let Some(reason) = self.ended.borrow().clone() {
+                return Err(Error::NotSent { reason });
+            }
+            let mut open = OpenRequest::new(&self.server);
+            let answered = async {
+                match self.server.decide(call) {
+                    Answer::Reply(reply) => Ok(reply),
+                    Answer::After(pause, reply) => {
+                        sleep(pause).await;
+                        Ok(reply)
+                    }
+                    Answer::Fail(error) => Err(error),
+                    Answer::Silence => pending().await,
+                    Answer::Work(work) => Ok((work.0)(call.clone(), outlet.clone()).await),
+                    Answer::Listen => {
+                        self.server.keep_open(call, outlet).await;
+                        Ok(Ok(Raw::empty_object()))
+                    }
+                    Answer::Ask(method) => {
+                        self.asks.fetch_or(self.is_shared, Ordering::SeqCst);
+                        let answer = outlet.ask(method.into(), None).await;
+                        Ok(answer.unwrap_or_else(|| Err(ErrorObject::new(-32000, "nobody answers"))))
+                    }
+                    Answer::Die => {
+                        self.end.send_replace(Some("died of a request".into()));
+                        Err(Error::Lost { reason: "died".into() })
+                    }
+                }
+            };
+            let result = tokio::select! {
+                biased;
+                result = answered => result,
+                reason = self.end() => Err(Error::Lost { reason }),
+            };
+            open.done = true;
+            result
+        })
+    }
+
+    fn tells_whose(&self) -> bool {
+        !self.is_shared
+    }
+
+    fn asks(&self) -> bool {
+        self.asks.load(Ordering::SeqCst)
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        Box::pin(self.end())
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.end.send_if_modified(|end| {
+            let first = end.is_none();
+            end.get_or_insert_with(|| "closed by us".into());
+            first
+        });
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Counts a request as long as it is open, and as cancelled when it is dropped before its answer.
+struct OpenRequest {
+    server: Fake,
+    done: bool,
+}
+
+impl OpenRequest {
+    fn new(server: &Fake) -> Self {
+        server.0.open_requests.fetch_add(1, Ordering::SeqCst);
+        Self { server: server.clone(), done: false }
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.server.0.open_requests.fetch_sub(1, Ordering::SeqCst);
+        self.server.0.cancelled.fetch_add(usize::from(!self.done), Ordering::SeqCst);
+    }
+}
+
+/// A configuration with the defaults of the registry file.
+pub fn config(name: &str) -> Config {
+    let stdio = config::Stdio {
+        command: String::new(),
+        args: Vec::new(),
+        env: BTreeMap::new(),
+        pass_env: Vec::new(),
+        cwd: None,
+    };
+    let second = Duration::from_secs(1);
+    Config {
+        name: name.into(),
+        transport: config::Transport::Stdio(stdio),
+        target: "fake".into(),
+        enabled: true,
+        description: None,
+        timeout: Duration::from_secs(30),
+        max_timeout: Duration::from_mins(10),
+        health_check_interval: Duration::from_secs(30),
+        retry: config::Retry { attempts: 3, delay: second, max_delay: 30 * second },
+        breaker: config::Breaker { threshold: 5, successes: 1, timeout: Duration::from_secs(30) },
+        limits: config::Limits {
+            connections: 10,
+            concurrent_calls: 64,
+            waiting_calls: 256,
+            message_bytes: 1024 * 1024,
+            requests_per_minute: None,
+        },
+        sharing: config::Sharing::Shared,
+        era: None,
+        tools: config::Tools::default(),
+        secrets: Vec::new(),
+        source: settings::Fingerprint::default(),
+    }
+}
+
+/// A call of the tool `echo`.
+pub fn tool_call(effect: Effect) -> Call {
+    let params = Raw::of(&serde_json::json!({"name": "echo", "arguments": {}}));
+    Call { effect, owner: Owner::new(), ..Call::of_gateway(method::TOOLS_CALL, Some(params)) }
+}

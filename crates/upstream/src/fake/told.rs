@@ -1,0 +1,104 @@
+//! What a server in memory was asked to tell by itself: its subscriptions and its streams.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::Fake;
+use crate::connection::{Call, Outlet};
+use json::Raw;
+use protocol::{Notification, method};
+
+/// What clients asked for.
+pub(super) struct Told {
+    subscribed: BTreeSet<String>,
+    listening: Vec<String>,
+    honours_resources: bool,
+    end_streams: Arc<Notify>,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        let (subscribed, listening) = (BTreeSet::new(), Vec::new());
+        Self { subscribed, listening, honours_resources: true, end_streams: Arc::default() }
+    }
+}
+
+impl Told {
+    /// Does what `resources/subscribe` or `unsubscribe` asks for.
+    pub(super) fn subscribe(&mut self, call: &Call) {
+        let uri = call.params.as_ref().and_then(|params| params.get_as("uri")).expect("a uri");
+        if call.method == method::RESOURCES_SUBSCRIBE {
+            self.subscribed.insert(uri);
+        } else {
+            self.subscribed.remove(&uri);
+        }
+    }
+
+    /// Forgets the subscriptions, as the end of a session does.
+    pub(super) fn forget(&mut self) {
+        self.subscribed.clear();
+    }
+}
+
+impl Fake {
+    /// The resources that legacy clients are subscribed to.
+    pub fn subscribed(&self) -> Vec<String> {
+        self.lock().told.subscribed.iter().cloned().collect()
+    }
+
+    /// The filters of the streams of notices that are open, oldest first.
+    pub fn listening(&self) -> Vec<String> {
+        self.lock().told.listening.clone()
+    }
+
+    /// From now on it acknowledges no resource.
+    pub fn honours_lists_only(&self) {
+        self.lock().told.honours_resources = false;
+    }
+
+    /// Ends the streams of notices that are open.
+    pub fn end_streams(&self) {
+        self.lock().told.end_streams.notify_waiters();
+    }
+
+    /// Acknowledges a stream of notices and keeps it open.
+    pub(super) async fn keep_open(&self, call: &Call, outlet: &Outlet) {
+        let params = call.params.clone().expect("a filter");
+        let _open = OpenStream::new(self, &params);
+        let end = Arc::clone(&self.lock().told.end_streams);
+        outlet.offer(self.acknowledged(&params));
+        end.notified().await;
+    }
+
+    fn acknowledged(&self, params: &Raw) -> Notification {
+        let filter = params.get("notifications").expect("a filter");
+        let honours_all = self.lock().told.honours_resources;
+        let honoured = if honours_all { filter } else { filter.edit(&[("resourceSubscriptions", None)]) };
+        let params = Some(params.with("notifications", &honoured));
+        Notification { method: method::SUBSCRIPTIONS_ACKNOWLEDGED.into(), params }
+    }
+}
+
+/// A stream of notices, as long as it is open.
+struct OpenStream {
+    server: Fake,
+    filter: String,
+}
+
+impl OpenStream {
+    fn new(server: &Fake, params: &Raw) -> Self {
+        let filter = params.get("notifications").expect("a filter").as_str().to_owned();
+        server.lock().told.listening.push(filter.clone());
+        Self { server: server.clone(), filter }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let open = &mut self.server.lock().told.listening;
+        let at = open.iter().position(|filter| *filter == self.filter);
+        open.remove(at.expect("it was open"));
+    }
+}

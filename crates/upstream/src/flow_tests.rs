@@ -1,0 +1,188 @@
+//! How a flow ends, under paused time: whole, or cut and said so.
+
+use std::convert::Infallible;
+
+use http_body_util::{BodyExt, Empty};
+use tokio::sync::mpsc;
+
+use super::testing::{CAP, LEFT, Pen, Pipe, TERMS, flow};
+use super::*;
+
+fn say(pen: &Pen, text: &'static str) {
+    pen.send(Ok(text)).expect("somebody reads");
+}
+
+async fn next(flow: &mut Flow) -> Option<Result<Bytes, Error>> {
+    poll_fn(|cx| flow.poll_part(cx)).await
+}
+
+/// All parts, or how it broke.
+async fn all(flow: &mut Flow) -> Result<String, Error> {
+    let mut whole = String::new();
+    while let Some(part) = next(flow).await {
+        whole.push_str(std::str::from_utf8(&part?).expect("text"));
+    }
+    Ok(whole)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_parts_are_the_result() {
+    let pieces = [r#"{"jsonrpc":"2.0","#, r#""result":{"a":"#, "1e400", r#" },"id""#, ":7}", "\n"];
+    let (mut flow, pen) = flow();
+    for piece in pieces {
+        say(&pen, piece);
+    }
+    drop(pen);
+    assert_eq!(all(&mut flow).await, Ok(r#"{"a":1e400 }"#.into()));
+    assert_eq!(next(&mut flow).await, None, "it stays at its end");
+
+    let (whole, pen) = self::flow();
+    for piece in pieces {
+        say(&pen, piece);
+    }
+    drop(pen);
+    assert_eq!(whole.whole().await.expect("a result").as_str(), r#"{"a":1e400 }"#);
+}
+
+/// A flow of which all that comes has come, and was taken.
+fn arrived(text: &'static str) -> Flow {
+    let mut splice = Splice::new(7, TERMS);
+    let begun = splice.take(&Bytes::from_static(text.as_bytes())).expect("a result");
+    let nothing = Empty::new().map_err(|never: Infallible| match never {});
+    Flow::new(Box::new(nothing), splice, VecDeque::from([begun]), (CAP, CAP))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_come_in_one_piece_is_given_at_once_if_it_is_right() {
+    let mut flow = arrived(r#"{"jsonrpc":"2.0","result":{"a":1},"id":7}"#);
+    let (result, ending) = flow.arrived().expect("it is all there");
+    assert_eq!((&result[..], &ending[..]), (&br#"{"a":1"#[..], &b"}"[..]));
+    assert_eq!(next(&mut flow).await, None, "that was its end");
+
+    let mut flow = arrived(r#"{"jsonrpc":"2.0","result":{"a":1}}"#);
+    assert_eq!(flow.arrived(), None, "it answers nothing");
+    let broken = all(&mut flow).await.expect_err("nor is it given in parts");
+    assert_eq!(broken.to_string(), "the answer is not a valid MCP message: it does not answer the request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_begun_or_may_go_on_is_not_all_there() {
+    let (mut flow, pen) = flow();
+    say(&pen, r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#);
+    assert_eq!(flow.arrived(), None, "nobody has looked yet, and more may come");
+    drop(pen);
+    assert_eq!(all(&mut flow).await, Ok(r#"{"a":1}"#.into()));
+
+    let (pen, pipe) = mpsc::unbounded_channel();
+    let mut flow = arrived(r#"{"jsonrpc":"2.0","result":{"a":1},"id":7}"#);
+    flow.source = Some(Box::new(Pipe(pipe)));
+    assert_eq!(flow.arrived(), None, "its server may go on");
+    say(&pen, "x");
+    assert!(all(&mut flow).await.is_err(), "and then it is no answer");
+
+    let mut flow = arrived(r#"{"jsonrpc":"2.0","result":{"a":1},"id":7}"#);
+    assert!(next(&mut flow).await.is_some_and(|part| part.is_ok()));
+    assert_eq!(flow.arrived(), None, "some of it was given");
+    assert_eq!(all(&mut flow).await, Ok("}".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_breaks_is_an_error_and_never_the_end() {
+    let begun = r#"{"jsonrpc":"2.0","result":{"a":1}"#;
+    for (rest, error) in [
+        (Some(Ok(r#","id":8}"#)), "the answer is not a valid MCP message: it does not answer the request"),
+        (Some(Ok("}")), "the answer is not a valid MCP message: it does not answer the request"),
+        (
+            Some(Ok(r#","error":{}}"#)),
+            "the answer is not a valid MCP message: it is not an object as the result",
+        ),
+        (None, "the answer was cut off: it ended too early"),
+        (Some(Err(Error::Cut { reason: "reset".into() })), "the answer was cut off: reset"),
+        (
+            Some(Ok(r#","x":"0123456789012345678901234567890123456789"}"#)),
+            "the answer is larger than 64 bytes",
+        ),
+    ] {
+        let (mut flow, pen) = flow();
+        say(&pen, begun);
+        assert_eq!(next(&mut flow).await, Some(Ok(Bytes::from_static(br#"{"a":1"#))));
+        if let Some(rest) = rest {
+            pen.send(rest).expect("somebody reads");
+        }
+        drop(pen);
+        assert_eq!(all(&mut flow).await.map_err(|error| error.to_string()), Err(error.to_owned()));
+        assert_eq!(next(&mut flow).await, None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_silent_is_cut_at_the_deadline() {
+    let (mut flow, pen) = flow();
+    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":1"#);
+    assert!(matches!(next(&mut flow).await, Some(Ok(_))));
+    let begun = Instant::now();
+    assert_eq!(next(&mut flow).await, Some(Err(Error::TimedOut { after: LEFT })));
+    assert_eq!(begun.elapsed(), LEFT);
+    assert!(pen.is_closed(), "the connection was let go");
+}
+
+#[tokio::test(start_paused = true)]
+async fn drops_of_an_answer_win_no_time() {
+    let (mut flow, pen) = flow();
+    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":"#);
+    let begun = Instant::now();
+    let cut = async { (all(&mut flow).await, begun.elapsed()) };
+    let (cut, ()) = tokio::join!(cut, async {
+        for _ in 0..6 {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let _ = pen.send(Ok("1"));
+        }
+    });
+    assert_eq!(cut, (Err(Error::TimedOut { after: LEFT }), LEFT));
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_of_an_answer_extend_the_time_up_to_the_last_moment() {
+    let (mut flow, pen) = flow();
+    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":"#);
+    let begun = Instant::now();
+    flow.clock.moves = Some(Moves { idle: LEFT, last: begun + LEFT * 3 });
+    let cut = async { (all(&mut flow).await.is_err(), begun.elapsed()) };
+    let (cut, ()) = tokio::join!(cut, async {
+        for _ in 0..20 {
+            tokio::time::sleep(LEFT / 2).await;
+            let _ = pen.send(Ok("1"));
+        }
+    });
+    assert_eq!(cut, (true, LEFT * 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_the_reader_is_not_the_servers() {
+    let (mut flow, pen) = flow();
+    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":1"#);
+    assert!(matches!(next(&mut flow).await, Some(Ok(_))));
+    say(&pen, r#"},"id":7}"#);
+    tokio::time::sleep(LEFT * 5).await;
+    drop(pen);
+    assert_eq!(all(&mut flow).await, Ok("}".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_takes_for_ever_is_cut_too() {
+    let (mut flow, pen) = flow();
+    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":1"#);
+    assert!(matches!(next(&mut flow).await, Some(Ok(_))));
+    tokio::time::sleep(READER_LIMIT).await;
+    assert_eq!(next(&mut flow).await, Some(Err(Error::Cut { reason: "its reader took too long".into() })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_with_its_connection() {
+    let ((mut flow, pen), closing) = (flow(), CancellationToken::new());
+    flow.cut_by(closing.clone());
+    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":1"#);
+    assert!(matches!(next(&mut flow).await, Some(Ok(_))));
+    closing.cancel();
+    assert_eq!(next(&mut flow).await, Some(Err(Error::Cut { reason: "the connection was closed".into() })));
+}

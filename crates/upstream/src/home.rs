@@ -1,0 +1,262 @@
+//! The client that a private connection belongs to: a session, or a principal without sessions.
+//!
+//! A legacy client has a session, and its private connections end with it. A modern client has none, so
+//! its principal has one home for all its requests, which ends when it is idle. A server reaches the client of a
+//! session outside of calls too: log lines go to the session, and server requests to a stream that the client
+//! reads ([`Home::lend`]). Invariants: a server request goes to this client or to nobody; each outlet
+//! is lent for as long as its [`Loan`] is kept.
+//!
+//! Not here: who made a single call ([`super::Owner`]), and the connections (`pool`, `private`).
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::connection::{Outlet, Owner};
+use json::Raw;
+use protocol::Notification;
+
+/// A client's session, or its principal. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Home(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Session(Arc<Session>),
+    Principal(Arc<str>),
+}
+
+struct Session {
+    number: u64,
+    ended: CancellationToken,
+    client: OnceLock<Weak<dyn ClientSession>>,
+    /// Where its client can be asked at the moment, the newest last.
+    lent: Mutex<Vec<Lent>>,
+    /// Changes with each call on a private connection and with each outlet that is lent.
+    reachable: watch::Sender<u64>,
+    /// How many server requests outside of calls came, and how many of them are open.
+    requests: watch::Sender<(u64, usize)>,
+    /// Changes when the client says that its roots are others.
+    roots: watch::Sender<u64>,
+}
+
+/// The client session behind a home, as servers and pools may use it.
+pub trait ClientSession: Send + Sync + 'static {
+    /// Since when it has neither a running request nor an open stream; `None` while it has one.
+    fn unused_since(&self) -> Option<Instant>;
+
+    /// Ends it. Its client is answered 404 when it comes back.
+    fn displace(&self);
+
+    /// Tells its client something that belongs to no call.
+    fn notice(&self, notice: Notification);
+}
+
+/// An outlet on which the client of a session can be asked.
+#[derive(Clone)]
+pub(super) struct Lent {
+    pub(super) outlet: Outlet,
+    pub(super) owner: Owner,
+    /// The capabilities that the client declared.
+    pub(super) capabilities: Raw,
+    /// Cancelled when the outlet is not lent any more.
+    pub(super) over: CancellationToken,
+    number: u64,
+}
+
+/// Lends an outlet to a session until it is dropped.
+pub struct Loan {
+    session: Arc<Session>,
+    number: u64,
+}
+
+/// An open server request outside of calls. Dropping it counts the request as answered.
+pub(super) struct OpenRequest(Arc<Session>);
+
+impl Home {
+    /// A session that begins now.
+    pub fn session() -> Self {
+        Self(Kind::Session(Arc::new(Session {
+            number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
+            ended: CancellationToken::new(),
+            client: OnceLock::new(),
+            lent: Mutex::default(),
+            reachable: watch::Sender::new(0),
+            requests: watch::Sender::new((0, 0)),
+            roots: watch::Sender::new(0),
+        })))
+    }
+
+    /// Whoever is authenticated as `principal`.
+    pub const fn of_principal(principal: Arc<str>) -> Self {
+        Self(Kind::Principal(principal))
+    }
+
+    /// The session is over: its private connections end, and what runs on them.
+    pub fn end(&self) {
+        if let Kind::Session(session) = &self.0 {
+            session.ended.cancel();
+        }
+    }
+
+    /// Resolves when the session is over; never for a principal.
+    pub async fn ended(&self) {
+        match &self.0 {
+            Kind::Session(session) => session.ended.cancelled().await,
+            Kind::Principal(_) => std::future::pending().await,
+        }
+    }
+
+    /// Names the client session that it belongs to. A session without one counts as in use.
+    pub fn belongs_to<S: ClientSession>(&self, client: &Arc<S>) {
+        if let Kind::Session(session) = &self.0 {
+            let client: Weak<S> = Arc::downgrade(client);
+            let _ = session.client.set(client); // it has one client from its beginning to its end
+        }
+    }
+
+    /// Lets servers ask the client on `outlet`, outside of their calls too, until the [`Loan`] is dropped. `None`
+    /// for a principal: a modern client is asked in the answers to its requests only.
+    pub fn lend(&self, outlet: &Outlet, owner: Owner, capabilities: &Raw) -> Option<Loan> {
+        static LAST_LOAN: AtomicU64 = AtomicU64::new(0);
+        let Kind::Session(session) = &self.0 else { return None };
+        let number = LAST_LOAN.fetch_add(1, Ordering::Relaxed);
+        let (outlet, capabilities, over) = (outlet.clone(), capabilities.clone(), CancellationToken::new());
+        session.lent().push(Lent { outlet, owner, capabilities, over, number });
+        session.reachable.send_modify(|count| *count += 1);
+        Some(Loan { session: Arc::clone(session), number })
+    }
+
+    /// The client says that its roots are others.
+    pub fn roots_changed(&self) {
+        if let Kind::Session(session) = &self.0 {
+            session.roots.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Whether it is a session that began after `number` sessions, or a principal.
+    pub(super) fn is_newer_than(&self, number: u64) -> bool {
+        !matches!(&self.0, Kind::Session(session) if session.number <= number)
+    }
+
+    /// How many sessions have begun so far.
+    pub(super) fn sessions_so_far() -> u64 {
+        LAST.load(Ordering::Relaxed)
+    }
+
+    /// Changes when the client's roots do; `None` for a principal.
+    pub(super) fn roots(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.of_session()?.roots.subscribe())
+    }
+
+    /// Since when its client session is unused; `None` while it is in use.
+    pub(super) fn unused_since(&self) -> Option<Instant> {
+        self.client()?.unused_since()
+    }
+
+    /// Ends its client session.
+    pub(super) fn displace(&self) {
+        if let Some(client) = self.client() {
+            client.displace();
+        }
+    }
+
+    /// Tells the client something that belongs to no call; false if it cannot be told.
+    pub(super) fn tell(&self, notice: Notification) -> bool {
+        let client = self.client();
+        client.inspect(|client| client.notice(notice)).is_some()
+    }
+
+    /// Where the client can be asked now; with it comes the entry in the count of open requests.
+    pub(super) fn reached(&self) -> Option<(Lent, OpenRequest)> {
+        let session = self.of_session()?;
+        let lent = session.lent().last()?.clone();
+        session.requests.send_modify(|(all, open)| (*all, *open) = (*all + 1, *open + 1));
+        Some((lent, OpenRequest(Arc::clone(session))))
+    }
+
+    /// A count that changes whenever the client may have become reachable; `None` for a principal.
+    pub(super) fn reachable(&self) -> Option<&watch::Sender<u64>> {
+        self.of_session().map(|session| &session.reachable)
+    }
+
+    /// The count of server requests outside of calls, and how many are open; `None` for a principal.
+    pub(super) fn requests(&self) -> Option<watch::Receiver<(u64, usize)>> {
+        Some(self.of_session()?.requests.subscribe())
+    }
+
+    fn of_session(&self) -> Option<&Arc<Session>> {
+        if let Kind::Session(session) = &self.0 { Some(session) } else { None }
+    }
+
+    fn client(&self) -> Option<Arc<dyn ClientSession>> {
+        self.of_session()?.client.get()?.upgrade()
+    }
+
+    /// Whether the session is over; never for a principal.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(&self.0, Kind::Session(session) if session.ended.is_cancelled())
+    }
+
+    /// Whether it ends by itself when nobody uses it, because nothing else tells its end.
+    pub(super) const fn ends_when_idle(&self) -> bool {
+        matches!(self.0, Kind::Principal(_))
+    }
+}
+
+/// How many sessions have begun.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+impl Session {
+    fn lent(&self) -> MutexGuard<'_, Vec<Lent>> {
+        // Nothing panics while it is held, and every write leaves a valid list.
+        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let mut lent = self.session.lent();
+        if let Some(at) = lent.iter().position(|lent| lent.number == self.number) {
+            lent.remove(at).over.cancel();
+        }
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.requests.send_modify(|(_, open)| *open -= 1);
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({})", self.number)
+    }
+}
+
+impl PartialEq for Home {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Kind::Session(one), Kind::Session(two)) => one.number == two.number,
+            (Kind::Principal(one), Kind::Principal(two)) => one == two,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Home {}
+
+impl Hash for Home {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match &self.0 {
+            Kind::Session(session) => session.number.hash(state),
+            Kind::Principal(principal) => principal.hash(state),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! What a modern server tells by itself: `subscriptions/listen`, kept open.
+//!
+//! One stream carries everything that is wanted. When something else is wanted, the new stream is
+//! acknowledged before the old one ends, so there is no gap. A stream that ends is opened again after
+//! a pause, until the server refuses it.
+//!
+//! Source: 2026-07-28 `basic/patterns/subscriptions`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep_until};
+
+use super::carrier::Carrier;
+use super::connection::{Call, Connection, Inlet, Outlet, Said};
+use super::error::Error;
+use super::watches::{Refusal, Subject};
+use json::Raw;
+use protocol::feature::{List, Lists};
+use protocol::lifecycle::{Peer, TASKS_EXTENSION};
+use protocol::{Notification, Reply, method};
+
+/// Pause before the first attempt to open the stream again.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A stream that says nothing for so long is taken for acknowledged.
+const ACKNOWLEDGED_AFTER: Duration = Duration::from_secs(3);
+
+/// The lists that a server tells about when they change.
+pub(super) fn announced(peer: &Peer) -> Lists {
+    let announces = |list: &List| {
+        let declared = peer.capabilities.get(list.capability());
+        declared.and_then(|declared| declared.get_as("listChanged")).unwrap_or(false)
+    };
+    List::ALL.into_iter().filter(announces).collect()
+}
+
+/// Keeps the stream of one connection open.
+pub(super) struct Listening<'a> {
+    carrier: &'a Carrier,
+    connection: &'a Arc<dyn Connection>,
+    lists: Lists,
+    /// The stream that is read.
+    current: Option<Stream>,
+    /// The one that is to take its place, not acknowledged yet.
+    next: Option<Stream>,
+    pauses: Pauses,
+    reopen_at: Option<Instant>,
+    /// Refused as it is; tried again when something else is wanted.
+    is_refused: bool,
+    /// Nobody listened for a while.
+    was_away: bool,
+}
+
+struct Stream {
+    asked: BTreeSet<Subject>,
+    honoured: BTreeSet<Subject>,
+    begun: Instant,
+    answer: BoxFuture<'static, Result<Reply, Error>>,
+    inlet: Inlet,
+}
+
+impl<'a> Listening<'a> {
+    pub(super) fn new(carrier: &'a Carrier, connection: &'a Arc<dyn Connection>) -> Self {
+        Self {
+            carrier,
+            connection,
+            lists: announced(connection.peer()),
+            current: None,
+            next: None,
+            pauses: Pauses::new(),
+            reopen_at: None,
+            is_refused: false,
+            // A new connection is asked for its lists anyway; what a server agreed to before it may have
+            // said to nobody meanwhile.
+            was_away: carrier.watches.wanted().values().any(|agreed| *agreed),
+        }
+    }
+
+    /// Works until it is dropped.
+    pub(super) async fn run(mut self) {
+        let mut changes = self.carrier.watches.changes();
+        loop {
+            changes.mark_unchanged();
+            self.open_if_wanted();
+            tokio::select! {
+                Ok(()) = changes.changed() => self.is_refused = false,
+                answer = acknowledged(&mut self.next) => match answer {
+                    Ok(honoured) => self.take_over(honoured),
+                    Err(end) => self.refused(end),
+                },
+                end = ended(&mut self.current) => self.lost(&end),
+                () = sleep_until(self.reopen_at.unwrap_or_else(Instant::now)), if self.reopen_at.is_some() => {
+                    self.reopen_at = None;
+                }
+            }
+        }
+    }
+
+    fn open_if_wanted(&mut self) {
+        let wanted = self.carrier.watches.wanted();
+        self.settle_known(&wanted);
+        let asked: BTreeSet<Subject> = wanted.into_keys().collect();
+        if self.next.is_some() || self.reopen_at.is_some() || self.is_refused {
+            return;
+        }
+        if asked.is_empty() && self.lists.is_none() {
+            self.current = None;
+        } else if self.current.as_ref().is_none_or(|current| current.asked != asked) {
+            self.next = Some(Stream::open(self.connection, self.lists, asked));
+        }
+    }
+
+    /// Who wants what is told already has the answer.
+    fn settle_known(&self, wanted: &HashMap<Subject, bool>) {
+        let Some(current) = &self.current else { return };
+        for (subject, _) in
+            wanted.iter().filter(|(subject, agreed)| !**agreed && current.honoured.contains(*subject))
+        {
+            self.carrier.watches.settle(subject, Ok(Ok(Raw::empty_object())));
+        }
+    }
+
+    fn take_over(&mut self, honoured: BTreeSet<Subject>) {
+        let Some(mut stream) = self.next.take() else { return };
+        for (subject, agreed) in self.carrier.watches.wanted() {
+            if stream.asked.contains(&subject) {
+                let is_honoured = honoured.contains(&subject);
+                let reply = if is_honoured { Ok(Raw::empty_object()) } else { Err(Refusal::LeftOut) };
+                self.carrier.conclude(&subject, agreed, Ok(reply));
+            }
+        }
+        if std::mem::take(&mut self.was_away) {
+            self.carrier.missed();
+        }
+        stream.honoured = honoured;
+        self.current = Some(stream);
+    }
+
+    /// The new stream ended before it was acknowledged.
+    fn refused(&mut self, end: Result<Reply, Error>) {
+        let Some(stream) = self.next.take() else { return };
+        let is_refusal = is_refusal(&end);
+        let outcome = match end {
+            Ok(Ok(_)) => Err(Error::Cut { reason: "the server ended the stream of notices".into() }),
+            Ok(Err(refusal)) => Ok(Err(Refusal::Said(refusal))),
+            Err(failure) => Err(failure),
+        };
+        let wanted = self.carrier.watches.wanted();
+        let fresh = wanted.iter().filter(|(subject, agreed)| !**agreed && stream.asked.contains(*subject));
+        let mut had_fresh = false;
+        for (subject, _) in fresh {
+            had_fresh = true;
+            self.carrier.watches.settle(subject, outcome.clone());
+        }
+        // A task that it does not know any more must not keep it from telling of everything else.
+        let tasks = || stream.asked.iter().filter(|subject| matches!(subject, Subject::Task(_)));
+        if is_refusal && !had_fresh && tasks().next().is_some() {
+            tasks().for_each(|task| self.carrier.watches.settle(task, outcome.clone()));
+        } else if is_refusal && !had_fresh {
+            tracing::debug!(outcome = %self.carrier.told(&outcome), "the server does not keep a stream of notices");
+            self.is_refused = true;
+        } else if !is_refusal {
+            self.pause(stream.begun);
+        }
+    }
+
+    /// The stream that was read has ended.
+    fn lost(&mut self, end: &Result<Reply, Error>) {
+        let Some(stream) = self.current.take() else { return };
+        self.was_away = true;
+        self.is_refused = is_refusal(end);
+        self.pause(stream.begun);
+    }
+
+    fn pause(&mut self, begun: Instant) {
+        self.reopen_at = Some(Instant::now() + self.pauses.after(begun.elapsed()));
+    }
+}
+
+impl Stream {
+    fn open(connection: &Arc<dyn Connection>, lists: Lists, asked: BTreeSet<Subject>) -> Self {
+        let (outlet, inlet) = Outlet::new(4);
+        let (connection, call) = (Arc::clone(connection), call(lists, &asked));
+        let answer = Box::pin(async move { connection.request(&call, &outlet).await });
+        Self { asked, honoured: BTreeSet::new(), begun: Instant::now(), answer, inlet }
+    }
+
+    /// What the acknowledgement honours of what was asked for. One that does not say honours all.
+    fn honoured(&self, acknowledgement: &Notification) -> BTreeSet<Subject> {
+        let filter = acknowledgement.params.as_ref().and_then(|params| params.get("notifications"));
+        let Some(filter) = filter else { return self.asked.clone() };
+        let named = |member| filter.get_as::<Vec<String>>(member).unwrap_or_default().into_iter();
+        let resources = named("resourceSubscriptions").map(|uri| Subject::Resource(uri.into()));
+        resources.chain(named("taskIds").map(|id| Subject::Task(id.into()))).collect()
+    }
+}
+
+/// The request that opens the stream.
+fn call(lists: Lists, subjects: &BTreeSet<Subject>) -> Call {
+    let (mut resources, mut tasks) = (Vec::new(), Vec::new());
+    for subject in subjects {
+        match subject {
+            Subject::Resource(uri) => resources.push(uri.as_ref()),
+            Subject::Task(id) => tasks.push(id.as_ref()),
+        }
+    }
+    let yes = Raw::of(&true);
+    let (resources, tasks) = (some(&resources), some(&tasks));
+    let mut members: Vec<_> = lists.iter().map(|list| (list.filter(), Some(&yes))).collect();
+    members.push(("resourceSubscriptions", resources.as_ref()));
+    members.push(("taskIds", tasks.as_ref()));
+    let filter = Raw::empty_object().edit(&members);
+    let params = Raw::empty_object().with("notifications", &filter);
+    let mut call = Call::of_gateway(method::SUBSCRIPTIONS_LISTEN, Some(params));
+    if tasks.is_some() {
+        // Without it a server has to refuse them.
+        let declared = Raw::empty_object().with(TASKS_EXTENSION, &Raw::empty_object());
+        call.sender.capabilities = Raw::empty_object().with("extensions", &declared);
+    }
+    call
+}
+
+fn some(names: &[&str]) -> Option<Raw> {
+    (!names.is_empty()).then(|| Raw::of(&names))
+}
+
+/// What the stream honours, as soon as it says so; the error is how it ended before.
+async fn acknowledged(next: &mut Option<Stream>) -> Result<BTreeSet<Subject>, Result<Reply, Error>> {
+    let Some(stream) = next else { return pending().await };
+    loop {
+        tokio::select! {
+            biased;
+            Some(said) = stream.inlet.recv() => {
+                if let Said::Notice(notice) = said
+                    && notice.method == method::SUBSCRIPTIONS_ACKNOWLEDGED
+                {
+                    return Ok(stream.honoured(&notice));
+                }
+            }
+            end = &mut stream.answer => return Err(end),
+            () = sleep_until(stream.begun + ACKNOWLEDGED_AFTER) => return Ok(stream.asked.clone()),
+        }
+    }
+}
+
+/// How the stream ended.
+async fn ended(current: &mut Option<Stream>) -> Result<Reply, Error> {
+    match current {
+        Some(stream) => (&mut stream.answer).await,
+        None => pending().await,
+    }
+}
+
+fn is_refusal(end: &Result<Reply, Error>) -> bool {
+    match end {
+        Ok(Err(_)) | Err(Error::Malformed { .. }) => true,
+        // Too early and too often are no answer for ever.
+        Err(Error::Status { status, .. }) => (400..500).contains(status) && ![408, 425, 429].contains(status),
+        _ => false,
+    }
+}
+
+/// The pauses between attempts to open a long stream.
+#[derive(Debug)]
+pub(super) struct Pauses(Duration);
+
+impl Pauses {
+    pub(super) const fn new() -> Self {
+        Self(FIRST_PAUSE)
+    }
+
+    /// The pause after a stream that lived for `lifetime`: one that lived for a while starts over,
+    /// one that keeps failing waits longer and longer.
+    pub(super) fn after(&mut self, lifetime: Duration) -> Duration {
+        if lifetime > LONGEST_PAUSE {
+            *self = Self::new();
+        }
+        let pause = jittered(self.0);
+        self.0 = (self.0 * 2).min(LONGEST_PAUSE);
+        pause
+    }
+}
+
+/// Between half and all of `pause`, so that many of us do not come back at once.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(rand::random_range(0.5..1.0))
+}

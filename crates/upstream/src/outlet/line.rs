@@ -1,0 +1,225 @@
+//! The bounded channel under an outlet: made for every call, and used by few.
+//!
+//! One who speaks, one who reads. It takes one allocation until something is said; a channel of the
+//! runtime makes room for 32 things at once, which a call paid more for than for finding its server.
+//! Invariants: at most `capacity` things wait; what was said before the speaker went is read; what
+//! waits when the reader goes is dropped at once, which refuses questions.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::sync::Notify;
+
+/// A line and both its ends.
+pub(super) fn line<T>(capacity: usize) -> (Speaker<T>, Reader<T>) {
+    let state = State { waiting: VecDeque::new(), reader: None, is_spoken: true, is_read: true };
+    let line = Line { capacity, state: Mutex::new(state), room: Notify::new(), bytes: AtomicUsize::new(0) };
+    let line = Arc::new(line);
+    (Speaker(Arc::clone(&line)), Reader(line))
+}
+
+/// The end that is spoken into.
+pub(super) struct Speaker<T>(Arc<Line<T>>);
+
+/// The end that is read.
+pub(super) struct Reader<T>(Arc<Line<T>>);
+
+struct Line<T> {
+    capacity: usize,
+    state: Mutex<State<T>>,
+    /// Told of each thing that is taken, and when nobody reads any more.
+    room: Notify,
+    /// For whoever uses it to count what waits.
+    bytes: AtomicUsize,
+}
+
+struct State<T> {
+    waiting: VecDeque<T>,
+    reader: Option<Waker>,
+    is_spoken: bool,
+    is_read: bool,
+}
+
+/// Why something could not be said; with it.
+pub(super) enum Unsaid<T> {
+    /// Too much waits.
+    Full(T),
+    /// Nobody reads.
+    Unread,
+}
+
+impl<T> Line<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Speaker<T> {
+    /// Says it now, if there is room.
+    pub(super) fn try_say(&self, said: T) -> Result<(), Unsaid<T>> {
+        let mut state = self.0.lock();
+        if !state.is_read {
+            return Err(Unsaid::Unread);
+        }
+        if state.waiting.len() >= self.0.capacity {
+            return Err(Unsaid::Full(said));
+        }
+        state.waiting.push_back(said);
+        let reader = state.reader.take();
+        drop(state);
+        reader.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    /// Says it as soon as there is room; whether it was said, because somebody reads.
+    pub(super) async fn say(&self, mut said: T) -> bool {
+        loop {
+            // Before the look, so that room which comes meanwhile is not missed.
+            let room = self.0.room.notified();
+            match self.try_say(said) {
+                Ok(()) => return true,
+                Err(Unsaid::Unread) => return false,
+                Err(Unsaid::Full(unsaid)) => said = unsaid,
+            }
+            room.await;
+        }
+    }
+
+    /// Whether anybody reads.
+    pub(super) fn is_read(&self) -> bool {
+        self.0.lock().is_read
+    }
+
+    /// Bytes that wait.
+    pub(super) fn bytes(&self) -> &AtomicUsize {
+        &self.0.bytes
+    }
+}
+
+impl<T> Drop for Speaker<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_spoken = false;
+        let reader = state.reader.take();
+        drop(state);
+        reader.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl<T> Reader<T> {
+    /// What is said next; none when nobody speaks any more.
+    pub(super) async fn next(&mut self) -> Option<T> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    fn poll_next(&mut self, context: &Context<'_>) -> Poll<Option<T>> {
+        let mut state = self.0.lock();
+        if let Some(said) = state.waiting.pop_front() {
+            drop(state);
+            self.0.room.notify_one();
+            return Poll::Ready(Some(said));
+        }
+        if !state.is_spoken {
+            return Poll::Ready(None);
+        }
+        if !state.reader.as_ref().is_some_and(|reader| reader.will_wake(context.waker())) {
+            state.reader = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// What waits, if anything does.
+    pub(super) fn take(&mut self) -> Option<T> {
+        let said = self.0.lock().waiting.pop_front()?;
+        self.0.room.notify_one();
+        Some(said)
+    }
+
+    /// Bytes that wait.
+    pub(super) fn bytes(&self) -> &AtomicUsize {
+        &self.0.bytes
+    }
+}
+
+impl<T> Drop for Reader<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_read = false;
+        let (waiting, reader) = (std::mem::take(&mut state.waiting), state.reader.take());
+        drop(state); // what it dropped may look at the line
+        drop((waiting, reader));
+        self.0.room.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use runtime::shutdown::Shutdown;
+
+    #[tokio::test]
+    async fn what_was_said_before_the_speaker_went_is_read() {
+        let (speaker, mut reader) = line(2);
+        assert!(speaker.try_say(1).is_ok() && speaker.say(2).await);
+        assert!(matches!(speaker.try_say(3), Err(Unsaid::Full(3))));
+        drop(speaker);
+        assert_eq!((reader.next().await, reader.take()), (Some(1), Some(2)));
+        assert_eq!((reader.next().await, reader.take()), (None, None));
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_room_gets_it_or_learns_that_nobody_reads() {
+        let (speaker, mut reader) = line(1);
+        assert!(speaker.say(1).await);
+        let mut second = Box::pin(speaker.say(2));
+        let mut third = Box::pin(speaker.say(3));
+        assert_eq!((second.as_mut().now_or_never(), third.as_mut().now_or_never()), (None, None));
+        assert_eq!(reader.next().await, Some(1));
+        let said = tokio::select! { said = &mut second => said, said = &mut third => said };
+        assert!(said, "one of them got the room");
+        drop(reader);
+        assert!(!speaker.say(4).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_place_that_becomes_free_wakes_one_who_waits() {
+        let (speaker, mut reader) = line(2);
+        assert!(speaker.say(1).await && speaker.say(2).await);
+        let (speaker, shutdown) = (Arc::new(speaker), Shutdown::new());
+        for number in [3, 4] {
+            let speaker = Arc::clone(&speaker);
+            shutdown.spawn(async move { assert!(speaker.say(number).await) });
+        }
+        tokio::task::yield_now().await;
+        assert_eq!((reader.take(), reader.take()), (Some(1), Some(2)));
+        assert!(shutdown.wait(Duration::from_secs(1)).await, "somebody sleeps although there is room");
+        assert_eq!((reader.take(), reader.take()), (Some(3), Some(4)));
+    }
+
+    #[tokio::test]
+    async fn all_who_wait_learn_that_nobody_reads() {
+        let (speaker, reader) = line(1);
+        assert!(speaker.say(1).await);
+        let (mut second, mut third) = (Box::pin(speaker.say(2)), Box::pin(speaker.say(3)));
+        assert_eq!((second.as_mut().now_or_never(), third.as_mut().now_or_never()), (None, None));
+        drop(reader);
+        assert_eq!((second.await, third.await), (false, false));
+    }
+
+    #[tokio::test]
+    async fn a_reader_is_woken_by_what_is_said_and_by_the_end() {
+        let (speaker, mut reader) = line(1);
+        let (read, ()) = tokio::join!(reader.next(), async { assert!(speaker.say(1).await) });
+        assert_eq!(read, Some(1));
+        let (read, ()) = tokio::join!(reader.next(), async { drop(speaker) });
+        assert_eq!(read, None);
+    }
+}

@@ -1,0 +1,324 @@
+//! Which dialect is spoken for whom, how many at a time, and who waits for whom.
+
+use futures_util::future::join_all;
+use serde_json::json;
+use tokio::time::{advance, sleep};
+
+use super::super::super::connection::Call;
+use super::super::super::fake::{Dial, Fake, tool_call};
+use super::super::super::home::{ClientSession, Home};
+use super::super::*;
+use super::{MAX_DIALECTS, MAX_OWN};
+use json::Raw;
+use protocol::feature::Effect;
+use protocol::{Era, Notification, Version};
+
+const BASE: &str = r#"{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}}}"#;
+
+pub(in crate::pool) fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
+    pool_with(server, connections, false)
+}
+
+pub(in crate::pool) fn pool_with(
+    server: &Fake,
+    connections: usize,
+    is_private: bool,
+) -> (Arc<Pool>, Shutdown) {
+    pool_over(server.connector(), connections, is_private)
+}
+
+pub(in crate::pool) fn pool_over(
+    connector: Arc<dyn Connector>,
+    connections: usize,
+    is_private: bool,
+) -> (Arc<Pool>, Shutdown) {
+    let shutdown = Shutdown::new();
+    let second = Duration::from_secs(1);
+    let patience = Patience { check: second, call: second };
+    let limits = Limits { connections, connect: Duration::from_secs(30), is_private, patience };
+    let (events, _) = Events::channel();
+    (Pool::new(connector, events, (limits, Secrets::new(&[])), shutdown.clone()), shutdown)
+}
+
+/// A call of somebody new who speaks `era` and can do `capabilities`.
+fn call_of(era: Era, capabilities: &serde_json::Value) -> Call {
+    let mut call = Call { era, ..tool_call(Effect::Unsafe) };
+    call.sender.capabilities = Raw::of(capabilities);
+    call
+}
+
+pub(in crate::pool) fn legacy() -> Call {
+    call_of(Era::Legacy, &json!({"elicitation": {}}))
+}
+
+fn modern() -> Call {
+    call_of(Era::Modern, &json!({"elicitation": {}}))
+}
+
+pub(in crate::pool) async fn seat(pool: &Arc<Pool>, call: &Call) -> Result<Seat, Error> {
+    pool.seat(Wish::of(call), &AtomicBool::new(false)).await
+}
+
+fn era(seat: &Seat) -> Era {
+    seat.connection().peer().era()
+}
+
+pub(super) fn dual() -> Fake {
+    let server = Fake::new(Version::V2026_07_28);
+    server.also(Version::V2025_11_25);
+    server.declares_exactly();
+    server
+}
+
+/// Lets tasks run that are ready.
+pub(super) async fn settle() {
+    sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_both_eras_is_spoken_to_in_that_of_the_client() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 4);
+    for _ in 0..3 {
+        assert_eq!(era(&seat(&pool, &legacy()).await.expect("a seat")), Era::Legacy);
+        assert_eq!(era(&seat(&pool, &modern()).await.expect("a seat")), Era::Modern);
+        let own = pool.seat(Wish::Own, &AtomicBool::new(false)).await.expect("a seat");
+        assert_eq!(era(&own), Era::Modern);
+    }
+    let elicitation = r#"{"elicitation":{"form":{}}}"#.to_owned();
+    assert_eq!(server.dialects(), [(Era::Modern, BASE.into()), (Era::Legacy, elicitation)]);
+    assert_eq!((pool.occupancy().borrow().live, pool.live()), (1, 2), "the base dialect says who is up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_one_era_is_asked_once_whether_it_speaks_the_other() {
+    let old = Fake::new(Version::V2025_11_25);
+    let (pool, _shutdown) = pool_of(&old, 4);
+    for call in [modern(), legacy(), modern()] {
+        assert_eq!(era(&seat(&pool, &call).await.expect("a seat")), Era::Legacy);
+    }
+    assert_eq!((old.connects(), pool.occupancy().borrow().live), (1, 1), "the probe fell back by itself");
+
+    let new = Fake::new(Version::V2026_07_28);
+    let (pool, _shutdown) = pool_of(&new, 4);
+    for call in [legacy(), modern(), legacy()] {
+        assert_eq!(era(&seat(&pool, &call).await.expect("a seat")), Era::Modern);
+    }
+    assert_eq!(new.connects(), 2, "one of them was refused");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_error_is_no_reason_to_speak_another_era() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 4);
+    assert!(seat(&pool, &modern()).await.is_ok());
+    server.dial(Dial::Refuse);
+    assert!(matches!(seat(&pool, &legacy()).await, Err(Error::Connect { .. })));
+    assert!(seat(&pool, &modern()).await.is_ok(), "who is there already is not touched");
+    server.dial(Dial::Accept);
+    assert_eq!(era(&seat(&pool, &legacy()).await.expect("a seat")), Era::Legacy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_who_come_first_make_one_connection_each_dialect() {
+    let server = dual();
+    server.dial(Dial::AcceptAfter(Duration::from_secs(1)));
+    let (pool, _shutdown) = pool_of(&server, 4);
+    let calls: Vec<Call> = (0..50).flat_map(|_| [legacy(), modern()]).collect();
+    let seats = join_all(calls.iter().map(|call| seat(&pool, call))).await;
+    assert!(
+        seats.iter().zip(&calls).all(|(seat, call)| seat.as_ref().is_ok_and(|seat| era(seat) == call.era))
+    );
+    assert_eq!(server.connects(), 2);
+}
+
+/// The call of a client that can do its share of everything.
+fn able(number: usize) -> Call {
+    let bit = |bit: usize, name: &str| (number >> bit & 1 == 1).then(|| (name.to_owned(), json!({})));
+    let sampling: serde_json::Map<_, _> =
+        [bit(1, "tools"), bit(2, "context")].into_iter().flatten().collect();
+    let elicitation: serde_json::Map<_, _> =
+        [Some(("form".to_owned(), json!({}))), bit(3, "url")].into_iter().flatten().collect();
+    let mut capabilities = json!({"sampling": sampling, "elicitation": elicitation});
+    if number & 1 == 1 {
+        capabilities["roots"] = json!({});
+    }
+    call_of(Era::Legacy, &capabilities)
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_are_so_many_dialects_at_a_time_and_the_one_unused_for_longest_ends() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 1);
+    let mut seats = Vec::new();
+    for number in 0..MAX_DIALECTS {
+        seats.push(seat(&pool, &able(number)).await.expect("a seat"));
+        advance(Duration::from_secs(1)).await;
+    }
+    let none = call_of(Era::Legacy, &json!({}));
+    let like = seat(&pool, &none).await.expect("the dialect that is most like it, as all of them work");
+    assert!(std::ptr::addr_eq(like.connection(), seats[0].connection()));
+    assert_eq!(server.connects(), MAX_DIALECTS + 1);
+    seats.remove(3);
+    assert!(seat(&pool, &none).await.is_ok());
+    settle().await;
+    assert_eq!((pool.live(), server.live()), (MAX_DIALECTS + 1, MAX_DIALECTS + 1));
+    assert!(seat(&pool, &able(0)).await.is_ok());
+    assert_eq!(server.connects(), MAX_DIALECTS + 2, "the others were left alone");
+}
+
+/// A call on behalf of `principal`.
+fn by(principal: &str, call: Call) -> Call {
+    Call { principal: Some(principal.into()), ..call }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_principal_has_half_of_the_dialects_and_shares_its_own_beyond_that() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 1);
+    let mut seats = Vec::new();
+    for number in 0..MAX_DIALECTS {
+        seats.push(seat(&pool, &by("key:greedy", able(number))).await.expect("a seat"));
+    }
+    assert_eq!(server.connects(), 1 + MAX_OWN, "the others share these");
+    let other = seat(&pool, &by("key:other", able(MAX_DIALECTS - 1))).await.expect("a seat");
+    assert_eq!(server.connects(), 2 + MAX_OWN, "there is room for others");
+    drop(seats);
+    assert!(seat(&pool, &by("key:greedy", able(MAX_OWN))).await.is_ok());
+    settle().await;
+    assert_eq!((server.connects(), server.live()), (3 + MAX_OWN, 2 + MAX_OWN), "its own idle one made room");
+    drop(other);
+}
+
+/// A client session that nobody uses.
+struct Unused {
+    since: Instant,
+    home: Home,
+}
+
+impl ClientSession for Unused {
+    fn unused_since(&self) -> Option<Instant> {
+        Some(self.since)
+    }
+
+    fn displace(&self) {
+        self.home.end();
+    }
+
+    fn notice(&self, _: Notification) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_session_that_was_unused_for_longest_ends_with_its_connection() {
+    let server = dual();
+    let (pool, _shutdown) = pool_with(&server, 3, true);
+    let unused = |after: u64| {
+        let home = Home::session();
+        let client =
+            Arc::new(Unused { since: Instant::now() + Duration::from_secs(after), home: home.clone() });
+        home.belongs_to(&client);
+        (home, client)
+    };
+    let of = |principal: &str, home: &Home| by(principal, of_home(Era::Legacy, home));
+    let (in_use, (old, _old), (new, _new)) = (Home::session(), unused(0), unused(1));
+    for (principal, home) in [("key:a", &in_use), ("key:a", &new), ("key:a", &old)] {
+        drop(seat(&pool, &of(principal, home)).await.expect("a seat"));
+    }
+    let (other, _other) = unused(2);
+    assert!(seat(&pool, &of("key:b", &other)).await.is_ok());
+    assert!(old.is_over() && !new.is_over() && !in_use.is_over());
+    let (own, _own) = unused(3);
+    assert!(seat(&pool, &of("key:b", &own)).await.is_ok());
+    assert!(other.is_over() && !new.is_over(), "the principal's own goes first");
+    settle().await;
+    assert_eq!(server.live(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dialect_that_nobody_uses_ends_and_the_base_one_stays() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 4);
+    let held = seat(&pool, &legacy()).await.expect("a seat");
+    drop(seat(&pool, &able(0)).await.expect("a seat"));
+    assert_eq!(pool.live(), 3);
+    sleep(Duration::from_secs(301)).await;
+    assert_eq!((pool.live(), server.live()), (2, 2), "one of them is in use");
+    drop(held);
+    sleep(Duration::from_secs(301)).await;
+    assert_eq!((pool.live(), server.live(), pool.occupancy().borrow().live), (1, 1, 1));
+    assert!(seat(&pool, &legacy()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dialect_that_dies_is_no_server_that_went_away() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 4);
+    assert!(seat(&pool, &legacy()).await.is_ok());
+    let occupancy = pool.occupancy();
+    let before = occupancy.borrow().clone();
+    server.die_in(Era::Legacy, "gone");
+    settle().await;
+    assert_eq!((pool.live(), occupancy.borrow().live, occupancy.borrow().arrivals), (1, 1, before.arrivals));
+    assert_eq!(occupancy.borrow().lost, None);
+    assert!(seat(&pool, &legacy()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_die_young_hold_only_their_dialect() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 4);
+    for _ in 0..2 {
+        assert!(seat(&pool, &legacy()).await.is_ok());
+        server.die_in(Era::Legacy, "crashed");
+        settle().await;
+    }
+    let call = legacy();
+    assert!(pool.check_stamina(Wish::of(&call)).is_err() && seat(&pool, &call).await.is_err());
+    assert!(pool.check_stamina(Wish::Own).is_ok() && seat(&pool, &modern()).await.is_ok());
+}
+
+pub(super) fn of_home(era: Era, home: &Home) -> Call {
+    Call { home: Some(home.clone()), ..call_of(era, &json!({"roots": {"listChanged": true}, "x": 1.0})) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_private_connection_declares_what_its_client_did_and_ends_with_the_session() {
+    let server = dual();
+    let (pool, _shutdown) = pool_with(&server, 2, true);
+    let (one, two) = (Home::session(), Home::session());
+    for _ in 0..3 {
+        assert_eq!(era(&seat(&pool, &of_home(Era::Legacy, &one)).await.expect("a seat")), Era::Legacy);
+    }
+    let exact = r#"{"roots":{"listChanged":true},"x":1.0}"#.to_owned();
+    assert_eq!(server.dialects(), [(Era::Modern, BASE.into()), (Era::Legacy, exact)]);
+    let other = seat(&pool, &of_home(Era::Legacy, &two)).await.expect("a seat");
+    let again = seat(&pool, &of_home(Era::Legacy, &one)).await.expect("a seat");
+    assert!(!std::ptr::addr_eq(other.connection(), again.connection()));
+    assert!(seat(&pool, &legacy()).await.is_ok(), "a program has no session, and shares");
+    assert_eq!(pool.live(), 4);
+    let third = of_home(Era::Legacy, &Home::session());
+    assert!(matches!(seat(&pool, &third).await, Err(Error::Overloaded { .. })), "so many clients");
+    drop((other, again));
+    sleep(Duration::from_secs(301)).await;
+    assert_eq!(pool.live(), 3, "a session's is not idle while the session lives");
+    one.end();
+    settle().await;
+    assert_eq!((pool.live(), server.live()), (2, 2));
+    assert!(seat(&pool, &third).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_principal_without_sessions_has_one_private_connection_until_it_is_idle() {
+    let server = dual();
+    let (pool, _shutdown) = pool_with(&server, 1, true);
+    let (one, two) = (Home::of_principal("key:a".into()), Home::of_principal("key:b".into()));
+    let held = seat(&pool, &of_home(Era::Modern, &one)).await.expect("a seat");
+    assert!(seat(&pool, &of_home(Era::Modern, &Home::of_principal("key:a".into()))).await.is_ok());
+    assert_eq!(pool.live(), 2);
+    assert!(matches!(seat(&pool, &of_home(Era::Modern, &two)).await, Err(Error::Overloaded { .. })));
+    drop(held);
+    assert!(seat(&pool, &of_home(Era::Modern, &two)).await.is_ok(), "an idle one makes room");
+    assert_eq!(pool.live(), 2);
+    sleep(Duration::from_secs(301)).await;
+    assert_eq!((pool.live(), server.live()), (1, 1));
+}

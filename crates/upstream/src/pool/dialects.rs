@@ -1,0 +1,247 @@
+//! Which dialect is spoken for whom, and how long one that nobody uses is kept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::group::{Group, IDLE_LIMIT};
+use super::{Pool, State};
+use crate::connection::Call;
+use crate::dialect::{Key, Private, Wish};
+use crate::error::Error;
+use protocol::{Abilities, Era};
+
+/// Dialects beside the base one that may have connections at a time.
+pub(super) const MAX_DIALECTS: usize = 16;
+/// Dialects among them that are made for one principal.
+const MAX_OWN: usize = MAX_DIALECTS / 2;
+/// When it is worth coming again when there are too many.
+const RETRY_IN: Duration = Duration::from_secs(5);
+
+impl Pool {
+    /// What is spoken for `wish`, as far as it is known what the server speaks; whether that is the
+    /// base dialect.
+    pub(super) fn key(&self, state: &State, wish: Wish<'_>) -> (Key, bool) {
+        let speaks = |era| self.connector.speaks(era);
+        let base = || {
+            let era = if speaks(Era::Modern) == Some(false) { Era::Legacy } else { Era::Modern };
+            let is_there = state.find(state.base).is_some_and(|group| !group.live.is_empty());
+            if is_there { state.base } else { Key::BASE.in_era(era) }
+        };
+        let Wish::Of(call) = wish else { return (base(), true) };
+        let is_private = call.home.as_ref().is_some_and(|home| self.is_private_to(home));
+        let home = is_private.then(|| state.home_of(call)).flatten();
+        let era = match (call.era, speaks(Era::Modern), speaks(Era::Legacy)) {
+            // Nothing is known yet: the base connection finds it out.
+            (_, None, _) => return (base(), true),
+            (_, Some(true), _) if home.is_none() && self.connector.is_one_for_both_eras() => Era::Modern,
+            (Era::Modern, Some(true), _) | (Era::Legacy, _, Some(false)) => Era::Modern,
+            (Era::Modern, Some(false), _) | (Era::Legacy, ..) => Era::Legacy,
+        };
+        let key = match era {
+            Era::Modern => Key { home, ..Key::BASE },
+            Era::Legacy if home.is_some() => Key { home, ..Key::BASE.in_era(era) },
+            Era::Legacy => {
+                let abilities = self.connector.declares(Abilities::of(&call.sender.capabilities));
+                Key { era, abilities, home }
+            }
+        };
+        (key, false)
+    }
+
+    /// Ends the connections of a dialect when its client is gone, or when nobody uses them.
+    pub(super) async fn retire_in_time(self: Arc<Self>, key: Key, private: Option<Private>) {
+        let home = private.map(|private| private.home);
+        let Some(home) = home.filter(|home| !home.ends_when_idle()) else {
+            return self.retire_when_idle(key).await;
+        };
+        home.ended().await;
+        self.lock().remove(key);
+    }
+
+    /// Stays with a dialect until nobody has used it for a while, and ends its connections.
+    async fn retire_when_idle(self: Arc<Self>, key: Key) {
+        let mut due = Instant::now() + IDLE_LIMIT;
+        loop {
+            sleep_until(due).await;
+            let mut state = self.lock();
+            let base = state.base;
+            let Some(at) = state.groups.iter().position(|group| group.key == key) else { return };
+            let group = &state.groups[at];
+            due = group.used() + IDLE_LIMIT;
+            if due > Instant::now() {
+                continue;
+            }
+            let home = group.private.as_ref().map(|private| &private.home);
+            let is_watched = home.is_some_and(|home| self.attended.watches(home));
+            if key != base && !is_watched && !group.is_busy() && group.stamina.held_until().is_none() {
+                state.groups.swap_remove(at).retire();
+                return;
+            }
+            due = Instant::now() + IDLE_LIMIT;
+        }
+    }
+}
+
+impl State {
+    /// The number of the client of `call`: that of what it has here, or the next one; none for
+    /// programs, which have no connections of their own. It is the client's as long as its group is
+    /// there, so nobody else's coming takes it away.
+    fn home_of(&self, call: &Call) -> Option<u64> {
+        let home = call.home.as_ref()?;
+        let is_its = |group: &&Group| group.private.as_ref().is_some_and(|private| private.home == *home);
+        Some(self.groups.iter().find(is_its).and_then(|group| group.key.home).unwrap_or(self.next_home))
+    }
+
+    /// The group of `key`, made if need be; another one ends if there are too many. Where none may end, the shared
+    /// dialect that comes nearest is spoken instead.
+    pub(super) fn group(&mut self, key: Key, wish: Wish<'_>, private: usize) -> Result<usize, Error> {
+        let base = self.base;
+        if let Some(at) = self.groups.iter().position(|group| group.key == key) {
+            if key != base {
+                self.groups[at].touch();
+            }
+            return Ok(at);
+        }
+        if key != base && !self.make_room(key, wish.principal(), private) {
+            return self.nearest(key).ok_or(Error::Overloaded { retry_in: RETRY_IN });
+        }
+        let mut group = Group::new(key);
+        group.private = key.home.and(wish.private());
+        group.principal = wish.principal().cloned();
+        if key.home == Some(self.next_home) {
+            self.next_home += 1;
+        }
+        self.groups.push(group);
+        Ok(self.groups.len() - 1)
+    }
+
+    /// Whether there is room for `key`. If there are too many of its sort, one that nobody uses ends; if
+    /// `principal` has more than its share, one of its own.
+    fn make_room(&mut self, key: Key, principal: Option<&Arc<str>>, private: usize) -> bool {
+        if key.home.is_some() {
+            return self.count(true, |_| true) < private || self.make_private_room(principal);
+        }
+        let of = |group: &Group| group.principal.as_ref() == principal;
+        if principal.is_some() && self.count(false, of) >= MAX_OWN {
+            return self.end_idle(|group| group.private.is_none() && of(group));
+        }
+        self.count(false, |_| true) < MAX_DIALECTS
+            || self.end_idle(|group| group.private.is_none() && !group.belongs_to_session())
+    }
+
+    /// Ends a private connection that nobody uses: one that belongs to no session first. Otherwise the session
+    /// that was unused for longest ends with its connection. The order is that of the table of sessions: one of
+    /// `principal`, one of the principal with most if that has at least two more, any.
+    fn make_private_room(&mut self, principal: Option<&Arc<str>>) -> bool {
+        let own = self.count(true, |group| group.principal.as_ref() == principal);
+        self.end_idle(|group| group.private.is_some() && !group.belongs_to_session())
+            || self.displace(|group| group.principal.as_ref() == principal)
+            || self.richer_than(own).is_some_and(|whose| self.displace(|group| group.principal == whose))
+            || self.displace(|_| true)
+    }
+
+    /// The principal that has most private connections, if it has at least two more than `own`.
+    #[allow(clippy::option_option)] // the inner one says whether there is authentication
+    fn richer_than(&self, own: usize) -> Option<Option<Arc<str>>> {
+        let count = |whose: &Option<Arc<str>>| self.count(true, |group| group.principal == *whose);
+        let private = self.groups.iter().filter(|group| group.private.is_some());
+        let richest = private.map(|group| (count(&group.principal), &group.principal)).max()?;
+        (richest.0 > own + 1).then(|| richest.1.clone())
+    }
+
+    /// Ends the session that was unused for longest, of those whose private connection `may_end`, with that
+    /// connection.
+    fn displace(&mut self, may_end: impl Fn(&Group) -> bool) -> bool {
+        let unused = |group: &Group| {
+            let home = &group.private.as_ref()?.home;
+            Some((home.unused_since()?, group.key, home.clone()))
+        };
+        let groups = self.groups.iter().filter(|group| !group.is_busy() && may_end(group));
+        let Some((_, key, home)) = groups.filter_map(unused).min_by_key(|(since, ..)| *since) else {
+            return false;
+        };
+        self.remove(key);
+        home.displace();
+        true
+    }
+
+    /// How many dialects beside the base one are private or not, and as `is_counted` says.
+    fn count(&self, is_private: bool, is_counted: impl Fn(&Group) -> bool) -> usize {
+        let alike = |group: &&Group| group.key != self.base && group.private.is_some() == is_private;
+        self.groups.iter().filter(alike).filter(|group| is_counted(group)).count()
+    }
+
+    /// Ends that dialect of those that `may_end` which was unused for longest; one without connections sooner
+    /// than one with some.
+    fn end_idle(&mut self, may_end: impl Fn(&Group) -> bool) -> bool {
+        let base = self.base;
+        let idle = self.groups.iter().filter(|group| group.key != base && !group.is_busy() && may_end(group));
+        let oldest = idle.min_by_key(|group| (!group.is_empty(), group.used())).map(|group| group.key);
+        oldest.inspect(|key| self.remove(*key)).is_some()
+    }
+
+    /// The shared dialect with a connection that comes nearest to `key`: the one that lacks the fewest of the
+    /// client's abilities, and has the fewest beside them. In each dialect `questions` refuses to ask a client what
+    /// that client did not declare.
+    fn nearest(&self, key: Key) -> Option<usize> {
+        let fits = |group: &Group| key.home.is_none() && group.key.home.is_none() && group.key.era == key.era;
+        let there = self.groups.iter().enumerate().filter(|(_, group)| fits(group) && !group.live.is_empty());
+        there.min_by_key(|(_, group)| key.abilities.distance(group.key.abilities)).map(|(at, _)| at)
+    }
+
+    /// Ends the dialect, and its connections.
+    pub(super) fn remove(&mut self, key: Key) {
+        if let Some(at) = self.groups.iter().position(|group| group.key == key) {
+            self.groups.swap_remove(at).retire();
+        }
+    }
+
+    /// A connect that was wanted as `key` is over. If nothing came of it there, nothing of a client
+    /// stays that would take another's room.
+    pub(super) fn tried(&mut self, key: Key) {
+        if key.home.is_some() && self.find(key).is_some_and(Group::is_empty) {
+            self.remove(key);
+        }
+    }
+
+    pub(super) fn find_mut(&mut self, key: Key) -> Option<&mut Group> {
+        self.groups.iter_mut().find(|group| group.key == key)
+    }
+
+    pub(super) fn find(&self, key: Key) -> Option<&Group> {
+        self.groups.iter().find(|group| group.key == key)
+    }
+
+    /// The group of a connection that was wanted as `key` and turned out to speak `era`.
+    pub(super) fn settled(&mut self, key: Key, era: Era) -> &mut Group {
+        let actual = key.in_era(era);
+        if key == self.base && key != actual {
+            self.move_base(actual);
+        }
+        let private = self.find(key).and_then(|group| group.private.clone());
+        let at = self.groups.iter().position(|group| group.key == actual).unwrap_or_else(|| {
+            let mut group = Group::new(actual);
+            group.private = private;
+            self.groups.push(group);
+            self.groups.len() - 1
+        });
+        &mut self.groups[at]
+    }
+
+    /// The base dialect is another one: the server turned out to speak only that era.
+    pub(super) fn move_base(&mut self, key: Key) {
+        let before = std::mem::replace(&mut self.base, key);
+        // Whoever waits for a connect in it holds its end.
+        self.groups.retain(|group| group.key != before || !group.live.is_empty());
+    }
+}
+
+#[cfg(test)]
+#[path = "dialect_tests.rs"]
+pub(super) mod tests;
+
+#[cfg(test)]
+#[path = "homes_tests.rs"]
+mod homes_tests;

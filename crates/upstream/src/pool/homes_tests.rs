@@ -1,0 +1,134 @@
+//! Whose private connections stay, and whose make room for others.
+
+use tokio::time::sleep;
+
+use super::super::super::home::Home;
+use super::super::*;
+use super::tests::{dual, of_home, pool_with, seat, settle};
+use crate::fake::{Dial, Fake};
+use protocol::{Era, Version};
+
+fn somebody() -> super::Call {
+    of_home(Era::Legacy, &Home::session())
+}
+
+/// A pool of private connections that knows which eras its server speaks.
+async fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
+    let (pool, shutdown) = pool_with(server, connections, true);
+    assert!(pool.seat(Wish::Own, &AtomicBool::new(false)).await.is_ok());
+    (pool, shutdown)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_keeps_its_connection_however_many_others_come() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 1).await;
+    let call = somebody();
+    assert!(seat(&pool, &call).await.is_ok());
+    for _ in 0..1100 {
+        assert!(matches!(seat(&pool, &somebody()).await, Err(Error::Overloaded { .. })));
+    }
+    assert!(seat(&pool, &call).await.is_ok());
+    assert_eq!((server.connects(), pool.lock().groups.len()), (2, 2), "nothing is known of the others");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_private_connect_that_failed_leaves_its_room() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 2).await;
+    server.dial(Dial::Refuse);
+    let calls: Vec<_> = (0..5).map(|_| somebody()).collect();
+    for call in &calls {
+        assert!(matches!(seat(&pool, call).await, Err(Error::Connect { .. })));
+        assert_eq!(pool.lock().groups.len(), 1);
+    }
+    server.dial(Dial::Accept);
+    assert!(seat(&pool, &calls[4]).await.is_ok() && seat(&pool, &somebody()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_without_a_connection_makes_room_and_gets_another_one_later() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 1).await;
+    let (home, other) = (Home::session(), Home::session());
+    assert!(seat(&pool, &of_home(Era::Legacy, &home)).await.is_ok());
+    server.die_in(Era::Legacy, "gone");
+    settle().await;
+    assert!(
+        matches!(seat(&pool, &of_home(Era::Legacy, &other)).await, Err(Error::Overloaded { .. })),
+        "one that died a moment ago is expected back"
+    );
+    sleep(Duration::from_mins(2)).await;
+    assert!(seat(&pool, &of_home(Era::Legacy, &other)).await.is_ok());
+    other.end();
+    settle().await;
+    assert!(seat(&pool, &of_home(Era::Legacy, &home)).await.is_ok());
+    assert_eq!((server.connects(), server.live()), (4, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_under_way_ends_with_its_session() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 1).await;
+    let home = Home::session();
+    server.dial(Dial::AcceptAfter(Duration::from_secs(20)));
+    let call = of_home(Era::Legacy, &home);
+    let ends = async {
+        sleep(Duration::from_secs(1)).await;
+        home.end();
+        settle().await;
+        server.dial(Dial::Accept);
+        seat(&pool, &somebody()).await.is_ok()
+    };
+    let begun = Instant::now();
+    let (left, is_seated) = tokio::join!(seat(&pool, &call), ends);
+    let left = left.err().expect("its client is gone");
+    assert!(!left.trips_breaker(), "the server is not at fault: {left}");
+    assert!(is_seated && begun.elapsed() < Duration::from_secs(2));
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!((server.live(), pool.lock().groups.len()), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_session_ended_just_then_is_closed() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 1).await;
+    let call = somebody();
+    server.dial(Dial::AcceptAfter(Duration::from_secs(1)));
+    let gone = async {
+        settle().await;
+        let key = pool.lock().groups[1].key;
+        pool.lock().remove(key);
+        server.dial(Dial::Refuse);
+    };
+    let (left, ()) = tokio::join!(seat(&pool, &call), gone);
+    assert!(matches!(left, Err(Error::Connect { .. })), "it is connected to anew");
+    settle().await;
+    assert_eq!((server.connects(), server.live(), pool.lock().groups.len()), (3, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_era_that_the_server_turned_out_not_to_speak_takes_no_room() {
+    let server = Fake::new(Version::V2026_07_28);
+    let (pool, _shutdown) = pool_of(&server, 1).await;
+    let call = somebody();
+    for _ in 0..2 {
+        assert!(seat(&pool, &call).await.is_ok());
+    }
+    assert_eq!((server.live(), pool.lock().groups.len()), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_task_waits_for_the_end_of_a_client_however_often_it_is_connected_to() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 1).await;
+    let home = Home::session();
+    for _ in 0..20 {
+        assert!(seat(&pool, &of_home(Era::Legacy, &home)).await.is_ok());
+        sleep(Duration::from_secs(20)).await;
+        server.die_in(Era::Legacy, "gone");
+        settle().await;
+    }
+    // The base connection's keeper, and who waits for the end of the client.
+    assert_eq!(pool.lock().tasks.count(), 2);
+}

@@ -1,0 +1,129 @@
+//! Whether the server of a client's private connection hangs. Health checks go over the base dialect, to another
+//! program where each client has one of its own, and say nothing of this one.
+//!
+//! Invariants: it is asked only when a client gave up a call on the connection, and judged by the rules of all
+//! servers (`silence`): what answers anything does not hang, a call from before the question excuses it, and it
+//! hangs when it owed an answer for two checks, and where calls run for as long as a call may take, too. Then the
+//! connection ends, with what runs on it, which is not made again; the client's next call makes another one.
+//! The other clients notice nothing.
+//!
+//! Not here: what the calls themselves count for the breaker (`trial`).
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Pool;
+use super::group::{Group, Live};
+use crate::connection::{Call, Connection, Outlet};
+use crate::home::Home;
+use crate::silence::{Patience, Round, Silence};
+use protocol::LogLevel;
+use runtime::worker::now;
+
+/// What was given up sooner says nothing: nobody had waited.
+const GLANCE: Duration = Duration::from_millis(900);
+/// How often it is looked whether the calls from before have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Why the connection ended.
+pub(super) const HUNG: &str = "the server answers nothing";
+
+/// One call on a private connection. Who has one owes [`Stay::over`].
+pub(super) struct Stay {
+    round: Round,
+    begun: Instant,
+    /// Whether the connection made an end of it, and not its caller.
+    is_answered: bool,
+}
+
+impl Stay {
+    pub(super) fn begin(silence: &Silence) -> Self {
+        Self { round: silence.begins(), begun: now(), is_answered: false }
+    }
+
+    /// It came to an end.
+    pub(super) fn answered(&mut self, silence: &Silence) {
+        self.is_answered = true;
+        silence.broken();
+    }
+
+    pub(super) fn over(&self, silence: &Silence) {
+        silence.ended(self.round);
+        if !self.is_answered && now().saturating_duration_since(self.begun) >= GLANCE {
+            silence.doubt();
+        }
+    }
+}
+
+/// Resolves when the server of `live` hangs; never where others judge it.
+pub(super) async fn hangs(live: &Live, patience: Patience) {
+    let Some(silence) = &live.silence else { return pending().await };
+    loop {
+        silence.doubted().await;
+        if owes_an_answer(live, silence, patience).await {
+            return;
+        }
+    }
+}
+
+async fn owes_an_answer(live: &Live, silence: &Silence, patience: Patience) -> bool {
+    let ping = Call::of_gateway(live.connection.peer().version.health_method(), None);
+    loop {
+        silence.ask();
+        if timeout(patience.check, live.connection.request(&ping, &Outlet::none())).await.is_ok() {
+            silence.broken();
+            return false;
+        }
+        let was_excused = silence.is_excused();
+        // Each of those has a deadline.
+        while silence.is_excused() {
+            sleep(LOOK_EVERY).await;
+        }
+        if silence.open_for().is_none() {
+            return false; // something was heard meanwhile
+        }
+        let is_idle = live.requests.load(Ordering::Relaxed) == 0;
+        if !was_excused && silence.is_past_hope(patience, is_idle) {
+            return true;
+        }
+    }
+}
+
+impl Pool {
+    /// Whether the client of `home` has connections of its own.
+    pub(crate) fn is_private_to(&self, home: &Home) -> bool {
+        self.limits.is_private || self.signs.separates(home)
+    }
+
+    /// The private connection of `home`, if it is there.
+    pub(crate) fn private_connection(&self, home: &Home) -> Option<Arc<dyn Connection>> {
+        self.private_live(home).map(|live| Arc::clone(&live.connection))
+    }
+
+    /// Has the server write log lines of `level` and above on the private connection of `home`, if it is there.
+    pub(crate) async fn want_private_log(&self, home: &Home, level: LogLevel) {
+        if let Some(live) = self.private_live(home) {
+            live.verbosity.raise(live.connection.as_ref(), level).await;
+        }
+    }
+
+    /// The connections that clients share, without those of the base dialect.
+    pub(crate) fn other_connections(&self) -> Vec<Arc<dyn Connection>> {
+        let state = self.lock();
+        let others = state.groups.iter().filter(|group| group.key != state.base && group.private.is_none());
+        others.filter_map(|group| group.live.first()).map(|live| Arc::clone(&live.connection)).collect()
+    }
+
+    fn private_live(&self, home: &Home) -> Option<Arc<Live>> {
+        let state = self.lock();
+        let is_its = |group: &&Group| group.private.as_ref().is_some_and(|private| private.home == *home);
+        state.groups.iter().filter(is_its).find_map(|group| group.live.first().cloned())
+    }
+}
+
+#[cfg(test)]
+#[path = "private_tests.rs"]
+mod tests;

@@ -1,0 +1,162 @@
+//! Private connections whose server hangs, or is at work and only looks like it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::config::Sharing;
+use crate::fake::{Answer, Dial, Fake, config, tool_call};
+use crate::{Call, Error, Home, Outlet, Upstream};
+use json::Raw;
+use protocol::feature::Effect;
+use protocol::{Version, method};
+use runtime::shutdown::Shutdown;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A server with a private connection for each client, which nobody asks how it is.
+async fn server() -> (Fake, Arc<Upstream>, Shutdown) {
+    let (fake, shutdown) = (Fake::new(Version::V2025_11_25), Shutdown::new());
+    let mut config = config("fake");
+    (config.sharing, config.health_check_interval) = (Sharing::PerSession, Duration::from_hours(1));
+    config.timeout = 10 * SECOND;
+    let (updates, mut news) = mpsc::channel(4);
+    let upstream = Upstream::start(config, fake.connector(), updates, &shutdown);
+    shutdown.spawn_until_end(async move { while news.recv().await.is_some() {} });
+    sleep(SECOND).await;
+    assert!(upstream.status().is_healthy());
+    (fake, upstream, shutdown)
+}
+
+/// A call of a client with a session of its own, told apart by `name`.
+fn client(name: &str) -> Call {
+    let params = Raw::of(&serde_json::json!({"name": name, "arguments": {}}));
+    Call { home: Some(Home::session()), params: Some(params), ..tool_call(Effect::Unsafe) }
+}
+
+/// Makes the call again and again, for `time`, each with `patience`; what came of each.
+async fn calls(upstream: &Upstream, call: &Call, patience: Duration, time: Duration) -> Vec<Option<bool>> {
+    let (begun, mut ends) = (Instant::now(), Vec::new());
+    while begun.elapsed() < time {
+        let outlet = Outlet::none();
+        let asked = upstream.call(call, Instant::now() + 30 * SECOND, &outlet);
+        ends.push(timeout(patience, asked).await.ok().map(|result: Result<_, Error>| result.is_ok()));
+        sleep(SECOND).await;
+    }
+    ends
+}
+
+fn is_of(call: &Call, name: &str) -> bool {
+    call.params.as_ref().is_some_and(|params| params.as_str().contains(name))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_private_server_that_hangs_is_replaced_for_its_client_alone() {
+    let (fake, upstream, _shutdown) = server().await;
+    let (one, two) = (client("one"), client("two"));
+    for call in [&one, &two] {
+        assert_eq!(calls(&upstream, call, SECOND, SECOND).await, [Some(true)]);
+    }
+    assert_eq!((fake.connects(), fake.live()), (3, 3));
+    // The first client's program is stopped; nobody else's is asked anything but calls.
+    let stopped = fake.clone();
+    fake.answer(move |call| {
+        let is_heard = stopped.connects() > 3 || is_of(call, "two");
+        (!is_heard && (is_of(call, "one") || call.method == method::PING)).then_some(Answer::Silence)
+    });
+    let before = fake.executed(method::TOOLS_CALL);
+    let (hung, well) = tokio::join!(
+        calls(&upstream, &one, 5 * SECOND, 60 * SECOND),
+        calls(&upstream, &two, SECOND, 60 * SECOND),
+    );
+    assert!(well.iter().all(|end| *end == Some(true)), "the other one notices nothing: {well:?}");
+    let answered = hung.iter().position(|end| *end == Some(true)).expect("it is replaced");
+    assert!((4..=7).contains(&answered), "after two checks, and the time of a call: {hung:?}");
+    assert!(hung[answered..].iter().all(|end| *end == Some(true)), "{hung:?}");
+    assert_eq!((fake.connects(), fake.live()), (4, 3), "only that one");
+    let sent = fake.executed(method::TOOLS_CALL) - before;
+    assert_eq!(sent, hung.len() + well.len(), "no call was made twice");
+    assert!(upstream.status().is_healthy());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_private_server_that_is_slow_or_at_work_is_left_alone() {
+    let (fake, upstream, _shutdown) = server().await;
+    let (slow, fast) = (client("slow"), client("fast"));
+    let hurried = Call { params: Some(Raw::of(&serde_json::json!({"name": "hurried"}))), ..slow.clone() };
+    // It answers checks, and not calls in time.
+    fake.answer(|call| is_of(call, "slow").then_some(Answer::Silence));
+    tokio::join!(
+        calls(&upstream, &slow, 5 * SECOND, 60 * SECOND),
+        calls(&upstream, &fast, SECOND, 60 * SECOND)
+    );
+    assert_eq!((fake.connects(), fake.live()), (3, 3), "who answers checks does not hang");
+
+    // At work for 25 seconds on a call from before, it answers nothing else.
+    let begun = Instant::now();
+    fake.answer(move |call| {
+        let done = Answer::result(&serde_json::json!({}));
+        let left = (25 * SECOND).saturating_sub(begun.elapsed());
+        let Answer::Reply(reply) = done else { return None };
+        (!is_of(call, "fast")).then_some(Answer::After(left, reply))
+    });
+    let (worked, ..) = tokio::join!(
+        calls(&upstream, &slow, 30 * SECOND, SECOND),
+        async {
+            sleep(SECOND).await;
+            calls(&upstream, &hurried, 2 * SECOND, 23 * SECOND).await
+        },
+        calls(&upstream, &fast, SECOND, 40 * SECOND),
+    );
+    assert_eq!(worked, [Some(true)], "it was left to its work");
+    assert_eq!((fake.connects(), fake.live()), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_on_one_private_connection_shuts_nobody_else_out() {
+    let (fake, upstream, _shutdown) = server().await;
+    let (one, two) = (client("one"), client("two"));
+    fake.answer(|call| is_of(call, "one").then_some(Answer::Silence));
+    let hung = (0..12).map(|_| calls(&upstream, &one, 60 * SECOND, SECOND));
+    let (ended, well) =
+        tokio::join!(futures_util::future::join_all(hung), calls(&upstream, &two, SECOND, 30 * SECOND));
+    assert!(ended.iter().all(|ends| *ends == [Some(false)]), "they had all their time: {ended:?}");
+    assert!(well.iter().all(|end| *end == Some(true)), "{well:?}");
+    let failures = || upstream.breaker().consecutive_failures;
+    assert!(failures() <= 1, "{} failures of one program", failures());
+
+    // Nor what it answers wrongly while there is little time, nor that it dies and dies again.
+    for fault in
+        [Error::Malformed { reason: "on purpose".into() }, Error::Lost { reason: "on purpose".into() }]
+    {
+        let said = fault.clone();
+        fake.answer(move |call| is_of(call, "one").then(|| Answer::Fail(said.clone())));
+        for time in [3 * SECOND, 60 * SECOND] {
+            for _ in 0..8 {
+                let asked = upstream.call(&one, Instant::now() + time, &Outlet::none()).await;
+                assert_eq!(asked.err(), Some(fault.clone()));
+            }
+        }
+        assert!(failures() <= 1, "{} failures of one program", failures());
+    }
+    let mortal = fake.clone();
+    fake.answer(move |call| is_of(call, "one").then(|| Answer::Die));
+    let connects = mortal.connects();
+    calls(&upstream, &one, SECOND, 30 * SECOND).await;
+    assert!(mortal.connects() > connects + 2, "it was started anew");
+    assert!(failures() <= 1, "{} failures of one program", failures());
+
+    // That it cannot be connected to for a client is no reason either.
+    fake.dial(Dial::Refuse);
+    let refused = calls(&upstream, &client("three"), SECOND, 30 * SECOND).await;
+    assert!(refused.len() > 10 && refused.iter().all(|end| *end != Some(true)), "{refused:?}");
+    assert_eq!(calls(&upstream, &two, SECOND, SECOND).await, [Some(true)]);
+    // Unless nobody can be connected to.
+    fake.die("gone");
+    sleep(SECOND).await;
+    let refused = calls(&upstream, &client("four"), SECOND, 30 * SECOND).await;
+    assert!(refused.iter().all(|end| *end != Some(true)), "{refused:?}");
+    assert!(failures() > 3, "{}", failures());
+}

@@ -1,0 +1,225 @@
+//! Connections: how many connects, for whom, on which one, and what becomes of closed ones.
+
+use futures_util::future::join_all;
+use tokio::time::{sleep, timeout};
+
+use super::super::fake::{Dial, Fake};
+use super::*;
+use protocol::Version;
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+
+fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
+    let shutdown = Shutdown::new();
+    let patience = Patience { check: CONNECT_LIMIT, call: CONNECT_LIMIT };
+    let limits = Limits { connections, connect: CONNECT_LIMIT, is_private: false, patience };
+    let (events, _) = Events::channel();
+    (Pool::new(server.connector(), events, (limits, Secrets::new(&[])), shutdown.clone()), shutdown)
+}
+
+async fn seat(pool: &Arc<Pool>) -> Result<Seat, Error> {
+    pool.seat(Wish::Own, &AtomicBool::new(false)).await
+}
+
+fn server() -> Fake {
+    Fake::new(Version::V2025_11_25)
+}
+
+/// Lets tasks run that are ready.
+async fn settle() {
+    sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_callers_wait_for_one_connect() {
+    let server = server();
+    server.dial(Dial::AcceptAfter(Duration::from_secs(2)));
+    let (pool, _shutdown) = pool_of(&server, 10);
+    let begun = Instant::now();
+    let seats = join_all((0..100).map(|_| seat(&pool))).await;
+    assert!(seats.iter().all(Result::is_ok));
+    assert_eq!((server.connects(), begun.elapsed().as_secs()), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_connect_is_told_to_all_and_tried_anew_by_the_next() {
+    let server = server();
+    server.dial(Dial::Refuse);
+    let (pool, _shutdown) = pool_of(&server, 10);
+    for failed in join_all((0..100).map(|_| seat(&pool))).await {
+        assert_eq!(failed.err(), Some(Error::Connect { reason: "connection refused".into() }));
+    }
+    assert_eq!(server.connects(), 1);
+    server.dial(Dial::Accept);
+    assert!(seat(&pool).await.is_ok(), "at once");
+    assert_eq!(server.connects(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_does_not_end_the_connect_for_the_others() {
+    let server = server();
+    server.dial(Dial::AcceptAfter(Duration::from_secs(2)));
+    let (pool, _shutdown) = pool_of(&server, 10);
+    assert!(timeout(Duration::from_secs(1), seat(&pool)).await.is_err(), "the first one leaves");
+    let begun = Instant::now();
+    assert!(seat(&pool).await.is_ok());
+    assert_eq!((server.connects(), begun.elapsed().as_secs()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_that_hangs_ends_by_itself() {
+    let server = server();
+    server.dial(Dial::Hang);
+    let (pool, _shutdown) = pool_of(&server, 10);
+    let begun = Instant::now();
+    let error = seat(&pool).await.err().expect("hangs");
+    assert_eq!((error.to_string().as_str(), begun.elapsed()), ("no handshake within 30.0 s", CONNECT_LIMIT));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_connection_only_when_all_are_full_and_never_more_than_allowed() {
+    let server = server();
+    server.capacity(2);
+    let (pool, _shutdown) = pool_of(&server, 3);
+    let mut seats = Vec::new();
+    for expected in [1, 1, 2, 2, 2, 3, 3, 3, 3, 3] {
+        seats.push(seat(&pool).await.expect("a seat"));
+        settle().await;
+        assert_eq!(pool.live(), expected, "with {} requests", seats.len());
+    }
+    let mut loads: Vec<_> =
+        pool.lock().groups[0].live.iter().map(|live| live.requests.load(Ordering::Relaxed)).collect();
+    loads.sort_unstable();
+    assert_eq!(loads, [3, 3, 4], "the least loaded comes first");
+    drop(seats);
+    assert!(pool.lock().groups[0].live.iter().all(|live| live.requests.load(Ordering::Relaxed) == 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_second_connection() {
+    let server = server();
+    server.capacity(1);
+    let (pool, _shutdown) = pool_of(&server, 3);
+    let _first = seat(&pool).await.expect("a seat");
+    server.dial(Dial::Refuse);
+    let begun = Instant::now();
+    for _ in 0..20 {
+        assert!(seat(&pool).await.is_ok());
+        let _held = seat(&pool).await.expect("a seat");
+        settle().await;
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert_eq!(server.connects(), 2, "and a refused second one is not tried again and again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_connection_leaves_by_itself() {
+    let server = server();
+    let (pool, _shutdown) = pool_of(&server, 3);
+    let mut occupancy = pool.occupancy();
+    let _held = seat(&pool).await.expect("a seat");
+    assert_eq!((pool.live(), occupancy.borrow_and_update().arrivals), (1, 1));
+    server.die("gone");
+    occupancy.changed().await.expect("told");
+    assert_eq!((pool.live(), occupancy.borrow().lost.as_deref()), (0, Some("gone")));
+    assert!(seat(&pool).await.is_ok());
+    assert_eq!((server.connects(), occupancy.borrow().arrivals), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_every_connection_at_once_leaves_none_behind() {
+    let server = server();
+    let (pool, _shutdown) = pool_of(&server, 3);
+    for _ in 0..50 {
+        if let Some(until) = pool.held_until() {
+            tokio::time::sleep_until(until).await;
+        }
+        let _seat = seat(&pool).await.expect("a seat");
+        server.die("go away");
+        settle().await;
+        assert_eq!(pool.live(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_do_not_start_a_server_over_and_over_that_dies_of_them() {
+    let server = server();
+    let (pool, _shutdown) = pool_of(&server, 3);
+    for _ in 0..5 {
+        let (before, end) = (server.connects(), Instant::now() + Duration::from_mins(1));
+        while Instant::now() < end {
+            match seat(&pool).await {
+                Ok(_seat) => server.die("died of a call"),
+                Err(Error::Connect { reason }) => {
+                    assert!(reason.contains("the next one is made in"), "{reason}");
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        let connects = server.connects() - before;
+        assert!((1..=11).contains(&connects), "{connects} connects in a minute");
+    }
+    sleep(Duration::from_mins(1)).await;
+    let grown_up = seat(&pool).await.expect("a seat");
+    sleep(Duration::from_secs(10)).await;
+    drop(grown_up);
+    server.die("after a long life");
+    settle().await;
+    assert!(seat(&pool).await.is_ok(), "at once");
+    server.die("young");
+    settle().await;
+    assert!(seat(&pool).await.is_ok(), "one early death is no row");
+    // The pauses are jittered from nothing on: one alone may be over before it is looked at.
+    let mut deaths = 1;
+    loop {
+        server.die("young again");
+        settle().await;
+        deaths += 1;
+        if seat(&pool).await.is_err() {
+            break;
+        }
+        assert!(deaths < 6, "nobody waits after {deaths} early deaths");
+    }
+    pool.open();
+    assert!(seat(&pool).await.is_ok(), "an operator does not wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_all_ends_live_ones_and_begins_anew_for_who_waits() {
+    let server = server();
+    let (pool, shutdown) = pool_of(&server, 3);
+    let _held = seat(&pool).await.expect("a seat");
+    pool.close_all().await;
+    assert_eq!((pool.live(), server.live()), (0, 0));
+    server.dial(Dial::AcceptAfter(Duration::from_secs(5)));
+    let close = async {
+        sleep(Duration::from_secs(4)).await;
+        pool.close_all().await;
+    };
+    let begun = Instant::now();
+    let (seated, ()) = tokio::join!(seat(&pool), close);
+    assert!(seated.is_ok());
+    assert_eq!((begun.elapsed().as_secs(), server.live()), (9, 1), "the connect of before was dropped");
+    shutdown.begin();
+    settle().await;
+    assert_eq!(server.live(), 0);
+    assert_eq!(seat(&pool).await.err(), Some(Error::Unavailable { state: "shutting down" }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shut_pool_lets_nobody_in_until_it_opens() {
+    let server = server();
+    server.dial(Dial::Hang);
+    let (pool, _shutdown) = pool_of(&server, 3);
+    let shut = async {
+        settle().await;
+        pool.shut("disconnected");
+        pool.close_all().await;
+    };
+    let (waited, ()) = tokio::join!(seat(&pool), shut);
+    assert_eq!(waited.err(), Some(Error::Unavailable { state: "disconnected" }));
+    server.dial(Dial::Accept);
+    pool.open();
+    assert!(seat(&pool).await.is_ok());
+}

@@ -1,0 +1,148 @@
+//! At most so many requests in any minute: of clients to one server (`limits.requests_per_minute`), or of a built-in
+//! server to its service.
+//!
+//! Invariants: in no period of 60 s more than `most` requests are sent, retries included. While several principals
+//! ask, none of them gets more than three quarters, so one cannot shut the others out for longer than a minute. The
+//! record has at most `most` entries. A server without this limit has none and costs no lock.
+//!
+//! It does not count requests of Switchyard itself (lists, health checks), and it does not delay a request.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::error::Error;
+
+/// The period in which requests are counted.
+const PERIOD: Duration = Duration::from_mins(1);
+
+/// A principal; none: the requests that belong to nobody.
+type Who = Option<Arc<str>>;
+
+/// The requests of the last minute.
+#[derive(Debug)]
+pub struct RateLimit {
+    most: usize,
+    record: Mutex<Record>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    /// The oldest first.
+    sent: VecDeque<(Instant, Who)>,
+    counts: HashMap<Who, usize>,
+    /// The last principal that was refused without having sent anything, and when: it is there too.
+    refused: Option<(Instant, Who)>,
+}
+
+impl RateLimit {
+    /// Allows `most` requests within a minute.
+    pub fn new(most: usize) -> Self {
+        Self { most, record: Mutex::default() }
+    }
+
+    /// Counts a request of a client to a server, or refuses it.
+    pub(super) fn take(&self, who: Option<&Arc<str>>, now: Instant) -> Result<(), Error> {
+        self.admit(who, now).map_err(|retry_in| Error::Paced { most: self.most, retry_in })
+    }
+
+    /// Counts a request of `who`; the error is the time until there is room for it.
+    pub fn admit(&self, who: Option<&Arc<str>>, now: Instant) -> Result<(), Duration> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        record.forget(now);
+        let who = who.cloned();
+        let own = record.counts.get(&who).copied().unwrap_or(0);
+        let share = if record.has_others(&who) { (self.most - self.most / 4).max(1) } else { self.most };
+        if record.sent.len() < self.most && own < share {
+            *record.counts.entry(who.clone()).or_default() += 1;
+            record.sent.push_back((now, who));
+            return Ok(());
+        }
+        // The place of the oldest request, or of the principal's own oldest one, is the next to be free.
+        let is_full = record.sent.len() >= self.most;
+        let next =
+            record.sent.iter().find(|(_, sender)| is_full || *sender == who).map_or(now, |(at, _)| *at);
+        if own == 0 {
+            record.refused = Some((now, who));
+        }
+        Err((next + PERIOD).saturating_duration_since(now))
+    }
+}
+
+impl Record {
+    /// Drops what is older than a minute.
+    fn forget(&mut self, now: Instant) {
+        let is_old = |at: Instant| now.saturating_duration_since(at) >= PERIOD;
+        while let Some((_, who)) = self.sent.pop_front_if(|(at, _)| is_old(*at)) {
+            if let Some(count) = self.counts.get_mut(&who) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(&who);
+                }
+            }
+        }
+        self.refused.take_if(|(at, _)| is_old(*at));
+    }
+
+    fn has_others(&self, who: &Who) -> bool {
+        let senders = self.counts.len() - usize::from(self.counts.contains_key(who));
+        senders > 0 || self.refused.as_ref().is_some_and(|(_, other)| other != who)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(limit: &RateLimit, who: &str, now: Instant) -> Option<u64> {
+        match limit.take(Some(&who.into()), now) {
+            Ok(()) => None,
+            Err(Error::Paced { retry_in, .. }) => Some(retry_in.as_secs()),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn no_minute_has_more_than_the_limit() {
+        let (limit, start) = (RateLimit::new(4), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for second in [0, 0, 10, 20] {
+            assert_eq!(taken(&limit, "a", at(second)), None);
+        }
+        assert_eq!(taken(&limit, "a", at(30)), Some(30), "the two oldest are 30 s old");
+        assert_eq!(taken(&limit, "a", at(60)), None);
+        assert_eq!(taken(&limit, "a", at(60)), None);
+        assert_eq!(taken(&limit, "a", at(60)), Some(10));
+        assert_eq!(limit.record.lock().expect("free").sent.len(), 4);
+        assert_eq!(taken(&limit, "a", at(200)), None);
+        let record = limit.record.lock().expect("free");
+        assert_eq!((record.sent.len(), record.counts.len(), record.refused.is_none()), (1, 1, true));
+    }
+
+    #[test]
+    fn one_principal_leaves_a_quarter_to_others_that_are_there() {
+        let (limit, start) = (RateLimit::new(8), Instant::now());
+        for _ in 0..8 {
+            assert_eq!(taken(&limit, "greedy", start), None, "nobody else is there");
+        }
+        let later = start + Duration::from_secs(59);
+        assert_eq!(taken(&limit, "b", later), Some(1));
+        let later = start + PERIOD;
+        let got = (0..8).filter(|_| taken(&limit, "greedy", later).is_none()).count();
+        assert_eq!(got, 6, "`b` was refused and still has a place");
+        assert_eq!([taken(&limit, "b", later), taken(&limit, "b", later)], [None, None]);
+        assert_eq!(taken(&limit, "b", later), Some(60), "full");
+    }
+
+    #[test]
+    fn a_limit_of_one_lets_one_in() {
+        let limit = RateLimit::new(1);
+        let now = Instant::now();
+        assert_eq!(taken(&limit, "a", now), None);
+        assert_eq!(taken(&limit, "b", now), Some(60));
+        assert_eq!(taken(&limit, "a", now + PERIOD), None);
+    }
+}

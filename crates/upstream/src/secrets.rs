@@ -1,0 +1,129 @@
+//! The secrets of one server, replaced by `***` wherever its words are shown. Servers quote what they refuse
+//! ("Incorrect API key provided: …").
+//!
+//! Invariant: no text from a server, or about one, reaches a log, a status or an error of Switchyard without
+//! passing through here. Such texts were escaped, encoded or cut before, so every usual form of a secret is found.
+//!
+//! Not here: what a server answers to a call, which reaches its caller unchanged.
+
+mod forms;
+mod search;
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::percent_decode_str;
+use secrecy::{ExposeSecret, SecretString};
+use url::Url;
+
+use super::config::{Config, Http, Transport};
+use super::discover::Offer;
+use super::error::Error;
+use super::token_file::TokenFile;
+use search::Search;
+
+/// The secrets of one server.
+#[derive(Debug, Clone)]
+pub struct Secrets {
+    known: Arc<Search>,
+    /// A file with one more secret, which changes from time to time.
+    token: Option<TokenFile>,
+}
+
+impl Secrets {
+    /// All that the server of `config` is given in confidence: what its settings have from variables,
+    /// header values, user and query of its URL, its environment.
+    pub(super) fn of(config: &Config) -> Self {
+        let (mut given, mut token) = (config.secrets.clone(), None);
+        match &config.transport {
+            Transport::Http(http) | Transport::Sse(http) => {
+                given.extend(in_requests(http));
+                token.clone_from(&http.token);
+            }
+            Transport::Stdio(stdio) => {
+                given.extend(stdio.env.values().cloned());
+                let ours = |name: &String| std::env::var(name).map(|value| in_variable(name, &value)).ok();
+                given.extend(stdio.pass_env.iter().filter_map(ours).flatten());
+            }
+            Transport::Builtin(_) => {}
+        }
+        Self { token, ..Self::new(&given) }
+    }
+
+    /// These secrets.
+    pub fn new(secrets: &[SecretString]) -> Self {
+        let known = Search::of(secrets.iter().map(ExposeSecret::expose_secret));
+        Self { known: Arc::new(known), token: None }
+    }
+
+    /// `text` without any of them.
+    pub fn blank(&self, text: &str) -> String {
+        let text = self.known.blank(text);
+        match &self.token {
+            Some(token) => Self::new(&token.secrets()).known.blank(&text),
+            None => text,
+        }
+    }
+
+    /// `error` without any of them.
+    pub(super) fn cover(&self, error: Error) -> Error {
+        error.reworded(|text| self.blank(&text)).with_facts(|text| self.blank(text))
+    }
+
+    /// What came of reading an offer, as operators are told of it. Definitions are clients' and stay.
+    pub(super) fn cover_offer(&self, read: Result<Offer, Error>) -> Result<Offer, Error> {
+        let mut offer = read.map_err(|error| self.cover(error))?;
+        for problem in &mut offer.problems {
+            *problem = self.blank(problem);
+        }
+        Ok(offer)
+    }
+}
+
+/// What is sent to a URL with each request: headers, also without their scheme, and what the URL holds.
+fn in_requests(http: &Http) -> Vec<SecretString> {
+    let values = http.headers.iter().map(|(_, value)| value.clone());
+    let bare = http.headers.iter().filter_map(|(_, value)| value.expose_secret().split_once(' '));
+    let bare = bare.flat_map(|(scheme, credential)| {
+        let decoded = if scheme.eq_ignore_ascii_case("basic") { in_basic(credential) } else { Vec::new() };
+        decoded.into_iter().chain([credential.into()])
+    });
+    values.chain(bare).chain(in_url(&http.url)).collect()
+}
+
+/// User and password of the credentials of `Basic` (RFC 7617).
+fn in_basic(credentials: &str) -> Vec<SecretString> {
+    let decoded = STANDARD.decode(credentials.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let pair = decoded.as_deref().and_then(|text| text.split_once(':'));
+    pair.map(|(user, password)| vec![user.into(), password.into()]).unwrap_or_default()
+}
+
+/// What is secret in a variable that a child is given as it is: all of it, as we cannot know what it means; of
+/// an address what one may hold in confidence; nothing of a path and of `NO_PROXY`, which errors need.
+fn in_variable(name: &str, value: &str) -> Vec<SecretString> {
+    match Url::parse(value) {
+        Ok(url) if url.has_host() => in_url(&url),
+        _ if value.starts_with('/') || name.eq_ignore_ascii_case("NO_PROXY") => Vec::new(),
+        _ => vec![value.into()],
+    }
+}
+
+/// User and password as written, as meant and as they are sent (RFC 7617); the values of the query, or what
+/// stands there without a name.
+fn in_url(url: &Url) -> Vec<SecretString> {
+    let meant = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let (user, password) = (url.username(), url.password().unwrap_or_default());
+    let sent = STANDARD.encode(format!("{}:{}", meant(user), meant(password)));
+    let mut found: Vec<SecretString> =
+        [user, password].into_iter().flat_map(|text| [text.into(), meant(text).into()]).collect();
+    found.push(sent.into());
+    let value = |pair: &str| -> SecretString { pair.split_once('=').map_or(pair, |(_, value)| value).into() };
+    found.extend(url.query().into_iter().flat_map(|query| query.split('&')).map(value));
+    found.extend(url.query_pairs().map(|(_, value)| value.into_owned().into()));
+    found
+}
+
+#[cfg(test)]
+#[path = "secrets_tests.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+//! Signs that a server keeps state for each client, as far as they were seen.
+//!
+//! Invariants: a sign that was seen stays; with `sharing: auto` the first one separates the sessions that begin
+//! after it, and no session that began before.
+//!
+//! Not here: where a sign is noticed (`supervise`, `attendant`), and the connections (`pool`).
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use super::home::Home;
+
+/// Whether a server of this process may have connections for one client each.
+static ANY_PRIVATE: AtomicBool = AtomicBool::new(false);
+
+/// Whether a server may have connections for one client each. Asked for every request, so it is one look.
+pub fn any_private() -> bool {
+    ANY_PRIVATE.load(Ordering::Relaxed)
+}
+
+/// Notes that a server has connections for one client each.
+pub(super) fn has_private() {
+    ANY_PRIVATE.store(true, Ordering::Relaxed);
+}
+
+/// A sign that a server keeps state for each client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sign {
+    /// It lists something else on another connection.
+    ListsDiffer,
+    /// It asked a client for its roots.
+    AsksRoots,
+    /// It changed a list during or just after a call of one client.
+    ListChangedByCall,
+}
+
+impl Sign {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::ListsDiffer, Self::AsksRoots, Self::ListChangedByCall];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ListsDiffer => "lists_differ_by_session",
+            Self::AsksRoots => "asks_for_roots",
+            Self::ListChangedByCall => "list_changed_by_call",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// The signs of one server.
+#[derive(Debug)]
+pub(super) struct Signs {
+    seen: AtomicU8,
+    /// Sessions that began after so many have connections of their own.
+    separated_after: AtomicU64,
+}
+
+impl Default for Signs {
+    fn default() -> Self {
+        Self { seen: AtomicU8::new(0), separated_after: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Signs {
+    /// Notes a sign; whether it is the first one. With `separates` new sessions are separated from now on.
+    pub(super) fn note(&self, sign: Sign, separates: bool) -> bool {
+        let is_first = self.seen.fetch_or(sign.bit(), Ordering::Relaxed) == 0;
+        if is_first && separates {
+            has_private();
+            self.separated_after.store(Home::sessions_so_far(), Ordering::Relaxed);
+        }
+        is_first
+    }
+
+    /// Whether any was seen.
+    pub(super) fn any(&self) -> bool {
+        self.seen.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether `sign` was seen.
+    pub(super) fn has(&self, sign: Sign) -> bool {
+        self.seen.load(Ordering::Relaxed) & sign.bit() != 0
+    }
+
+    /// Those that were seen.
+    pub(super) fn all(&self) -> Vec<Sign> {
+        Sign::ALL.into_iter().filter(|sign| self.has(*sign)).collect()
+    }
+
+    /// Whether the client of `home` has connections of its own because of them.
+    pub(super) fn separates(&self, home: &Home) -> bool {
+        let after = self.separated_after.load(Ordering::Relaxed);
+        after != u64::MAX && home.is_newer_than(after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sessions_that_begin_after_the_first_sign_are_separated() {
+        let (signs, before) = (Signs::default(), Home::session());
+        assert!(!signs.separates(&before) && !signs.any());
+        assert!(signs.note(Sign::AsksRoots, true));
+        let after = Home::session();
+        assert!(!signs.note(Sign::ListsDiffer, true), "one log line is enough");
+        assert!(!signs.separates(&before) && signs.separates(&after));
+        assert_eq!(signs.all(), [Sign::ListsDiffer, Sign::AsksRoots]);
+        assert!(signs.separates(&Home::of_principal("key:a".into())), "each of its requests is new");
+    }
+
+    #[test]
+    fn a_server_that_is_to_be_shared_is_named_and_shared() {
+        let signs = Signs::default();
+        assert!(signs.note(Sign::AsksRoots, false) && signs.any());
+        assert!(!signs.separates(&Home::session()));
+    }
+}

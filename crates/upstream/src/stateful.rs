@@ -1,0 +1,128 @@
+//! Servers that keep state for each client: how that is noticed and told, and what their lists are read with.
+//!
+//! Invariant: each server is named in the log once, with the setting that helps.
+//!
+//! Not here: what follows for connections (`pool`, `signs`) and for cached results (`manager::recall`).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::Upstream;
+use super::attempt::Work;
+use super::config::{Sharing, Transport};
+use super::connection::Connection;
+use super::discover::{Discovery, Offer};
+use super::error::Error;
+use super::signs::{self, Sign, Signs};
+use protocol::feature::Item;
+
+/// A change this soon after a call may come of it.
+const JUST_AFTER: Duration = Duration::from_secs(1);
+
+impl Upstream {
+    /// The signs that it keeps state for each client.
+    pub(super) fn signs(&self) -> &Signs {
+        &self.pool.signs
+    }
+
+    /// Whether it showed a sign that it keeps state for each client.
+    pub fn keeps_state(&self) -> bool {
+        self.signs().any()
+    }
+
+    /// Notes how it is shared before anybody asks.
+    pub(super) fn note_sharing(&self) {
+        if self.config.sharing == Sharing::PerSession {
+            signs::has_private();
+        }
+    }
+
+    /// Notes a sign that it keeps state for each client, and says so once.
+    pub(super) fn note_sign(&self, sign: Sign) {
+        let sharing = self.config.sharing;
+        let is_first = self.signs().note(sign, sharing == Sharing::Auto);
+        if let Some(hint) = sharing.hint(&[sign]).filter(|_| is_first) {
+            let (server, sign) = (&self.config.name, sign.as_str());
+            tracing::warn!(%server, sign, hint, "the server keeps state for each client");
+        }
+    }
+
+    /// Whether one call of a client runs, or none and one ended just now; `calls` had ended before our last own
+    /// request.
+    pub(super) fn was_called_by_one(&self, calls: u64) -> bool {
+        let facts = &self.facts;
+        let has_ended =
+            || facts.counters().calls > calls && facts.seen_ago().is_some_and(|ago| ago <= JUST_AFTER);
+        match self.bulkhead.running() {
+            0 => has_ended(),
+            running => running == 1,
+        }
+    }
+
+    /// A change of its lists was announced with a call of one client. Where they read as before, other shared
+    /// connections may list something else.
+    pub(super) fn changed_by_call(&self, is_changed: bool) {
+        if self.has_no_sessions() {
+            return;
+        }
+        if is_changed {
+            return self.note_sign(Sign::ListChangedByCall);
+        }
+        let others = self.pool.other_connections();
+        if let Some(upstream) = self.me.upgrade().filter(|_| !others.is_empty() && !self.keeps_state()) {
+            self.group.spawn_until_end(async move { upstream.compare(others).await });
+        }
+    }
+
+    /// Whether nothing at the server belongs to a connection: over HTTP, each request of 2026-07-28 stands alone.
+    fn has_no_sessions(&self) -> bool {
+        let is_modern = self.offer().is_some_and(|offer| offer.peer.version.is_modern());
+        is_modern && matches!(self.config.transport, Transport::Http(_))
+    }
+
+    async fn compare(&self, others: Vec<Arc<dyn Connection>>) {
+        let discovery = self.discovery();
+        for other in others {
+            let read = timeout(self.config.timeout, discovery.on(other.as_ref())).await;
+            if let Ok(Ok(Ok(offer))) = read
+                && self.offer().is_some_and(|shared| !shared.names_the_same(&offer))
+            {
+                return self.note_sign(Sign::ListChangedByCall);
+            }
+        }
+    }
+
+    /// The work of reading its lists.
+    pub(super) fn discovery(&self) -> Discovery {
+        Discovery {
+            mirrors_parameters: matches!(self.config.transport, Transport::Http(_)),
+            server: Arc::clone(&self.config.name),
+            before: self.offer(),
+        }
+    }
+
+    /// The offer with what is wrong with it, and without our secrets.
+    pub(super) fn covered(&self, mut read: Result<Offer, Error>) -> Result<Arc<Offer>, Error> {
+        if let Ok(offer) = &mut read {
+            let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
+            let misfits = self.config.tools.misfits(&names);
+            offer.problems.extend(misfits);
+        }
+        self.secrets.cover_offer(read).map(Arc::new)
+    }
+}
+
+impl Offer {
+    /// Whether both name the same tools, resources, templates and prompts.
+    pub(super) fn names_the_same(&self, other: &Self) -> bool {
+        let tools = |offer: &Self| offer.tools.iter().map(|tool| tool.name.clone()).collect::<HashSet<_>>();
+        let items = |items: &[Item]| items.iter().map(|item| item.key.clone()).collect::<HashSet<_>>();
+        tools(self) == tools(other)
+            && items(&self.resources) == items(&other.resources)
+            && items(&self.templates) == items(&other.templates)
+            && items(&self.prompts) == items(&other.prompts)
+    }
+}

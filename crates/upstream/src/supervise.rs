@@ -1,0 +1,381 @@
+//! The task that keeps one server up: connects, reads its offer, watches its health, and starts over
+//! when it goes away.
+//!
+//! Invariants: it is the only one who connects unasked, on the schedule of `backoff` and never while
+//! the breaker refuses; it does one thing at a time, and a command interrupts that; what it learns
+//! goes to the manager in the order it happened. One loop: choose what happened, then apply it.
+//!
+//! Not here: calls, which connect by themselves when they come first.
+
+mod commands;
+mod health;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, OptionFuture};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::Upstream;
+use super::backoff::Backoff;
+use super::connection::Event;
+use super::discover::{self, Offer};
+use super::error::{Delivery, Error};
+use super::news::{Announced, Change, Command, OfferReply, Update};
+use super::phase::Phase;
+use super::pool::Occupancy;
+use super::refresh::Refresh;
+use super::signs::Sign;
+use super::status::State;
+use runtime::telemetry::pace::Pace;
+
+/// Change notices that come this close together are one.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// Least time between two discoveries for change notices.
+const LEAST_GAP: Duration = Duration::from_millis(500);
+/// Bytes of lists a second that are read again for change notices: a larger list waits longer for its next reading.
+const REREAD_RATE: f64 = 1024.0 * 1024.0;
+/// Who was up for so long and goes away is not in a crash loop.
+const STABLE: Duration = Duration::from_mins(1);
+/// Operators who may wait for one connect.
+const MAX_WAITING: usize = 16;
+
+/// Everything that can happen to a supervisor.
+enum Happened {
+    End,
+    Command(Command),
+    Done(Done),
+    Occupancy,
+    Event(Event),
+    Doubt,
+    Renewed,
+    Due,
+}
+
+/// What the one thing it does at a time came to.
+enum Done {
+    Discovered(Result<Arc<Offer>, Error>),
+    Checked(Result<Duration, Error>),
+}
+
+/// Keeps one server up.
+pub(super) struct Supervisor {
+    upstream: Arc<Upstream>,
+    updates: mpsc::Sender<Update>,
+    events: mpsc::Receiver<Event>,
+    commands: mpsc::Receiver<Command>,
+    occupancy: watch::Receiver<Occupancy>,
+    phase: Phase,
+    task: Option<BoxFuture<'static, Done>>,
+    /// When to act if nothing happens and no task runs.
+    due: Instant,
+    backoff: Backoff,
+    /// Operators who wait for the discovery under way.
+    waiting: Vec<OfferReply>,
+    /// The offer may have changed since it was read.
+    stale: bool,
+    announced: Announced,
+    /// Whether a change was announced during or just after a call of one client.
+    changed_by_call: bool,
+    /// Client calls that had ended when our last own request did.
+    calls: u64,
+    refresh: Refresh,
+    /// The arrival ([`Occupancy::arrivals`]) that the present discovery or offer belongs to; while
+    /// down, the last one that was tried in vain.
+    arrival: u64,
+    discovered_at: Option<Instant>,
+    /// Time from one discovery to the next for change notices.
+    gap: Duration,
+    failed_checks: u32,
+    /// The failure to replace a connection that was told last.
+    unreplaced: Option<Arc<str>>,
+    /// Paces the log lines about its offer.
+    pace: Pace,
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        upstream: Arc<Upstream>,
+        updates: mpsc::Sender<Update>,
+        events: mpsc::Receiver<Event>,
+        commands: mpsc::Receiver<Command>,
+    ) -> Self {
+        let occupancy = upstream.pool.occupancy();
+        Self {
+            upstream,
+            updates,
+            events,
+            commands,
+            occupancy,
+            phase: Phase::Down,
+            task: None,
+            due: Instant::now(),
+            backoff: Backoff::default(),
+            waiting: Vec::new(),
+            stale: false,
+            announced: Announced::default(),
+            changed_by_call: false,
+            calls: 0,
+            refresh: Refresh::default(),
+            arrival: 0,
+            discovered_at: None,
+            gap: LEAST_GAP,
+            failed_checks: 0,
+            unreplaced: None,
+            pace: Pace::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        self.publish(Change::State(State::Connecting)).await;
+        loop {
+            match self.next().await {
+                Happened::End => break,
+                Happened::Command(command) => self.obey(command).await,
+                Happened::Done(done) => self.conclude(done).await,
+                Happened::Occupancy => self.look_who_is_there().await,
+                Happened::Event(event) => self.heard(event).await,
+                Happened::Doubt => self.look_into_doubt(),
+                Happened::Renewed => self.begin_again(None).await,
+                Happened::Due => self.act(),
+            }
+        }
+        self.task = None;
+        self.upstream.pool.close_all().await;
+    }
+
+    async fn heard(&mut self, event: Event) {
+        match event {
+            Event::Notice(notice) => return self.publish(Change::Told(notice)).await,
+            Event::Missed => self.publish(Change::Missed).await,
+            Event::Changed(list) => {
+                self.announced.add(list);
+                self.changed_by_call |= self.upstream.was_called_by_one(self.calls);
+            }
+            Event::AsksRoots => return self.upstream.note_sign(Sign::AsksRoots),
+        }
+        self.expect_change();
+    }
+
+    async fn next(&mut self) -> Happened {
+        let is_refused = self.phase == Phase::Parked;
+        let may_act = self.task.is_none() && !matches!(self.phase, Phase::Off | Phase::Parked);
+        tokio::select! {
+            biased;
+            () = self.upstream.group.requested() => Happened::End,
+            Some(command) = self.commands.recv() => Happened::Command(command),
+            Some(done) = OptionFuture::from(self.task.as_mut()) => Happened::Done(done),
+            Ok(()) = self.occupancy.changed() => Happened::Occupancy,
+            Some(event) = self.events.recv() => Happened::Event(event),
+            () = self.upstream.silence.doubted(), if may_act => Happened::Doubt,
+            () = self.upstream.pool.connector.renewed(), if is_refused => Happened::Renewed,
+            () = sleep_until(self.due), if may_act => Happened::Due,
+        }
+    }
+
+    /// The time has come for what the phase asks for.
+    fn act(&mut self) {
+        match self.phase {
+            Phase::Down => {
+                self.backoff.tried();
+                self.discover(None);
+            }
+            Phase::Up { .. } if self.stale => self.discover(None),
+            Phase::Up { .. } if self.is_left_to_work() => self.due = self.next_tick(),
+            Phase::Up { .. } => self.check(),
+            Phase::Off | Phase::Parked => {}
+        }
+    }
+
+    /// Reads the offer, on a new connection if there is none.
+    fn discover(&mut self, deadline: Option<Instant>) {
+        let there = self.occupancy.borrow_and_update();
+        self.arrival = there.arrivals + u64::from(there.live == 0);
+        drop(there);
+        self.stale = false;
+        self.announced.begin();
+        self.upstream.facts.will_try(None);
+        let upstream = Arc::clone(&self.upstream);
+        let limit = super::first_attempt_limit(&upstream.config);
+        let deadline = deadline.unwrap_or(Instant::now() + limit);
+        let discovery = upstream.discovery();
+        self.task = Some(Box::pin(async move {
+            let read = upstream.run_once(&discovery, deadline).await;
+            let read = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)));
+            let bytes = read.as_ref().map_or(0, |offer| offer.bytes);
+            let offer = discover::off_worker(bytes, move || upstream.covered(read)).await;
+            Done::Discovered(offer.map_err(Error::of_all_calls))
+        }));
+    }
+
+    async fn conclude(&mut self, done: Done) {
+        self.task = None;
+        self.calls = self.upstream.facts.counters().calls;
+        match done {
+            Done::Discovered(Ok(offer)) => self.came_up(offer).await,
+            Done::Discovered(Err(error)) => self.stayed_down(error).await,
+            Done::Checked(Ok(_)) => self.is_well().await,
+            Done::Checked(Err(error)) => self.is_unwell(error).await,
+        }
+    }
+
+    async fn came_up(&mut self, offer: Arc<Offer>) {
+        let now = Instant::now();
+        if !matches!(self.phase, Phase::Up { .. }) {
+            let server = &self.upstream.config.name;
+            tracing::info!(%server, version = %offer.peer.version, tools = offer.tools.len(), "server is ready");
+            self.phase = Phase::Up { since: now };
+        }
+        for problem in &offer.problems {
+            // The server decides how often its lists are read.
+            if let Some(suppressed) = self.pace.admit() {
+                let server = &self.upstream.config.name;
+                tracing::warn!(%server, problem, suppressed, "something is wrong with its offer");
+            }
+        }
+        self.failed_checks = 0;
+        self.discovered_at = Some(now);
+        self.gap = gap_after(offer.bytes);
+        self.due = self.next_tick();
+        let before = self.upstream.offer();
+        let is_changed = before.as_ref().is_some_and(|before| !before.names_the_same(&offer));
+        if std::mem::take(&mut self.changed_by_call) {
+            self.upstream.changed_by_call(is_changed);
+        }
+        self.refresh.was_read(&offer, before.as_deref());
+        self.upstream.facts.offered(&offer);
+        let announced = self.announced.read();
+        self.publish(Change::Offered(Arc::clone(&offer), announced)).await;
+        self.publish(Change::State(State::Ready)).await;
+        self.tell_waiting(&Ok(offer));
+        self.look_who_is_there().await;
+        if self.stale {
+            self.expect_change();
+        }
+    }
+
+    async fn stayed_down(&mut self, error: Error) {
+        if let Error::AuthFailed { reason } = &error {
+            return self.park(reason).await;
+        }
+        tracing::warn!(server = %self.upstream.config.name, %error, "server is not ready");
+        self.give_up_if_silent(&error).await;
+        self.go_down(Some(&error));
+        self.publish(Change::State(State::Failed)).await;
+        self.tell_waiting(&Err(error));
+    }
+
+    /// Leaves it alone: the pool lets nobody in any more.
+    async fn park(&mut self, reason: &str) {
+        tracing::error!(server = %self.upstream.config.name, reason, "server refuses our credentials and is left alone");
+        (self.task, self.phase) = (None, Phase::Parked);
+        self.upstream.pool.refuse(reason);
+        self.upstream.facts.failed(reason);
+        self.upstream.pool.close_all().await;
+        self.publish(Change::State(State::AuthFailed)).await;
+        self.tell_waiting(&Err(Error::AuthFailed { reason: reason.to_owned() }));
+    }
+
+    /// Connections came or went.
+    async fn look_who_is_there(&mut self) {
+        let there = self.occupancy.borrow_and_update().clone();
+        self.look_for_a_successor(there.unreplaced.as_ref());
+        match self.phase {
+            Phase::Down | Phase::Up { .. }
+                if let Err(Error::AuthFailed { reason }) = self.upstream.pool.check_open() =>
+            {
+                self.park(&reason).await;
+            }
+            Phase::Up { .. } if there.live == 0 => {
+                let reason = there.lost.as_deref().unwrap_or("its last connection closed");
+                tracing::warn!(server = %self.upstream.config.name, reason, "server went away");
+                self.upstream.facts.failed(&format!("the connection closed: {reason}"));
+                self.task = None;
+                self.upstream.silence.broken();
+                self.go_down(None);
+                self.publish(Change::State(State::Connecting)).await;
+            }
+            // Somebody else is on the line than was asked: a call was faster than we.
+            Phase::Up { .. } if there.arrivals != self.arrival => self.expect_change(),
+            // A call connected; what our own failed attempt left behind is no reason to hurry.
+            Phase::Down if there.live > 0 && there.arrivals > self.arrival && self.task.is_none() => {
+                self.due = Instant::now();
+            }
+            Phase::Up { .. } | Phase::Down | Phase::Off | Phase::Parked => {}
+        }
+    }
+
+    /// Says that a connection keeps serving for which there is no successor.
+    fn look_for_a_successor(&mut self, unreplaced: Option<&Arc<str>>) {
+        let Some(reason) = unreplaced else { return };
+        if self.unreplaced.as_ref().is_some_and(|told| Arc::ptr_eq(told, reason)) {
+            return;
+        }
+        self.unreplaced = Some(Arc::clone(reason));
+        tracing::warn!(
+            server = %self.upstream.config.name, %reason,
+            "the connection of a cancelled call could not be replaced and keeps serving; server requests that may belong to that call are refused"
+        );
+        self.upstream.facts.failed(&format!("the connection could not be replaced: {reason}"));
+    }
+
+    fn go_down(&mut self, error: Option<&Error>) {
+        if let Phase::Up { since } = self.phase
+            && since.elapsed() >= STABLE
+        {
+            self.backoff.reset();
+        }
+        if let Some(error) = error.filter(|error| error.delivery() != Delivery::Refused) {
+            self.upstream.facts.failed(&error.to_string());
+        }
+        self.phase = Phase::Down;
+        self.arrival = self.occupancy.borrow().arrivals;
+        let refused_for = self.upstream.breaker.refuses_for().unwrap_or_default();
+        let due = self.backoff.next().max(Instant::now() + refused_for);
+        self.due = self.upstream.pool.held_until().map_or(due, |held| due.max(held));
+        self.upstream.facts.will_try(Some(self.due));
+    }
+
+    /// Reads the offer again soon, but not at once: notices come in swarms.
+    fn expect_change(&mut self) {
+        self.stale = true;
+        let soon = Instant::now() + DEBOUNCE;
+        let due = self.discovered_at.map_or(soon, |at| soon.max(at + self.gap));
+        if matches!(self.phase, Phase::Up { .. }) {
+            self.due = self.due.min(due);
+        }
+    }
+
+    /// A tick up to a tenth early, so that servers are not all asked at the same moment.
+    fn next_tick(&self) -> Instant {
+        let interval = self.upstream.config.health_check_interval;
+        Instant::now() + interval - super::retry::full_jitter(interval / 10)
+    }
+
+    /// Tells the manager, unless it is the state it knows already.
+    async fn publish(&mut self, change: Change) {
+        if let Change::State(state) = &change
+            && !self.upstream.facts.set_state(*state)
+            && *state != State::Connecting
+        {
+            return;
+        }
+        let update = Update { server: Arc::clone(&self.upstream.config.name), id: self.upstream.id, change };
+        tokio::select! {
+            // A manager that has gone needs no news.
+            _ = self.updates.send(update) => {}
+            () = self.upstream.group.requested() => {}
+        }
+    }
+}
+
+/// How long lists of `bytes` are not read again for change notices.
+fn gap_after(bytes: usize) -> Duration {
+    let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
+    LEAST_GAP.max(Duration::from_secs_f64(bytes / REREAD_RATE))
+}
+
+#[cfg(test)]
+#[path = "supervise_tests.rs"]
+mod tests;

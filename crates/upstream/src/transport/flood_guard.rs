@@ -1,0 +1,208 @@
+//! Limits what a server sends that belongs to no call, and ends the connection of one that floods.
+//!
+//! ```text
+//! within the burst ──► read on      at the rate ──► pauses between reads      junk for too long ──► closed
+//! ```
+//!
+//! Invariants: what belongs to a call is never counted. A notice for the whole server (a changed list, an updated
+//! resource, a ping) is slowed down and never ends a connection. While a reader pauses, the server waits for room in
+//! its pipe or socket and costs nothing. All streams of a connection share one guard.
+//!
+//! Not here: sharing a worker among readers (`worker::WorkBudget`); when the next connection is made (`stamina`).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::closing::Closing;
+use crate::error::Error;
+use runtime::telemetry::limit::Limit;
+
+/// Bytes a second that may be sent in the long run.
+const RATE: f64 = 512.0 * 1024.0;
+/// Bytes that may be sent at once.
+const BURST: f64 = 2.0 * 1024.0 * 1024.0;
+/// Bytes of junk beyond the burst that end the connection: five seconds at the rate, so that a connection
+/// which floods from its beginning counts as one that died young.
+const MOST_JUNK: f64 = 5.0 * RATE;
+/// Bytes that a message counts for beside its own, for the work that it makes.
+const MESSAGE: usize = 512;
+/// Bytes that one message counts for at most: a late answer may be large.
+const LARGEST: usize = 64 * 1024;
+/// How long a reader pauses at a time.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Why a connection was ended.
+pub(super) const FLOODED: &str = "the server sent too many messages that belong to no call";
+
+/// How a message of a server counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Worth {
+    /// It belongs to a call, or to one of several that cannot be told apart.
+    Wanted,
+    /// It concerns the whole server.
+    Notice,
+    /// It belongs to nothing that is open, or cannot be read.
+    Junk,
+}
+
+/// Counts what the server of one connection sends unasked.
+pub(super) struct FloodGuard {
+    server: Arc<str>,
+    closing: Closing,
+    buckets: Mutex<Buckets>,
+}
+
+struct Buckets {
+    notices: Bucket,
+    junk: Bucket,
+}
+
+/// A token bucket, in bytes.
+struct Bucket {
+    /// Bytes that may be sent at once; below zero the reader pauses.
+    left: f64,
+    since: Instant,
+    /// Taken since it was full.
+    taken: f64,
+}
+
+impl FloodGuard {
+    /// A guard that ends a connection of `server` by `closing`.
+    pub(super) fn new(server: &Arc<str>, closing: &Closing) -> Self {
+        let now = Instant::now();
+        let buckets = Buckets { notices: Bucket::full(now), junk: Bucket::full(now) };
+        Self { server: Arc::clone(server), closing: closing.clone(), buckets: Mutex::new(buckets) }
+    }
+
+    /// Counts a message of `bytes`, and waits while there were too many. The error says that the connection was
+    /// ended.
+    pub(super) async fn admit(&self, worth: Worth, bytes: usize) -> Result<(), Error> {
+        if worth == Worth::Wanted {
+            return Ok(());
+        }
+        let mut is_over = self.lock().take(worth, bytes, Instant::now());
+        while is_over {
+            if self.is_flooded(worth) {
+                if !self.closing.is_closed() {
+                    tracing::warn!(server = %self.server, "{FLOODED}; its connection is closed");
+                }
+                self.closing.close(FLOODED);
+                Limit::ServerFloods.met(());
+                return Err(Error::Cut { reason: FLOODED.into() });
+            }
+            sleep(PAUSE).await;
+            is_over = self.lock().is_over(worth, Instant::now());
+        }
+        Ok(())
+    }
+
+    fn is_flooded(&self, worth: Worth) -> bool {
+        worth == Worth::Junk && self.lock().junk.taken > BURST + MOST_JUNK
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Buckets> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Buckets {
+    fn of(&mut self, worth: Worth) -> &mut Bucket {
+        if worth == Worth::Junk { &mut self.junk } else { &mut self.notices }
+    }
+
+    fn take(&mut self, worth: Worth, bytes: usize, now: Instant) -> bool {
+        let is_over = self.of(worth).take(bytes.min(LARGEST) + MESSAGE, now);
+        if is_over {
+            Limit::UnaskedMessages.met(());
+        }
+        is_over
+    }
+
+    fn is_over(&mut self, worth: Worth, now: Instant) -> bool {
+        self.of(worth).take(0, now)
+    }
+}
+
+impl Bucket {
+    const fn full(now: Instant) -> Self {
+        Self { left: BURST, since: now, taken: 0.0 }
+    }
+
+    /// Takes `bytes`; whether that is more than there is.
+    fn take(&mut self, bytes: usize, now: Instant) -> bool {
+        let refill = RATE * now.saturating_duration_since(self.since).as_secs_f64();
+        self.since = now;
+        self.left = (self.left + refill).min(BURST);
+        if self.left >= BURST {
+            self.taken = 0.0;
+        }
+        // At most `LARGEST` and some, which is exact.
+        let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.left -= bytes;
+        self.taken += bytes;
+        self.left < 0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: usize = 100;
+
+    fn guard(closing: &Closing) -> FloodGuard {
+        FloodGuard::new(&"s".into(), closing)
+    }
+
+    /// Sends messages for `time` or until the connection is ended; how many were taken.
+    async fn send(guard: &FloodGuard, worth: Worth, time: Duration) -> (u32, Result<(), Error>) {
+        let (begun, mut count) = (Instant::now(), 0);
+        while begun.elapsed() < time {
+            if let Err(error) = guard.admit(worth, SIZE).await {
+                return (count, Err(error));
+            }
+            count += 1;
+            if worth == Worth::Wanted && count == 100_000 {
+                break;
+            }
+        }
+        (count, Ok(()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_belongs_to_calls_is_never_slowed_down() {
+        let (guard, begun) = (guard(&Closing::default()), Instant::now());
+        let (count, result) = send(&guard, Worth::Wanted, Duration::MAX).await;
+        assert_eq!((count, result, begun.elapsed()), (100_000, Ok(()), Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn junk_is_slowed_down_and_then_ends_the_connection_while_it_is_young() {
+        let (closing, begun) = (Closing::default(), Instant::now());
+        let guard = guard(&closing);
+        let (_, result) = send(&guard, Worth::Junk, Duration::from_mins(1)).await;
+        assert!(result.is_err() && closing.reason() == FLOODED);
+        let lived = begun.elapsed().as_secs();
+        assert!((4..8).contains(&lived), "{lived} s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn notices_are_slowed_down_and_never_end_the_connection() {
+        let guard = guard(&Closing::default());
+        let (count, result) = send(&guard, Worth::Notice, Duration::from_mins(1)).await;
+        assert_eq!(result, Ok(()));
+        assert!((45_000..60_000).contains(&count), "{count} in a minute");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_little_junk_for_ever_ends_nothing() {
+        let guard = guard(&Closing::default());
+        for _ in 0..10_000 {
+            sleep(Duration::from_millis(20)).await;
+            assert_eq!(guard.admit(Worth::Junk, SIZE).await, Ok(()));
+        }
+    }
+}

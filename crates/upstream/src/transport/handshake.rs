@@ -1,0 +1,163 @@
+//! Finding out which era a server belongs to, and the handshake of the old one.
+//!
+//! Source: 2026-07-28 `basic/versioning` and the Backward Compatibility part of each transport.
+//! A modern request goes first. Only one answer to it keeps us from trying `initialize`: that the
+//! server speaks nothing we know. No decision hangs on one error code of a legacy server.
+//!
+//! Not here: what a transport reads out of HTTP statuses, exits and timeouts.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use json::Raw;
+use protocol::error::code;
+use protocol::lifecycle::{self, Peer};
+use protocol::meta::Sender;
+use protocol::sanitize::{listed, shown};
+use protocol::{Era, ErrorObject, Reply, Version};
+
+/// How long a server may think about `server/discover` before it counts as legacy.
+pub(super) const PROBE_LIMIT: Duration = Duration::from_secs(5);
+
+/// What the answer to `server/discover` says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// A modern server that speaks a revision we know.
+    Modern(Box<Peer>),
+    /// Try `initialize`.
+    Legacy,
+    /// There is no revision that both speak.
+    Foreign(Vec<String>),
+}
+
+/// Reads the answer to `server/discover`.
+pub(super) fn find(reply: &Reply) -> Finding {
+    match reply {
+        Ok(result) => match (Peer::from_discover(result), result.get_as("supportedVersions")) {
+            (Ok(peer), _) => Finding::Modern(Box::new(peer)),
+            (Err(_), Some(supported)) => legacy_or_foreign(supported),
+            (Err(_), None) => Finding::Legacy,
+        },
+        Err(error) => match supported_by(error) {
+            Some(supported) => legacy_or_foreign(supported),
+            None => Finding::Legacy,
+        },
+    }
+}
+
+fn legacy_or_foreign(supported: Vec<String>) -> Finding {
+    let known = |name: &String| Version::from_name(name).is_some_and(|version| !version.is_modern());
+    if supported.iter().any(known) { Finding::Legacy } else { Finding::Foreign(supported) }
+}
+
+/// The revisions named by the error that only a modern server sends.
+fn supported_by(error: &ErrorObject) -> Option<Vec<String>> {
+    (error.code() == code::UNSUPPORTED_PROTOCOL_VERSION).then(|| error.data()?.get_as("supported")).flatten()
+}
+
+/// Reads the answer to `server/discover` of a server with which only the modern era may be spoken.
+pub(super) fn only_modern(reply: &Reply) -> Result<Peer, Error> {
+    match find(reply) {
+        Finding::Modern(peer) => Ok(*peer),
+        Finding::Legacy => Err(no_modern()),
+        Finding::Foreign(supported) => Err(foreign(&supported)),
+    }
+}
+
+/// The error for a server that does not speak the modern era, although that is set.
+pub(super) fn no_modern() -> Error {
+    refused(
+        "the server does not speak 2026-07-28, but `era: modern` is set; remove that or write `era: auto`",
+    )
+}
+
+/// Adds to a failed `initialize` that no other handshake was tried, if the operator chose the era.
+pub(super) fn of_pinned(error: Error, pin: Option<Era>) -> Error {
+    match pin {
+        Some(_) => {
+            error.reworded(|reason| format!("{reason} (only this is tried, because `era: legacy` is set)"))
+        }
+        None => error,
+    }
+}
+
+/// The parameters of our `initialize`, declaring `capabilities`.
+pub(super) fn initialize_params(capabilities: Raw) -> Raw {
+    lifecycle::initialize_params(&Sender { capabilities, ..Sender::gateway() })
+}
+
+/// Reads the answer to `initialize`.
+pub(super) fn initialized(reply: Reply) -> Result<Peer, Error> {
+    match reply {
+        Ok(result) => Peer::from_initialize(&result)
+            .map_err(|reason| refused(&format!("the answer to initialize cannot be used: {reason}"))),
+        Err(error) => Err(refused(&format!("the server refused initialize: {}", said(&error)))),
+    }
+}
+
+/// The error for a server with which there is no revision in common.
+pub(super) fn foreign(supported: &[String]) -> Error {
+    refused(&format!("the server speaks {}, none of which is spoken here", listed(supported)))
+}
+
+/// A handshake that failed.
+pub(super) fn refused(reason: &str) -> Error {
+    Error::Connect { reason: reason.to_owned() }
+}
+
+/// The failure of a request that was part of connecting: no call was sent with it. A status stays
+/// what it is, because it tells whether and when to come again, unless it refuses our credentials.
+pub(super) fn while_connecting(error: Error) -> Error {
+    match error {
+        Error::Lost { reason } | Error::NotSent { reason } | Error::Cut { reason } => {
+            Error::Connect { reason }
+        }
+        other => other.of_all_calls(),
+    }
+}
+
+/// What a server said, safe to show: escaped and not longer than a line.
+pub(super) fn said(error: &ErrorObject) -> String {
+    format!("{} ({})", shown(&error.message()), error.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_server_without_a_common_revision_is_not_asked_to_initialize() {
+        let modern = json!({"supportedVersions": ["2025-11-25", "2026-07-28"], "capabilities": {}});
+        let Finding::Modern(peer) = find(&Ok(Raw::of(&modern))) else { panic!("modern") };
+        assert_eq!(peer.version, Version::V2026_07_28);
+
+        let error = |code, data| Err(ErrorObject::new(code, "no").with_data(&data));
+        for (reply, finding) in [
+            (Ok(Raw::of(&json!({"supportedVersions": ["2025-11-25"]}))), Finding::Legacy),
+            (Ok(Raw::of(&json!({}))), Finding::Legacy),
+            (
+                Ok(Raw::of(&json!({"supportedVersions": ["2031-01-01"]}))),
+                Finding::Foreign(vec!["2031-01-01".into()]),
+            ),
+            (
+                error(-32022, json!({"supported": ["2031-01-01"]})),
+                Finding::Foreign(vec!["2031-01-01".into()]),
+            ),
+            (error(-32022, json!({"supported": ["2031-01-01", "2025-06-18"]})), Finding::Legacy),
+            (error(-32022, json!({})), Finding::Legacy),
+            (error(-32601, json!(null)), Finding::Legacy),
+            (error(-32602, json!(null)), Finding::Legacy),
+            (error(-32000, json!({"supported": ["2031-01-01"]})), Finding::Legacy),
+        ] {
+            assert_eq!(find(&reply), finding, "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_a_common_revision_is_quoted_briefly() {
+        let Error::Connect { reason } = foreign(&vec!["x".repeat(100_000); 1_000]) else { panic!("refused") };
+        assert!(reason.chars().count() < 300, "{} characters", reason.len());
+    }
+}

@@ -1,0 +1,131 @@
+//! Opening connections to the origin of one server.
+//!
+//! Invariants: HTTP/1.1 only, no proxy, no delay of small packets; a connection is open, TLS
+//! included, within [`CONNECT_LIMIT`]; over TLS the server's certificate is checked as the system
+//! says, and a server without TLS costs no reading of the system's certificates.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::Uri;
+use hyper::client::conn::http1;
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls_platform_verifier::BuilderVerifierExt;
+use tokio::net::TcpStream;
+use tower::util::MapResponse;
+use tower::{BoxError, ServiceExt};
+use url::{Position, Url};
+
+use super::error::reason;
+use super::link::{Counted, Link};
+use super::metered::{Meter, Metered};
+use crate::error::Error;
+use net::joined::Joined;
+
+/// How long a connection may take to open, TLS included.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// Bytes that one read brings at most. A server that sends faster than its answer is read fills this for each
+/// connection, and the default of hyper is 408 KiB.
+const READ_BUFFER: usize = 128 * 1024;
+
+/// A connection's socket.
+pub(super) type Io = MaybeHttpsStream<Tcp>;
+/// What is below TLS.
+type Tcp = TokioIo<Metered<Joined<TcpStream>>>;
+/// Opens that.
+type Opener = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> Tcp>;
+
+/// Opens connections to one origin.
+pub(super) struct Dialer {
+    origin: Uri,
+    tcp: Opener,
+    /// Around `tcp`, for an origin with TLS.
+    tls: Option<HttpsConnector<Opener>>,
+    /// Connections that are open.
+    count: Arc<AtomicUsize>,
+}
+
+impl Dialer {
+    pub(super) fn new(url: &Url) -> Result<Self, Error> {
+        // Nothing of the URL may be quoted.
+        let cannot = |_: http::uri::InvalidUri| Error::Connect { reason: "the URL cannot be used".into() };
+        let is_tls = url.scheme() == "https";
+        // Without user and password, which stand before the host.
+        let authority = &url[Position::BeforeHost..Position::AfterPort];
+        let origin = format!("{}://{authority}", url.scheme()).parse().map_err(cannot)?;
+        let mut tcp = HttpConnector::new();
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT_LIMIT));
+        tcp.enforce_http(false);
+        let tcp = tcp.map_response(joined as fn(_) -> _);
+        let tls = if is_tls { Some(HttpsConnector::from((tcp.clone(), certified()?))) } else { None };
+        Ok(Self { origin, tcp, tls, count: Arc::default() })
+    }
+
+    /// How many connections are open.
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub(super) async fn open(&self) -> Result<Box<Link>, Error> {
+        let opened = tokio::time::timeout(CONNECT_LIMIT, self.dial()).await;
+        let in_time = opened.map_err(|_| Error::Connect { reason: "it took too long".into() })?;
+        let (meter, (sender, connection)) =
+            in_time.map_err(|error| Error::Connect { reason: reason(error.as_ref()) })?;
+        Ok(Link::new(sender, connection, meter, Counted::among(&self.count)))
+    }
+
+    async fn dial(&self) -> Result<(Meter, (http1::SendRequest<super::Sent>, super::link::Wire)), BoxError> {
+        let io = match &self.tls {
+            Some(tls) => tls.clone().oneshot(self.origin.clone()).await?,
+            None => MaybeHttpsStream::Http(self.tcp.clone().oneshot(self.origin.clone()).await?),
+        };
+        Ok((meter(&io).clone(), builder().handshake(io).await?))
+    }
+}
+
+fn builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(READ_BUFFER);
+    builder
+}
+
+/// The meter of a socket; over TLS it counts what is encrypted.
+fn meter(io: &Io) -> &Meter {
+    match io {
+        MaybeHttpsStream::Http(tcp) => tcp.inner().meter(),
+        MaybeHttpsStream::Https(tls) => tls.inner().get_ref().0.inner().inner().meter(),
+    }
+}
+
+fn joined(socket: TokioIo<TcpStream>) -> Tcp {
+    TokioIo::new(Metered::new(Joined::new(socket.into_inner())))
+}
+
+impl Connection for Metered<Joined<TcpStream>> {
+    fn connected(&self) -> Connected {
+        self.get_ref().get_ref().connected()
+    }
+}
+
+/// How servers prove who they are: to the certificates that the system trusts. Reading those takes
+/// long, so all clients share them.
+pub fn certified() -> Result<Arc<ClientConfig>, Error> {
+    static SHARED: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+    if let Some(config) = SHARED.get() {
+        return Ok(Arc::clone(config));
+    }
+    let cannot = |error: rustls::Error| Error::Connect { reason: reason(&error) };
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(BuilderVerifierExt::with_platform_verifier)
+        .map_err(cannot)?;
+    let mut config = builder.with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::clone(SHARED.get_or_init(|| Arc::new(config))))
+}

@@ -1,0 +1,156 @@
+//! One open connection, and one request on it.
+//!
+//! Invariant: nobody but the future or the body that holds a [`Link`] makes it move. It is polled in
+//! the task of its request, so dropping that closes the socket at once, and a call costs no task and
+//! no wake of another one. While it lies idle nobody looks at it: that the server closed it is seen
+//! when it is taken up again, before the request is written, which then comes back unsent.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{Connection, SendRequest};
+use tokio::task::unconstrained;
+
+use super::Sent;
+use super::connect::Io;
+use super::metered::Meter;
+use runtime::worker::{Bell, hushed};
+
+/// Bytes that are read in one poll before the head of an answer is complete: some 900 interim responses, a third of a
+/// millisecond of work.
+const SHARE_OF_POLL: usize = 16 * 1024;
+/// Bytes that a server may send before the final head of an answer is complete.
+const MAX_BEFORE_HEAD: usize = 64 * 1024;
+
+/// Why an exchange got no answer.
+#[allow(clippy::large_enum_variant)] // it is as large as the answer beside it, and passed on at once
+pub(super) enum Failure {
+    /// The error of hyper, with the request if nothing of it was sent.
+    Hyper(TrySendError<Request<Sent>>),
+    /// The server sent more than [`MAX_BEFORE_HEAD`] and no final head; the connection is closed.
+    Flooded,
+}
+
+/// What moves the bytes.
+pub(super) type Wire = Connection<Io, Sent>;
+
+pub(super) struct Link {
+    sender: SendRequest<Sent>,
+    /// `None` once it has ended.
+    wire: Option<Wire>,
+    /// Wakes the task of the request, or of who reads the answer.
+    bell: Bell,
+    meter: Meter,
+    #[allow(dead_code)] // held for its drop
+    socket: Counted,
+}
+
+/// One of the open connections to a server, as long as it is there.
+pub(super) struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    /// One more among `all`.
+    pub(super) fn among(all: &Arc<AtomicUsize>) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(all))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Link {
+    pub(super) fn new(sender: SendRequest<Sent>, wire: Wire, meter: Meter, socket: Counted) -> Box<Self> {
+        Box::new(Self { sender, wire: Some(wire), bell: Bell::new(), meter, socket })
+    }
+
+    /// Sends `request` and waits for the head of its answer. The error holds the request if nothing
+    /// of it was sent.
+    pub(super) async fn exchange(&mut self, request: Request<Sent>) -> Result<Response<Incoming>, Failure> {
+        // Whoever polled it last has nothing to do with this request, which is taken up below.
+        let _ = self.bell.answered_by(&quietly());
+        // The answer comes out of `work`, right before it is asked for: it need not wake the task
+        // that is being polled. Unconstrained, because the budget of the task would wake it too.
+        let mut answer = pin!(unconstrained(self.sender.try_send_request(request)));
+        let (wire, bell, meter) = (&mut self.wire, &self.bell, &self.meter);
+        let begin = meter.read();
+        poll_fn(|context| {
+            meter.allow(SHARE_OF_POLL);
+            work(wire, &mut bell.answered_by(context));
+            if let Poll::Ready(answer) = answer.as_mut().poll(&mut quietly()) {
+                meter.allow_all();
+                return Poll::Ready(answer.map_err(Failure::Hyper));
+            }
+            if meter.read() - begin > MAX_BEFORE_HEAD {
+                *wire = None;
+                return Poll::Ready(Err(Failure::Flooded));
+            }
+            if meter.is_at_limit() {
+                // The socket was not asked whether there is more, so it wakes nobody.
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Reads and writes what can be; wakes `context` when there is more to do.
+    pub(super) fn work(&mut self, context: &Context<'_>) {
+        work(&mut self.wire, &mut self.bell.answered_by(context));
+    }
+
+    /// What `look` finds in the body of the answer. Whoever does not find enough lets the link
+    /// [work](Link::work) and looks again, so nobody has to be woken for there being room.
+    pub(super) fn look<T>(&self, look: impl FnOnce() -> T) -> T {
+        hushed(self.bell.waker(), look).0
+    }
+
+    /// Whether it has not ended.
+    pub(super) fn is_open(&self) -> bool {
+        self.wire.is_some()
+    }
+
+    /// Whether the next request can be sent.
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_open() && self.sender.is_ready()
+    }
+
+    /// Waits until the last request is off, though its answer came already; whether the next one can
+    /// be sent then.
+    pub(super) async fn settle(&mut self) -> bool {
+        poll_fn(|context| {
+            self.work(context);
+            if !self.is_ready() {
+                // Written and flushed in one go it may ask for its next request only when it is
+                // polled again, and nothing more would wake us.
+                self.work(context);
+            }
+            if !self.is_open() || self.is_ready() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        self.is_ready()
+    }
+}
+
+/// How it ended is told to the request and to the body that wait for more.
+fn work(wire: &mut Option<Wire>, context: &mut Context<'_>) {
+    if let Some(open) = wire
+        && Pin::new(open).poll(context).is_ready()
+    {
+        *wire = None;
+    }
+}
+
+/// A context that wakes nobody.
+pub(super) fn quietly() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}

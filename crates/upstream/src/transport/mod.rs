@@ -1,0 +1,102 @@
+//! The ways to reach a server, each in its own file.
+//!
+//! [`connector`] is all the floors above need. What the transports have in common stands beside
+//! them: the table of open requests (`pending`), finding the era (`handshake`), what a server says by
+//! itself (`inbound`) and asks (`questions`), how a connection ends (`ending`), what floods it (`flood_guard`); and for those over
+//! HTTP sending (`http`), reading (`body`) and messages nobody waits for (`aside`).
+
+mod aside;
+mod body;
+mod clipped;
+mod ending;
+mod flood_guard;
+mod handshake;
+mod http;
+mod inbound;
+mod pending;
+mod questions;
+mod sse;
+pub mod stdio;
+mod streamable_http;
+#[cfg(test)]
+mod testing;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::json;
+
+pub use self::http::{certified, decoded, reason, retry_after};
+use crate::Means;
+use crate::config::{Config, Transport};
+use crate::connection::{Call, Connector};
+use crate::error::Error;
+use json::Raw;
+use net::lines;
+use protocol::{Era, Notification, message, meta, method};
+use runtime::memory::{self, Account, Kind};
+
+/// When the memory budget may have room for a request again.
+const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
+
+/// A call as a request of one server, in JSON: our id, `_meta` as its era wants it.
+fn compose(call: &Call, id: u64, era: Era) -> Result<Bytes, Error> {
+    charged(call, print(call, id, (era, is_described(call, era)), 0).into())
+}
+
+/// The same in the modern era for who knows whether the call describes itself.
+fn compose_modern(call: &Call, id: u64, is_described: bool) -> Result<Bytes, Error> {
+    charged(call, print(call, id, (Era::Modern, is_described), 0).into())
+}
+
+/// The same as a line.
+fn compose_line(call: &Call, id: u64, era: Era) -> Result<Bytes, Error> {
+    charged(call, lines::of(print(call, id, (era, is_described(call, era)), 1)))
+}
+
+/// A printed request, charged until it was sent. Requests of our own are small.
+fn charged(call: &Call, request: Bytes) -> Result<Bytes, Error> {
+    memory::hold(request, || Account::of(call.principal.as_ref()), Kind::Request)
+        .map_err(|_| Error::Overloaded { retry_in: ROOM_RETRY_IN })
+}
+
+/// Whether nothing has to be written into the call that describes it.
+fn is_described(call: &Call, era: Era) -> bool {
+    era == Era::Legacy || meta::claimed_version(call.params.as_ref()).is_some()
+}
+
+/// The same with room for `more` bytes.
+fn print(call: &Call, id: u64, (era, is_described): (Era, bool), more: usize) -> Vec<u8> {
+    let (params, sender, token) = (call.params.as_ref(), &call.sender, call.wants_progress.then_some(id));
+    let room = meta::room(params, is_described, sender, token) + more;
+    message::compose(id, &call.method, room, |out| {
+        meta::write_dressed(out, params, era, sender, token);
+    })
+}
+
+/// The notification that nobody waits for the request `id` any more.
+fn cancelled(id: u64) -> Notification {
+    let params = json!({"requestId": id, "reason": "the caller no longer waits for it"});
+    Notification { method: method::CANCELLED.into(), params: Some(Raw::of(&params)) }
+}
+
+/// The way to the server that `config` describes. Nothing is contacted yet.
+///
+/// `means.shutdown` is the group of all tasks of its connections: when its end is requested they close,
+/// and waiting for the group waits for the last child process. So end it after the calls are done.
+pub fn connector(config: &Config, means: &Means) -> Result<Arc<dyn Connector>, Error> {
+    let shutdown = &means.shutdown;
+    Ok(match &config.transport {
+        Transport::Stdio(stdio) => Arc::new(stdio::ToChild::new(config, stdio, shutdown)),
+        Transport::Builtin(options) => options.connector(&config.name, means),
+        Transport::Http(http) => Arc::new(streamable_http::ToUrl::new(config, http, shutdown)?),
+        Transport::Sse(http) => Arc::new(sse::ToStream::new(config, http, shutdown)?),
+    })
+}
+
+/// How many requests share a connection over HTTP: so many that all calls there may be find a place
+/// on the connections there may be, and that few calls make few connections.
+fn requests_per_connection(config: &Config) -> usize {
+    config.limits.concurrent_calls.div_ceil(config.limits.connections.max(1)).max(1)
+}

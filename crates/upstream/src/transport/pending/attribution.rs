@@ -1,0 +1,157 @@
+//! Finds the call of a server message that does not name one: a request to a client, or a log line.
+//!
+//! Invariants: a message belongs to the owner whose calls are alone in flight, and beside calls of several owners
+//! to nobody. A request that may belong to a cancelled call of another owner waits for the late answer of that
+//! call, for half a second at most, and is refused then. A log line does not wait.
+//!
+//! Not here: the table of calls (`pending`), and what becomes of a request (`questions`).
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{Open, Pending, Purpose, Table};
+use crate::connection::{Outlet, Owner, Unanswered};
+use crate::home::OpenRequest;
+use crate::transport::flood_guard::Worth;
+use json::Raw;
+
+/// How long a cancelled call may still be answered while requests of the server wait for that.
+const LATE_ANSWER_LIMIT: Duration = Duration::from_millis(500);
+/// Calls that a server answered without ever sending a request after which none is expected.
+const QUIET_AFTER: usize = 32;
+
+/// The call that a request of the server belongs to.
+pub(in crate::transport) enum Whose {
+    /// It belongs to this call.
+    Of(Asked),
+    /// It belongs to the next call that begins, because all calls are one client's.
+    OfTheNext(watch::Receiver<u64>),
+    /// It belongs to no call that is open.
+    Nobodys,
+    /// Calls of several owners are open, and it may be any of theirs.
+    Unclear,
+    /// It may be of a cancelled call, whose answer may still come.
+    Later(Unanswered),
+    /// It may be of a cancelled call that was not answered in time.
+    Cancelled,
+}
+
+/// A call whose client can be asked.
+pub(in crate::transport) struct Asked {
+    /// Where to ask.
+    pub(in crate::transport) outlet: Outlet,
+    /// The owner of the call.
+    pub(in crate::transport) owner: Owner,
+    /// Capabilities that the client declared.
+    pub(in crate::transport) capabilities: Raw,
+    /// Cancelled when the call has ended.
+    pub(in crate::transport) over: CancellationToken,
+    /// The calls of which one may be meant instead.
+    pub(in crate::transport) beside: Vec<Outlet>,
+    /// Counts it as open, if it is asked outside of calls.
+    pub(in crate::transport) open: Option<OpenRequest>,
+}
+
+impl Pending {
+    /// Finds the call of a request that does not name one: the oldest call of the owner whose calls are alone
+    /// in flight. `owner` is the one that the request was put to before.
+    pub(in crate::transport) fn whose(&self, owner: Option<Owner>) -> Whose {
+        let mut table = self.lock();
+        let found = table.oldest_of_only_owner(owner).map(|(id, owner, _)| (id, owner));
+        if !matches!(found, Err(Whose::Nobodys)) || !table.cancelled.is_empty() {
+            self.asks.store(true, Ordering::Relaxed);
+        }
+        match found {
+            Ok((id, its)) => match self.unanswered_in(&table, its).filter(|_| owner.is_none()) {
+                Some(unanswered) if unanswered.is_over() => Whose::Cancelled,
+                Some(unanswered) => Whose::Later(unanswered),
+                None => table.asked_beside_others(id),
+            },
+            // The connection was made for a call, which is about to come.
+            Err(nobody) => match (nobody, self.client.get()) {
+                (Whose::Nobodys, Some(client)) => Self::outside_calls(client, &self.begun),
+                (nobody, _) => nobody,
+            },
+        }
+    }
+
+    /// The call `id`, for a question that came on its own stream.
+    pub(in crate::transport) fn whose_on(&self, id: u64) -> Whose {
+        self.lock().asked(id)
+    }
+
+    /// Whether the server was seen asking without saying whom, so that calls of several owners
+    /// should not be open at a time.
+    pub(in crate::transport) fn asks(&self) -> bool {
+        self.asks.load(Ordering::Relaxed)
+    }
+
+    /// The cancelled calls of other owners than `owner` that have no answer.
+    pub(in crate::transport) fn unanswered(&self, owner: Owner) -> Option<Unanswered> {
+        if !self.has_cancelled.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.unanswered_in(&self.lock(), owner)
+    }
+
+    fn unanswered_in(&self, table: &Table, owner: Owner) -> Option<Unanswered> {
+        Some(Unanswered {
+            until: table.cancelled.oldest_of_others(owner)? + LATE_ANSWER_LIMIT,
+            is_quiet: !self.asks() && table.answered >= QUIET_AFTER,
+            answers: self.late_answers.subscribe(),
+        })
+    }
+
+    /// The call that a log line may belong to. A server may write them also between calls, and whose they
+    /// are is unclear beside calls of several owners: that is not the server's fault.
+    pub(super) fn outlet_of_only_owner(&self) -> Result<Outlet, Worth> {
+        match self.lock().oldest_of_only_owner(None) {
+            Ok((_, _, open)) => Ok(open.outlet.clone()),
+            Err(Whose::Unclear) => Err(Worth::Wanted),
+            Err(_) => Err(Worth::Notice),
+        }
+    }
+}
+
+impl Table {
+    /// The oldest call, if all calls are of one owner: it is the most likely one to wait for an answer.
+    fn oldest_of_only_owner(&self, wanted: Option<Owner>) -> Result<(u64, Owner, &Open), Whose> {
+        let mut oldest: Option<(u64, Owner, &Open)> = None;
+        for (id, open) in self.open.iter().filter(|(_, open)| open.written) {
+            let Some(owner) = open.purpose.owner() else { continue };
+            match oldest {
+                Some((_, other, _)) if other != owner => return Err(Whose::Unclear),
+                Some((older, ..)) if older < *id => {}
+                _ => oldest = Some((*id, owner, open)),
+            }
+        }
+        oldest.filter(|(_, owner, _)| wanted.is_none_or(|wanted| wanted == *owner)).ok_or(Whose::Nobodys)
+    }
+
+    fn asked_beside_others(&mut self, id: u64) -> Whose {
+        match self.asked(id) {
+            Whose::Of(asked) => Whose::Of(Asked { beside: self.beside(id), ..asked }),
+            other => other,
+        }
+    }
+
+    fn asked(&mut self, id: u64) -> Whose {
+        let Some(open) = self.open.get_mut(&id) else { return Whose::Nobodys };
+        let Purpose::Call { owner, capabilities, .. } = &open.purpose else { return Whose::Nobodys };
+        Whose::Of(Asked {
+            outlet: open.outlet.clone(),
+            owner: *owner,
+            capabilities: capabilities.clone(),
+            over: open.over.0.get_or_insert_default().clone(),
+            beside: Vec::new(),
+            open: None,
+        })
+    }
+
+    fn beside(&self, id: u64) -> Vec<Outlet> {
+        self.open.iter().filter(|(other, _)| **other != id).map(|(_, open)| open.outlet.clone()).collect()
+    }
+}

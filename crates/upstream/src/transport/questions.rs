@@ -1,0 +1,293 @@
+//! What a server asks its client during a call, on its way there and back. The same for every
+//! transport; whose a question is, the table of open requests knows.
+//!
+//! Invariants: every question gets exactly one answer under the server's own id, unless the server
+//! withdrew it or the connection is gone; the reader of the channel never waits for one; a question
+//! ends with the call it belongs to; `ping` is answered here; a client that did not declare the
+//! ability is not asked. At most 256 are open on one connection, and unless it is a single one at most 16 MiB
+//! of them, of the text that each came in nothing else; more are dropped, and so many as `pace` allows are logged.
+//!
+//! Not here: how a client is asked (`downstream`, `gateway::parked`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::flood_guard::Worth;
+use super::pending::{Asked, Whose};
+use crate::connection::{Answer, Hold, Outlet, Owner, Unanswered};
+use crate::home::OpenRequest;
+use json::Raw;
+use protocol::abilities::Abilities;
+use protocol::error::code;
+use protocol::sanitize::shown;
+use protocol::{ErrorObject, Message, Notification, Reply, Request, RequestId, Response, method};
+use runtime::memory::{self, Account, Kind};
+use runtime::shutdown::Shutdown;
+use runtime::telemetry::limit::Limit;
+use runtime::telemetry::pace::Pace;
+
+/// Questions that may be open on one connection.
+const MAX_OPEN: usize = 256;
+/// Bytes of questions that may be open on one connection, if they are several.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// How long a question on a private connection waits for a call.
+const NEXT_CALL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Carries an answer to the server; it may wait, within bounds of its own.
+type Post = Box<dyn Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// The questions that are open on one connection. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Questions(Arc<Inner>);
+
+struct Inner {
+    server: Arc<str>,
+    open: Mutex<Table>,
+    post: Post,
+    tasks: Shutdown,
+    pace: Pace,
+}
+
+#[derive(Default)]
+struct Table {
+    /// Each with what withdraws it.
+    open: HashMap<RequestId, CancellationToken>,
+    /// All that their tasks keep of them, of those that were withdrawn a moment ago too.
+    bytes: usize,
+}
+
+impl Questions {
+    /// None yet of `server`; answers go through `post`, in tasks of `tasks`.
+    pub(super) fn new(
+        server: &Arc<str>,
+        tasks: &Shutdown,
+        post: impl Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            server: Arc::clone(server),
+            open: Mutex::default(),
+            post: Box::new(post),
+            tasks: tasks.clone(),
+            pace: Pace::new(),
+        }))
+    }
+
+    /// Takes a request of the server, and says what it was worth. `whose` says which call it belongs to, now
+    /// and, when that call ends first, among the others of the same owner.
+    pub(super) fn take(
+        &self,
+        request: Request,
+        whose: impl Fn(Option<Owner>) -> Whose + Send + Sync + 'static,
+    ) -> Worth {
+        let Some(open) = self.open(&request) else { return Worth::Junk };
+        // What it came in may be much more.
+        let request = Request {
+            id: open.id.clone(),
+            params: request.params.as_ref().map(Raw::detached),
+            method: request.method,
+        };
+        // Now, so that it stands in order with the notices before it.
+        let first = if request.method == method::PING {
+            Put::Answered(Ok(Raw::empty_object()))
+        } else {
+            ask(&self.0.server, &request, whose(None))
+        };
+        let worth = if matches!(first, Put::Answered(_)) { Worth::Notice } else { Worth::Wanted };
+        let inner = Arc::clone(&self.0);
+        self.0.tasks.spawn_until_end(async move {
+            // Until the server has its answer, a request outside of calls counts as open.
+            let (id, mut counted) = (request.id.clone(), None);
+            let followed = follow(&inner.server, first, (&request, &mut counted), &whose);
+            if let Some(reply) = open.withdrawn.run_until_cancelled(followed).await {
+                (inner.post)(inner.printed(&id, reply)).await;
+            }
+        });
+        worth
+    }
+
+    /// Whether `said` withdraws a question; then its client is told.
+    pub(super) fn is_withdrawn_by(&self, said: &Notification) -> bool {
+        let named = || RequestId::from_raw(said.params.as_ref()?.get("requestId")?);
+        let Some(id) = (said.method == method::CANCELLED).then(named).flatten() else { return false };
+        let open = self.0.lock().open.remove(&id);
+        open.inspect(CancellationToken::cancel).is_some()
+    }
+
+    /// None when one with this id is open, which a stream that was resumed repeats, or too many are.
+    fn open(&self, request: &Request) -> Option<Open> {
+        let mut table = self.0.lock();
+        if table.open.contains_key(&request.id) {
+            return None;
+        }
+        let bytes = size(request);
+        if table.open.len() >= MAX_OPEN || (table.bytes > 0 && table.bytes + bytes > MAX_BYTES) {
+            drop(table);
+            if let Some(suppressed) = self.0.pace.admit() {
+                tracing::warn!(
+                    suppressed,
+                    "a server has more than 256 questions open, or 16 MiB of them; one was dropped"
+                );
+            }
+            return Limit::ServerQuestions.met(None);
+        }
+        let (id, withdrawn) = (request.id.detached(), CancellationToken::new());
+        table.open.insert(id.clone(), withdrawn.clone());
+        table.bytes += bytes;
+        Some(Open { questions: Arc::clone(&self.0), id, withdrawn, bytes })
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().open.len()
+    }
+}
+
+impl Inner {
+    /// The answer as it is sent, charged to the server until then. Without room for it the server gets an error.
+    fn printed(&self, id: &RequestId, reply: Reply) -> Bytes {
+        let print = |reply| Message::Response(Response { id: Some(id.clone()), reply }).encode();
+        let account = || Account::Server(Arc::clone(&self.server));
+        memory::hold(print(reply), account, Kind::Request)
+            .unwrap_or_else(|_| print(Err(unanswered("the gateway has no memory for the client's answer"))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One open question; dropping it forgets it.
+struct Open {
+    questions: Arc<Inner>,
+    id: RequestId,
+    withdrawn: CancellationToken,
+    bytes: usize,
+}
+
+/// What is kept of it while it is open, about.
+fn size(request: &Request) -> usize {
+    let params = request.params.as_ref().map_or(0, |params| params.bytes().len());
+    request.id.raw().bytes().len() + request.method.len() + params
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut table = self.questions.lock();
+        table.bytes -= self.bytes;
+        // One that was withdrawn is forgotten already, and its id may be in use again.
+        if !self.withdrawn.is_cancelled() {
+            table.open.remove(&self.id);
+        }
+    }
+}
+
+/// What became of a question when it was put.
+enum Put {
+    Answered(Reply),
+    Asked {
+        answer: Answer,
+        owner: Owner,
+        over: CancellationToken,
+        /// Stop the clocks of the calls that may be meant instead.
+        holds: Vec<Hold>,
+        /// Counts it as open, if it is asked outside of calls.
+        open: Option<OpenRequest>,
+    },
+    /// Somebody is asked when a call begins.
+    Waits(watch::Receiver<u64>),
+    /// Somebody is asked when a cancelled call that may be meant was answered.
+    Queued(Unanswered),
+}
+
+fn ask(server: &Arc<str>, request: &Request, whose: Whose) -> Put {
+    let refused = |code, text: &str| Put::Answered(Err(ErrorObject::new(code, text)));
+    match whose {
+        Whose::Of(Asked { outlet, owner, capabilities, over, beside, open }) => {
+            let params = request.params.clone();
+            if !Abilities::of(&capabilities).allows(&request.method, params.as_ref()) {
+                let text = format!("the client cannot be asked \"{}\"", shown(&request.method));
+                return refused(code::METHOD_NOT_FOUND, &text);
+            }
+            let holds = beside.iter().filter_map(Outlet::hold).collect();
+            let answer = outlet.ask_for(Some(Arc::clone(server)), request.method.clone(), params);
+            Put::Asked { answer, owner, over, holds, open }
+        }
+        Whose::OfTheNext(begun) => Put::Waits(begun),
+        Whose::Later(unanswered) => Put::Queued(unanswered),
+        Whose::Cancelled => refused(
+            code::CONNECTION_CLOSED,
+            "the client cannot be asked now: a call of another client was cancelled, the server has not answered it, and the request does not say which call it belongs to; make the call again",
+        ),
+        Whose::Nobodys => refused(
+            code::METHOD_NOT_FOUND,
+            "the client cannot be asked: no call is open that the question could belong to",
+        ),
+        Whose::Unclear => refused(
+            code::CONNECTION_CLOSED,
+            "the client cannot be asked now: calls of several clients are open here, and the question does not say whose it is; when the call is made again this server works for one client at a time",
+        ),
+    }
+}
+
+/// The reply to a question, from whichever call of its owner is open while it is.
+async fn follow(
+    server: &Arc<str>,
+    mut put: Put,
+    (request, counted): (&Request, &mut Option<OpenRequest>),
+    whose: &(impl Fn(Option<Owner>) -> Whose + Sync),
+) -> Reply {
+    loop {
+        let (answer, owner, over, _holds) = match put {
+            Put::Answered(reply) => return reply,
+            Put::Asked { answer, owner, over, holds, open } => {
+                *counted = open;
+                (answer, owner, over, holds)
+            }
+            Put::Waits(mut begun) => {
+                if !matches!(timeout(NEXT_CALL_LIMIT, begun.changed()).await, Ok(Ok(()))) {
+                    return Err(unanswered("no call began on which its client could be asked"));
+                }
+                put = ask(server, request, whose(None));
+                continue;
+            }
+            Put::Queued(mut unanswered) => {
+                unanswered.settled().await;
+                put = ask(server, request, whose(None));
+                continue;
+            }
+        };
+        tokio::select! {
+            biased;
+            reply = answer => match reply {
+                Some(reply) => return reply,
+                None if over.is_cancelled() => {}
+                None => return Err(unanswered("the client did not answer")),
+            },
+            () = over.cancelled() => {}
+        }
+        put = match whose(Some(owner)) {
+            Whose::Of(asked) => ask(server, request, Whose::Of(asked)),
+            Whose::OfTheNext(begun) => Put::Waits(begun),
+            Whose::Nobodys | Whose::Unclear | Whose::Later(_) | Whose::Cancelled => {
+                return Err(unanswered("the call ended before its client answered"));
+            }
+        };
+    }
+}
+
+fn unanswered(why: &str) -> ErrorObject {
+    ErrorObject::new(code::CONNECTION_CLOSED, why)
+}
+
+#[cfg(test)]
+#[path = "questions_tests.rs"]
+mod tests;

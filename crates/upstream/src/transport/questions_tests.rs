@@ -1,0 +1,319 @@
+//! Tests of what becomes of a server's questions: to whom they go, and how they end.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::super::pending::{Pending, Purpose, Ticket};
+use super::*;
+use crate::connection::{Call, Inlet, Outlet, Question, Said};
+use crate::home::Home;
+use runtime::memory::budget;
+
+/// A channel whose server asks, and what is posted to it.
+struct Channel {
+    pending: Arc<Pending>,
+    questions: Questions,
+    posted: mpsc::Receiver<Bytes>,
+    tasks: Shutdown,
+}
+
+impl Channel {
+    fn new() -> Self {
+        let (post, posted) = mpsc::channel(64);
+        let tasks = Shutdown::new();
+        let questions = Questions::new(&"s".into(), &tasks, move |answer| {
+            let post = post.clone();
+            Box::pin(async move { post.send(answer).await.expect("the test reads") })
+        });
+        Self { pending: Pending::new(0, |_| {}), questions, posted, tasks }
+    }
+
+    /// A call of `owner`, whose client can be asked by form, that the server has.
+    fn call(&self, owner: Owner) -> (Ticket, Inlet) {
+        self.call_with(owner, &json!({"elicitation": {}}))
+    }
+
+    fn call_with(&self, owner: Owner, capabilities: &serde_json::Value) -> (Ticket, Inlet) {
+        let (outlet, inlet) = Outlet::new(8);
+        let mut call = Call { owner, ..Call::of_gateway(method::TOOLS_CALL, None) };
+        call.sender.capabilities = Raw::of(capabilities);
+        let ticket = self.pending.open(&outlet, Purpose::of(&call)).expect("open");
+        assert!(self.pending.begin_writing(ticket.id()));
+        (ticket, inlet)
+    }
+
+    /// The server asks something without saying whose it is.
+    fn ask(&self, id: u64, method: &str) {
+        let pending = Arc::clone(&self.pending);
+        self.questions.take(request(id, method), move |owner| pending.whose(owner));
+    }
+
+    /// The server asks on the stream of a call.
+    fn ask_on(&self, ticket: &Ticket, id: u64) {
+        let (pending, call) = (Arc::clone(&self.pending), ticket.id());
+        self.questions.take(request(id, method::ELICITATION_CREATE), move |_| pending.whose_on(call));
+    }
+
+    /// What is posted next: the id, and the result or the code of the error.
+    async fn answer(&mut self) -> (u64, Result<String, i64>) {
+        let posted = self.posted.recv().await.expect("an answer");
+        let Ok(Message::Response(response)) = Message::from_server(&posted) else { panic!("{posted:?}") };
+        let id = response.id.and_then(|id| id.as_u64()).expect("our id");
+        (id, response.reply.map(|result| result.as_str().to_owned()).map_err(|error| error.code()))
+    }
+}
+
+fn request(id: u64, method: &str) -> Request {
+    let params = Some(Raw::of(&json!({"message": "?"})));
+    Request { id: RequestId::from_u64(id), method: method.into(), params }
+}
+
+async fn question(inlet: &mut Inlet) -> Question {
+    match inlet.recv().await {
+        Some(Said::Question(question)) => question,
+        other => panic!("a question, not {other:?}"),
+    }
+}
+
+fn accept(question: Question) {
+    question.answer(Ok(Raw::of(&json!({"action": "accept"}))));
+}
+
+const ACCEPTED: &str = r#"{"action":"accept"}"#;
+
+#[tokio::test(start_paused = true)]
+async fn a_question_goes_to_the_only_owner_and_its_answer_back_under_the_servers_id() {
+    let mut channel = Channel::new();
+    let owner = Owner::new();
+    let (_oldest, mut inlet) = channel.call(owner);
+    let (_newer, _silent) = channel.call(owner);
+    let _upkeep = channel.pending.open(&Outlet::none(), Purpose::Upkeep).expect("open");
+    channel.ask(40, method::PING);
+    assert_eq!(channel.answer().await, (40, Ok("{}".into())));
+    assert!(!channel.pending.asks(), "who only wants a sign of life need not be leased");
+    channel.ask(41, method::ELICITATION_CREATE);
+    let asked = question(&mut inlet).await;
+    assert_eq!(asked.params.as_ref().map(Raw::as_str), Some(r#"{"message":"?"}"#));
+    accept(asked);
+    assert_eq!(channel.answer().await, (41, Ok(ACCEPTED.into())));
+    assert!(channel.pending.asks());
+    assert!(channel.tasks.wait(Duration::from_secs(1)).await);
+    assert_eq!(channel.questions.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_answer_is_charged_until_it_was_sent() {
+    const SIZE: usize = 8 << 20;
+    let mut channel = Channel::new();
+    let (_call, mut inlet) = channel.call(Owner::new());
+    channel.ask(1, method::ELICITATION_CREATE);
+    let text = "x".repeat(SIZE);
+    question(&mut inlet).await.answer(Ok(Raw::of(&json!({"action": "accept", "content": {"text": text}}))));
+    let posted = channel.posted.recv().await.expect("an answer");
+    assert!(posted.len() > SIZE && budget().usage().used >= SIZE);
+    drop(posted);
+    assert!(budget().usage().used < SIZE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_what_may_be_somebody_elses() {
+    let mut channel = Channel::new();
+    channel.ask(1, method::ELICITATION_CREATE);
+    assert_eq!(channel.answer().await, (1, Err(code::METHOD_NOT_FOUND)), "no call is open");
+    let (one, mut first) = channel.call(Owner::new());
+    let (two, mut second) = channel.call(Owner::new());
+    channel.ask(2, method::ELICITATION_CREATE);
+    assert_eq!(channel.answer().await, (2, Err(code::CONNECTION_CLOSED)));
+    // On its own stream it says whose it is.
+    channel.ask_on(&one, 3);
+    accept(question(&mut first).await);
+    assert_eq!(channel.answer().await, (3, Ok(ACCEPTED.into())));
+    assert!(second.try_recv().is_err());
+    // Cancelled, but the server may still be at it: a late answer is waited for.
+    drop(one);
+    let begun = tokio::time::Instant::now();
+    channel.ask(4, method::ELICITATION_CREATE);
+    assert_eq!(channel.answer().await, (4, Err(code::CONNECTION_CLOSED)));
+    assert_eq!(begun.elapsed().as_millis() / 100, 5);
+    tokio::time::advance(Duration::from_mins(10)).await;
+    channel.ask(5, method::ELICITATION_CREATE);
+    assert_eq!(channel.answer().await, (5, Err(code::CONNECTION_CLOSED)), "it may still be at it");
+    assert!(second.try_recv().is_err());
+    drop(two);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_asked_only_what_it_declared() {
+    let mut channel = Channel::new();
+    let (_call, mut inlet) = channel.call_with(Owner::new(), &json!({"sampling": {}}));
+    for (id, name) in [(1, method::ROOTS_LIST), (2, method::ELICITATION_CREATE), (3, "server/knows\n")] {
+        channel.ask(id, name);
+        assert_eq!(channel.answer().await, (id, Err(code::METHOD_NOT_FOUND)), "{name}");
+    }
+    channel.ask(4, method::SAMPLING_CREATE_MESSAGE);
+    accept(question(&mut inlet).await);
+    assert_eq!(channel.answer().await, (4, Ok(ACCEPTED.into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_ends_with_its_call_or_goes_on_with_another_of_the_same_owner() {
+    let mut channel = Channel::new();
+    let owner = Owner::new();
+    let (short, mut first) = channel.call(owner);
+    let (long, mut second) = channel.call(owner);
+    channel.ask(1, method::ELICITATION_CREATE);
+    let mut asked = question(&mut first).await;
+    short.done();
+    asked.withdrawn().await;
+    let mut again = question(&mut second).await;
+    drop(long);
+    again.withdrawn().await;
+    assert_eq!(channel.answer().await, (1, Err(code::CONNECTION_CLOSED)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn either_side_may_let_go_of_a_question() {
+    let mut channel = Channel::new();
+    let (_call, mut inlet) = channel.call(Owner::new());
+    channel.ask(1, method::ELICITATION_CREATE);
+    let mut asked = question(&mut inlet).await;
+    let cancel = |id: u64| Notification {
+        method: method::CANCELLED.into(),
+        params: Some(Raw::of(&json!({"requestId": id}))),
+    };
+    assert!(!channel.questions.is_withdrawn_by(&cancel(9)), "that is no question");
+    assert!(channel.questions.is_withdrawn_by(&cancel(1)));
+    asked.withdrawn().await;
+    channel.ask(2, method::ELICITATION_CREATE);
+    drop(question(&mut inlet).await);
+    assert_eq!(channel.answer().await, (2, Err(code::CONNECTION_CLOSED)), "and none for the first");
+    assert!(channel.tasks.wait(Duration::from_secs(1)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_repeated_is_asked_once_and_too_many_are_dropped() {
+    let mut channel = Channel::new();
+    let (_call, mut inlet) = channel.call(Owner::new());
+    channel.ask(1, method::ELICITATION_CREATE);
+    channel.ask(1, method::ELICITATION_CREATE);
+    accept(question(&mut inlet).await);
+    assert_eq!(channel.answer().await, (1, Ok(ACCEPTED.into())));
+    assert!(inlet.try_recv().is_err());
+    // Nobody lets tasks run here, so all stay open.
+    for id in 0..300 {
+        channel.ask(id, method::PING);
+    }
+    assert_eq!(channel.questions.count(), MAX_OPEN);
+    for id in 0..256 {
+        assert_eq!(channel.answer().await, (id, Ok("{}".into())));
+    }
+    assert!(channel.tasks.wait(Duration::from_secs(1)).await);
+    assert!(channel.posted.try_recv().is_err());
+}
+
+/// A question with a text of so many bytes, in a message that is longer by as many.
+fn long_message(id: u64, bytes: usize) -> Bytes {
+    let text = "x".repeat(bytes);
+    let message =
+        json!({"jsonrpc": "2.0", "id": id, "method": method::PING, "params": {"a": text}, "more": text});
+    Bytes::from(message.to_string())
+}
+
+fn request_in(message: &Bytes) -> Request {
+    match Message::from_server(message) {
+        Ok(Message::Request(request)) => request,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_bytes_of_questions_are_open_and_a_single_one_is_always_taken() {
+    let mut channel = Channel::new();
+    let take = |channel: &Channel, id, bytes| {
+        channel.questions.take(request_in(&long_message(id, bytes)), |_| Whose::Nobodys);
+    };
+    for (at_once, expected) in
+        [(vec![MAX_BYTES + 1, 1], 1), (vec![MAX_BYTES / 2 - 100, MAX_BYTES / 2, 101, 1], 3)]
+    {
+        for (id, bytes) in (1..).zip(at_once) {
+            take(&channel, id, bytes);
+        }
+        assert_eq!(channel.questions.count(), expected);
+        for id in 1..=u64::try_from(expected).expect("few") {
+            // The last one that had room is the fourth.
+            let id = if id == 3 { 4 } else { id };
+            assert_eq!(channel.answer().await, (id, Ok("{}".into())));
+        }
+    }
+    assert!(channel.tasks.wait(Duration::from_secs(1)).await);
+    assert_eq!(channel.questions.0.lock().bytes, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_of_a_question_is_the_question_alone() {
+    let channel = Channel::new();
+    let message = long_message(1, 1000);
+    let request = request_in(&message);
+    assert!(!message.is_unique(), "it shares the message it came in");
+    channel.questions.take(request, |_| Whose::Nobodys);
+    assert_eq!(channel.questions.count(), 1, "nobody lets tasks run here, so it stays open");
+    assert!(message.is_unique());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_questions_is_a_bounded_number_of_log_lines() {
+    let channel = Channel::new();
+    let sink = runtime::telemetry::sink::Sink::default();
+    let writer = sink.clone();
+    let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).json().flatten_event(true);
+    let _log = tracing::subscriber::set_default(lines.finish());
+    for id in 0..1000 {
+        channel.ask(id, method::PING);
+    }
+    assert_eq!(sink.text().lines().count(), 50, "of 744 that were dropped");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    for id in 1000..1300 {
+        channel.ask(id, method::PING);
+    }
+    let text = sink.text();
+    let next: serde_json::Value = serde_json::from_str(text.lines().nth(50).expect("a line")).expect("JSON");
+    assert_eq!(next["suppressed"], 694, "and the next one says how many were not written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_a_private_connection_a_question_waits_for_the_first_call() {
+    let mut channel = Channel::new();
+    channel.pending.be_private(Home::session());
+    channel.ask(1, method::ROOTS_LIST);
+    let (call, mut inlet) = channel.call_with(Owner::new(), &json!({"roots": {}}));
+    accept(question(&mut inlet).await);
+    assert_eq!(channel.answer().await, (1, Ok(ACCEPTED.into())));
+    drop(call);
+    channel.ask(2, method::ROOTS_LIST);
+    assert_eq!(channel.answer().await, (2, Err(code::CONNECTION_CLOSED)), "and not for ever");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_clock_runs_that_may_be_of_the_call_that_asks() {
+    let channel = Channel::new();
+    let owner = Owner::new();
+    let (_oldest, mut inlet) = channel.call(owner);
+    let (outlet, _silent) = Outlet::new(8);
+    let call = Call { owner, ..Call::of_gateway(method::TOOLS_CALL, None) };
+    let asks = channel.pending.open(&outlet, Purpose::of(&call)).expect("open");
+    assert!(channel.pending.begin_writing(asks.id()));
+    channel.ask(1, method::ELICITATION_CREATE);
+    let people = async {
+        let asked = question(&mut inlet).await;
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        accept(asked);
+    };
+    let begun = tokio::time::Instant::now();
+    tokio::join!(people, outlet.expired(begun + Duration::from_secs(10)));
+    assert_eq!(begun.elapsed().as_secs(), 310);
+}
+
+#[path = "questions_cancelled_tests.rs"]
+mod cancelled;

@@ -1,0 +1,376 @@
+//! HTTP+SSE, the transport of 2024-11-05: one event stream for all answers, one URL to post to.
+//!
+//! Source: 2024-11-05 `basic/transports`. The stream is the session: when it ends, every open
+//! request ends. Where to post is the server's to say, but only within the origin that is
+//! configured, so that our credentials stay there.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, StatusCode};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::aside::Aside;
+use super::body::{self, EventStream};
+use super::flood_guard::{FLOODED, FloodGuard, Worth};
+use super::handshake::{self, PROBE_LIMIT};
+use super::http::{Client, Head, is_media_type, path, status_error};
+use super::pending::{Pending, Purpose};
+use super::questions::Questions;
+use super::streamable_http::is_message;
+use super::{cancelled, compose, inbound};
+use crate::closing::Closing;
+use crate::config::{Config, Http};
+use crate::connection::{Call, Connection, Connector, Dialect, Events, Outlet, Owner, Sockets, Unanswered};
+use crate::error::Error;
+use json::Raw;
+use net::sse::Item;
+use protocol::lifecycle::Peer;
+use protocol::{Era, Message, Notification, Reply, method};
+use runtime::memory::{Account, Payer};
+use runtime::shutdown::Shutdown;
+
+/// Reaches one server that speaks the old transport.
+pub(super) struct ToStream {
+    name: Arc<str>,
+    client: Arc<Client>,
+    shutdown: Shutdown,
+    requests_per_connection: usize,
+}
+
+impl ToStream {
+    pub(super) fn new(config: &Config, http: &Http, shutdown: &Shutdown) -> Result<Self, Error> {
+        Ok(Self {
+            name: Arc::clone(&config.name),
+            client: Arc::new(Client::new(http, &config.limits, shutdown)?),
+            shutdown: shutdown.clone(),
+            requests_per_connection: super::requests_per_connection(config),
+        })
+    }
+}
+
+impl Connector for ToStream {
+    fn connect(
+        &self,
+        events: Events,
+        dialect: Dialect,
+    ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
+        let (name, client, shutdown) =
+            (Arc::clone(&self.name), Arc::clone(&self.client), self.shutdown.clone());
+        async move {
+            let open = || open(&name, &client, &shutdown, (events.clone(), dialect.clone()));
+            let opened = client.located(&name, open).await;
+            opened.map_err(handshake::while_connecting).map_err(|error| client.advise(error))
+        }
+        .boxed()
+    }
+
+    fn speaks(&self, era: Era) -> Option<bool> {
+        Some(era == Era::Legacy)
+    }
+
+    fn forget(&self) {
+        self.client.forget();
+    }
+
+    fn remark(&self) -> Option<String> {
+        self.client.remark()
+    }
+
+    fn renewed(&self) -> BoxFuture<'_, ()> {
+        self.client.renewed()
+    }
+
+    fn requests_per_connection(&self) -> usize {
+        self.requests_per_connection
+    }
+
+    fn sockets(&self) -> Option<Sockets> {
+        Some(self.client.sockets())
+    }
+}
+
+/// Opens the stream and shakes hands.
+pub(super) async fn open(
+    name: &Arc<str>,
+    client: &Arc<Client>,
+    shutdown: &Shutdown,
+    (events, dialect): (Events, Dialect),
+) -> Result<Arc<dyn Connection>, Error> {
+    let response = client.send(client.get(&HeaderMap::new()), Bytes::new(), false).await?;
+    if !response.status().is_success() {
+        return Err(status_error(response.status(), response.headers()));
+    }
+    if !is_media_type(response.headers(), "text/event-stream") {
+        return Err(handshake::refused("the server answers no event stream"));
+    }
+    let account = Account::Server(Arc::clone(&client.server));
+    let mut stream = EventStream::of(response.into_body(), client.limit, account);
+    let silent = |_| handshake::refused("the server's event stream does not begin with an endpoint");
+    let endpoint = tokio::time::timeout(PROBE_LIMIT, endpoint(name, &client.endpoint().url, &mut stream))
+        .await
+        .map_err(silent)??;
+    let post = client.post(&path(&endpoint)?, &HeaderMap::new());
+    let link = Link::new(name, client, post, shutdown);
+    shutdown.spawn(link.clone().read(stream, events, shutdown.clone()));
+    // From here on the reader ends with `ending`, also when the handshake fails.
+    let ending = Ending(link);
+    if let Some(client) = dialect.client {
+        ending.0.pending.be_private(client);
+    }
+    let reply = ending.0.initialize(dialect.capabilities).await?;
+    let peer = handshake::initialized(reply)?;
+    ending.0.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
+    Ok(Arc::new(Stream { peer, ending }))
+}
+
+/// Waits for the first event, which says where to post.
+async fn endpoint(name: &Arc<str>, base: &Url, stream: &mut EventStream) -> Result<Url, Error> {
+    let floods = FloodGuard::new(name, &Closing::default());
+    while let Some(item) = stream.next(&floods).await? {
+        let Item::Event(event) = item else { break };
+        if event.name != "endpoint" {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&event.data);
+        let url =
+            base.join(text.trim()).map_err(|_| handshake::refused("the endpoint it names is no URL"))?;
+        return if url.origin() == base.origin() {
+            Ok(url)
+        } else {
+            Err(handshake::refused("the server names an endpoint at another origin, which is not followed"))
+        };
+    }
+    Err(handshake::refused("the server's event stream does not begin with an endpoint"))
+}
+
+/// What the requests and the reader of one stream share.
+#[derive(Clone)]
+struct Link {
+    client: Arc<Client>,
+    post: Head,
+    pending: Arc<Pending>,
+    questions: Questions,
+    closing: Closing,
+    floods: Arc<FloodGuard>,
+    /// Asks the reader to end.
+    end: CancellationToken,
+    /// Set when the reader has ended.
+    gone: CancellationToken,
+}
+
+impl Link {
+    fn new(name: &Arc<str>, client: &Arc<Client>, post: Head, shutdown: &Shutdown) -> Self {
+        let aside = Aside::new(client, &post, shutdown);
+        let canceller = aside.clone();
+        let closing = Closing::default();
+        let answers = aside.answers(&closing);
+        Self {
+            client: Arc::clone(client),
+            post,
+            pending: Pending::new(0, move |id| canceller.post(cancelled(id).encode())),
+            questions: Questions::new(name, shutdown, answers),
+            floods: Arc::new(FloodGuard::new(name, &closing)),
+            closing,
+            end: CancellationToken::new(),
+            gone: CancellationToken::new(),
+        }
+    }
+
+    /// Sends the request that `compose` makes of its id, and waits for the answer on the stream.
+    async fn exchange(
+        &self,
+        outlet: &Outlet,
+        purpose: Purpose,
+        once: bool,
+        compose: impl FnOnce(u64) -> Result<Bytes, Error>,
+    ) -> Result<Reply, Error> {
+        if self.closing.is_closed() {
+            return Err(Error::NotSent { reason: self.closing.reason() });
+        }
+        let mut ticket = self.pending.open(outlet, purpose)?;
+        let body = compose(ticket.id())?;
+        self.pending.begin_writing(ticket.id());
+        let error = tokio::select! {
+            biased; // what was answered is never made again
+            answer = ticket.answer() => return answer,
+            error = self.post_failure(body, once) => error,
+        };
+        if let Error::Connect { .. } | Error::NotSent { .. } | Error::Status { .. } = error {
+            // The server does not have it, so there is nothing to cancel.
+            ticket.done();
+        }
+        Err(error)
+    }
+
+    /// Posts a request; returns only when that fails, because the answer comes on the stream.
+    async fn post_failure(&self, body: Bytes, once: bool) -> Error {
+        match self.post(body, once).await {
+            Ok(()) => std::future::pending().await,
+            Err(error) => error,
+        }
+    }
+
+    async fn post(&self, body: Bytes, once: bool) -> Result<(), Error> {
+        let response = self.client.send(self.post.clone(), body, once).await?;
+        let status = response.status();
+        // Any other refusal is about this message alone: the stream is shared.
+        if status == StatusCode::NOT_FOUND {
+            let reason = "the server no longer knows the stream (HTTP 404)".to_owned();
+            self.closing.close(reason.clone());
+            return Err(Error::NotSent { reason });
+        }
+        if !status.is_success() {
+            return Err(status_error(status, response.headers()));
+        }
+        // It says nothing, but the connection can be used again when it was read.
+        let _ = body::body(response.into_body(), self.client.limit, self.payer()).await;
+        Ok(())
+    }
+
+    fn payer(&self) -> Payer<'_> {
+        Payer { principal: None, server: &self.client.server }
+    }
+
+    async fn initialize(&self, capabilities: Raw) -> Result<Reply, Error> {
+        let params = handshake::initialize_params(capabilities);
+        let call = Call::of_gateway(method::INITIALIZE, Some(params));
+        let compose = |id| compose(&call, id, Era::Legacy);
+        self.exchange(&Outlet::none(), Purpose::Handshake, false, compose).await
+    }
+
+    async fn tell(&self, notification: &Notification) -> Result<(), Error> {
+        self.post(notification.encode(), true).await
+    }
+
+    /// Hands over what arrives until the stream ends, or until it is told to stop.
+    async fn read(self, mut stream: EventStream, events: Events, shutdown: Shutdown) {
+        let work = async {
+            loop {
+                match stream.next(&self.floods).await {
+                    Ok(Some(item)) => {
+                        let (worth, length) = self.take(item, &events);
+                        if self.floods.admit(worth, length).await.is_err() {
+                            break FLOODED.to_owned();
+                        }
+                    }
+                    Ok(None) => break "the server ended the event stream".to_owned(),
+                    Err(error) => break format!("the event stream was lost: {error}"),
+                }
+            }
+        };
+        let reason = tokio::select! {
+            reason = work => reason,
+            () = self.end.cancelled() => "the connection was closed".into(),
+            () = shutdown.requested() => "the connection was closed".into(),
+        };
+        self.pending.end(&reason);
+        self.closing.close(reason);
+        drop(stream);
+        self.gone.cancel();
+    }
+
+    /// Takes one event; what it was worth, and how long it was.
+    fn take(&self, item: Item, events: &Events) -> (Worth, usize) {
+        events.heard();
+        match item {
+            Item::Event(event) if is_message(&event.name) => {
+                (self.take_message(&event.data, events), event.data.len())
+            }
+            Item::Event(event) => (Worth::Junk, event.data.len()),
+            Item::TooLong(clip) => {
+                let answered = self.pending.answer_too_long(&clip, self.client.limit);
+                (if answered { Worth::Wanted } else { Worth::Junk }, self.client.limit)
+            }
+        }
+    }
+
+    fn take_message(&self, message: &Bytes, events: &Events) -> Worth {
+        match Message::from_server(message) {
+            Ok(Message::Response(response)) => {
+                if self.pending.answer(response) {
+                    Worth::Wanted
+                } else {
+                    Worth::Junk
+                }
+            }
+            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => Worth::Wanted,
+            Ok(Message::Notification(said)) => inbound::sort(said, events, |said| self.pending.notify(said)),
+            Ok(Message::Request(request)) => {
+                inbound::note(&request, events);
+                let pending = Arc::clone(&self.pending);
+                self.questions.take(request, move |owner| pending.whose(owner))
+            }
+            Err(error) => {
+                tracing::debug!(%error, "an event that is no message was skipped");
+                Worth::Junk
+            }
+        }
+    }
+}
+
+/// Ends the reader when dropped.
+struct Ending(Link);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end.cancel();
+    }
+}
+
+/// A live connection.
+struct Stream {
+    peer: Peer,
+    ending: Ending,
+}
+
+impl Connection for Stream {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+        let compose = |id| compose(call, id, Era::Legacy);
+        self.ending.0.exchange(outlet, Purpose::of(call), !call.effect.is_repeatable(), compose).boxed()
+    }
+
+    fn tells_whose(&self) -> bool {
+        false
+    }
+
+    fn asks(&self) -> bool {
+        self.ending.0.pending.asks()
+    }
+
+    fn unanswered(&self, owner: Owner) -> Option<Unanswered> {
+        self.ending.0.pending.unanswered(owner)
+    }
+
+    fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
+        // If it is not delivered, the connection is about to end.
+        async move { drop(self.ending.0.tell(notification).await) }.boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        self.ending.0.closing.wait().boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        let link = &self.ending.0;
+        async {
+            // One that the server forgot ends with the last call on it.
+            if !link.closing.is_closed() {
+                link.end.cancel();
+                link.gone.cancelled().await;
+            }
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+#[path = "sse_tests.rs"]
+mod tests;

@@ -1,0 +1,160 @@
+//! What a child process is given of our environment, and where its program is found.
+//!
+//! A server needs to find programs, its home and the user's language; it does not need our
+//! credentials. So it gets the variables of [`PASSED_ON`] and what its configuration names, and
+//! nothing else. Not here: a shell. The command is a program, the arguments are arguments.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use secrecy::ExposeSecret;
+
+use crate::config::Stdio;
+
+/// The variables every child gets, when we have them; and those that begin with `LC_`.
+const PASSED_ON: [&str; 10] =
+    ["HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
+
+/// Words of programs that could not reach the network.
+const NETWORK_FAILURES: [&str; 6] =
+    ["ENOTFOUND", "ETIMEDOUT", "ECONNREFUSED", "EAI_AGAIN", "Network is unreachable", "name resolution"];
+
+/// Where programs are looked for when there is no `PATH` at all.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The whole environment of the child: the allowed part of `ours`, and what is configured.
+pub(super) fn of(
+    config: &Stdio,
+    ours: impl Iterator<Item = (OsString, OsString)>,
+) -> BTreeMap<OsString, OsString> {
+    let configured = config.env.iter().map(|(name, value)| (name.into(), value.expose_secret().into()));
+    ours.filter(|(name, value)| passes(config, name, value)).chain(configured).collect()
+}
+
+fn passes(config: &Stdio, name: &OsStr, value: &OsStr) -> bool {
+    let is_named = |name: &str| config.pass_env.iter().any(|passed| passed == name);
+    let is_usual = |name: &str| PASSED_ON.contains(&name) || name.starts_with("LC_");
+    let allowed = name.to_str().is_some_and(|name| is_usual(name) || is_named(name));
+    // Exported shell functions are code, not values.
+    allowed && !value.as_encoded_bytes().starts_with(b"()")
+}
+
+/// The file to execute for the command of `config`, or what to do about it.
+///
+/// The reasons do not name it: it may come from a variable, whose value is not for every reader.
+pub(super) fn program(config: &Stdio, environment: &BTreeMap<OsString, OsString>) -> Result<PathBuf, String> {
+    let command = config.command.as_str();
+    if config.cwd.as_deref().is_some_and(|folder| !folder.is_dir()) {
+        return Err("its `cwd` is not a folder".into());
+    }
+    let found = if command.contains('/') {
+        let path = config.cwd.as_deref().unwrap_or(Path::new("")).join(command);
+        path.exists().then_some(path)
+    } else {
+        let search = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| DEFAULT_PATH.into());
+        std::env::split_paths(&search).map(|folder| folder.join(command)).find(|path| is_program(path))
+    };
+    let Some(path) = found else { return Err(advice(command).into()) };
+    if is_program(&path) {
+        // The child may run in another folder; a path relative to ours would mean something else there.
+        std::path::absolute(path).map_err(|error| error.to_string())
+    } else {
+        Err("it is no executable file; set its execute permission".into())
+    }
+}
+
+/// What to do about a command that was not found.
+fn advice(command: &str) -> &'static str {
+    if command.contains(char::is_whitespace) {
+        "there is no such program; `command` is the program alone, put the rest into `args`"
+    } else if command.contains('/') {
+        "there is no such file"
+    } else {
+        "it is not in PATH; install it, or write its full path as `command`"
+    }
+}
+
+/// Advises to pass the proxy variable of this process on, if the child failed in the network without it.
+pub(super) fn proxy_advice(config: &Stdio, reason: &str, proxy: Option<&str>) -> String {
+    let failed_in_network = NETWORK_FAILURES.iter().any(|word| reason.contains(word));
+    let has =
+        |name: &str| config.env.contains_key(name) || config.pass_env.iter().any(|passed| passed == name);
+    match proxy.filter(|name| failed_in_network && !has(name)) {
+        Some(name) => {
+            format!("; {name} is set here, and the program does not get it; add `pass_env: [{name}]`")
+        }
+        None => String::new(),
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(command: &str) -> Stdio {
+        Stdio {
+            command: command.into(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            pass_env: Vec::new(),
+            cwd: None,
+        }
+    }
+
+    #[test]
+    fn a_child_sees_the_allowed_part_of_our_environment_and_its_own() {
+        let ours = [
+            ("PATH", "/bin"),
+            ("LC_ALL", "C"),
+            ("HOME", "() { :; }"),
+            ("SWITCHYARD_TOKEN", "secret"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("LD_PRELOAD", "x.so"),
+            ("HTTPS_PROXY", "http://proxy"),
+            ("NO_PROXY", "() { :; }"),
+        ];
+        let mut config = config("x");
+        config.env.insert("API_KEY".into(), "key".into());
+        config.env.insert("LC_ALL".into(), "en_US.UTF-8".into());
+        let environment = of(&config, ours.iter().map(|(name, value)| (name.into(), value.into())));
+        let expected = [("API_KEY", "key"), ("LC_ALL", "en_US.UTF-8"), ("PATH", "/bin")];
+        assert_eq!(environment, expected.iter().map(|(name, value)| (name.into(), value.into())).collect());
+        config.pass_env = ["HTTPS_PROXY", "NO_PROXY", "API_KEY", "NOT_THERE"].map(str::to_owned).into();
+        let environment = of(&config, ours.iter().map(|(name, value)| (name.into(), value.into())));
+        let passed = expected.iter().chain(&[("HTTPS_PROXY", "http://proxy")]);
+        assert_eq!(environment, passed.map(|(name, value)| (name.into(), value.into())).collect());
+    }
+
+    #[test]
+    fn a_proxy_variable_that_is_not_passed_on_is_named_after_a_network_failure() {
+        let (failed, proxy) = ("npm error code ENOTFOUND", Some("HTTPS_PROXY"));
+        let told = proxy_advice(&config("npx"), failed, proxy);
+        assert!(told.ends_with("add `pass_env: [HTTPS_PROXY]`"), "{told}");
+        assert_eq!(proxy_advice(&config("npx"), failed, None), "");
+        assert_eq!(proxy_advice(&config("npx"), "no such module", proxy), "");
+        let passed = Stdio { pass_env: vec!["HTTPS_PROXY".into()], ..config("npx") };
+        assert_eq!(proxy_advice(&passed, failed, proxy), "");
+    }
+
+    #[test]
+    fn a_command_that_cannot_run_comes_with_advice() {
+        let environment = [("PATH".into(), "/usr/bin:/bin".into())].into();
+        let reason = |config: &Stdio| program(config, &environment).expect_err("cannot run");
+        assert!(reason(&config("no-such-program")).contains("not in PATH"));
+        assert!(reason(&config("sh -c true")).contains("`args`"));
+        assert!(reason(&config("npx -y @scope/server")).contains("`args`"));
+        assert!(reason(&config("/no/such/file")).contains("no such file"));
+        assert!(reason(&config("/etc/passwd")).contains("execute permission"));
+        let elsewhere = Stdio { cwd: Some("/no/such/folder".into()), ..config("sh") };
+        assert!(reason(&elsewhere).contains("`cwd`"));
+        assert!(program(&config("sh"), &environment).expect("every system has one").is_absolute());
+        let relative = Stdio { cwd: Some("/bin".into()), ..config("./sh") };
+        assert_eq!(program(&relative, &environment), Ok("/bin/./sh".into()));
+    }
+}

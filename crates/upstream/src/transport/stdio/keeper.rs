@@ -1,0 +1,111 @@
+//! Watches the child until nothing of it is left, and says why the connection ended.
+//!
+//! Invariants: what the child wrote before its end is handed over before its requests fail; a
+//! connection that ended by itself counts as closed when its child is reaped, so that there are
+//! never two; what a child wrote to its standard error after its handshake is told to operators and never to callers.
+
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::child::{self, Process};
+use super::link::Signals;
+use super::stderr::StderrTail;
+use crate::closing::Closing;
+use crate::secrets::Secrets;
+use crate::transport::pending::Pending;
+use runtime::shutdown::Shutdown;
+
+/// How long the output of a child that is gone may take to end. It takes longer only when a process
+/// outside its group holds the pipe.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
+/// How long a child that closed a pipe may take to exit before the pipe counts as the reason.
+const LAST_BREATH: Duration = Duration::from_millis(200);
+
+/// The task that owns the process.
+pub(super) struct Keeper {
+    pub(super) process: Process,
+    pub(super) signals: Signals,
+    pub(super) tail: StderrTail,
+    pub(super) secrets: Secrets,
+    pub(super) pending: Arc<Pending>,
+    /// The end, as callers may know it.
+    pub(super) closing: Closing,
+    /// The end, as operators may know it; closed with the other one.
+    pub(super) obituary: Closing,
+    pub(super) end: CancellationToken,
+    pub(super) gone: CancellationToken,
+}
+
+/// Why the child is to end.
+enum Why {
+    Exited(Option<ExitStatus>),
+    Broken(String),
+    Asked,
+}
+
+impl Keeper {
+    pub(super) async fn run(mut self, shutdown: Shutdown) {
+        let reason = match self.watch(&shutdown).await {
+            Why::Exited(status) => self.give_up_dead(status).await,
+            Why::Broken(reason) => {
+                // Nobody is to wait for the process, which may be slow to end.
+                self.pending.end(&reason);
+                reason
+            }
+            Why::Asked => {
+                let reason = "the connection was closed";
+                self.close(reason, reason);
+                reason.to_owned()
+            }
+        };
+        self.signals.stop_writing.cancel();
+        self.process.end().await;
+        self.drain().await;
+        self.pending.end(&reason);
+        self.close(&reason, &reason);
+        self.gone.cancel();
+    }
+
+    async fn watch(&mut self, shutdown: &Shutdown) -> Why {
+        let broken = tokio::select! {
+            status = self.process.ended() => return Why::Exited(status.ok()),
+            () = self.end.cancelled() => return Why::Asked,
+            () = shutdown.requested() => return Why::Asked,
+            broken = self.signals.broken.wait() => broken,
+        };
+        // A closed pipe is mostly the first sign of an exit, and that is the better reason.
+        match tokio::time::timeout(LAST_BREATH, self.process.ended()).await {
+            Ok(status) => Why::Exited(status.ok()),
+            Err(_) => Why::Broken(broken),
+        }
+    }
+
+    /// The process has exited and is reaped.
+    async fn give_up_dead(&self, status: Option<ExitStatus>) -> String {
+        // What it left behind may hold the pipes open.
+        self.process.end_group();
+        self.drain().await;
+        let how = status.map_or_else(|| "the process ended".to_owned(), child::describe);
+        self.pending.end(&how);
+        self.close(&how, &self.tail.append_to(&how, &self.secrets));
+        how
+    }
+
+    fn close(&self, reason: &str, obituary: &str) {
+        self.obituary.close(obituary);
+        self.closing.close(reason);
+    }
+
+    /// Waits until the readers have handed over what the child wrote before its end.
+    async fn drain(&self) {
+        let all = async {
+            self.signals.read.cancelled().await;
+            self.signals.heard.cancelled().await;
+        };
+        let _ = tokio::time::timeout(LAST_OUTPUT, all).await;
+        self.signals.stop_reading.cancel();
+    }
+}

@@ -1,0 +1,243 @@
+//! The pipes of one child: requests go in, answers come out, and four tasks do it.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use tokio::net::unix::pipe;
+use tokio::process::ChildStderr;
+use tokio_util::sync::CancellationToken;
+
+use super::Server;
+use super::child::{Child, Process};
+use super::keeper::Keeper;
+use super::outbox::{Due, Outbox, Outgoing};
+use super::reader::{Desk, Over, Reader};
+use super::stderr::{self, StderrTail};
+use crate::closing::Closing;
+use crate::connection::{Call, Events, Outlet, Owner, Unanswered};
+use crate::error::Error;
+use crate::home::Home;
+use crate::transport::pending::{Pending, Purpose};
+use crate::transport::questions::Questions;
+use crate::transport::{cancelled, compose_line};
+use json::Raw;
+use net::lines;
+use protocol::{Era, Notification, Reply};
+use runtime::memory::{self, Account, Kind};
+use runtime::shutdown::Shutdown;
+use runtime::worker::Runtimes;
+
+/// The connection's end of the pipes. Dropping it ends the child.
+pub(super) struct Link {
+    channel: Channel,
+    /// Set when the connection is of no more use.
+    pub(super) closing: Closing,
+    /// The same for operators: its reason may quote what the child wrote last.
+    pub(super) obituary: Closing,
+    /// Asks the keeper to end the child.
+    end: CancellationToken,
+    /// Set when the child is reaped and nothing of it is left.
+    gone: CancellationToken,
+}
+
+/// The way for requests.
+#[derive(Clone)]
+struct Channel {
+    pending: Arc<Pending>,
+    outbox: Arc<Outbox>,
+    /// Where it is told that a pipe broke.
+    broken: Closing,
+    /// Ends the writers.
+    stop: CancellationToken,
+    /// Where the callers are.
+    runtimes: Arc<Runtimes>,
+    tasks: Shutdown,
+}
+
+/// What the tasks of one child tell each other.
+#[derive(Clone, Default)]
+pub(super) struct Signals {
+    /// One of the pipes is of no more use, with the reason.
+    pub(super) broken: Closing,
+    /// The writer is to close the child's input.
+    pub(super) stop_writing: CancellationToken,
+    /// The readers are to stop, whatever still holds the pipes.
+    pub(super) stop_reading: CancellationToken,
+    /// All of the child's output was handed over.
+    pub(super) read: CancellationToken,
+    /// All of its standard error was read.
+    pub(super) heard: CancellationToken,
+}
+
+impl Link {
+    pub(super) fn new(child: Child, server: &Server, events: &Events, tail: &StderrTail) -> Arc<Self> {
+        let (outbox, due) = Outbox::new(child.stdin);
+        let outbox = Arc::new(outbox);
+        let canceller = Arc::clone(&outbox);
+        // A full queue means a child that does not read; it will not read this either.
+        let pending = Pending::new(0, move |id| canceller.offer(line(&cancelled(id))));
+        let signals = Signals::default();
+        let (broken, stop) = (signals.broken.clone(), signals.stop_writing.clone());
+        let (runtimes, tasks) = (Arc::default(), server.shutdown.clone());
+        let channel = Channel { pending, outbox, broken, stop, runtimes, tasks };
+        server.shutdown.spawn(write(channel.clone(), due));
+        let link = Self {
+            channel,
+            closing: Closing::default(),
+            obituary: Closing::default(),
+            end: CancellationToken::new(),
+            gone: CancellationToken::new(),
+        };
+        let pipes = (child.process, child.stdout, child.stderr, tail.clone());
+        link.spawn_tasks(pipes, signals, server, events);
+        Arc::new(link)
+    }
+
+    fn spawn_tasks(
+        &self,
+        (process, stdout, stderr, tail): (Process, pipe::Receiver, ChildStderr, StderrTail),
+        signals: Signals,
+        server: &Server,
+        events: &Events,
+    ) {
+        let (channel, shutdown) = (self.channel.clone(), &server.shutdown);
+        let pending = Arc::clone(&channel.pending);
+        let drain = stderr::drain(stderr, Arc::clone(&server.name), server.secrets.clone(), tail.clone());
+        let Signals { stop_reading, heard, .. } = signals.clone();
+        shutdown.spawn(async move {
+            stop_reading.run_until_cancelled(drain).await;
+            heard.cancel();
+        });
+        let (name, runtimes) = (Arc::clone(&server.name), Arc::clone(&channel.runtimes));
+        let payer = Account::Server(Arc::clone(&server.name));
+        let answers = move |answer| deliver(channel.clone(), answer, payer.clone()).boxed();
+        let questions = Questions::new(&server.name, shutdown, answers);
+        let desk = Desk { pending: Arc::clone(&pending), runtimes, tasks: shutdown.clone() };
+        let ends = (questions, events.clone());
+        let reader = Reader::new(name, server.message_bytes, desk, ends, &signals.broken);
+        shutdown.spawn(reader.run(stdout, Over::new(signals.clone())));
+        let (closing, obituary) = (self.closing.clone(), self.obituary.clone());
+        let (end, gone) = (self.end.clone(), self.gone.clone());
+        let secrets = server.secrets.clone();
+        let keeper = Keeper { process, signals, tail, secrets, pending, closing, obituary, end, gone };
+        shutdown.spawn(keeper.run(shutdown.clone()));
+    }
+
+    /// Sends the request that `compose` makes of its id, and waits for the answer.
+    pub(super) async fn exchange(
+        &self,
+        outlet: &Outlet,
+        purpose: Purpose,
+        compose: impl FnOnce(u64) -> Result<Bytes, Error>,
+    ) -> Result<Reply, Error> {
+        if self.closing.is_closed() {
+            return Err(Error::NotSent { reason: self.closing.reason() });
+        }
+        self.channel.exchange(outlet, purpose, compose).await
+    }
+
+    /// A request that is part of connecting.
+    pub(super) async fn ask(&self, method: &str, params: Option<Raw>, era: Era) -> Result<Reply, Error> {
+        let call = Call::of_gateway(method, params);
+        self.exchange(&Outlet::none(), Purpose::Handshake, |id| compose_line(&call, id, era)).await
+    }
+
+    /// The child is for `client` alone.
+    pub(super) fn be_private(&self, client: Home) {
+        self.channel.pending.be_private(client);
+    }
+
+    /// Whether the child was seen asking.
+    pub(super) fn asks(&self) -> bool {
+        self.channel.pending.asks()
+    }
+
+    /// The cancelled calls of other owners than `owner` that the child has not answered.
+    pub(super) fn unanswered(&self, owner: Owner) -> Option<Unanswered> {
+        self.channel.pending.unanswered(owner)
+    }
+
+    /// Sends a notification.
+    pub(super) async fn tell(&self, notification: &Notification) -> Result<(), Error> {
+        let sent = self.channel.send(Outgoing::Other(line(notification)), true).await;
+        if sent { Ok(()) } else { Err(Error::NotSent { reason: self.closing.reason() }) }
+    }
+
+    /// Ends the child; returns when nothing of it is left.
+    pub(super) async fn end(&self) {
+        self.end.cancel();
+        self.gone.cancelled().await;
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
+impl Channel {
+    async fn exchange(
+        &self,
+        outlet: &Outlet,
+        purpose: Purpose,
+        compose: impl FnOnce(u64) -> Result<Bytes, Error>,
+    ) -> Result<Reply, Error> {
+        let mut ticket = self.pending.open(outlet, purpose)?;
+        self.runtimes.note_here();
+        let line = compose(ticket.id())?;
+        // When nothing can be written any more, the ticket is about to learn why.
+        self.send(Outgoing::Request { id: ticket.id(), line }, ticket.is_alone()).await;
+        ticket.answer().await
+    }
+
+    /// Brings a message to the child, which may be slow to read; false when its input is closed.
+    async fn send(&self, outgoing: Outgoing, is_alone: bool) -> bool {
+        match self.outbox.send(&self.pending, outgoing, is_alone).await {
+            Ok(None) => true,
+            Ok(Some(due)) => {
+                self.tasks.spawn(self.clone().write_when(due));
+                true
+            }
+            Err(error) => {
+                self.lost(&error);
+                false
+            }
+        }
+    }
+
+    /// The writer of one more worker.
+    async fn write_when(self, due: Due) {
+        let work = self.outbox.write_when(&self.pending, &due);
+        if let Some(error) = self.stop.run_until_cancelled(work).await {
+            self.lost(&error);
+        }
+    }
+
+    fn lost(&self, error: &io::Error) {
+        self.broken.close(format!("the process closed its input: {error}"));
+    }
+}
+
+fn line(notification: &Notification) -> Bytes {
+    lines::encode(notification.encode())
+}
+
+/// Brings the answer to a question to the child; when its input is closed, nobody waits for it.
+async fn deliver(channel: Channel, answer: Bytes, payer: Account) {
+    let line = lines::encode(answer);
+    // The answer was charged until now. If somebody else was quicker, it goes out uncharged.
+    let line = memory::hold(line.clone(), || payer, Kind::Request).unwrap_or(line);
+    channel.send(Outgoing::Other(line), true).await;
+}
+
+/// The first writer, until it is told to stop; then it closes the child's input.
+async fn write(channel: Channel, due: Due) {
+    let work = channel.outbox.write(&channel.pending, &due);
+    if let Some(error) = channel.stop.run_until_cancelled(work).await {
+        channel.lost(&error);
+    }
+    channel.outbox.close();
+}

@@ -1,0 +1,303 @@
+//! Reads the child's output and hands each message to whom it belongs.
+//!
+//! What has come is taken line by line, and then the answers in it go out: those for callers on this
+//! worker at once, those for another one in one task there, because each wake across threads is a call
+//! of the system. When all answers go to one other worker for a while the reader moves there, so that
+//! calls which are made in one place are answered in it.
+//!
+//! Invariants: it never waits for anything but output, so one caller can not hold up another; nothing
+//! that was read waits for more to come; the pipe has one reader at a time, and what it knows moves
+//! with it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::runtime::Handle;
+use tokio_util::codec::Decoder;
+
+use super::link::Signals;
+use crate::closing::Closing;
+use crate::connection::Events;
+use crate::error::Error;
+use crate::transport::flood_guard::{FloodGuard, Worth};
+use crate::transport::inbound;
+use crate::transport::pending::{Answered, Pending};
+use crate::transport::questions::Questions;
+use net::Clip;
+use net::lines::{Line, Lines};
+use protocol::Message;
+use runtime::memory::{Account, Charge, Kind};
+use runtime::shutdown::Shutdown;
+use runtime::telemetry::pace::Pace;
+use runtime::worker::{self, Runtimes, WorkBudget};
+
+/// Room for what is read at once; a pipe holds 64 KiB.
+const READ_BYTES: usize = 32 * 1024;
+/// The least room for a read, so that the end of the buffer costs no small ones.
+const LEAST_ROOM: usize = 4 * 1024;
+/// Lines of more bytes are charged while they are read, and share no buffer with the lines behind them.
+const LONG: usize = 2 * READ_BYTES;
+/// Lines of more bytes get room up to the cap at once.
+const VERY_LONG: usize = 1024 * 1024;
+/// So many answers in a row for one other worker make the reader move there.
+const MOVES_AFTER: usize = 64;
+
+/// The reading end of one child.
+pub(super) struct Reader {
+    server: Arc<str>,
+    lines: Lines,
+    limit: usize,
+    buffer: BytesMut,
+    desk: Desk,
+    questions: Questions,
+    events: Events,
+    /// Answers among what was read just now.
+    answered: Vec<Answered>,
+    /// The share of the worker that the last answers went to, if it was one, and how many they are.
+    row: (usize, usize),
+    /// Lines that were no message.
+    skipped: u64,
+    work: WorkBudget,
+    floods: FloodGuard,
+    /// For a long line while it is read.
+    charge: Charge,
+    /// Whether the line that is thrown away found no room in the memory budget.
+    is_exhausted: bool,
+    /// Paces the log lines about messages beyond the cap.
+    pace: Pace,
+}
+
+/// Whom it reads for, and where they are.
+pub(super) struct Desk {
+    pub(super) pending: Arc<Pending>,
+    pub(super) runtimes: Arc<Runtimes>,
+    pub(super) tasks: Shutdown,
+}
+
+/// Says at its end that all of the output was handed over, whatever ends it.
+pub(super) struct Over(Signals);
+
+impl Over {
+    pub(super) const fn new(signals: Signals) -> Self {
+        Self(signals)
+    }
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.read.cancel();
+        self.0.broken.close("the process closed its output");
+    }
+}
+
+impl Reader {
+    pub(super) fn new(
+        server: Arc<str>,
+        limit: usize,
+        desk: Desk,
+        (questions, events): (Questions, Events),
+        broken: &Closing,
+    ) -> Self {
+        let floods = FloodGuard::new(&server, broken);
+        let charge = Charge::open(Account::Server(Arc::clone(&server)), Kind::Answer);
+        Self {
+            server,
+            lines: Lines::new(limit),
+            limit,
+            buffer: BytesMut::with_capacity(READ_BYTES),
+            desk,
+            questions,
+            events,
+            answered: Vec::new(),
+            row: (worker::share(), 0),
+            skipped: 0,
+            work: WorkBudget::new(),
+            floods,
+            charge,
+            is_exhausted: false,
+            pace: Pace::new(),
+        }
+    }
+
+    /// Reads until the end of the output, or until it is told to stop.
+    pub(super) async fn run(mut self, mut pipe: pipe::Receiver, over: Over) {
+        let stop = over.0.stop_reading.clone();
+        let moves = stop.run_until_cancelled(self.read(&mut pipe)).await.flatten();
+        if let Some(there) = moves
+            && let Ok(pipe) = pipe.into_nonblocking_fd()
+        {
+            self.go_on(pipe, over, &there);
+        }
+    }
+
+    /// Goes on in another runtime, which is to watch the pipe from now on.
+    fn go_on(self, pipe: OwnedFd, over: Over, there: &Handle) {
+        let tasks = self.desk.tasks.clone();
+        let task = async move {
+            if let Ok(pipe) = pipe::Receiver::from_owned_fd(pipe) {
+                self.run(pipe, over).await;
+            }
+        };
+        tasks.spawn_on(task, there);
+    }
+
+    /// Reads until the end of the output, or until it should go on in the runtime that is given back.
+    async fn read(&mut self, pipe: &mut pipe::Receiver) -> Option<Handle> {
+        loop {
+            self.take_lines().await?;
+            self.charge_rest();
+            self.deliver();
+            if let Some(there) = self.moves() {
+                return Some(there);
+            }
+            self.buffer.reserve(self.room());
+            if pipe.read_buf(&mut self.buffer).await.ok()? == 0 {
+                break;
+            }
+            self.events.heard();
+        }
+        while let Ok(Some(line)) = self.lines.decode_eof(&mut self.buffer) {
+            self.take(line);
+        }
+        self.deliver();
+        None
+    }
+
+    /// Takes the lines that have come; none when there were too many that belong to nothing.
+    async fn take_lines(&mut self) -> Option<()> {
+        // It never fails: the error is the codec's, for those that read by themselves.
+        while let Ok(Some(line)) = self.lines.decode(&mut self.buffer) {
+            let length = line.length();
+            let is_long = matches!(&line, Line::Whole(line) if line.len() > LONG);
+            let worth = self.take(line);
+            if is_long {
+                // Otherwise each short line that follows would keep the room of the long one.
+                self.buffer = BytesMut::from(&self.buffer[..]);
+            }
+            self.work.charge(length);
+            if worth != Worth::Wanted || self.work.may_be_spent() {
+                // An answer that was read does not wait for the lines after it.
+                self.deliver();
+                self.floods.admit(worth, length).await.ok()?;
+                self.work.yield_if_spent().await;
+            }
+        }
+        let blank = self.lines.take_blank();
+        if blank > 0 {
+            self.work.charge(blank);
+            self.floods.admit(Worth::Junk, blank).await.ok()?;
+        }
+        Some(())
+    }
+
+    fn take(&mut self, line: Line) -> Worth {
+        let message = match line {
+            Line::Whole(line) => Message::from_server(&line),
+            Line::TooLong(clip) => {
+                return self.take_clip(&clip);
+            }
+        };
+        match message {
+            Ok(Message::Response(response)) => {
+                let Some(answered) = self.desk.pending.answered(response) else { return Worth::Junk };
+                self.answered.push(answered);
+                Worth::Wanted
+            }
+            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => Worth::Wanted,
+            Ok(Message::Notification(said)) => {
+                inbound::sort(said, &self.events, |said| self.desk.pending.notify(said))
+            }
+            Ok(Message::Request(request)) => {
+                inbound::note(&request, &self.events);
+                let pending = Arc::clone(&self.desk.pending);
+                self.questions.take(request, move |owner| pending.whose(owner))
+            }
+            Err(error) => {
+                if self.is_logged() {
+                    let (server, skipped) = (&self.server, self.skipped);
+                    tracing::warn!(%server, skipped, %error, "lines on stdout that are no MCP message were skipped");
+                }
+                Worth::Junk
+            }
+        }
+    }
+
+    /// Bytes to make room for. A long line gets room up to the cap at once: with each doubling it would be in memory
+    /// twice. Pages that are not written yet cost nothing.
+    fn room(&self) -> usize {
+        let (held, most) = (self.buffer.len(), self.limit.saturating_add(LONG));
+        if held > VERY_LONG { most.saturating_sub(held).max(LEAST_ROOM) } else { LEAST_ROOM }
+    }
+
+    /// Charges the line that has begun to the server; without room for it, it is thrown away.
+    fn charge_rest(&mut self) {
+        let held = self.buffer.len();
+        if held <= LONG {
+            self.charge.clear();
+        } else if self.charge.cover(held).is_err() {
+            self.is_exhausted = true;
+            self.charge.clear();
+            self.lines.give_up(&mut self.buffer);
+        }
+    }
+
+    /// A line that was thrown away, because it was beyond the cap or there was no room for it.
+    fn take_clip(&mut self, clip: &Clip) -> Worth {
+        let (pending, bytes) = (&self.desk.pending, clip.length());
+        let (answered, reason) = if std::mem::take(&mut self.is_exhausted) {
+            (pending.answer_lost(clip, Error::MemoryExhausted), "the memory budget had no room for it")
+        } else {
+            (pending.answer_too_long(clip, self.limit), "it is beyond the cap")
+        };
+        if let Some(suppressed) = self.pace.admit() {
+            tracing::warn!(server = %self.server, bytes, answered, reason, suppressed, "a message was skipped");
+        }
+        if answered { Worth::Wanted } else { Worth::Junk }
+    }
+
+    /// Hands out the answers of this turn.
+    fn deliver(&mut self) {
+        let of = |share: usize| move |answered: &Answered| answered.share == share;
+        while let Some(share) = self.answered.last().map(|answered| answered.share) {
+            let count = self.answered.iter().filter(|answered| of(share)(answered)).count();
+            self.row = if self.row.0 == share { (share, self.row.1 + count) } else { (share, count) };
+            let group = self.answered.extract_if(.., |answered| of(share)(answered));
+            match self.desk.runtimes.of(share) {
+                Some(there) if count > 1 && share != worker::share() => {
+                    let group: Vec<Answered> = group.collect();
+                    self.desk.tasks.spawn_on(async move { group.into_iter().for_each(deliver) }, there);
+                }
+                _ => group.for_each(deliver),
+            }
+        }
+    }
+
+    /// The runtime in which it should go on reading, if that is another one.
+    fn moves(&mut self) -> Option<Handle> {
+        let (share, count) = self.row;
+        if count < MOVES_AFTER || share == worker::share() {
+            return None;
+        }
+        self.row.1 = 0;
+        self.desk.runtimes.of(share).cloned()
+    }
+
+    /// Counts a line that was skipped. Real servers print banners: the first one is worth a warning, the others
+    /// only a number.
+    const fn is_logged(&mut self) -> bool {
+        self.skipped += 1;
+        self.skipped.is_power_of_two()
+    }
+}
+
+/// Whoever has gone needs no answer.
+fn deliver(answered: Answered) {
+    answered.deliver();
+}
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;

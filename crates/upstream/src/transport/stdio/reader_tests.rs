@@ -1,0 +1,151 @@
+//! Tests of who reads a child's output: two workers, and a pipe whose other end is written to here.
+
+use std::io::{PipeReader, PipeWriter};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::io::AsyncWriteExt;
+
+use super::*;
+use crate::connection::Outlet;
+use crate::transport::pending::{Purpose, Ticket};
+use json::Raw;
+
+/// Longer than anything takes here.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The table of the requests, where their callers are, and what the reader says at its end.
+struct Bench {
+    pending: Arc<Pending>,
+    runtimes: Arc<Runtimes>,
+    signals: Signals,
+    tasks: Shutdown,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let pending = Pending::new(0, |_| {});
+        Self { pending, runtimes: Arc::default(), signals: Signals::default(), tasks: Shutdown::new() }
+    }
+
+    /// Reads `output` here, until it ends or the reader moves.
+    async fn read(&self, output: PipeReader) {
+        let (pending, runtimes) = (Arc::clone(&self.pending), Arc::clone(&self.runtimes));
+        let desk = Desk { pending, runtimes, tasks: self.tasks.clone() };
+        let questions = Questions::new(&"s".into(), &self.tasks, |_| async {}.boxed());
+        let ends = (questions, Events::channel().0);
+        let reader = Reader::new("s".into(), 1 << 20, desk, ends, &self.signals.broken);
+        let pipe = pipe::Receiver::from_owned_fd(output.into()).expect("a pipe");
+        reader.run(pipe, Over::new(self.signals.clone())).await;
+    }
+
+    fn open(&self) -> Ticket {
+        self.runtimes.note_here();
+        self.pending.open(&Outlet::none(), Purpose::Upkeep).expect("open")
+    }
+}
+
+fn answer_to(ticket: &Ticket) -> String {
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{0},\"result\":{0}}}\n", ticket.id())
+}
+
+async fn write(input: PipeWriter, text: &str) -> pipe::Sender {
+    let mut input = pipe::Sender::from_owned_fd(input.into()).expect("a pipe");
+    input.write_all(text.as_bytes()).await.expect("written");
+    input
+}
+
+async fn is_answered(mut ticket: Ticket) {
+    let answer = tokio::time::timeout(PATIENCE, ticket.answer()).await.expect("in time");
+    assert_eq!(answer.expect("an answer"), Ok(Raw::of(&ticket.id())));
+}
+
+/// Does `work` as the worker `number`, in a runtime of its own.
+fn on_worker<T>(number: usize, work: impl Future<Output = T>) -> T {
+    worker::become_worker(number);
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
+}
+
+#[test]
+fn answers_that_come_together_find_their_callers_on_each_worker() {
+    let (bench, (output, input)) = (&Bench::new(), std::io::pipe().expect("a pipe"));
+    let (tell, told) = mpsc::channel();
+    thread::scope(|threads| {
+        let elsewhere = async move {
+            let tickets = [bench.open(), bench.open(), bench.open()];
+            tell.send(tickets.iter().map(answer_to).collect::<String>()).expect("heard");
+            for ticket in tickets {
+                is_answered(ticket).await;
+            }
+        };
+        threads.spawn(move || on_worker(1, elsewhere));
+        on_worker(0, async {
+            let theirs = told.recv_timeout(PATIENCE).expect("opened");
+            let (one, two) = (bench.open(), bench.open());
+            drop(write(input, &[answer_to(&one), theirs, answer_to(&two)].concat()).await);
+            bench.read(output).await;
+            is_answered(one).await;
+            is_answered(two).await;
+        });
+    });
+    assert!(bench.signals.read.is_cancelled());
+}
+
+#[test]
+fn a_reader_moves_to_the_worker_whose_calls_alone_are_answered_and_keeps_what_it_has_read() {
+    let (bench, (output, input)) = (&Bench::new(), std::io::pipe().expect("a pipe"));
+    let (tell, told) = mpsc::channel();
+    thread::scope(|threads| {
+        let elsewhere = async move {
+            let mut input = write(input, "").await;
+            for _ in 1..MOVES_AFTER {
+                let ticket = bench.open();
+                input.write_all(answer_to(&ticket).as_bytes()).await.expect("written");
+                is_answered(ticket).await;
+            }
+            let (last, next) = (bench.open(), bench.open());
+            let (begin, end) = (answer_to(&last) + &answer_to(&next)[..9], answer_to(&next)[9..].to_owned());
+            input.write_all(begin.as_bytes()).await.expect("written");
+            is_answered(last).await;
+            told.recv_timeout(PATIENCE).expect("it moved");
+            assert!(!bench.signals.read.is_cancelled(), "it goes on");
+            input.write_all(end.as_bytes()).await.expect("written");
+            is_answered(next).await;
+            drop(input);
+            tokio::time::timeout(PATIENCE, bench.signals.read.cancelled()).await.expect("it ends here");
+        };
+        threads.spawn(move || on_worker(1, elsewhere));
+        on_worker(0, bench.read(output));
+        // From here on nobody looks at the pipe on this worker.
+        tell.send(()).expect("heard");
+    });
+}
+
+#[test]
+fn a_reader_stays_while_it_is_of_use_where_it_is() {
+    let (bench, (output, input)) = (Bench::new(), std::io::pipe().expect("a pipe"));
+    let (tell, told) = mpsc::channel();
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let tickets = async { (0..2 * MOVES_AFTER).map(|_| bench.open()).collect::<Vec<_>>() };
+            tell.send(on_worker(1, tickets)).expect("heard");
+        });
+        on_worker(0, async {
+            let theirs = told.recv_timeout(PATIENCE).expect("opened");
+            let mut input = write(input, "").await;
+            let work = async {
+                for theirs in theirs.chunks(MOVES_AFTER - 1) {
+                    let ours = bench.open();
+                    let text: String = theirs.iter().chain([&ours]).map(answer_to).collect();
+                    input.write_all(text.as_bytes()).await.expect("written");
+                    is_answered(ours).await;
+                }
+                drop(input);
+            };
+            tokio::join!(work, bench.read(output));
+        });
+    });
+    assert!(bench.signals.read.is_cancelled(), "it was read to its end here");
+}

@@ -1,0 +1,163 @@
+//! What a child process writes to its standard error: read to the end, written to our log.
+//!
+//! Invariants: it is always drained, because the child would stop at a full pipe; a flood is read only as fast as
+//! [`RATE`]. A flood costs a bounded number of log lines and is counted. Configured secrets are blanked before a
+//! line goes anywhere. The last lines are kept, bounded in number and in bytes.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::process::ChildStderr;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::codec::FramedRead;
+
+use crate::secrets::Secrets;
+use net::lines::{Line, Lines};
+use protocol::sanitize::shown;
+use runtime::telemetry::pace::Pace;
+use runtime::worker::WorkBudget;
+
+/// Bytes of one line; what is longer is not shown.
+const LINE_LIMIT: usize = 8 * 1024;
+/// Bytes that are read a second, each line counted for [`LINE_COST`] more.
+const RATE: usize = 4 * 1024 * 1024;
+const LINE_COST: usize = 256;
+
+/// Lines at the end of a child's standard error that are kept.
+const KEPT_LINES: usize = 40;
+/// Bytes of the kept lines in sum.
+const KEPT_BYTES: usize = 16 * 1024;
+/// Kept lines that are quoted.
+const QUOTED_LINES: usize = 5;
+/// A line with one of these words is quoted even if more lines follow it, such as the frames of a stack trace.
+const FAILURE_WORDS: [&str; 4] = ["error", "exception", "panicked", "fatal"];
+
+/// The last lines of a child's standard error, quoted in the reason for its end.
+#[derive(Debug, Clone, Default)]
+pub(super) struct StderrTail(Arc<Mutex<VecDeque<Line>>>);
+
+impl StderrTail {
+    /// Returns the lines that explain the end of the child, without secrets and joined into one line.
+    pub(super) fn quote(&self, secrets: &Secrets) -> Option<String> {
+        let kept = self.lock().clone();
+        let lines: Vec<String> = kept.iter().map(|line| text(line, secrets)).collect();
+        let (earlier, last) = lines.split_at(lines.len().saturating_sub(QUOTED_LINES));
+        let mut quoted: Vec<&str> = last.iter().map(String::as_str).collect();
+        if !last.iter().any(|line| names_failure(line))
+            && let Some(line) = earlier.iter().rfind(|line| names_failure(line))
+        {
+            quoted.splice(..0, [line.as_str(), "…"]);
+        }
+        (!quoted.is_empty()).then(|| quoted.join(" | "))
+    }
+
+    /// Appends the quoted lines to `reason`.
+    pub(super) fn append_to(&self, reason: &str, secrets: &Secrets) -> String {
+        match self.quote(secrets) {
+            Some(lines) => format!("{reason}; the end of its standard error: {lines}"),
+            None => reason.to_owned(),
+        }
+    }
+
+    /// Forgets the lines of an earlier child.
+    pub(super) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn push(&self, line: Line) {
+        let mut kept = self.lock();
+        kept.push_back(line);
+        let mut bytes: usize = kept.iter().map(held).sum();
+        while kept.len() > KEPT_LINES || bytes > KEPT_BYTES {
+            bytes -= kept.pop_front().as_ref().map_or(bytes, held);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Line>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the bytes that a kept line holds.
+fn held(line: &Line) -> usize {
+    match line {
+        Line::Whole(line) => line.len(),
+        Line::TooLong(_) => 0,
+    }
+}
+
+fn names_failure(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    FAILURE_WORDS.iter().any(|word| line.contains(word))
+}
+
+/// Reads until the end of the stream.
+pub(super) async fn drain(stream: ChildStderr, server: Arc<str>, secrets: Secrets, tail: StderrTail) {
+    let mut lines = FramedRead::new(stream, Lines::new(LINE_LIMIT));
+    let (pace, mut work) = (Pace::new(), WorkBudget::new());
+    let (mut second, mut read) = (Instant::now(), 0);
+    while let Some(Ok(line)) = lines.next().await {
+        work.charge(line.length());
+        work.yield_if_spent().await;
+        read += line.length() + LINE_COST;
+        tail.push(line.clone());
+        if let Some(suppressed) = pace.admit() {
+            let line = text(&line, &secrets);
+            tracing::info!(%server, suppressed, %line, "stderr of the server");
+        }
+        if read >= RATE {
+            sleep_until(second + Duration::from_secs(1)).await;
+            (second, read) = (Instant::now(), 0);
+        }
+    }
+}
+
+/// A line as it may be shown.
+fn text(line: &Line, secrets: &Secrets) -> String {
+    match line {
+        Line::Whole(line) => shown(&secrets.blank(&String::from_utf8_lossy(line))),
+        Line::TooLong(clip) => format!("(a line of {} bytes)", clip.length()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn tail(lines: &[&str]) -> StderrTail {
+        let tail = StderrTail::default();
+        for line in lines {
+            tail.push(Line::Whole(Bytes::from((*line).to_owned())));
+        }
+        tail
+    }
+
+    #[test]
+    fn last_lines_and_the_line_that_names_the_error_are_quoted() {
+        let none = Secrets::new(&[]);
+        assert_eq!(tail(&[]).quote(&none), None);
+        assert_eq!(tail(&["a", "b"]).quote(&none).as_deref(), Some("a | b"));
+        assert_eq!(tail(&["a", "b", "c", "d", "e", "f"]).quote(&none).as_deref(), Some("b | c | d | e | f"));
+        let trace = ["loader:1", "Error: Cannot find module x", "1", "2", "3", "4", "5", "6"];
+        let quoted = tail(&trace).quote(&none);
+        assert_eq!(quoted.as_deref(), Some("Error: Cannot find module x | … | 2 | 3 | 4 | 5 | 6"));
+        let secrets = Secrets::new(&["tok-123456".into()]);
+        let told = tail(&["bad tok-123456"]).append_to("it ended", &secrets);
+        assert_eq!(told, "it ended; the end of its standard error: bad ***");
+    }
+
+    #[test]
+    fn kept_lines_are_bounded_in_number_and_in_bytes() {
+        let tail = tail(&["x"; 1000]);
+        assert_eq!(tail.lock().len(), KEPT_LINES);
+        let line = Bytes::from(vec![b'x'; LINE_LIMIT]);
+        (0..100).for_each(|_| tail.push(Line::Whole(line.clone())));
+        assert_eq!(tail.lock().iter().map(held).sum::<usize>(), KEPT_BYTES);
+        let quoted = tail.quote(&Secrets::new(&[])).expect("lines");
+        assert!(quoted.chars().count() < 1_200, "{} characters", quoted.chars().count());
+    }
+}

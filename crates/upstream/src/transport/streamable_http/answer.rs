@@ -1,0 +1,279 @@
+//! What comes back for a POST: one JSON text or an event stream, whatever the status says.
+//!
+//! Invariant: an answer counts only for the request whose id it carries. An error that names no
+//! request stands beside the status it came with, and the transport decides what the two mean.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::peek::{Peeked, peek};
+use crate::error::Error;
+use crate::flow::{Flow, Received};
+use crate::transport::body::{self, EventStream};
+use crate::transport::flood_guard::{FloodGuard, Worth};
+use crate::transport::http::{Body, Response, is_media_type, status_error};
+use json::envelope_stream::{Splice, Terms};
+use net::sse::{Event, Item};
+use protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
+use runtime::memory::Payer;
+use runtime::shutdown::Shutdown;
+
+/// How long the end of a stream may take to arrive after its answer.
+const DRAIN_LIMIT: Duration = Duration::from_secs(1);
+/// Statuses that say something of the way to the server, not of the request. 425 is Too Early.
+const NOT_NOW: [u16; 5] = [425, 429, 502, 503, 504];
+/// What the common SDKs of the old era say, with HTTP 400, to a request without a session they know.
+/// Only these very words count: anything looser could be the text of a tool.
+const NO_SESSION: [&str; 7] = [
+    "Bad Request: No valid session ID provided",
+    "Bad Request: Server not initialized",
+    "Bad Request: Mcp-Session-Id header is required",
+    "Bad Request: Missing session ID",
+    "Missing session ID",
+    "Server not initialized",
+    "Session not found",
+];
+
+/// What a request came to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The server answered it, with this status.
+    Reply(Reply, StatusCode),
+    /// A result that is still arriving.
+    Flowing(Box<Flow>),
+    /// An HTTP status that is an error, without an answer to the request.
+    Refusal(Refusal),
+}
+
+/// An HTTP error.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    /// The JSON-RPC error in the body, which names no request.
+    pub(super) error: Option<ErrorObject>,
+    /// Status and `Retry-After`.
+    bare: Error,
+}
+
+impl Outcome {
+    /// What it means where nothing more is known.
+    pub(super) fn into_received(self) -> Result<Received, Error> {
+        match self {
+            Self::Flowing(flow) => Ok(Received::Flowing(flow)),
+            whole => whole.into_reply().map(Received::Whole),
+        }
+    }
+
+    /// The same for a request without terms, whose answer is whole.
+    pub(super) fn into_reply(self) -> Result<Reply, Error> {
+        match self {
+            Self::Reply(reply, _) => Ok(reply),
+            Self::Flowing(_) => Err(Error::Malformed { reason: "it is not there yet".into() }),
+            Self::Refusal(Refusal { status, error: Some(error), .. })
+                if !NOT_NOW.contains(&status.as_u16()) =>
+            {
+                Ok(Err(error))
+            }
+            Self::Refusal(refusal) => Err(refusal.bare),
+        }
+    }
+}
+
+impl Refusal {
+    /// Whether a server of the old era says in so many words that it knows no such session.
+    pub(super) fn misses_session(&self) -> bool {
+        let said = self.error.as_ref().map(ErrorObject::message).unwrap_or_default();
+        let is_said = |phrase: &&str| said.trim().eq_ignore_ascii_case(phrase);
+        self.status == StatusCode::BAD_REQUEST && NO_SESSION.iter().any(is_said)
+    }
+
+    /// The bare status.
+    pub(super) fn into_error(self) -> Error {
+        self.bare
+    }
+}
+
+/// A stream that ended before the answer.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) error: Error,
+    /// How to go on, if the server said so.
+    pub(super) resume: Option<Resume>,
+}
+
+/// Where a stream that was cut goes on.
+#[derive(Debug)]
+pub(super) struct Resume {
+    /// For `Last-Event-ID`.
+    pub(super) last_id: Bytes,
+    /// The pause the server asked for.
+    pub(super) retry: Option<Duration>,
+}
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Self {
+        Self { error, resume: None }
+    }
+}
+
+/// Takes what arrives before the answer.
+pub(super) trait Hear: Sync {
+    /// A notification or a request, and what it was worth; it must not wait.
+    fn hear(&self, message: Message) -> Worth;
+}
+
+/// One event of the stream of a request.
+enum Sorted {
+    Answer(Reply),
+    Other(Worth),
+}
+
+/// One request that waits for its answer.
+pub(super) struct Reader<'a> {
+    /// Our id of it.
+    pub(super) id: u64,
+    /// Bytes of one message.
+    pub(super) limit: usize,
+    /// Under which terms the result may be given while it arrives.
+    pub(super) terms: Option<Terms>,
+    /// Who takes the rest.
+    pub(super) hear: &'a dyn Hear,
+    /// Limits what belongs to no call.
+    pub(super) floods: &'a FloodGuard,
+    /// Where the tail of a stream is read.
+    pub(super) shutdown: &'a Shutdown,
+    /// The payer for what is read.
+    pub(super) payer: Payer<'a>,
+}
+
+impl Reader<'_> {
+    /// Reads the answer out of `response`.
+    pub(super) async fn read(&self, response: Response) -> Result<Outcome, Broken> {
+        let status = response.status();
+        let bare = status_error(status, response.headers());
+        let is_stream = is_media_type(response.headers(), "text/event-stream");
+        let body = response.into_body();
+        if is_stream {
+            // Boxed: what reads events is large, and an answer in one piece need not carry it about.
+            return Box::pin(self.read_stream(status, bare, body)).await;
+        }
+        if let Some(terms) = self.terms.filter(|_| status == StatusCode::OK) {
+            return match peek(body, Splice::new(self.id, terms), self.limit, self.payer).await? {
+                Peeked::Flows(flow) => Ok(Outcome::Flowing(flow)),
+                Peeked::Whole(body) => Ok(self.judge(status, bare, &body)?),
+            };
+        }
+        let body = body::body(body, self.limit, self.payer).await;
+        Ok(self.judge(status, bare, &body?)?)
+    }
+
+    /// The same for a body that is labelled as an event stream.
+    async fn read_stream(&self, status: StatusCode, bare: Error, body: Body) -> Result<Outcome, Broken> {
+        let mut stream = EventStream::of(body, self.limit, self.payer.account());
+        if stream.is_bare_json().await? {
+            let body = stream.into_body(self.limit, self.payer).await;
+            return Ok(self.judge(status, bare, &body?)?);
+        }
+        match self.read_events(stream).await {
+            Ok(reply) => Ok(Outcome::Reply(reply, status)),
+            Err(_) if !status.is_success() => Ok(refusal(status, None, bare)),
+            Err(broken) => Err(broken),
+        }
+    }
+
+    /// Reads events until the answer.
+    pub(super) async fn read_events(&self, mut stream: EventStream) -> Result<Reply, Broken> {
+        let mut malformed = None;
+        let error = loop {
+            match stream.next(self.floods).await {
+                Ok(Some(Item::Event(event))) => {
+                    let worth = match self.sort(&event) {
+                        Ok(Sorted::Answer(reply)) => {
+                            self.drain(stream);
+                            return Ok(reply);
+                        }
+                        Ok(Sorted::Other(worth)) => worth,
+                        Err(error) => {
+                            malformed = Some(error);
+                            Worth::Junk
+                        }
+                    };
+                    self.floods.admit(worth, event.data.len()).await?;
+                }
+                Ok(Some(Item::TooLong(_))) => return Err(Error::TooLarge { limit: self.limit }.into()),
+                Ok(None) => break Error::Cut { reason: "the stream ended before the answer".into() },
+                Err(error) => break error,
+            }
+        };
+        // What could not be read was probably the answer; to ask for more would not bring it.
+        if let Some(error) = malformed {
+            return Err(error.into());
+        }
+        let resume = stream.last_id().map(|last_id| Resume { last_id, retry: stream.retry() });
+        Err(Broken { error, resume })
+    }
+
+    /// The reply in `event`, if it is the answer; anything else is passed on.
+    fn sort(&self, event: &Event) -> Result<Sorted, Error> {
+        if event.data.is_empty() || !is_message(&event.name) {
+            return Ok(Sorted::Other(Worth::Junk));
+        }
+        match Message::from_server(&event.data) {
+            Ok(Message::Response(answer)) if self.is_ours(&answer) || answer.id.is_none() => {
+                Ok(Sorted::Answer(answer.reply))
+            }
+            Ok(Message::Response(answer)) => {
+                tracing::debug!(id = ?answer.id, "an answer to something else was skipped");
+                Ok(Sorted::Other(Worth::Junk))
+            }
+            Ok(message) => Ok(Sorted::Other(self.hear.hear(message))),
+            Err(error) => Err(Error::Malformed { reason: error.to_string() }),
+        }
+    }
+
+    /// What a body that is one JSON text says, or its status if it says nothing.
+    fn judge(&self, status: StatusCode, bare: Error, body: &Bytes) -> Result<Outcome, Error> {
+        match Message::from_server(body) {
+            Ok(Message::Response(answer)) if self.is_ours(&answer) => {
+                Ok(Outcome::Reply(answer.reply, status))
+            }
+            Ok(Message::Response(Answer { reply: Err(error), .. })) if !status.is_success() => {
+                Ok(refusal(status, Some(error), bare))
+            }
+            Ok(Message::Response(Answer { id: None, reply })) => Ok(Outcome::Reply(reply, status)),
+            _ if !status.is_success() => Ok(refusal(status, None, bare)),
+            Ok(_) => Err(Error::Malformed { reason: "it does not answer the request".into() }),
+            Err(_) if body.is_empty() => {
+                Err(Error::Malformed { reason: format!("HTTP {} without a body", status.as_u16()) })
+            }
+            Err(error) => Err(Error::Malformed { reason: error.to_string() }),
+        }
+    }
+
+    fn is_ours(&self, answer: &Answer) -> bool {
+        answer.id.as_ref().and_then(RequestId::as_u64) == Some(self.id)
+    }
+
+    /// A connection can be used again when its answer was read to the end, which is about to come.
+    fn drain(&self, mut stream: EventStream) {
+        // Most servers end the stream in the same breath.
+        if stream.is_over() {
+            return;
+        }
+        self.shutdown.spawn_until_end(async move {
+            // Not worth more than a new connection costs.
+            let _ = tokio::time::timeout(DRAIN_LIMIT, stream.drain()).await;
+        });
+    }
+}
+
+const fn refusal(status: StatusCode, error: Option<ErrorObject>, bare: Error) -> Outcome {
+    Outcome::Refusal(Refusal { status, error, bare })
+}
+
+/// Whether events of this name carry messages; those without a name do.
+pub(in crate::transport) fn is_message(name: &Bytes) -> bool {
+    name.is_empty() || name == "message"
+}

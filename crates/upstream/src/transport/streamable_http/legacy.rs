@@ -1,0 +1,380 @@
+//! A legacy server: `initialize`, then a session that both sides remember.
+//!
+//! Source: 2025-11-25 `basic/transports`, Streamable HTTP. A dropped connection is no cancel here:
+//! a request that is given up is cancelled by a message, one whose stream was cut is resumed where
+//! the server gave its events ids.
+
+mod of_call;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use tokio_util::sync::CancellationToken;
+
+use self::of_call::OfCall;
+use super::Server;
+use super::answer::{Broken, Outcome, Reader, Refusal, Resume};
+use super::listening;
+use crate::closing::Closing;
+use crate::connection::{Call, Connection, Dialect, Events, Outlet};
+use crate::error::Error;
+use crate::flow::Received;
+use crate::transport::aside::Aside;
+use crate::transport::body::EventStream;
+use crate::transport::flood_guard::FloodGuard;
+use crate::transport::http::{Head, is_media_type, status_error};
+use crate::transport::pending::{Pending, Purpose};
+use crate::transport::questions::Questions;
+use crate::transport::{cancelled, compose, handshake};
+use json::Raw;
+use protocol::error::code;
+use protocol::lifecycle::Peer;
+use protocol::{Era, ErrorObject, Notification, Reply, headers, method};
+use runtime::memory::Account;
+
+/// Id of `initialize`, the first request of a session.
+const FIRST_ID: u64 = 1;
+/// Attempts to resume one stream without a new event.
+const RESUME_ATTEMPTS: u32 = 5;
+/// Pause before a resumption when the server asked for none.
+const RESUME_PAUSE: Duration = Duration::from_secs(1);
+/// How long a server may take to end a session.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
+
+/// Why a session is of no more use.
+pub(super) const SESSION_ENDED: &str = "the server ended the session";
+
+const SESSION_ID: HeaderName = HeaderName::from_static(headers::SESSION_ID);
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static(headers::LAST_EVENT_ID);
+
+/// A live session. Dropping it ends the session at the server.
+pub(super) struct Session {
+    state: Arc<State>,
+    gone: CancellationToken,
+}
+
+/// What the session's requests and tasks share.
+pub(super) struct State {
+    pub(super) server: Arc<Server>,
+    pub(super) peer: Peer,
+    pub(super) events: Events,
+    /// What all messages to the server have in common: session and revision are on every request.
+    post: Head,
+    get: Head,
+    /// None when there is no session to end.
+    delete: Option<Head>,
+    pub(super) pending: Arc<Pending>,
+    pub(super) questions: Questions,
+    aside: Aside,
+    /// Set when the session is of no more use.
+    pub(super) closing: Closing,
+    pub(super) floods: FloodGuard,
+    /// Ends the session and what is open on it.
+    end: CancellationToken,
+}
+
+/// Why there is no session.
+pub(super) struct Failure {
+    /// The HTTP status that said so, if one did.
+    pub(super) status: Option<u16>,
+    /// Whether the server answered, and its answer is the reason.
+    pub(super) is_answer: bool,
+    pub(super) error: Error,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let status = if let Error::Status { status, .. } = error { Some(status) } else { None };
+        Self { status, is_answer: false, error }
+    }
+}
+
+impl Session {
+    /// The handshake.
+    pub(super) async fn open(
+        server: &Arc<Server>,
+        events: Events,
+        dialect: Dialect,
+    ) -> Result<Self, Failure> {
+        let (peer, headers) = initialize(server, &events, dialect.capabilities).await?;
+        let told = Notification { method: method::INITIALIZED.into(), params: None }.encode();
+        let client = &server.client;
+        let response = client.send(client.post(&client.endpoint().path, &headers), told, true).await?;
+        if !response.status().is_success() {
+            return Err(status_error(response.status(), response.headers()).into());
+        }
+        let session = Self::new(server, events, peer, &headers);
+        if let Some(client) = dialect.client {
+            session.state.pending.be_private(client);
+        }
+        listening::begin(Arc::clone(&session.state)).await;
+        Ok(session)
+    }
+
+    fn new(server: &Arc<Server>, events: Events, peer: Peer, headers: &HeaderMap) -> Self {
+        let client = &server.client;
+        let post = client.post(&client.endpoint().path, headers);
+        let aside = Aside::new(client, &post, &server.shutdown);
+        let canceller = aside.clone();
+        let closing = Closing::default();
+        let answers = aside.answers(&closing);
+        let state = Arc::new(State {
+            server: Arc::clone(server),
+            peer,
+            events,
+            post,
+            get: client.get(headers),
+            delete: headers.contains_key(SESSION_ID).then(|| client.delete(headers)),
+            pending: Pending::of_streams(FIRST_ID, move |id| canceller.post(cancelled(id).encode())),
+            questions: Questions::new(&server.name, &server.shutdown, answers),
+            floods: FloodGuard::new(&server.name, &closing),
+            closing,
+            aside,
+            end: CancellationToken::new(),
+        });
+        let gone = CancellationToken::new();
+        server.shutdown.spawn(keep(Arc::clone(&state), gone.clone()));
+        Self { state, gone }
+    }
+}
+
+/// Sends `initialize`; gives the peer and the headers of the session.
+async fn initialize(
+    server: &Server,
+    events: &Events,
+    capabilities: Raw,
+) -> Result<(Peer, HeaderMap), Failure> {
+    let params = handshake::initialize_params(capabilities);
+    let call = Call::of_gateway(method::INITIALIZE, Some(params));
+    let request = compose(&call, FIRST_ID, Era::Legacy)?;
+    let client = &server.client;
+    let post = client.post(&client.endpoint().path, &HeaderMap::new());
+    let response = client.send(post, request, false).await?;
+    let mut headers = HeaderMap::new();
+    if let Some(mut session) = response.headers().get(SESSION_ID).cloned() {
+        session.set_sensitive(true);
+        headers.insert(SESSION_ID, session);
+    }
+    let (hear, floods) =
+        (listening::BeforeSession { events }, FloodGuard::new(&server.name, &Closing::default()));
+    let (limit, shutdown, payer) = (client.limit, &server.shutdown, call.payer(&client.server));
+    let reader = Reader { id: FIRST_ID, limit, terms: None, hear: &hear, floods: &floods, shutdown, payer };
+    let outcome = reader.read(response).await.map_err(|broken| broken.error)?;
+    let status = if let Outcome::Refusal(refusal) = &outcome { Some(refusal.status.as_u16()) } else { None };
+    let peer = outcome.into_reply().and_then(handshake::initialized);
+    let peer = peer.map_err(|error| Failure { status, is_answer: true, error })?;
+    if peer.version.has_version_header() {
+        headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(peer.version.as_str()));
+    }
+    Ok((peer, headers))
+}
+
+/// Ends the session at the server when it ends here.
+async fn keep(state: Arc<State>, gone: CancellationToken) {
+    let shutdown = &state.server.shutdown;
+    tokio::select! {
+        () = state.end.cancelled() => {}
+        () = shutdown.requested() => {}
+        _ = state.closing.wait() => {}
+    }
+    if state.closing.is_closed() {
+        gone.cancel();
+        // Lost, and what is open may still be answered: it ends when nobody holds the session.
+        tokio::select! {
+            () = state.end.cancelled() => {}
+            () = shutdown.requested() => state.end.cancel(),
+        }
+        return;
+    }
+    state.closing.close("the connection was closed");
+    state.end.cancel();
+    if let Some(delete) = &state.delete {
+        let farewell = state.server.client.send(delete.clone(), Bytes::new(), false);
+        // Servers may refuse it, and then forget the session in their own time.
+        let _ = tokio::time::timeout(FAREWELL_LIMIT, farewell).await;
+    }
+    gone.cancel();
+}
+
+impl State {
+    async fn exchange(&self, call: &Call, outlet: &Outlet) -> Result<Received, Error> {
+        if self.closing.is_closed() {
+            return Err(Error::NotSent { reason: self.closing.reason() });
+        }
+        let ticket = self.pending.open(outlet, Purpose::of(call))?;
+        self.pending.begin_writing(ticket.id());
+        let result = tokio::select! {
+            result = self.send(call, ticket.id(), outlet) => result,
+            () = self.end.cancelled() => Err(Error::Lost { reason: self.closing.reason() }),
+        };
+        ticket.done();
+        result
+    }
+
+    async fn send(&self, call: &Call, id: u64, outlet: &Outlet) -> Result<Received, Error> {
+        let client = &self.server.client;
+        let body = compose(call, id, Era::Legacy)?;
+        let once = !call.effect.is_repeatable();
+        let response = client.send(self.post.clone(), body, once).await?;
+        let hear = OfCall { id, wants_progress: call.wants_progress, outlet, state: self };
+        let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
+        let payer = call.payer(&client.server);
+        let reader = Reader { id, limit, terms, hear: &hear, floods: &self.floods, shutdown, payer };
+        match reader.read(response).await {
+            Ok(outcome) => self.judge(outcome),
+            Err(broken) => {
+                // A server that says when to come back let us go on purpose; so may our client.
+                if let Some(asked) = broken.resume.as_ref().and_then(|resume| pause(resume.retry)) {
+                    outlet.pause(asked);
+                }
+                self.resume(&reader, broken).await.map(Received::Whole)
+            }
+        }
+    }
+
+    /// Goes on with a stream that was cut, as long as that brings anything.
+    async fn resume(&self, reader: &Reader<'_>, broken: Broken) -> Result<Reply, Error> {
+        let Broken { error, resume: Some(mut resume) } = broken else { return Err(broken.error) };
+        let mut attempts = 0;
+        while attempts < RESUME_ATTEMPTS {
+            attempts += 1;
+            tokio::time::sleep(pause(resume.retry).unwrap_or(RESUME_PAUSE)).await;
+            let stream = match self.get(Some(&resume.last_id)).await {
+                Ok(Opened::Stream(stream)) => stream,
+                Ok(Opened::Refused(_)) => break,
+                Err(_) => continue,
+            };
+            match reader.read_events(*stream).await {
+                Ok(reply) => return Ok(reply),
+                Err(Broken { resume: Some(Resume { last_id, retry }), .. }) => {
+                    if last_id != resume.last_id {
+                        attempts = 0;
+                    }
+                    resume = Resume { last_id, retry: retry.or(resume.retry) };
+                }
+                Err(Broken { error: Error::Cut { .. }, resume: None }) => {}
+                Err(broken) => return Err(broken.error),
+            }
+        }
+        Err(error)
+    }
+
+    /// Opens an event stream, where `last_id` left off.
+    pub(super) async fn get(&self, last_id: Option<&Bytes>) -> Result<Opened, Error> {
+        let mut head = self.get.clone();
+        if let Some(id) = last_id.and_then(|id| HeaderValue::from_maybe_shared(id.clone()).ok()) {
+            head.put(LAST_EVENT_ID, id);
+        }
+        let client = &self.server.client;
+        let response = client.send(head, Bytes::new(), false).await?;
+        let status = response.status();
+        Ok(if status.is_success() && is_media_type(response.headers(), "text/event-stream") {
+            let account = Account::Server(Arc::clone(&client.server));
+            Opened::Stream(Box::new(EventStream::of(response.into_body(), client.limit, account)))
+        } else {
+            Opened::Refused(status.as_u16())
+        })
+    }
+
+    /// Finds out whether the server forgot us, or is not what it was; anything else is an answer.
+    fn judge(&self, outcome: Outcome) -> Result<Received, Error> {
+        match &outcome {
+            Outcome::Refusal(refusal) if self.has_session() && is_session_lost(refusal) => {
+                return Err(self.lose(SESSION_ENDED));
+            }
+            // By the specification the status alone says so, whatever request the body names.
+            Outcome::Reply(Err(error), StatusCode::NOT_FOUND)
+                if self.has_session() && error.code() != code::METHOD_NOT_FOUND =>
+            {
+                return Err(self.lose(SESSION_ENDED));
+            }
+            // It is an answer all the same, so the call is not made again.
+            Outcome::Reply(Err(error), StatusCode::BAD_REQUEST) if is_modern(error.code()) => {
+                self.server.eras.forget();
+                self.closing.close("the server now speaks another era");
+            }
+            _ => {}
+        }
+        let mut received = outcome.into_received()?;
+        if let Received::Flowing(flow) = &mut received {
+            flow.cut_by(self.end.clone());
+        }
+        Ok(received)
+    }
+
+    /// The session is of no more use. What is open on it may still be answered.
+    pub(super) fn lose(&self, reason: &str) -> Error {
+        self.closing.close(reason);
+        Error::NotSent { reason: reason.to_owned() }
+    }
+
+    pub(super) fn has_session(&self) -> bool {
+        self.delete.is_some()
+    }
+}
+
+/// What a GET came to.
+pub(super) enum Opened {
+    Stream(Box<EventStream>),
+    /// The status.
+    Refused(u16),
+}
+
+/// The pause a server asked for, within reason.
+pub(super) fn pause(asked: Option<Duration>) -> Option<Duration> {
+    asked.map(|pause| pause.clamp(Duration::from_millis(50), Duration::from_mins(1)))
+}
+
+/// 404 says so by the specification; real servers also say it in words, with 400.
+fn is_session_lost(refusal: &Refusal) -> bool {
+    let code = refusal.error.as_ref().map(ErrorObject::code);
+    let by_status = refusal.status == StatusCode::NOT_FOUND && code != Some(code::METHOD_NOT_FOUND);
+    by_status || refusal.misses_session()
+}
+
+/// Codes that only a modern server answers with, before it runs anything.
+const fn is_modern(error: i64) -> bool {
+    matches!(error, code::HEADER_MISMATCH | code::UNSUPPORTED_PROTOCOL_VERSION)
+}
+
+impl Connection for Session {
+    fn peer(&self) -> &Peer {
+        &self.state.peer
+    }
+
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+        async move { self.state.exchange(call, outlet).await?.whole().await }.boxed()
+    }
+
+    fn receive<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Received, Error>> {
+        self.state.exchange(call, outlet).boxed()
+    }
+
+    fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
+        self.state.aside.post(notification.encode());
+        std::future::ready(()).boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        self.state.closing.wait().boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        // One that was lost ends with the last call on it.
+        if !self.state.closing.is_closed() {
+            self.state.end.cancel();
+        }
+        self.gone.cancelled().boxed()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.state.end.cancel();
+    }
+}

@@ -1,0 +1,208 @@
+//! Streamable HTTP, in both of its shapes, with detection of the transport before it.
+//!
+//! Source: `basic/transports/streamable-http` of 2026-07-28 and its Backward Compatibility part,
+//! `basic/transports` of the revisions before.
+//!
+//! ```text
+//! server/discover ── modern answer ──────────────────────────> modern
+//!        └─ anything else ─> initialize ── accepted ─────────> legacy (a session)
+//!                                └─ 400, 404, 405 ─> GET ────> HTTP+SSE, when `endpoint` comes
+//! ```
+//!
+//! What the server turned out to be is remembered, and found out anew when it stops fitting.
+
+mod answer;
+mod legacy;
+mod listening;
+mod modern;
+mod peek;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+pub(super) use self::answer::is_message;
+use self::answer::{Outcome, Refusal};
+use self::legacy::{Failure, Session};
+use self::modern::{Modern, Wire};
+use super::handshake::{self, Finding, PROBE_LIMIT};
+use super::http::Client;
+use super::sse;
+use crate::config::{Config, Http};
+use crate::connection::{Connection, Connector, Dialect, Events, Sockets};
+use crate::dialect::Eras;
+use crate::error::Error;
+use protocol::Era;
+use runtime::shutdown::Shutdown;
+
+/// Reaches one server over HTTP.
+pub(super) struct ToUrl(Arc<Server>);
+
+/// What is the same for every connection.
+struct Server {
+    name: Arc<str>,
+    client: Arc<Client>,
+    shutdown: Shutdown,
+    requests_per_connection: usize,
+    eras: Eras,
+    /// Whether its legacy era is not Streamable HTTP at all.
+    is_old_sse: AtomicBool,
+}
+
+impl ToUrl {
+    pub(super) fn new(config: &Config, http: &Http, shutdown: &Shutdown) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Server {
+            name: Arc::clone(&config.name),
+            client: Arc::new(Client::new(http, &config.limits, shutdown)?),
+            shutdown: shutdown.clone(),
+            requests_per_connection: super::requests_per_connection(config),
+            eras: Eras::pinned(config.era),
+            is_old_sse: AtomicBool::new(false),
+        })))
+    }
+}
+
+impl Connector for ToUrl {
+    fn connect(
+        &self,
+        events: Events,
+        dialect: Dialect,
+    ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
+        let server = Arc::clone(&self.0);
+        async move {
+            let open = || server.connect(events.clone(), dialect.clone());
+            let opened = server.client.located(&server.name, open).await;
+            opened.map_err(handshake::while_connecting).map_err(|error| server.client.advise(error))
+        }
+        .boxed()
+    }
+
+    fn speaks(&self, era: Era) -> Option<bool> {
+        self.0.eras.speaks(era)
+    }
+
+    fn forget(&self) {
+        self.0.eras.forget();
+        self.0.is_old_sse.store(false, Ordering::Relaxed);
+        self.0.client.forget();
+    }
+
+    fn remark(&self) -> Option<String> {
+        self.0.client.remark()
+    }
+
+    fn renewed(&self) -> BoxFuture<'_, ()> {
+        self.0.client.renewed()
+    }
+
+    fn requests_per_connection(&self) -> usize {
+        self.0.requests_per_connection
+    }
+
+    fn sockets(&self) -> Option<Sockets> {
+        Some(self.0.client.sockets())
+    }
+}
+
+impl Server {
+    async fn connect(
+        self: &Arc<Self>,
+        events: Events,
+        dialect: Dialect,
+    ) -> Result<Arc<dyn Connection>, Error> {
+        let speaks = |era| self.eras.speaks(era);
+        match (dialect.era, speaks(Era::Modern), speaks(Era::Legacy)) {
+            (Era::Modern, Some(true) | None, _) | (Era::Legacy, _, Some(false)) => {
+                self.probe(events, dialect).await
+            }
+            (Era::Modern, Some(false), _) | (Era::Legacy, ..) => {
+                let opened = self.initialize(events, dialect).await;
+                if speaks(Era::Modern) == Some(true) && opened.as_ref().is_err_and(is_refusal_for_good) {
+                    // The next connect, in the other era, gets through.
+                    self.eras.note(Era::Legacy, false);
+                }
+                opened.map_err(|failure| handshake::of_pinned(failure.error, self.eras.pin()))
+            }
+        }
+    }
+
+    /// A modern request first.
+    async fn probe(self: &Arc<Self>, events: Events, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
+        let wire = Wire::new(Arc::clone(self), events.clone());
+        let finding = match tokio::time::timeout(PROBE_LIMIT, wire.discover()).await {
+            Ok(Ok(Outcome::Reply(reply, _))) => handshake::find(&reply),
+            Ok(Ok(Outcome::Refusal(refusal))) if says_nothing_of_the_era(refusal.status.as_u16()) => {
+                return Err(refusal.into_error());
+            }
+            Ok(Ok(Outcome::Refusal(Refusal { error: Some(error), .. }))) => handshake::find(&Err(error)),
+            Ok(Ok(Outcome::Refusal(_) | Outcome::Flowing(_)) | Err(Error::Malformed { .. })) => {
+                Finding::Legacy
+            }
+            Ok(Err(error)) => return Err(error),
+            Err(_silence) => Finding::Legacy,
+        };
+        match finding {
+            Finding::Modern(peer) => {
+                self.eras.note(Era::Modern, true);
+                Ok(Arc::new(Modern::new(*peer, wire)))
+            }
+            Finding::Legacy if self.eras.pin().is_some() => Err(handshake::no_modern()),
+            Finding::Legacy => {
+                let opened = self.initialize(events, dialect).await.map_err(|failure| failure.error)?;
+                self.eras.note(Era::Modern, false);
+                Ok(opened)
+            }
+            Finding::Foreign(supported) => Err(handshake::foreign(&supported)),
+        }
+    }
+
+    /// The handshake of the old era, and when that is refused the transport before it.
+    async fn initialize(
+        self: &Arc<Self>,
+        events: Events,
+        dialect: Dialect,
+    ) -> Result<Arc<dyn Connection>, Failure> {
+        if self.is_old_sse.load(Ordering::Relaxed) {
+            return Ok(self.old_sse(events, dialect).await?);
+        }
+        match Session::open(self, events.clone(), dialect.clone()).await {
+            Ok(session) => {
+                self.eras.note(Era::Legacy, true);
+                Ok(Arc::new(session))
+            }
+            Err(failure) if matches!(failure.status, Some(400 | 404 | 405)) => {
+                self.old_sse(events, dialect).await.map_err(|_| failure)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn old_sse(&self, events: Events, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
+        let connected = sse::open(&self.name, &self.client, &self.shutdown, (events, dialect)).await?;
+        self.is_old_sse.store(true, Ordering::Relaxed);
+        self.eras.note(Era::Legacy, true);
+        Ok(connected)
+    }
+}
+
+/// Whether a failed handshake means that the server does not speak its era: it was answered, and not
+/// by something in between.
+fn is_refusal_for_good(failure: &Failure) -> bool {
+    match (failure.status, &failure.error) {
+        (Some(status), _) => !says_nothing_of_the_era(status),
+        // An answer with HTTP 200 that is an error, or nothing that can be used.
+        (None, Error::Connect { .. }) => failure.is_answer,
+        (None, error) => matches!(error, Error::Malformed { .. }),
+    }
+}
+
+/// Whether the status is about credentials or the way to the server, so that every request would
+/// get it.
+fn says_nothing_of_the_era(status: u16) -> bool {
+    matches!(status, 300..=399 | 401 | 403 | 407 | 429 | 502..=504)
+}
+
+#[cfg(test)]
+mod tests;

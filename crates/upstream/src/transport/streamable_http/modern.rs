@@ -1,0 +1,311 @@
+//! A modern server: every request describes itself, in its body and in its headers.
+//!
+//! Source: 2026-07-28 `basic/transports/streamable-http`. There is no session, so a connection is
+//! what is known of the server. Dropping a request closes its stream, which cancels it.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tokio_util::sync::CancellationToken;
+
+use super::Server;
+use super::answer::{Hear, Outcome, Reader, Refusal};
+use crate::closing::Closing;
+use crate::connection::{Call, Connection, Event, Events, Outlet};
+use crate::error::Error;
+use crate::flow::Received;
+use crate::transport::ending::Ending;
+use crate::transport::flood_guard::{FloodGuard, Worth};
+use crate::transport::handshake::{self, Finding, PROBE_LIMIT};
+use crate::transport::http::Head;
+use crate::transport::{compose_modern, inbound};
+use json::Part;
+use protocol::error::code;
+use protocol::feature::List;
+use protocol::lifecycle::Peer;
+use protocol::{Message, Notification, Reply, Version, headers, meta, method};
+
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
+const METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
+const NAME: HeaderName = HeaderName::from_static(headers::NAME);
+const NEWEST: &str = Version::NEWEST_MODERN.as_str();
+
+/// A live connection to a modern server. Dropping it ends what runs for it.
+pub(super) struct Modern {
+    peer: Peer,
+    wire: Arc<Wire>,
+}
+
+/// How requests get to the server, before anything is known of it too.
+pub(super) struct Wire {
+    server: Arc<Server>,
+    /// What all requests have in common.
+    post: Head,
+    /// The same with what calls of tools in our revision have in common.
+    tools_call: Head,
+    events: Events,
+    last_id: AtomicU64,
+    /// Set when the connection is of no more use.
+    closing: Closing,
+    floods: FloodGuard,
+    /// Ends what is open on it: calls, and what lives longer than one.
+    ending: Ending,
+    end: CancellationToken,
+    /// Whether it is being found out what the server is now.
+    asking: AtomicBool,
+}
+
+impl Wire {
+    pub(super) fn new(server: Arc<Server>, events: Events) -> Arc<Self> {
+        let client = &server.client;
+        let post = client.post(&client.endpoint().path, &HeaderMap::new());
+        let mut tools_call = post.clone();
+        tools_call.put(PROTOCOL_VERSION, HeaderValue::from_static(NEWEST));
+        tools_call.put(METHOD, HeaderValue::from_static(method::TOOLS_CALL));
+        // Holds the place of the name, so that the map of a call need not grow.
+        tools_call.put(NAME, HeaderValue::from_static(""));
+        let closing = Closing::default();
+        Arc::new(Self {
+            post,
+            tools_call,
+            floods: FloodGuard::new(&server.name, &closing),
+            server,
+            events,
+            last_id: AtomicU64::new(0),
+            closing,
+            ending: Ending::default(),
+            end: CancellationToken::new(),
+            asking: AtomicBool::new(false),
+        })
+    }
+
+    /// Asks what the server is.
+    pub(super) async fn discover(&self) -> Result<Outcome, Error> {
+        self.send(&Call::of_gateway(method::DISCOVER, None), &Outlet::none()).await
+    }
+
+    /// Sends one request and reads its answer.
+    async fn send(&self, call: &Call, outlet: &Outlet) -> Result<Outcome, Error> {
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let claimed = meta::claimed_version(call.params.as_ref());
+        let (head, body) = (self.head(call, claimed), compose_modern(call, id, claimed.is_some())?);
+        let client = &self.server.client;
+        let once = !call.effect.is_repeatable();
+        let response = client.send(head, body, once).await?;
+        let token = call.wants_progress.then_some(id);
+        let listens = call.method == method::SUBSCRIPTIONS_LISTEN;
+        let of_call = OfCall { token, outlet, events: &self.events, listens };
+        let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
+        let payer = call.payer(&client.server);
+        let reader = Reader { id, limit, terms, hear: &of_call, floods: &self.floods, shutdown, payer };
+        reader.read(response).await.map_err(|broken| broken.error)
+    }
+
+    /// The head of a request that has `claimed` a revision, with what mirrors its body. One that claims
+    /// none is dressed in [`Version::NEWEST_MODERN`].
+    fn head(&self, call: &Call, claimed: Option<Part<'_>>) -> Head {
+        let params = call.params.as_ref();
+        let other = claimed.filter(|claimed| !claimed.says(NEWEST)).and_then(Part::text);
+        let name = headers::name_member(&call.method).and_then(|member| params?.text(member));
+        let mut head = match (other, call.method.known()) {
+            (None, Some(method::TOOLS_CALL)) if name.is_some() => self.tools_call.clone(),
+            (other, known) => {
+                let mut head = self.post.clone();
+                put(&mut head, PROTOCOL_VERSION, other.as_deref().unwrap_or(NEWEST));
+                match known {
+                    Some(name) => head.put(METHOD, HeaderValue::from_static(name)),
+                    None => put(&mut head, METHOD, &call.method),
+                }
+                head
+            }
+        };
+        if let Some(name) = name {
+            put(&mut head, NAME, &name);
+        }
+        mirror(call, &mut head);
+        head
+    }
+
+    async fn exchange(self: &Arc<Self>, call: &Call, outlet: &Outlet) -> Result<Received, Error> {
+        if self.closing.is_closed() {
+            return Err(Error::NotSent { reason: self.closing.reason() });
+        }
+        // In place: a large future is not moved about for every call.
+        let mut sent = pin!(self.send(call, outlet));
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut sent => outcome?,
+            () = self.ending.wait() => return Err(Error::Lost { reason: self.closing.reason() }),
+        };
+        // It may as well be a proxy, or an argument that the server could not read: for this call it
+        // is the answer, and the others go on.
+        if let Outcome::Refusal(refusal) = &outcome
+            && is_like_another_era(refusal)
+        {
+            self.find_out_again();
+        }
+        let mut received = outcome.into_received()?;
+        match &mut received {
+            Received::Flowing(flow) => flow.cut_by(self.end.clone()),
+            Received::Whole(Err(refusal)) => match refusal.code() {
+                code::UNSUPPORTED_PROTOCOL_VERSION => {
+                    self.misfit("the server no longer speaks this revision");
+                }
+                // The tool's parameters are not what they were; a new list tells.
+                code::HEADER_MISMATCH => self.events.report(Event::Changed(List::Tools)),
+                _ => {}
+            },
+            Received::Whole(Ok(_)) => {}
+        }
+        Ok(received)
+    }
+
+    /// Asks in the background whether the server is still a modern one.
+    fn find_out_again(self: &Arc<Self>) {
+        if self.asking.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let wire = Arc::clone(self);
+        self.server.shutdown.spawn_until_end(async move {
+            let asked = tokio::time::timeout(PROBE_LIMIT, wire.discover()).await;
+            let is_other = match asked {
+                Ok(Ok(Outcome::Reply(reply, _))) => !matches!(handshake::find(&reply), Finding::Modern(_)),
+                Ok(Ok(Outcome::Refusal(refusal))) => is_like_another_era(&refusal),
+                // No news.
+                Ok(Ok(Outcome::Flowing(_)) | Err(_)) | Err(_) => false,
+            };
+            if is_other {
+                wire.misfit("the server answers like one of another era");
+            }
+            wire.asking.store(false, Ordering::Relaxed);
+        });
+    }
+
+    /// The server is not what it was: the next connection finds out what it is now.
+    fn misfit(&self, reason: &str) {
+        self.server.eras.forget();
+        self.closing.close(reason);
+    }
+
+    /// Ends what runs.
+    fn end(&self, reason: &str) {
+        self.closing.close(reason);
+        self.ending.come();
+        self.end.cancel();
+    }
+}
+
+/// A modern server names the request it refuses and has one URL for all; whoever does not may be of
+/// another era.
+fn is_like_another_era(refusal: &Refusal) -> bool {
+    matches!(refusal.status.as_u16(), 404 | 405) || refusal.misses_session()
+}
+
+impl Modern {
+    pub(super) fn new(peer: Peer, wire: Arc<Wire>) -> Self {
+        let (shutdown, closed) = (wire.server.shutdown.clone(), Arc::clone(&wire));
+        wire.server.shutdown.spawn(async move {
+            tokio::select! {
+                () = shutdown.requested() => closed.end("the connection was closed"),
+                () = closed.end.cancelled() => {}
+            }
+        });
+        Self { peer, wire }
+    }
+}
+
+impl Connection for Modern {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+        async move { self.wire.exchange(call, outlet).await?.whole().await }.boxed()
+    }
+
+    fn receive<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Received, Error>> {
+        self.wire.exchange(call, outlet).boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'_, String> {
+        self.wire.closing.wait().boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        async {
+            // One that went out of use by itself ends with the last call on it.
+            if !self.wire.closing.is_closed() {
+                self.wire.end("the connection was closed");
+            }
+        }
+        .boxed()
+    }
+}
+
+impl Drop for Modern {
+    fn drop(&mut self) {
+        self.wire.end("the connection was dropped");
+    }
+}
+
+/// Takes what a modern server says during a call.
+struct OfCall<'a> {
+    token: Option<u64>,
+    outlet: &'a Outlet,
+    events: &'a Events,
+    /// Whether it is the stream of notices.
+    listens: bool,
+}
+
+impl Hear for OfCall<'_> {
+    fn hear(&self, message: Message) -> Worth {
+        match message {
+            Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => {
+                if !self.listens {
+                    return Worth::Junk;
+                }
+                self.outlet.offer(said);
+                Worth::Wanted
+            }
+            Message::Notification(said) => {
+                inbound::sort(said, self.events, |said| offer(self.outlet, said, self.token))
+            }
+            // It must not ask anything here, and there is no way to answer.
+            Message::Request(_) | Message::Response(_) => Worth::Junk,
+        }
+    }
+}
+
+/// Gives a notification on the stream of a call to its caller: progress only when it was asked for, everything
+/// else always.
+pub(super) fn offer(outlet: &Outlet, said: Notification, token: Option<u64>) -> Worth {
+    let named = || said.params.as_ref()?.get_as("progressToken");
+    if said.method == method::PROGRESS && (token.is_none() || token != named()) {
+        return Worth::Junk;
+    }
+    outlet.offer(said);
+    Worth::Wanted
+}
+
+/// Puts the headers that mirror arguments.
+fn mirror(call: &Call, head: &mut Head) {
+    let params = call.params.as_ref();
+    for param in call.header_params.iter() {
+        let name = HeaderName::from_bytes(param.header_name().as_bytes());
+        let value = param.value_in(params.and_then(|params| params.part("arguments")));
+        if let (Ok(name), Some(value)) = (name, value) {
+            put(head, name, &value);
+        }
+    }
+}
+
+fn put(head: &mut Head, name: HeaderName, value: &str) {
+    // It cannot fail: encoded values are visible ASCII.
+    if let Ok(value) = HeaderValue::from_str(&headers::encode(value)) {
+        head.put(name, value);
+    }
+}

@@ -1,0 +1,89 @@
+//! Tests against small servers on loopback.
+
+mod cuts;
+mod eras;
+mod flows;
+mod session;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::config::Transport;
+use crate::connection::{Call, Event, Outlet, Owner};
+use crate::transport::testing::config;
+use crate::transport::testing::server::{Seen, Step, TestServer, json, result};
+use json::Raw;
+use protocol::feature::Effect;
+use protocol::{Reply, method};
+
+const DISCOVERED: &str = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#;
+const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}}}"#;
+
+struct Bench {
+    server: TestServer,
+    connector: ToUrl,
+    shutdown: Shutdown,
+}
+
+impl Bench {
+    async fn new(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
+        let server = TestServer::new(script).await;
+        let headers = vec![(http::header::AUTHORIZATION, "Bearer k".into())];
+        let http = Http { url: server.url.clone(), headers, token: None };
+        let shutdown = Shutdown::new();
+        let connector =
+            ToUrl::new(&config(Transport::Http(http.clone())), &http, &shutdown).expect("a client");
+        Self { server, connector, shutdown }
+    }
+
+    /// A modern server that does `script` to each call.
+    async fn modern(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
+        Self::new(move |seen| match seen.method().as_str() {
+            method::DISCOVER => vec![result(seen, DISCOVERED)],
+            _ => script(seen),
+        })
+        .await
+    }
+
+    /// A legacy server with a session that does `script` to everything but the handshake.
+    async fn legacy(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
+        Self::new(move |seen| match seen.method().as_str() {
+            method::DISCOVER => vec![json(400, r#"{"error":"no session"}"#)],
+            method::INITIALIZE => {
+                let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{INITIALIZED}}}"#, seen.id());
+                let headers = "content-type: application/json\r\nMcp-Session-Id: s-1\r\n";
+                vec![crate::transport::testing::server::full(200, headers, &body)]
+            }
+            method::INITIALIZED => vec![json(202, "")],
+            _ => script(seen),
+        })
+        .await
+    }
+
+    async fn connect(&self) -> (Arc<dyn Connection>, mpsc::Receiver<Event>) {
+        let (events, receiver) = Events::channel();
+        (self.connector.connect(events, Dialect::base()).await.expect("connects"), receiver)
+    }
+
+    async fn refusal(&self) -> Error {
+        let (events, _receiver) = Events::channel();
+        self.connector.connect(events, Dialect::base()).await.err().expect("it connected")
+    }
+
+    /// What a call to this server comes to.
+    async fn outcome(&self) -> Result<Reply, Error> {
+        let (connection, _events) = self.connect().await;
+        connection.request(&call("t"), &Outlet::none()).await
+    }
+}
+
+fn call(name: &str) -> Call {
+    let params = Raw::of(&json!({"name": name, "arguments": {"n": 1.0}}));
+    let call = Call::of_gateway(method::TOOLS_CALL, Some(params));
+    Call { wants_progress: true, effect: Effect::Unsafe, owner: Owner::new(), ..call }
+}
+
+async fn ask(connection: &Arc<dyn Connection>, name: &str) -> Result<Raw, Error> {
+    Ok(connection.request(&call(name), &Outlet::none()).await?.expect("a result"))
+}

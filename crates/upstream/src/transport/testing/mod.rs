@@ -1,0 +1,40 @@
+//! What the tests of all transports need.
+
+pub(super) mod server;
+
+use std::time::Duration;
+
+use crate::config::{Breaker, Config, Limits, Retry, Sharing, Tools, Transport};
+use settings::Fingerprint;
+
+/// The cap on one message in these tests.
+pub(super) const MESSAGE_BYTES: usize = 64 * 1024;
+
+/// A server called `s`.
+pub(super) fn config(transport: Transport) -> Config {
+    let second = Duration::from_secs(1);
+    Config {
+        name: "s".into(),
+        transport,
+        target: "the target".into(),
+        enabled: true,
+        description: None,
+        timeout: second,
+        max_timeout: std::time::Duration::from_mins(10),
+        health_check_interval: second,
+        retry: Retry { attempts: 0, delay: second, max_delay: second },
+        breaker: Breaker { threshold: 5, successes: 1, timeout: second },
+        limits: Limits {
+            connections: 4,
+            concurrent_calls: 16,
+            waiting_calls: 16,
+            message_bytes: MESSAGE_BYTES,
+            requests_per_minute: None,
+        },
+        sharing: Sharing::Shared,
+        era: None,
+        tools: Tools::default(),
+        secrets: Vec::new(),
+        source: Fingerprint::default(),
+    }
+}

@@ -1,0 +1,233 @@
+//! What clients want to be told of one server, counted: each resource or task once, however many
+//! want it.
+//!
+//! Invariants: the server is asked for a subject when the first one wants it, and the answer is
+//! everybody's who waits for it; it is asked to stop when the last [`Watching`] is dropped; a
+//! subject that was refused is forgotten, so the next one who wants it has it asked for again; at
+//! most [`MAX_SUBJECTS`] at a time. A principal can add a subject while it holds fewer than are free,
+//! so one principal holds at most half of them, and a principal that holds none always finds room.
+//!
+//! Not here: how a server is asked (`carrier`), who is told (`gateway`).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use super::error::Error;
+use json::Raw;
+use protocol::ErrorObject;
+use runtime::telemetry::limit::Limit;
+
+/// Subjects of one server that may be watched at a time.
+const MAX_SUBJECTS: usize = 4_096;
+
+/// Something of a server that a client can ask to be told about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Subject {
+    /// A resource, by its URI at the server.
+    Resource(Arc<str>),
+    /// A task, by its id at the server.
+    Task(Arc<str>),
+}
+
+/// Why a server does not tell of a subject.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// It said so, in these words.
+    Said(ErrorObject),
+    /// It acknowledged that it was asked, and left this out (2026-07-28).
+    LeftOut,
+}
+
+/// The server's answer to the request to be told, or why there is none.
+pub(super) type Outcome = Result<Result<Raw, Refusal>, Error>;
+
+/// Waits for the outcome; it may be there already.
+pub(super) type Awaited = watch::Receiver<Option<Outcome>>;
+
+/// All that is wanted of one server.
+pub(super) struct Watches {
+    table: Mutex<HashMap<Subject, Wanted>>,
+    changed: watch::Sender<()>,
+}
+
+struct Wanted {
+    /// The principal of each [`Watching`]. The subject counts for the first one.
+    holders: Vec<Arc<str>>,
+    /// Also what tells an entry from a later one of the same subject.
+    outcome: Arc<watch::Sender<Option<Outcome>>>,
+}
+
+/// One client's wish to be told. Dropping it ends the wish.
+pub struct Watching {
+    watches: Arc<Watches>,
+    subject: Subject,
+    principal: Arc<str>,
+    outcome: Arc<watch::Sender<Option<Outcome>>>,
+}
+
+impl Watches {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { table: Mutex::default(), changed: watch::Sender::new(()) })
+    }
+
+    /// Adds a subscription of `principal` to `subject`. `None` if the principal has used its share.
+    pub(super) fn add(
+        self: &Arc<Self>,
+        principal: &Arc<str>,
+        subject: Subject,
+    ) -> Option<(Watching, Awaited)> {
+        let outcome = {
+            let mut table = self.lock();
+            if !table.contains_key(&subject) && !has_room(&table, principal) {
+                return Limit::Watches.met(None);
+            }
+            let wanted = table.entry(subject.clone()).or_insert_with(Wanted::new);
+            wanted.holders.push(Arc::clone(principal));
+            Arc::clone(&wanted.outcome)
+        };
+        self.changed.send_replace(());
+        let awaited = outcome.subscribe();
+        let principal = Arc::clone(principal);
+        Some((Watching { watches: Arc::clone(self), subject, principal, outcome }, awaited))
+    }
+
+    /// What is wanted now, and whether the server has agreed to it before.
+    pub(super) fn wanted(&self) -> HashMap<Subject, bool> {
+        let table = self.lock();
+        table.iter().map(|(subject, wanted)| (subject.clone(), wanted.outcome.borrow().is_some())).collect()
+    }
+
+    /// Gives the outcome to those who wait for it. What was refused is not wanted any more.
+    pub(super) fn settle(&self, subject: &Subject, outcome: Outcome) {
+        let mut table = self.lock();
+        let waiting = match &outcome {
+            Ok(Ok(_)) => table.get(subject).map(|wanted| Arc::clone(&wanted.outcome)),
+            _ => table.remove(subject).map(|wanted| wanted.outcome),
+        };
+        drop(table);
+        if let Some(waiting) = waiting {
+            waiting.send_replace(Some(outcome));
+        }
+    }
+
+    /// Changes when something else is wanted than before.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// How many subjects are wanted.
+    pub(super) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Subject, Wanted>> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether `principal` may add a subject: it holds fewer than are free.
+fn has_room(table: &HashMap<Subject, Wanted>, principal: &Arc<str>) -> bool {
+    let own = table.values().filter(|wanted| wanted.holders.first() == Some(principal)).count();
+    own < MAX_SUBJECTS.saturating_sub(table.len())
+}
+
+impl Wanted {
+    fn new() -> Self {
+        Self { holders: Vec::new(), outcome: Arc::new(watch::Sender::new(None)) }
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let mut table = self.watches.lock();
+        let Some(wanted) = table.get_mut(&self.subject) else { return };
+        // One that was refused is forgotten, and what stands there now is somebody else's.
+        if !Arc::ptr_eq(&wanted.outcome, &self.outcome) {
+            return;
+        }
+        if let Some(at) = wanted.holders.iter().position(|holder| *holder == self.principal) {
+            wanted.holders.swap_remove(at);
+        }
+        if wanted.holders.is_empty() {
+            table.remove(&self.subject);
+            drop(table);
+            self.watches.changed.send_replace(());
+        }
+    }
+}
+
+impl fmt::Debug for Watching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Watching({:?})", self.subject)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(uri: &str) -> Subject {
+        Subject::Resource(uri.into())
+    }
+
+    fn add(watches: &Arc<Watches>, principal: &str, uri: &str) -> Option<(Watching, Awaited)> {
+        watches.add(&principal.into(), subject(uri))
+    }
+
+    #[test]
+    fn a_subject_is_wanted_until_the_last_one_leaves() {
+        let watches = Watches::new();
+        let (one, _) = add(&watches, "key:a", "a:1").expect("room");
+        let (two, _) = add(&watches, "key:a", "a:1").expect("room");
+        watches.settle(&subject("a:1"), Ok(Ok(Raw::empty_object())));
+        drop(one);
+        assert_eq!(watches.wanted().get(&subject("a:1")), Some(&true));
+        drop(two);
+        assert_eq!(watches.count(), 0);
+    }
+
+    #[test]
+    fn a_refusal_is_everybodys_who_waits_and_of_nobody_after() {
+        let watches = Watches::new();
+        let (early, first) = add(&watches, "key:a", "a:1").expect("room");
+        let (_too, second) = add(&watches, "key:a", "a:1").expect("room");
+        watches.settle(&subject("a:1"), Ok(Err(Refusal::LeftOut)));
+        assert!(matches!(*first.borrow(), Some(Ok(Err(_)))) && matches!(*second.borrow(), Some(Ok(Err(_)))));
+        let (_late, third) = add(&watches, "key:a", "a:1").expect("room");
+        assert!(third.borrow().is_none(), "asked for anew");
+        drop(early);
+        assert_eq!(watches.wanted().get(&subject("a:1")), Some(&false), "the late one still wants it");
+    }
+
+    #[test]
+    fn one_principal_takes_at_most_half_and_leaves_room_for_others() {
+        let watches = Watches::new();
+        let take = |principal: &str, prefix: &str| -> Vec<_> {
+            (0..MAX_SUBJECTS).map_while(|n| add(&watches, principal, &format!("{prefix}:{n}"))).collect()
+        };
+        let (greedy, second) = (take("key:greedy", "a"), take("key:second", "b"));
+        eprintln!("one principal holds {} subjects, the next {}", greedy.len(), second.len());
+        assert_eq!((greedy.len(), second.len()), (MAX_SUBJECTS / 2, MAX_SUBJECTS / 4));
+        assert!(add(&watches, "key:greedy", "b:0").is_some(), "a subject that is watched costs nothing more");
+        assert!(add(&watches, "key:third", "c:0").is_some(), "another principal finds room");
+        drop(greedy);
+        assert!(add(&watches, "key:greedy", "c:1").is_some());
+        drop(second);
+        assert_eq!(watches.count(), 0);
+    }
+
+    #[test]
+    fn a_shared_subject_counts_for_a_principal_that_still_holds_it() {
+        let watches = Watches::new();
+        let (first, _) = add(&watches, "key:a", "a:1").expect("room");
+        let (second, _) = add(&watches, "key:b", "a:1").expect("room");
+        drop(first);
+        assert_eq!(watches.lock()[&subject("a:1")].holders, [Arc::<str>::from("key:b")]);
+        drop(second);
+        assert_eq!(watches.count(), 0);
+    }
+}

@@ -1,0 +1,298 @@
+//! Checks that the compiler does not make: cycles between modules, file heads and lengths, and no trace of one machine.
+//!
+//! It reads lines, not a syntax tree: it finds paths that begin with `crate::`, `super::`, `std::` or `tokio::`
+//! outside comments, which is all that the rules are about. Which crate may use which, the compiler checks.
+
+mod cycles;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Crates that are functions of their arguments: no runtime, no clock, no sockets, no files.
+const PURE: &[&str] = &["json", "protocol"];
+const IMPURE: &[&str] = &["time", "net", "fs", "thread", "process", "env"];
+
+/// Folders of one crate, at most, from its `src` to a file.
+const MAX_FOLDERS: usize = 3;
+
+/// Modules that refer to each other in a circle, as they did when this was first checked. The list only shrinks.
+const CYCLES: &[&str] = &[
+    "admin/: changes view",
+    "auth/: api_key slow",
+    "builtins/handbook/meaning: indexer kept shelf",
+    "builtins/handbook: answers corpus follow lookup meaning resources",
+    "builtins/handbook: index neighbours query",
+    "builtins/r2r/ingest: job journal kept tasks",
+    "builtins/r2r/ingest: listing roots",
+    "builtins/r2r: client session token",
+    "builtins/r2r: documents ingest",
+    "builtins/r2r: rag telling",
+    "builtins/rag: health shelf techniques",
+    "builtins/rest: facts refusal",
+    "downstream/: bodies http1 listener",
+    "downstream/: guard reading",
+    "gateway/: asking bridged caller era resources rounds subscriptions tasks",
+    "gateway/manager: snapshot views",
+    "gateway/subscriptions: board followed mailbox",
+    "protocol/: lifecycle meta",
+    "runtime/telemetry: audit log_queue",
+    "settings/: fields setting",
+    "switchyard/cli: check reach",
+    "upstream/: attempt attendant backoff breaker bulkhead config connection course dialect discover flow frame home news pool retry secrets signs silence stamina status trial verbosity",
+    "upstream/: carrier listen",
+    "upstream/config: builtin parse transport",
+    "upstream/pool: group private replace",
+    "upstream/transport/http: connect link",
+    "upstream/transport/stdio: keeper link reader",
+    "upstream/transport/streamable_http: legacy listening",
+    "upstream/transport: sse streamable_http",
+];
+
+const MAX_LINES: usize = 400;
+
+/// The rules for failure and attack that have a figure. Each is found at its tests by `// RULES` and its id.
+const RULES: &str = "S1 S2 S5 S6 S7 S8 S9 S10 S11 S12 S13 S15 S16 S17 S18 S19 S20 S21 S22 S24 S25 S26 S27 S28 \
+    R1 R2 R3 R6 R7 R8 R9 R10 R11 R12 R13 R14 R16 R17 R18 R19 R20 R21 R24 R25 R26 R27 R28 R32 G1 G5";
+
+/// Spelled in two parts, or this file would be the first to break the rule.
+const MACHINE: &[&str] = &[
+    concat!("/wo", "rk/"),
+    concat!("/ro", "ot/"),
+    concat!("artif", "actory"),
+    concat!("registry.np", "mjs"),
+    concat!("python", "hosted"),
+    concat!("index.cra", "tes.io"),
+];
+
+#[test]
+fn every_file_says_what_it_is_for_and_fits_in_a_head() {
+    complain(sources().iter().filter_map(|source| {
+        let lines = source.text.lines().count();
+        if !source.text.starts_with("//!") {
+            return Some(format!("{}: does not start with `//!`", source.name()));
+        }
+        (lines > MAX_LINES).then(|| format!("{}: {lines} lines, at most {MAX_LINES}", source.name()))
+    }));
+}
+
+#[test]
+fn modules_of_a_folder_form_no_new_cycle() {
+    let mut crates: BTreeMap<String, BTreeMap<cycles::Module, String>> = BTreeMap::new();
+    for source in sources().iter().filter(|source| !source.is_for_tests()) {
+        let code = source.code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
+        crates.entry(source.package.clone()).or_default().insert(source.module.clone(), code);
+    }
+    let found = crates.iter().flat_map(|(package, modules)| {
+        cycles::cycles(modules).into_iter().map(move |cycle| format!("{package}/{cycle}"))
+    });
+    let found: BTreeSet<String> = found.collect();
+    let known: BTreeSet<String> = CYCLES.iter().map(|cycle| (*cycle).to_owned()).collect();
+    let new = found.difference(&known).map(|cycle| format!("{cycle}: these modules form a cycle"));
+    let gone = known.difference(&found).map(|cycle| format!("{cycle}: is no cycle; remove it from CYCLES"));
+    complain(new.chain(gone));
+}
+
+#[test]
+fn built_in_servers_use_the_api_of_upstream_only() {
+    let built_in = |source: &&Source| source.package == "builtins" && !source.is_for_tests();
+    complain(sources().iter().filter(built_in).flat_map(|source| {
+        let wrong = roots(&source.code, "upstream::").into_iter().filter(|root| root != "api");
+        wrong.map(|root| format!("{}: uses upstream::{root}", source.name())).collect::<Vec<_>>()
+    }));
+}
+
+#[test]
+fn folders_are_at_most_three_deep() {
+    complain(sources().iter().filter_map(|source| {
+        let folders = source.inside.components().count() - 1;
+        (folders > MAX_FOLDERS)
+            .then(|| format!("{}: {folders} folders, at most {MAX_FOLDERS}", source.name()))
+    }));
+}
+
+#[test]
+fn json_and_protocol_are_pure() {
+    let pure = |source: &&Source| PURE.contains(&source.package.as_str());
+    complain(sources().iter().filter(pure).flat_map(|source| {
+        let impure = roots(&source.code, "std::").into_iter().filter(|root| IMPURE.contains(&root.as_str()));
+        let runtime = source.code.contains("tokio").then(|| "tokio".to_owned());
+        impure.chain(runtime).map(|what| format!("{}: uses {what}", source.name())).collect::<Vec<_>>()
+    }));
+}
+
+#[test]
+fn no_file_knows_the_machine_it_was_written_on() {
+    let home = std::env::var("HOME").map(|home| format!("{home}/")).unwrap_or_default();
+    let own = [env!("CARGO_MANIFEST_DIR"), home.as_str()].into_iter().filter(|path| path.len() > 4);
+    let forbidden: Vec<&str> = MACHINE.iter().copied().chain(own).collect();
+    complain(tracked_files().iter().flat_map(|path| {
+        let text = fs::read_to_string(path).unwrap_or_default(); // not text, or deleted just now
+        let found = forbidden.iter().filter(|word| text.contains(**word));
+        found.map(|word| format!("{}: contains {word:?}", path.display())).collect::<Vec<_>>()
+    }));
+}
+
+#[test]
+fn every_rule_is_found_at_a_test() {
+    let files = tracked_files().into_iter().filter(|path| path.extension().is_some_and(|end| end == "rs"));
+    let texts = files.map(|path| fs::read_to_string(path).unwrap_or_default());
+    let found: BTreeSet<String> = texts.flat_map(|text| rules_at_tests(&text)).collect();
+    let known: BTreeSet<String> = RULES.split(' ').map(str::to_owned).collect();
+    let missing = known.difference(&found).map(|id| format!("{id}: above no test stands `// RULES {id}`"));
+    let unknown =
+        found.difference(&known).map(|id| format!("{id}: is a rule that tests/tidy.rs does not list"));
+    complain(missing.chain(unknown));
+}
+
+#[test]
+fn a_rule_counts_only_above_a_test() {
+    let is_at = |text: &str| rules_at_tests(text).into_iter().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        is_at("/// RULES S1, R12: so\n#[tokio::test(start_paused = true)]\nasync fn a() {}"),
+        "R12 S1"
+    );
+    assert_eq!(is_at("// RULES G1\nfuzz_target!(|data| {});"), "G1");
+    assert_eq!(is_at("// RULES S1\nfn helper() {}\n#[test]\nfn a() {}"), "");
+    assert_eq!(is_at("//! RULES S1\n\nuse x;\n// see RULES\n#[test]\nfn a() {}"), "");
+}
+
+/// One source file.
+struct Source {
+    /// The folder of its crate: `json`, or `switchyard` for the root package.
+    package: String,
+    /// `["transport", "stdio"]`; `mod.rs` is its folder, and the root of the crate is empty.
+    module: Vec<String>,
+    /// The path from the root of the repository.
+    path: PathBuf,
+    /// The path from `src` of its crate.
+    inside: PathBuf,
+    text: String,
+    /// The text without comment lines.
+    code: String,
+}
+
+impl Source {
+    fn new(path: &Path, text: String) -> Option<Self> {
+        let (package, inside) = match path.strip_prefix("crates") {
+            Ok(rest) => {
+                let package = rest.components().next()?.as_os_str().to_string_lossy().into_owned();
+                (package.clone(), rest.strip_prefix(Path::new(&package).join("src")).ok()?)
+            }
+            Err(_) => ("switchyard".to_owned(), path.strip_prefix("src").ok()?),
+        };
+        let stem = inside.with_extension("").to_string_lossy().into_owned();
+        let is_name = |part: &&str| !["mod", "lib", "main"].contains(part);
+        let module = stem.split('/').filter(is_name).map(str::to_owned).collect();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        let (path, inside) = (path.to_owned(), inside.to_owned());
+        Some(Self { package, module, path, inside, code: lines.join("\n"), text })
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Whether it is compiled for tests only.
+    fn is_for_tests(&self) -> bool {
+        let names = ["fixture", "fake", "testing", "hostile", "sample", "double", "judging"];
+        self.package == "testkit"
+            || self.module.iter().any(|part| part.contains("tests") || names.contains(&part.as_str()))
+    }
+}
+
+/// The first names after `prefix`, also inside braces: `crate::{a::b, c}` gives `a` and `c`.
+fn roots(code: &str, prefix: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in code.match_indices(prefix) {
+        let before = code[..at].chars().next_back();
+        if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+            continue;
+        }
+        let rest = &code[at + prefix.len()..];
+        match rest.strip_prefix('{') {
+            Some(list) => found.extend(heads_of_list(list)),
+            None => found.extend(head(rest)),
+        }
+    }
+    found
+}
+
+fn heads_of_list(list: &str) -> Vec<String> {
+    let (mut depth, mut heads, mut start) = (0, Vec::new(), 0);
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                heads.extend(head(&list[start..at]));
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                heads.extend(head(&list[start..at]));
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    heads
+}
+
+fn head(path: &str) -> Option<String> {
+    let name: String = path.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    (!name.is_empty()).then_some(name)
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = tracked_files().into_iter().filter(|path| path.extension().is_some_and(|end| end == "rs"));
+    let sources: Vec<Source> = files
+        .filter_map(|path| {
+            let text = fs::read_to_string(&path).ok()?;
+            Source::new(path.strip_prefix(root).ok()?, text)
+        })
+        .collect();
+    assert!(sources.len() > 500, "only {} source files found", sources.len());
+    sources
+}
+
+/// What git knows and what it would add: build products and caches are neither.
+fn tracked_files() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut git = Command::new("git");
+    git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let output = git.output().expect("git runs");
+    assert!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
+    let names = String::from_utf8_lossy(&output.stdout).into_owned();
+    names.split('\0').filter(|name| !name.is_empty()).map(|name| root.join(name)).collect()
+}
+
+/// The ids in comments that stand, with its attributes, right above a test or the target of a fuzzer.
+fn rules_at_tests(text: &str) -> BTreeSet<String> {
+    let (mut found, mut above, mut is_test) = (BTreeSet::new(), Vec::new(), false);
+    for line in text.lines().map(str::trim_start) {
+        if line.starts_with("//") {
+            above.extend(line.split_once("RULES ").into_iter().flat_map(|(_, ids)| rules(ids)));
+        } else if line.starts_with("#[") {
+            is_test |= line.contains("test]") || line.contains("test(");
+        } else {
+            let counts = is_test && line.contains("fn ") || line.starts_with("fuzz_target!");
+            found.extend(above.drain(..).filter(|_| counts));
+            is_test = false;
+        }
+    }
+    found
+}
+
+/// `S1, R12: why` gives `S1` and `R12`.
+fn rules(ids: &str) -> Vec<String> {
+    let words = ids.split([' ', ',', ':', '.', ';']).filter(|word| !word.is_empty());
+    let is_id = |word: &&str| word.starts_with(['S', 'R', 'G']) && word[1..].parse::<u8>().is_ok();
+    words.take_while(is_id).map(str::to_owned).collect()
+}
+
+fn complain(found: impl IntoIterator<Item = String>) {
+    let found: Vec<String> = found.into_iter().collect();
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
