@@ -226,7 +226,7 @@ def state() -> list[Step]:
         call("no_such_tool", note="unknown"),
         call("slow", {"seconds": 0.5, "key": "whole"}, progress=True),
         call("slow", {"seconds": 20, "key": "part"}, cancel=2, note="cancelled"),
-        call("was_cancelled", {"key": "part"}, until="true", within=10),
+        call("was_cancelled", {"key": "part"}, until='"true"', within=10),
         call("was_cancelled", {"key": "whole"}, note="for one that was not"),
         call("count", note="5"),
         call("count", on="b", note="2"),
