@@ -14,6 +14,7 @@ use protocol::caching::Caching;
 use protocol::feature::Effect;
 use protocol::headers::HeaderParam;
 use protocol::{Closed, Version};
+use json::canonical;
 
 /// Where something lives, and what must be known to ask for it.
 #[derive(Debug, PartialEq, Eq)]
@@ -127,11 +128,12 @@ impl Listing {
         Some(Page { listing: self, first, is_older })
     }
 
-    /// Whether both list the same bytes.
+    /// Whether both list the same, in whatever order the members of an item are.
     pub(super) fn lists_the_same(&self, other: &Self) -> bool {
+        let is_same = |one: &Raw, two: &Raw| one == two || canonical::text(one) == canonical::text(two);
         let mut both = self.entries.iter().zip(&other.entries);
         self.entries.len() == other.entries.len()
-            && both.all(|(one, two)| one.exposed == two.exposed && one.definition == two.definition)
+            && both.all(|(one, two)| one.exposed == two.exposed && is_same(&one.definition, &two.definition))
     }
 }
 
