@@ -192,6 +192,33 @@ async fn a_call_does_not_start_before_its_server_has_the_roots() {
 }
 
 #[tokio::test]
+async fn a_client_that_listens_is_asked_for_its_roots_before_its_first_request() {
+    for (gateway, _server) in gateways("sharing: per_session").await {
+        let ann = Person::joins(&gateway, "file:///ann").await;
+        let mut stream = ann.client.listen().await;
+        let question = heard(&mut stream).await;
+        assert!(ann.answers(&question).await, "{question}");
+        assert_eq!(ann.calls("folders", json!({})).await, "file:///ann");
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_first_sees_is_no_change_for_it_nor_is_another_order_of_members() {
+    for (gateway, _server) in gateways("sharing: per_session").await {
+        for folder in ["", "file:///ann"] {
+            let ann = Person::joins(&gateway, folder).await;
+            let mut stream = ann.client.listen().await;
+            if !folder.is_empty() {
+                let question = heard(&mut stream).await;
+                assert!(ann.answers(&question).await, "{question}");
+            }
+            assert!(ann.has("add").await);
+            assert!(heard_until_line(&ann, &mut stream).await.is_empty());
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_change_of_roots_reaches_the_connection_of_the_client() {
     for (gateway, _server) in gateways("sharing: per_session").await {
         let mut ann = Person::joins(&gateway, "file:///before").await;

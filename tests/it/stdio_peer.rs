@@ -106,7 +106,7 @@ fn keep_state() {
     let mut state = stateful::Stateful::default();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let (answer, unasked) = state.take(&line);
-        answer.iter().chain(&unasked).for_each(|message| say(&message.to_string()));
+        answer.into_iter().chain(unasked.iter().map(Value::to_string)).for_each(|message| say(&message));
     }
 }
 

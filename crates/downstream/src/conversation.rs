@@ -145,6 +145,7 @@ impl Conversation {
     }
 
     fn notification(self: &Arc<Self>, notice: &Notification) {
+        self.session.note(notice);
         if notice.method == method::INITIALIZED {
             let caller = self.legacy.read().unwrap_or_else(PoisonError::into_inner).clone();
             if let Some(caller) = caller
@@ -155,7 +156,6 @@ impl Conversation {
                 self.requests.spawn_until_end(announce((feed, asks), self.outgoing.clone(), self.frame));
             }
         }
-        self.session.note(notice);
     }
 }
 

@@ -131,6 +131,8 @@ impl Session {
             if let Some(id) = id.and_then(RequestId::from_raw) {
                 self.cancel(&id);
             }
+        } else if notice.method == method::INITIALIZED {
+            self.caller.home.is_initialized();
         } else if notice.method == method::ROOTS_LIST_CHANGED {
             self.caller.home.roots_changed();
         }

@@ -156,7 +156,11 @@ impl Endpoint {
         match message {
             Message::Notification(notice) => {
                 if !headers::is_modern(asked.headers, notice.params.as_ref()) {
-                    self.session(asked)?.note(&notice);
+                    let session = self.session(asked)?;
+                    session.note(&notice);
+                    if notice.method == method::INITIALIZED {
+                        self.0.gateway.expect(&session.caller);
+                    }
                 }
             }
             Message::Response(_) if headers::is_modern(asked.headers, None) => {

@@ -1,7 +1,9 @@
-//! The first request of a client with connections of its own: it waits until they are there.
+//! Connections of a client's own: they are made when it is initialized and can be asked, or else for its first
+//! request, which waits until they are there.
 //!
 //! Invariants: a call of a server that clients share waits for nobody. Meanwhile servers can ask the client on the
-//! stream of this request. So a server has the answer to what it asked at its start before the first call.
+//! stream of this request. So a server has the answer to what it asked at its start before the first call. What a
+//! client then sees is no change for it, unless it was given a list before.
 //!
 //! Not here: the connections (`upstream::attendant`), and what the client then sees (`manager::views`).
 
@@ -27,13 +29,39 @@ impl Gateway {
             return;
         }
         let server = self.server_of(caller, row, params);
+        let _loan = self.lend(caller, outlet);
+        self.connect(caller, params, server.as_deref()).await;
+    }
+
+    /// Connects `caller` before its first request, as its servers would be without the gateway, if it is initialized
+    /// and can be asked outside of calls.
+    pub fn expect(&self, caller: &Arc<Caller>) {
+        if !self.manager.has_to_attend(caller.viewer()) || !caller.home.begins() {
+            return;
+        }
+        let (gateway, caller) = (self.clone(), Arc::clone(caller));
+        self.shutdown.spawn_until_end(async move {
+            tokio::select! {
+                () = gateway.connect(&caller, None, None) => {}
+                () = caller.home.ended() => return,
+            }
+            // It may have said so meanwhile.
+            if let Some(level) = caller.log_level() {
+                gateway.manager.want_log(&caller.scope, &caller.home, level).await;
+            }
+        });
+    }
+
+    /// Waits for the connections of `caller`; with `only` for that to one server.
+    async fn connect(&self, caller: &Caller, params: Option<&Raw>, only: Option<&str>) {
         let nothing = Raw::empty_object();
         let invocation = caller.invocation(params.unwrap_or(&nothing));
-        let _loan = self.lend(caller, outlet);
-        self.manager.attend(&caller.scope, &invocation, server.as_deref()).await;
+        let waiting = caller.mailbox.as_ref().map(|mailbox| mailbox.wait());
+        self.manager.attend(&caller.scope, &invocation, only).await;
         if let Some(mailbox) = &caller.mailbox {
             mailbox.begin_with(self.manager.seen_by(Some(&caller.home)).revisions(&caller.scope));
         }
+        drop(waiting);
     }
 
     /// Lets servers ask the client of a session on `outlet`, outside of their calls too.

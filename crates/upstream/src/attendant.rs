@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::Upstream;
 use super::attempt::Work;
-use super::connection::{Call, Connection, Event, Events};
+use super::connection::{Call, Connection, Event, Events, Outlet};
 use super::dialect::Wish;
 use super::discover::{self, Discovery, Offer};
 use super::error::Error;
@@ -40,6 +40,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long a server may take, after its lists, to ask for the client's roots.
 const GRACE: Duration = Duration::from_millis(300);
+/// How long a server may take to apply the answers to what it asked at its start.
+const APPLIES: Duration = Duration::from_millis(100);
 /// How long a server that asked for roots before may take to ask again.
 const KNOWN_GRACE: Duration = Duration::from_secs(1);
 
@@ -199,8 +201,14 @@ impl Attendant {
         let is_known = self.upstream.signs().has(Sign::AsksRoots);
         let grace = if is_known { KNOWN_GRACE } else { GRACE };
         // Errors are impossible while the home is held, and late answers are the server's to wait for.
-        let _ = timeout(grace, requests.wait_for(|(all, _)| *all > asked_before)).await;
+        let asked = timeout(grace, requests.wait_for(|(all, _)| *all > asked_before)).await.is_ok();
         let _ = timeout(PATIENCE, requests.wait_for(|(_, open)| *open == 0)).await;
+        if asked && let Some(connection) = self.upstream.pool.private_connection(&self.home) {
+            // When this is answered the server has read what came before it.
+            let ping = Call::of_gateway(connection.peer().version.health_method(), None);
+            let _ = timeout(PATIENCE, connection.request(&ping, &Outlet::none())).await;
+            sleep(APPLIES).await;
+        }
     }
 
     /// Reads the lists and publishes them; `announced` counts as changed whatever they say.

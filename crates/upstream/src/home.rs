@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::watch;
@@ -43,6 +43,10 @@ struct Session {
     requests: watch::Sender<(u64, usize)>,
     /// Changes when the client says that its roots are others.
     roots: watch::Sender<u64>,
+    /// Whether the client said that it is initialized.
+    is_ready: AtomicBool,
+    /// Whether it was connected before its first request, which happens once.
+    is_expected: AtomicBool,
 }
 
 /// The client session behind a home, as servers and pools may use it.
@@ -89,6 +93,8 @@ impl Home {
             reachable: watch::Sender::new(0),
             requests: watch::Sender::new((0, 0)),
             roots: watch::Sender::new(0),
+            is_ready: AtomicBool::new(false),
+            is_expected: AtomicBool::new(false),
         })))
     }
 
@@ -137,6 +143,20 @@ impl Home {
         if let Kind::Session(session) = &self.0 {
             session.roots.send_modify(|count| *count += 1);
         }
+    }
+
+    /// The client says that it is initialized, so that servers may ask it.
+    pub fn is_initialized(&self) {
+        if let Kind::Session(session) = &self.0 {
+            session.is_ready.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether its client is initialized and can be asked outside of calls; true once in a session.
+    pub fn begins(&self) -> bool {
+        let Kind::Session(session) = &self.0 else { return false };
+        let can_begin = session.is_ready.load(Ordering::Acquire) && !session.lent().is_empty();
+        can_begin && !session.is_expected.swap(true, Ordering::Relaxed)
     }
 
     /// Whether it is a session that began after `number` sessions, or a principal.

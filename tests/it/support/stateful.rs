@@ -1,17 +1,25 @@
 //! A server of the revisions before 2026-07-28 that keeps state for each of its clients: what it says and asks,
-//! without a transport.
+//! without a transport. It applies roots a moment after it was told them, and writes the members of its tools in
+//! one order for Switchyard and in another for everybody else.
 //!
 //! The tool `add` adds the tool that `name` names. `folders` answers the roots of the client as the server knows
 //! them. `say` writes a log line after its answer. `touch` updates `file:///watched` after its answer. `exit` ends the
 //! process. A client with roots is asked for them at the start, and has the tool `of_client` too.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
+
+/// From being told roots until they count.
+const APPLIES: Duration = Duration::from_millis(50);
 
 /// The state of one client.
 #[derive(Debug, Default)]
 pub struct Stateful {
     has_roots: bool,
+    is_turned: bool,
     folders: Option<String>,
+    told: Option<(Instant, String)>,
     added: Vec<String>,
     is_subscribed: bool,
     asked: u64,
@@ -19,12 +27,12 @@ pub struct Stateful {
 
 impl Stateful {
     /// Takes a message of its client; the answer, and what it says and asks after that.
-    pub fn take(&mut self, message: &str) -> (Option<Value>, Vec<Value>) {
+    pub fn take(&mut self, message: &str) -> (Option<String>, Vec<Value>) {
         let message: Value = serde_json::from_str(message).expect("JSON");
         let (id, params) = (&message["id"], &message["params"]);
         let Some(method) = message["method"].as_str() else {
-            let uri = &message["result"]["roots"][0]["uri"];
-            self.folders = uri.as_str().map(str::to_owned);
+            let uri = message["result"]["roots"][0]["uri"].as_str();
+            self.told = uri.map(|uri| (Instant::now() + APPLIES, uri.to_owned()));
             return (None, Vec::new());
         };
         if id.is_null() {
@@ -35,7 +43,12 @@ impl Stateful {
             |code| ("error", json!({"code": code, "message": "refused"})),
             |result| ("result", result),
         );
-        (Some(json!({"jsonrpc": "2.0", "id": id, member: value})), unasked)
+        let answer = json!({"jsonrpc": "2.0", "id": id, member: value}).to_string();
+        let [one, other] = [
+            r#"{"additionalProperties":false,"type":"object"}"#,
+            r#"{"type":"object","additionalProperties":false}"#,
+        ];
+        (Some(if self.is_turned { answer.replace(one, other) } else { answer }), unasked)
     }
 
     fn hear(&mut self, notification: &str) -> Vec<Value> {
@@ -52,6 +65,7 @@ impl Stateful {
         match method {
             "initialize" => {
                 self.has_roots = params["capabilities"]["roots"].is_object();
+                self.is_turned = params["clientInfo"]["name"] == "switchyard";
                 let capabilities = json!({"tools": {"listChanged": true}, "logging": {},
                     "resources": {"subscribe": true}});
                 nothing(json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
@@ -78,7 +92,7 @@ impl Stateful {
             ["add", "folders", "say", "touch", "exit"].iter().chain(own).map(|name| (*name).to_owned());
         let tool = |name: String| {
             let only_reads = name == "folders";
-            json!({"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": only_reads}})
+            json!({"name": name, "inputSchema": {"type": "object", "additionalProperties": false}, "annotations": {"readOnlyHint": only_reads}})
         };
         names.chain(self.added.clone()).map(tool).collect()
     }
@@ -93,7 +107,12 @@ impl Stateful {
                 self.added.push(params["arguments"]["name"].as_str().expect("a name").to_owned());
                 (text("added"), told("tools/list_changed", json!({})))
             }
-            "folders" => (text(self.folders.as_deref().unwrap_or("none")), Vec::new()),
+            "folders" => {
+                if let Some((_, folder)) = self.told.take_if(|(at, _)| *at <= Instant::now()) {
+                    self.folders = Some(folder);
+                }
+                (text(self.folders.as_deref().unwrap_or("none")), Vec::new())
+            }
             "say" => (text("said"), told("message", json!({"level": "info", "data": "a line"}))),
             "touch" if self.is_subscribed => {
                 (text("touched"), told("resources/updated", json!({"uri": "file:///watched"})))

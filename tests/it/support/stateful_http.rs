@@ -77,7 +77,7 @@ async fn take(State(sessions): State<Sessions>, headers: HeaderMap, body: String
     match answer {
         Some(answer) => {
             let headers = [("content-type", "application/json"), ("mcp-session-id", id.as_str())];
-            (headers, answer.to_string()).into_response()
+            (headers, answer).into_response()
         }
         None => StatusCode::ACCEPTED.into_response(),
     }

@@ -56,7 +56,20 @@ struct State {
     subscriptions: HashMap<String, Subscription>,
     /// Other things that it is told about when they happen.
     expected: VecDeque<Subscription>,
+    /// Who finds out at the moment what the listener will see first.
+    waits: usize,
     is_closed: bool,
+}
+
+/// Until it is dropped, a listener that was given no list is told of no change.
+#[derive(Debug)]
+pub struct Wait<'a>(&'a Mailbox);
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.0.state().waits -= 1;
+        self.0.arrivals.send_replace(());
+    }
 }
 
 #[derive(Debug)]
@@ -121,6 +134,7 @@ impl Mailbox {
             log_level: None,
             subscriptions: HashMap::new(),
             expected: VecDeque::new(),
+            waits: 0,
             is_closed: false,
         };
         Self {
@@ -157,6 +171,12 @@ impl Mailbox {
         if !self.has_listed.load(Ordering::Relaxed) {
             self.state().told = known;
         }
+    }
+
+    /// What the listener will see first is being found out.
+    pub fn wait(&self) -> Wait<'_> {
+        self.state().waits += 1;
+        Wait(self)
     }
 
     /// Puts a notice in. One that is about the same as one that waits replaces it.
@@ -265,6 +285,9 @@ impl Mailbox {
     /// One of the lists it listens to that is not as it knows it; from now on it knows.
     pub(super) fn take_changed(&self, now: Revisions) -> Option<List> {
         let mut state = self.state();
+        if state.waits > 0 && !self.has_listed.load(Ordering::Relaxed) {
+            return None;
+        }
         let changed = state.lists.iter().find(|list| state.told.of(*list) != now.of(*list))?;
         state.told.note(changed, now);
         Some(changed)
