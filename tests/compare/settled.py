@@ -105,13 +105,9 @@ _URL = (
     " asks the client"
 )
 _NO_CHANGED_ROOTS = "the modern era has no `roots/list_changed`, and this server asks for roots once unless it is told"
-_TOO_EARLY = (
-    "the server tells of its tools for this client as soon as the client is there. Directly that is mostly before the"
-    " client listens, through Switchyard afterwards"
-)
-_BEFORE_LISTENING = (
-    "the server tells of its tools for this client at its start. In the modern era the client listens later, and its"
-    " first list has these tools already"
+_AT_ITS_START = (
+    "the server adds tools for this client when it is initialized, and tells of that. Through Switchyard the first list"
+    " of a client waits for these tools; so the notice comes only if a list came before it"
 )
 _ONE_PRINCIPAL = (
     "clients of the modern era have no session: requests with one credential share the connection that `per_session`"
@@ -193,15 +189,23 @@ SETTLED: tuple[Settled, ...] = (
         ('"Current MCP Roots (1 total)*',),
     ),
     Settled(
-        _modern("everything-stdio"),
-        ("a: kinds of notices",),
-        ("notifications/tools/list_changed",),
-        _BEFORE_LISTENING,
-        ("nothing",),
-        racing=True,
+        _modern("filesystem"),
+        (
+            "a: call list_allowed_directories, after the change",
+            "a: call read_text_file, allowed now",
+            "a: call read_text_file, no more allowed",
+        ),
+        ("result.*",),
+        _NO_CHANGED_ROOTS,
     ),
     Settled(
-        ("everything-http/*",), ("a: kinds of notices",), ("notifications/tools/list_changed",), _TOO_EARLY, racing=True
+        ("everything-*",), ("a: kinds of notices",), ("notifications/tools/list_changed",), _AT_ITS_START, racing=True
+    ),
+    Settled(
+        _modern("filesystem"),
+        ("b: call list_allowed_directories, *", "b: call read_text_file", "b: kinds of questions"),
+        ("result.*", "roots/list"),
+        _ONE_PRINCIPAL,
     ),
     Settled(
         _modern("session-tools-stdio"), ("b: * after the other client's unlock", "b: kinds *"), ("*",), _ONE_PRINCIPAL

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Client, Stream};
+use crate::support::client::{Client, MODERN, Stream, client_info};
 use crate::support::stateful_http::StatefulHttp;
 use crate::support::{Gateway, Registry, Running, eventually};
 
@@ -108,7 +108,9 @@ async fn gateways(more: &str) -> Vec<(Running, Option<StatefulHttp>)> {
     let mut all = Vec::new();
     for (registry, server) in [(over_http, Some(http)), (over_stdio, None)] {
         let gateway = Gateway::of(&registry.with(more)).start().await;
-        gateway.offers(&["add", "folders"]).await;
+        // Without a list, which would be the first request of the clients that have no session.
+        let state = async || gateway.get("/servers").await.json()["servers"][0]["state"].clone();
+        eventually("the server is there", async || (state().await == "ready").then_some(())).await;
         all.push((gateway, server));
     }
     all
@@ -214,6 +216,47 @@ async fn what_a_client_first_sees_is_no_change_for_it_nor_is_another_order_of_me
             }
             assert!(ann.has("add").await);
             assert!(heard_until_line(&ann, &mut stream).await.is_empty());
+        }
+    }
+}
+
+/// The answer of `folders` to a client of 2026-07-28, and how often the client was asked for its roots before.
+async fn folders_of_modern(gateway: &Running) -> (Value, usize) {
+    let mut call = json!({"name": "folders", "arguments": {}, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
+        "io.modelcontextprotocol/clientInfo": client_info(),
+    }});
+    for rounds in 0.. {
+        let answer = gateway.mcp().modern("tools/call", call.clone()).await.result();
+        if answer["resultType"] != "input_required" {
+            return (answer["content"][0]["text"].clone(), rounds);
+        }
+        let questions = answer["inputRequests"].as_object().unwrap_or_else(|| panic!("{answer}"));
+        let roots = |question: &Value| {
+            assert_eq!(question["method"], "roots/list");
+            json!({"roots": [{"uri": "file:///modern"}]})
+        };
+        call["inputResponses"] =
+            questions.iter().map(|(key, question)| (key.clone(), roots(question))).collect();
+        call["requestState"] = answer["requestState"].clone();
+    }
+    unreachable!()
+}
+
+#[tokio::test]
+async fn a_client_without_a_session_is_asked_for_its_roots_before_its_first_call_begins() {
+    for lists_first in [true, false] {
+        for (gateway, _server) in gateways("sharing: per_session").await {
+            if lists_first {
+                let list = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": MODERN,
+                    "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
+                    "io.modelcontextprotocol/clientInfo": client_info()}});
+                let listed = gateway.mcp().modern("tools/list", list).await;
+                assert!(listed.tool_names().contains(&"of_client".to_owned()), "{listed:?}");
+            }
+            assert_eq!(folders_of_modern(&gateway).await, (json!("file:///modern"), 1));
+            assert_eq!(folders_of_modern(&gateway).await, (json!("file:///modern"), 0));
         }
     }
 }

@@ -21,9 +21,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use super::Upstream;
 use super::attempt::Work;
 use super::connection::{Call, Connection, Event, Events, Outlet};
+use super::deadline::Deadline;
 use super::dialect::Wish;
 use super::discover::{self, Discovery, Offer};
 use super::error::Error;
+use super::frame::Frame;
 use super::home::Home;
 use super::news::{Change, Update};
 use super::retry;
@@ -51,6 +53,7 @@ pub(super) struct Attended(Mutex<HashMap<Home, Arc<Client>>>);
 
 /// One client with a private connection, or with an attempt to make one.
 pub(super) struct Client {
+    home: Home,
     events: Events,
     pub(super) watches: Arc<Watches>,
     begun: Instant,
@@ -81,8 +84,9 @@ impl Attended {
         }
         let (events, heard) = Events::channel();
         let (watches, outcome) = (Watches::new(), watch::Sender::new(None));
-        let client = Arc::new(Client { events, watches, begun: Instant::now(), outcome });
-        clients.insert(home.clone(), Arc::clone(&client));
+        let home = home.attended();
+        let client = Arc::new(Client { home: home.clone(), events, watches, begun: Instant::now(), outcome });
+        clients.insert(home, Arc::clone(&client));
         (client, Some(heard))
     }
 
@@ -119,8 +123,8 @@ impl Upstream {
             let attendant = Attendant {
                 upstream,
                 client: Arc::clone(&client),
-                call: call.clone(),
-                home: home.clone(),
+                call: Call { home: Some(client.home.clone()), ..call.clone() },
+                home: client.home.clone(),
                 last_read: Instant::now(),
             };
             self.group.spawn_until_end(attendant.run(heard));
@@ -133,6 +137,45 @@ impl Upstream {
     /// Has the server write log lines of `level` and above on the connection of `home`, if that has one.
     pub async fn want_log(&self, home: &Home, level: LogLevel) {
         self.pool.want_private_log(home, level).await;
+    }
+}
+
+impl Upstream {
+    /// The client of `call` if its server waits for an answer that has to come first. The client has no session, so
+    /// it is asked in the answer to a call.
+    pub(super) fn has_to_answer(&self, call: &Call) -> Option<Arc<Client>> {
+        let home = call.home.as_ref().filter(|home| home.ends_when_idle() && self.is_private_to(home))?;
+        let client = self.pool.attended.get(home)?;
+        let is_asked = client.home.requests()?.borrow().1 > 0;
+        let can_ask =
+            [method::TOOLS_CALL, method::PROMPTS_GET, method::RESOURCES_READ].contains(&&*call.method);
+        let has_roots = || call.sender.capabilities.get("roots").is_some();
+        (is_asked && can_ask && has_roots()).then_some(client)
+    }
+
+    /// Has `client` answer that in the answer to `call`.
+    pub(super) async fn answer_first(
+        &self,
+        client: &Client,
+        (call, outlet): (&Call, &Outlet),
+        deadline: Deadline,
+    ) {
+        let Some(mut requests) = client.home.requests() else { return };
+        let _loan = client.home.lend_for(call, outlet);
+        let answered = pin!(requests.wait_for(|(_, open)| *open == 0));
+        // An error is impossible while the home is held; without an answer in time the call says so.
+        if Frame::until(deadline).limit(outlet, answered).await.is_some() {
+            self.apply(&client.home).await;
+        }
+    }
+
+    /// Gives the server of `home` a moment to apply the answers to what it asked.
+    async fn apply(&self, home: &Home) {
+        let Some(connection) = self.pool.private_connection(home) else { return };
+        // When this is answered the server has read what came before it.
+        let ping = Call::of_gateway(connection.peer().version.health_method(), None);
+        let _ = timeout(PATIENCE, connection.request(&ping, &Outlet::none())).await;
+        sleep(APPLIES).await;
     }
 }
 
@@ -202,12 +245,10 @@ impl Attendant {
         let grace = if is_known { KNOWN_GRACE } else { GRACE };
         // Errors are impossible while the home is held, and late answers are the server's to wait for.
         let asked = timeout(grace, requests.wait_for(|(all, _)| *all > asked_before)).await.is_ok();
-        let _ = timeout(PATIENCE, requests.wait_for(|(_, open)| *open == 0)).await;
-        if asked && let Some(connection) = self.upstream.pool.private_connection(&self.home) {
-            // When this is answered the server has read what came before it.
-            let ping = Call::of_gateway(connection.peer().version.health_method(), None);
-            let _ = timeout(PATIENCE, connection.request(&ping, &Outlet::none())).await;
-            sleep(APPLIES).await;
+        // A client without a session is asked in the answer to its first call, and nobody answers for a program.
+        if asked && self.home.reached().is_some() {
+            let _ = timeout(PATIENCE, requests.wait_for(|(_, open)| *open == 0)).await;
+            self.upstream.apply(&self.home).await;
         }
     }
 

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{Outlet, Owner};
 use json::Raw;
 use protocol::Notification;
+use super::connection::{Call, Outlet, Owner};
 
 /// A client's session, or its principal. Clones are the same.
 #[derive(Debug, Clone)]
@@ -28,25 +29,32 @@ pub struct Home(Kind);
 #[derive(Debug, Clone)]
 enum Kind {
     Session(Arc<Session>),
-    Principal(Arc<str>),
+    /// With where its client can be asked at the moment, if it is attended to.
+    Principal(Arc<str>, Option<Arc<Reach>>),
 }
 
 struct Session {
     number: u64,
     ended: CancellationToken,
     client: OnceLock<Weak<dyn ClientSession>>,
-    /// Where its client can be asked at the moment, the newest last.
-    lent: Mutex<Vec<Lent>>,
-    /// Changes with each call on a private connection and with each outlet that is lent.
-    reachable: watch::Sender<u64>,
-    /// How many server requests outside of calls came, and how many of them are open.
-    requests: watch::Sender<(u64, usize)>,
+    reach: Arc<Reach>,
     /// Changes when the client says that its roots are others.
     roots: watch::Sender<u64>,
     /// Whether the client said that it is initialized.
     is_ready: AtomicBool,
     /// Whether it was connected before its first request, which happens once.
     is_expected: AtomicBool,
+}
+
+/// Where a client can be asked outside of calls, and what it is asked.
+#[derive(Debug, Default)]
+struct Reach {
+    /// The outlets, the newest last.
+    lent: Mutex<Vec<Lent>>,
+    /// Changes with each call on a private connection and with each outlet that is lent.
+    reachable: watch::Sender<u64>,
+    /// How many server requests outside of calls came, and how many of them are open.
+    requests: watch::Sender<(u64, usize)>,
 }
 
 /// The client session behind a home, as servers and pools may use it.
@@ -62,7 +70,7 @@ pub trait ClientSession: Send + Sync + 'static {
 }
 
 /// An outlet on which the client of a session can be asked.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Lent {
     pub(super) outlet: Outlet,
     pub(super) owner: Owner,
@@ -75,12 +83,12 @@ pub(super) struct Lent {
 
 /// Lends an outlet to a session until it is dropped.
 pub struct Loan {
-    session: Arc<Session>,
+    reach: Arc<Reach>,
     number: u64,
 }
 
 /// An open server request outside of calls. Dropping it counts the request as answered.
-pub(super) struct OpenRequest(Arc<Session>);
+pub(super) struct OpenRequest(Arc<Reach>);
 
 impl Home {
     /// A session that begins now.
@@ -89,9 +97,7 @@ impl Home {
             number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             ended: CancellationToken::new(),
             client: OnceLock::new(),
-            lent: Mutex::default(),
-            reachable: watch::Sender::new(0),
-            requests: watch::Sender::new((0, 0)),
+            reach: Arc::default(),
             roots: watch::Sender::new(0),
             is_ready: AtomicBool::new(false),
             is_expected: AtomicBool::new(false),
@@ -100,7 +106,17 @@ impl Home {
 
     /// Whoever is authenticated as `principal`.
     pub const fn of_principal(principal: Arc<str>) -> Self {
-        Self(Kind::Principal(principal))
+        Self(Kind::Principal(principal, None))
+    }
+
+    /// This home with a place for outlets on which its client can be asked.
+    pub(super) fn attended(&self) -> Self {
+        match &self.0 {
+            Kind::Principal(principal, None) => {
+                Self(Kind::Principal(Arc::clone(principal), Some(Arc::default())))
+            }
+            _ => self.clone(),
+        }
     }
 
     /// The session is over: its private connections end, and what runs on them.
@@ -114,7 +130,7 @@ impl Home {
     pub async fn ended(&self) {
         match &self.0 {
             Kind::Session(session) => session.ended.cancelled().await,
-            Kind::Principal(_) => std::future::pending().await,
+            Kind::Principal(..) => std::future::pending().await,
         }
     }
 
@@ -129,13 +145,12 @@ impl Home {
     /// Lets servers ask the client on `outlet`, outside of their calls too, until the [`Loan`] is dropped. `None`
     /// for a principal: a modern client is asked in the answers to its requests only.
     pub fn lend(&self, outlet: &Outlet, owner: Owner, capabilities: &Raw) -> Option<Loan> {
-        static LAST_LOAN: AtomicU64 = AtomicU64::new(0);
-        let Kind::Session(session) = &self.0 else { return None };
-        let number = LAST_LOAN.fetch_add(1, Ordering::Relaxed);
-        let (outlet, capabilities, over) = (outlet.clone(), capabilities.clone(), CancellationToken::new());
-        session.lent().push(Lent { outlet, owner, capabilities, over, number });
-        session.reachable.send_modify(|count| *count += 1);
-        Some(Loan { session: Arc::clone(session), number })
+        self.of_session().map(|session| session.reach.lend(outlet, owner, capabilities))
+    }
+
+    /// Lets servers ask the client on `outlet` during `call`, whose answer can ask it, until the [`Loan`] is dropped.
+    pub(super) fn lend_for(&self, call: &Call, outlet: &Outlet) -> Option<Loan> {
+        self.reach().map(|reach| reach.lend(outlet, call.owner, &call.sender.capabilities))
     }
 
     /// The client says that its roots are others.
@@ -155,7 +170,7 @@ impl Home {
     /// Whether its client is initialized and can be asked outside of calls; true once in a session.
     pub fn begins(&self) -> bool {
         let Kind::Session(session) = &self.0 else { return false };
-        let can_begin = session.is_ready.load(Ordering::Acquire) && !session.lent().is_empty();
+        let can_begin = session.is_ready.load(Ordering::Acquire) && !session.reach.lent().is_empty();
         can_begin && !session.is_expected.swap(true, Ordering::Relaxed)
     }
 
@@ -192,22 +207,35 @@ impl Home {
         client.inspect(|client| client.notice(notice)).is_some()
     }
 
-    /// Where the client can be asked now; with it comes the entry in the count of open requests.
-    pub(super) fn reached(&self) -> Option<(Lent, OpenRequest)> {
-        let session = self.of_session()?;
-        let lent = session.lent().last()?.clone();
-        session.requests.send_modify(|(all, open)| (*all, *open) = (*all + 1, *open + 1));
-        Some((lent, OpenRequest(Arc::clone(session))))
+    /// Where the client can be asked now.
+    pub(super) fn reached(&self) -> Option<Lent> {
+        self.reach()?.lent().last().cloned()
     }
 
-    /// A count that changes whenever the client may have become reachable; `None` for a principal.
+    /// Counts a server request outside of calls as open, whether its client can be asked now or later.
+    pub(super) fn open_request(&self) -> Option<OpenRequest> {
+        let reach = self.reach()?;
+        reach.requests.send_modify(|(all, open)| (*all, *open) = (*all + 1, *open + 1));
+        Some(OpenRequest(Arc::clone(reach)))
+    }
+
+    /// A count that changes whenever the client may have become reachable; `None` for a principal that is not
+    /// attended to.
     pub(super) fn reachable(&self) -> Option<&watch::Sender<u64>> {
-        self.of_session().map(|session| &session.reachable)
+        self.reach().map(|reach| &reach.reachable)
     }
 
-    /// The count of server requests outside of calls, and how many are open; `None` for a principal.
+    /// The count of server requests outside of calls, and how many are open; `None` for a principal that is not
+    /// attended to.
     pub(super) fn requests(&self) -> Option<watch::Receiver<(u64, usize)>> {
-        Some(self.of_session()?.requests.subscribe())
+        Some(self.reach()?.requests.subscribe())
+    }
+
+    fn reach(&self) -> Option<&Arc<Reach>> {
+        match &self.0 {
+            Kind::Session(session) => Some(&session.reach),
+            Kind::Principal(_, reach) => reach.as_ref(),
+        }
     }
 
     fn of_session(&self) -> Option<&Arc<Session>> {
@@ -225,14 +253,23 @@ impl Home {
 
     /// Whether it ends by itself when nobody uses it, because nothing else tells its end.
     pub(super) const fn ends_when_idle(&self) -> bool {
-        matches!(self.0, Kind::Principal(_))
+        matches!(self.0, Kind::Principal(..))
     }
 }
 
 /// How many sessions have begun.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-impl Session {
+impl Reach {
+    fn lend(self: &Arc<Self>, outlet: &Outlet, owner: Owner, capabilities: &Raw) -> Loan {
+        static LAST_LOAN: AtomicU64 = AtomicU64::new(0);
+        let number = LAST_LOAN.fetch_add(1, Ordering::Relaxed);
+        let (outlet, capabilities, over) = (outlet.clone(), capabilities.clone(), CancellationToken::new());
+        self.lent().push(Lent { outlet, owner, capabilities, over, number });
+        self.reachable.send_modify(|count| *count += 1);
+        Loan { reach: Arc::clone(self), number }
+    }
+
     fn lent(&self) -> MutexGuard<'_, Vec<Lent>> {
         // Nothing panics while it is held, and every write leaves a valid list.
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
@@ -241,7 +278,7 @@ impl Session {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        let mut lent = self.session.lent();
+        let mut lent = self.reach.lent();
         if let Some(at) = lent.iter().position(|lent| lent.number == self.number) {
             lent.remove(at).over.cancel();
         }
@@ -264,7 +301,7 @@ impl PartialEq for Home {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Kind::Session(one), Kind::Session(two)) => one.number == two.number,
-            (Kind::Principal(one), Kind::Principal(two)) => one == two,
+            (Kind::Principal(one, _), Kind::Principal(two, _)) => one == two,
             _ => false,
         }
     }
@@ -276,7 +313,7 @@ impl Hash for Home {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &self.0 {
             Kind::Session(session) => session.number.hash(state),
-            Kind::Principal(principal) => principal.hash(state),
+            Kind::Principal(principal, _) => principal.hash(state),
         }
     }
 }

@@ -224,8 +224,12 @@ impl Upstream {
         deadline: impl Into<Deadline>,
         outlet: &Outlet,
     ) -> Result<(Received, Version), Error> {
-        let request = attempt::Request { call, outlet };
-        let result = self.run(&request, Lane::of(&call.method), deadline.into()).await;
+        let (request, deadline) = (attempt::Request { call, outlet }, deadline.into());
+        if let Some(client) = self.has_to_answer(call) {
+            // Boxed: it is large, and each client waits once.
+            Box::pin(self.answer_first(&client, (call, outlet), deadline)).await;
+        }
+        let result = self.run(&request, Lane::of(&call.method), deadline).await;
         if !matches!(result, Ok((Received::Flowing(_), _))) {
             self.facts.called(&result);
         }

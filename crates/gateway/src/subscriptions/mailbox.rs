@@ -56,7 +56,7 @@ struct State {
     subscriptions: HashMap<String, Subscription>,
     /// Other things that it is told about when they happen.
     expected: VecDeque<Subscription>,
-    /// Who finds out at the moment what the listener will see first.
+    /// How many connects find out now what the listener will see first.
     waits: usize,
     is_closed: bool,
 }
@@ -173,7 +173,7 @@ impl Mailbox {
         }
     }
 
-    /// What the listener will see first is being found out.
+    /// Begins to find out what the listener will see first.
     pub fn wait(&self) -> Wait<'_> {
         self.state().waits += 1;
         Wait(self)

@@ -38,8 +38,8 @@ const MAX_OPEN: usize = 256;
 /// Bytes of questions that may be open on one connection, if they are several.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// How long a question on a private connection waits for a call.
-const NEXT_CALL_LIMIT: Duration = Duration::from_secs(10);
+/// How long a question on a private connection waits for a call: as long as servers mostly wait for an answer.
+const NEXT_CALL_LIMIT: Duration = Duration::from_mins(1);
 
 /// Carries an answer to the server; it may wait, within bounds of its own.
 type Post = Box<dyn Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -202,8 +202,8 @@ enum Put {
         /// Counts it as open, if it is asked outside of calls.
         open: Option<OpenRequest>,
     },
-    /// Somebody is asked when a call begins.
-    Waits(watch::Receiver<u64>),
+    /// Somebody is asked when a call begins. Counted as open until then.
+    Waits(watch::Receiver<u64>, Option<OpenRequest>),
     /// Somebody is asked when a cancelled call that may be meant was answered.
     Queued(Unanswered),
 }
@@ -221,7 +221,7 @@ fn ask(server: &Arc<str>, request: &Request, whose: Whose) -> Put {
             let answer = outlet.ask_for(Some(Arc::clone(server)), request.method.clone(), params);
             Put::Asked { answer, owner, over, holds, open }
         }
-        Whose::OfTheNext(begun) => Put::Waits(begun),
+        Whose::OfTheNext(begun, open) => Put::Waits(begun, open),
         Whose::Later(unanswered) => Put::Queued(unanswered),
         Whose::Cancelled => refused(
             code::CONNECTION_CLOSED,
@@ -252,7 +252,8 @@ async fn follow(
                 *counted = open;
                 (answer, owner, over, holds)
             }
-            Put::Waits(mut begun) => {
+            Put::Waits(mut begun, open) => {
+                *counted = open;
                 if !matches!(timeout(NEXT_CALL_LIMIT, begun.changed()).await, Ok(Ok(()))) {
                     return Err(unanswered("no call began on which its client could be asked"));
                 }
@@ -276,7 +277,7 @@ async fn follow(
         }
         put = match whose(Some(owner)) {
             Whose::Of(asked) => ask(server, request, Whose::Of(asked)),
-            Whose::OfTheNext(begun) => Put::Waits(begun),
+            Whose::OfTheNext(begun, open) => Put::Waits(begun, open),
             Whose::Nobodys | Whose::Unclear | Whose::Later(_) | Whose::Cancelled => {
                 return Err(unanswered("the call ended before its client answered"));
             }

@@ -27,8 +27,8 @@ const QUIET_AFTER: usize = 32;
 pub(in crate::transport) enum Whose {
     /// It belongs to this call.
     Of(Asked),
-    /// It belongs to the next call that begins, because all calls are one client's.
-    OfTheNext(watch::Receiver<u64>),
+    /// It belongs to the next call that begins, because all calls are one client's. Counted as open until then.
+    OfTheNext(watch::Receiver<u64>, Option<OpenRequest>),
     /// It belongs to no call that is open.
     Nobodys,
     /// Calls of several owners are open, and it may be any of theirs.

@@ -30,11 +30,12 @@ impl Pending {
     pub(super) fn outside_calls(client: &Home, begun: &watch::Sender<u64>) -> Whose {
         // First, so that a chance between the two is not missed.
         let next = client.reachable().unwrap_or(begun).subscribe();
+        let open = client.open_request();
         match client.reached() {
-            Some((Lent { outlet, owner, capabilities, over, .. }, open)) => {
-                Whose::Of(Asked { outlet, owner, capabilities, over, beside: Vec::new(), open: Some(open) })
+            Some(Lent { outlet, owner, capabilities, over, .. }) => {
+                Whose::Of(Asked { outlet, owner, capabilities, over, beside: Vec::new(), open })
             }
-            None => Whose::OfTheNext(next),
+            None => Whose::OfTheNext(next, open),
         }
     }
 }
