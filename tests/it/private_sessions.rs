@@ -205,7 +205,20 @@ async fn a_client_that_listens_is_asked_for_its_roots_before_its_first_request()
 }
 
 #[tokio::test]
-async fn what_a_client_first_sees_is_no_change_for_it_nor_is_another_order_of_members() {
+async fn members_in_another_order_are_no_change_when_the_connection_of_a_client_ends() {
+    let registry = Registry::new().child("one", &["--stateful"]).with("sharing: per_session");
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["exit"]).await;
+    let ann = Person::joins(&gateway, "").await;
+    let mut stream = ann.client.listen().await;
+    assert!(ann.has("exit").await);
+    let ended = ann.asks("tools/call", json!({"name": "exit"})).await;
+    assert!(ended["error"].is_object(), "{ended}");
+    assert!(heard_until_line(&ann, &mut stream).await.is_empty(), "its tools are the same all the time");
+}
+
+#[tokio::test]
+async fn what_a_client_first_sees_is_no_change_for_it() {
     for (gateway, _server) in gateways("sharing: per_session").await {
         for folder in ["", "file:///ann"] {
             let ann = Person::joins(&gateway, folder).await;

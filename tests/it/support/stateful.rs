@@ -1,6 +1,6 @@
 //! A server of the revisions before 2026-07-28 that keeps state for each of its clients: what it says and asks,
 //! without a transport. It applies roots a moment after it was told them, and writes the members of its tools in
-//! one order for Switchyard and in another for everybody else.
+//! another order for a client that can be asked for samples.
 //!
 //! The tool `add` adds the tool that `name` names. `folders` answers the roots of the client as the server knows
 //! them. `say` writes a log line after its answer. `touch` updates `file:///watched` after its answer. `exit` ends the
@@ -65,7 +65,7 @@ impl Stateful {
         match method {
             "initialize" => {
                 self.has_roots = params["capabilities"]["roots"].is_object();
-                self.is_turned = params["clientInfo"]["name"] == "switchyard";
+                self.is_turned = params["capabilities"]["sampling"].is_object();
                 let capabilities = json!({"tools": {"listChanged": true}, "logging": {},
                     "resources": {"subscribe": true}});
                 nothing(json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
