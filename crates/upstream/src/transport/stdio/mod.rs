@@ -46,8 +46,10 @@ use protocol::lifecycle::Peer;
 use protocol::{Abilities, Era, Notification, Reply, method};
 use runtime::shutdown::Shutdown;
 
-/// How long a second child, of which it is not known whether it speaks the old era, may be silent.
+/// After how long it is asked for a sign of life, a second child of which it is not known whether it speaks the old era.
 const SECOND_LIMIT: Duration = Duration::from_secs(15);
+/// How much later than another answer its answer to `initialize` may come.
+const SECOND_GRACE: Duration = Duration::from_secs(1);
 /// The handshake ends this long before the limit of the pool, which cannot quote standard error.
 const REPORT_MARGIN: Duration = Duration::from_millis(100);
 
@@ -227,9 +229,12 @@ impl Server {
     /// connect knows; a modern one may as well end on it, or say nothing.
     async fn initialize_too(&self, link: Arc<Link>, capabilities: Raw) -> Result<ToServer, Error> {
         let is_known = self.eras.speaks(Era::Legacy) == Some(true);
-        let server = tokio::time::timeout(SECOND_LIMIT, self.greet(link, capabilities)).await;
-        let silent = |_| Err(Failure::Other(handshake::refused("no answer to initialize")));
-        let server = server.unwrap_or_else(silent);
+        let passes_over = passes_over_initialize(Arc::clone(&link));
+        let server = tokio::select! {
+            biased;
+            server = self.greet(link, capabilities) => server,
+            () = passes_over => Err(Failure::Other(handshake::refused("no answer to initialize"))),
+        };
         if server.is_ok() || !is_known {
             self.eras.note(Era::Legacy, server.is_ok());
         }
@@ -251,6 +256,17 @@ async fn late(probe: impl Future<Output = Result<Reply, Error>>) -> Option<Peer>
         Finding::Modern(peer) => Some(*peer),
         Finding::Legacy | Finding::Foreign(_) => None,
     }
+}
+
+/// Resolves when a server answers what it was asked after `initialize`, and that not. One that is slow to start
+/// answers nothing.
+async fn passes_over_initialize(link: Arc<Link>) {
+    tokio::time::sleep(SECOND_LIMIT).await;
+    if link.ask(method::PING, None, Era::Legacy).await.is_err() {
+        // It ended, and `initialize` learns that too.
+        return std::future::pending().await;
+    }
+    tokio::time::sleep(SECOND_GRACE).await;
 }
 
 /// Why the old handshake failed.

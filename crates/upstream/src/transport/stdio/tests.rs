@@ -118,6 +118,25 @@ async fn a_legacy_server_is_greeted_in_the_old_way_and_asked_no_second_time() {
     bench.is_over().await;
 }
 
+#[tokio::test(start_paused = true)] // patience ends at once
+async fn a_server_of_both_eras_that_is_slow_to_start_keeps_both_and_one_that_passes_over_initialize_does_not()
+{
+    let slow = LEGACY.replace(r#"*'"initialize"'*)"#, r#"*'"initialize"'*) sleep 0.3;"#);
+    let alive = r#"*'"ping"'*) refuse -32601 ;; *'"initialize"'*) ;;"#;
+    for (second, speaks) in [(slow.as_str(), true), (alive, false)] {
+        let bench = Bench::new(&script("", &[MODERN, second]));
+        let (base, _) = bench.connect().await;
+        assert_eq!(base.peer().era(), Era::Modern);
+        let (events, _heard) = Events::channel();
+        let dialect = Dialect { era: Era::Legacy, ..Dialect::base() };
+        let found = bench.connector.connect(events, dialect).await.map(|connection| connection.peer().era());
+        assert_eq!(found.ok(), speaks.then_some(Era::Legacy));
+        assert_eq!(bench.connector.speaks(Era::Legacy), Some(speaks));
+        base.close().await;
+        bench.is_over().await;
+    }
+}
+
 #[tokio::test]
 async fn a_modern_server_gets_self_describing_requests() {
     let bench = Bench::new(&script("", &[MODERN, r#"*'"tools/call"'*) answer "$line" ;;"#]));
