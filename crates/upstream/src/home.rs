@@ -17,10 +17,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{Outlet, Owner};
+use super::connection::{Call, Outlet, Owner};
 use json::Raw;
 use protocol::Notification;
-use super::connection::{Call, Outlet, Owner};
 
 /// A client's session, or its principal. Clones are the same.
 #[derive(Debug, Clone)]

@@ -10,11 +10,11 @@ use std::sync::{Arc, OnceLock};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use json::Raw;
+use json::canonical;
 use protocol::caching::Caching;
 use protocol::feature::Effect;
 use protocol::headers::HeaderParam;
 use protocol::{Closed, Version};
-use json::canonical;
 
 /// Where something lives, and what must be known to ask for it.
 #[derive(Debug, PartialEq, Eq)]
