@@ -3,6 +3,9 @@
 //! hyper skips interim (1xx) responses in a loop that ends only when the socket has nothing to read, so a server
 //! that sends them without end would occupy the worker. At the limit, [`Metered`] reports that nothing is there.
 //!
+//! Writes are cut into pieces of [`MOST_WRITTEN`]: while the system copies megabytes in one call, it runs no other thread
+//! on that processor.
+//!
 //! Invariant: a read that was refused wakes nobody, so the owner of the [`Meter`] raises the limit and polls again.
 //! Not here: the limits themselves (`link`).
 
@@ -13,6 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes that one write takes at most.
+const MOST_WRITTEN: usize = 128 * 1024;
 
 /// Counts the bytes that are read from one socket, and limits them.
 ///
@@ -101,7 +107,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         context: &mut Context<'_>,
         buffer: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(context, buffer)
+        Pin::new(&mut self.socket).poll_write(context, cut(buffer))
     }
 
     fn poll_write_vectored(
@@ -109,7 +115,18 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         context: &mut Context<'_>,
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write_vectored(context, buffers)
+        let (mut size, mut fitting) = (0, 0);
+        for buffer in buffers {
+            if size + buffer.len() > MOST_WRITTEN {
+                break;
+            }
+            size += buffer.len();
+            fitting += 1;
+        }
+        match buffers.get(fitting) {
+            Some(large) if size == 0 => Pin::new(&mut self.socket).poll_write(context, cut(large)),
+            _ => Pin::new(&mut self.socket).poll_write_vectored(context, &buffers[..fitting]),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -122,5 +139,70 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
+fn cut(buffer: &[u8]) -> &[u8] {
+    &buffer[..buffer.len().min(MOST_WRITTEN)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes all that it is given and notes how much that was.
+    #[derive(Debug, Default)]
+    struct Sizes(Vec<usize>);
+
+    impl AsyncWrite for Sizes {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.0.push(buffer.len());
+            Poll::Ready(Ok(buffer.len()))
+        }
+
+        fn poll_write_vectored(
+            self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            buffers: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let all: Vec<u8> = buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect();
+            self.poll_write(context, &all)
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn large_writes_are_cut_and_small_ones_stay_together() {
+        let (large, rest) = (vec![0; 3 * MOST_WRITTEN], vec![0; MOST_WRITTEN - 4]);
+        let cases: [(&[&[u8]], usize); 6] = [
+            (&[b"head", b"body"], 8),
+            (&[b"head", &rest], MOST_WRITTEN),
+            (&[b"heads", &rest], 5),
+            (&[b"head", &large, b"tail"], 4),
+            (&[b"", &large], MOST_WRITTEN),
+            (&[&large], MOST_WRITTEN),
+        ];
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        for (buffers, expected) in cases {
+            let mut socket = Metered::new(Sizes::default());
+            let slices: Vec<_> = buffers.iter().map(|buffer| IoSlice::new(buffer)).collect();
+            let written = Pin::new(&mut socket).poll_write_vectored(&mut context, &slices);
+            assert!(matches!(written, Poll::Ready(Ok(count)) if count == expected), "{written:?}");
+            assert_eq!(socket.socket.0, [expected]);
+        }
+        let mut socket = Metered::new(Sizes::default());
+        let written = Pin::new(&mut socket).poll_write(&mut context, &large);
+        assert!(matches!(written, Poll::Ready(Ok(MOST_WRITTEN))), "{written:?}");
     }
 }
