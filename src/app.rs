@@ -225,7 +225,7 @@ pub async fn serve(
     tracing::info!(address = %bound, memory_budget_bytes = config.server.memory_budget, "listening");
     let limits = config.server.limits;
     listener::allow_open_files(&limits);
-    let crew = Crew::start(config.server.workers).map_err(Error::Workers)?;
+    let crew = Crew::start(config.server.workers).map_err(Error::Workers)?.with_bulk_threads();
     let serving = listener::serve_with(socket, front, (limits, edge.clone()), &crew);
     tokio::pin!(serving, stop);
     let has_ended = tokio::select! {

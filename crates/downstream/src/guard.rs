@@ -24,12 +24,12 @@ use http_body_util::BodyExt;
 use super::Config;
 use super::authority::{Authority, Hosts, Origin, Origins};
 use super::protected_resource::{self, Metadata};
-use super::reading;
+use super::reading::{self, Growth};
 use super::refusal::{Face, Refusal};
 use auth::{Authenticator, Denied, Principal, Reason};
 use net::transfer_coding;
 use runtime::memory::{Account, Charge, Kind};
-use runtime::worker::WorkBudget;
+use runtime::worker::{WorkBudget, bulk};
 
 /// The paths that need no credential, for GET and HEAD: somebody who watches over the process, and a description
 /// that is the same of every gateway, which a browser opens before its user can name a credential. Beside them
@@ -288,11 +288,17 @@ fn declared_length(headers: &HeaderMap) -> Option<u64> {
 }
 
 async fn drop_rest<B: Incoming>(body: &mut B, limit: usize) {
-    let (mut left, mut work) = (limit, WorkBudget::new());
+    let (mut left, mut work, mut growth) = (limit, WorkBudget::new(), Growth::default());
+    if growth.turns_large(body, 0) {
+        bulk::enter().await;
+    }
     while let Some(Ok(frame)) = body.frame().await {
         let length = frame.data_ref().map_or(0, Bytes::len);
         work.charge(length);
         work.yield_if_spent().await;
+        if growth.turns_large(body, length) {
+            bulk::enter().await;
+        }
         match left.checked_sub(length) {
             Some(rest) => left = rest,
             None => return,

@@ -16,6 +16,7 @@ mod head_budget;
 pub mod headers;
 mod http1;
 pub mod listener;
+mod moving_socket;
 mod outside_calls;
 mod passing;
 pub mod places;

@@ -11,6 +11,7 @@
 
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,6 +31,7 @@ use super::turned_away::Porter;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::{self, Socket};
 use runtime::worker::Crew;
+use runtime::worker::bulk::{BulkThreads, Left, until_asked};
 
 /// How long `accept` rests after an error that is not the peer's, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -188,16 +190,41 @@ impl<S: Site> Door<'_, S> {
             site: self.site.clone(),
             limits: self.limits,
         };
+        let bulk = self.crew.bulk().cloned();
         self.crew.begin(move |busy| {
             let Ok(socket) = TcpStream::from_std(socket) else { return };
             let live = house.live.clone();
             let connection = connection(socket, house);
-            live.spawn(async move {
-                connection.await;
-                drop((slot, busy));
+            live.clone().spawn(async move {
+                if let Some(bulk) = bulk {
+                    movable(Box::pin(connection), slot, &bulk, &live).await;
+                } else {
+                    connection.await;
+                    drop(slot);
+                }
+                drop(busy);
             });
         });
     }
+}
+
+/// Runs `connection`, which holds `slot`, and moves it to a bulk thread when it asks for that.
+async fn movable(
+    mut connection: Pin<Box<impl Future<Output = ()> + Send + 'static>>,
+    slot: (OwnedSemaphorePermit, Socket),
+    bulk: &BulkThreads,
+    live: &Shutdown,
+) {
+    if until_asked(connection.as_mut()).await == Left::Ended {
+        return;
+    }
+    let Some(place) = bulk.place() else { return connection.await };
+    let runtime = place.runtime.clone();
+    let moved = async move {
+        connection.await;
+        drop((slot, place));
+    };
+    live.spawn_on(moved, &runtime);
 }
 
 /// Errors of one connection that was gone before it was accepted.

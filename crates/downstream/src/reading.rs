@@ -15,10 +15,12 @@ use super::bodies::BodyTimedOut;
 use super::guard::Incoming;
 use super::refusal::Refusal;
 use runtime::memory::{Charge, Exhausted, SMALL};
-use runtime::worker::WorkBudget;
+use runtime::worker::{WorkBudget, bulk};
 
 /// From so many bytes on there is room for a body as long as it was announced.
 const LARGE: usize = 64 * 1024;
+/// A connection with a body of so many bytes is moved to a bulk thread ([`bulk`]).
+const BULK: usize = 256 * 1024;
 
 impl From<Exhausted> for Refusal {
     fn from(_: Exhausted) -> Self {
@@ -39,11 +41,18 @@ pub(super) async fn read<B: Incoming>(
     if body.is_end_stream() {
         return Ok(if first.len() < SMALL { first } else { open().hold(first)? });
     }
+    let mut growth = Growth::default();
+    if growth.turns_large(body, first.len()) {
+        bulk::enter().await;
+    }
     let (mut whole, mut charge, mut work) = (first, open(), WorkBudget::new());
     charge.cover(whole.len())?;
     while let Some(data) = piece(body).await? {
         work.charge(data.len());
         work.yield_if_spent().await;
+        if growth.turns_large(body, data.len()) {
+            bulk::enter().await;
+        }
         let size = whole.len() + data.len();
         if size > limit {
             return Err(Refusal::TooLarge { limit });
@@ -53,6 +62,26 @@ pub(super) async fn read<B: Incoming>(
         whole = if whole.is_empty() { data } else { joined(whole, &data, rest.unwrap_or(0)) };
     }
     Ok(if whole.len() < SMALL { whole } else { charge.hold(whole)? })
+}
+
+/// Notices when a body turns out to be large, so that its connection can be moved before most of it was received.
+#[derive(Debug, Default)]
+pub(super) struct Growth {
+    received: usize,
+    is_large: bool,
+}
+
+impl Growth {
+    /// Notes that `bytes` of `body` were received. True once, when the body is known to be large.
+    pub(super) fn turns_large<B: Incoming>(&mut self, body: &B, bytes: usize) -> bool {
+        if self.is_large {
+            return false;
+        }
+        self.received += bytes;
+        let announced = body.size_hint().exact().and_then(|rest| usize::try_from(rest).ok()).unwrap_or(0);
+        self.is_large = self.received.saturating_add(announced) >= BULK;
+        self.is_large
+    }
 }
 
 /// The next piece; none at the end.

@@ -9,6 +9,7 @@
 //! Not here: which tasks there are and how they end (`shutdown`).
 
 mod bell;
+pub mod bulk;
 mod scheduling;
 mod turn;
 mod work_budget;
@@ -23,6 +24,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 
 pub use bell::{Bell, hushed};
+use bulk::BulkThreads;
 pub use scheduling::{as_usual, ours};
 pub use turn::{Until, at, due, now, turn, until};
 pub use work_budget::WorkBudget;
@@ -92,6 +94,7 @@ type Beginning = Box<dyn FnOnce() + Send>;
 pub struct Crew {
     own: Arc<AtomicUsize>,
     others: Vec<Worker>,
+    bulk: Option<BulkThreads>,
 }
 
 #[derive(Debug)]
@@ -130,7 +133,19 @@ impl Crew {
     /// thread, or no event queue.
     pub fn start(workers: usize) -> io::Result<Self> {
         let others = (1..workers).map(Worker::start).collect::<io::Result<_>>()?;
-        Ok(Self { own: Arc::default(), others })
+        Ok(Self { own: Arc::default(), others, bulk: None })
+    }
+
+    /// With threads for large requests: one for every two workers, so that they never fill all processors.
+    pub fn with_bulk_threads(mut self) -> Self {
+        let workers = 1 + self.others.len();
+        self.bulk = Some(BulkThreads::new((workers / 2).max(1), workers));
+        self
+    }
+
+    /// The threads for large requests, if it has them.
+    pub const fn bulk(&self) -> Option<&BulkThreads> {
+        self.bulk.as_ref()
     }
 
     /// Has the worker with the fewest tasks begin another one, which keeps the [`Busy`] as long as it
@@ -147,6 +162,15 @@ impl Crew {
                 }
             }
             None => task(Busy::on(&self.own).begun()),
+        }
+    }
+}
+
+impl Drop for Crew {
+    /// Bulk threads end first: sockets and timers of their connections belong to the runtimes of the workers.
+    fn drop(&mut self) {
+        if let Some(bulk) = self.bulk.take() {
+            bulk.end();
         }
     }
 }

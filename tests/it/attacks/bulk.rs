@@ -171,9 +171,9 @@ fn updates(id: &Value, honoured: &Value) -> Response {
 /// Takes both forms of an answer.
 pub const BOTH: &str = "accept: application/json, text/event-stream\r\n";
 
-/// A connection that sends `bytes` and reads nothing.
-pub async fn silent(gateway: &Running, bytes: &[u8]) -> TcpStream {
-    let address: SocketAddr = gateway.address.parse().expect("an address");
+/// A connection to `address` that sends `bytes` and reads nothing.
+pub async fn silent(address: &str, bytes: &[u8]) -> TcpStream {
+    let address: SocketAddr = address.parse().expect("an address");
     let socket = TcpSocket::new_v4().expect("a socket");
     // The kernel is not to hold what the gateway should.
     socket.set_recv_buffer_size(4 * 1024).expect("a size");
@@ -183,13 +183,13 @@ pub async fn silent(gateway: &Running, bytes: &[u8]) -> TcpStream {
 }
 
 /// Sends a request and never reads its answer.
-pub async fn unread(gateway: &Running, path: &str, headers: &str, body: &[u8]) -> TcpStream {
+pub async fn unread(address: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
     let length = body.len();
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          content-length: {length}\r\n{headers}\r\n"
     );
-    let mut stream = silent(gateway, head.as_bytes()).await;
+    let mut stream = silent(address, head.as_bytes()).await;
     let _ = stream.write_all(body).await;
     stream
 }

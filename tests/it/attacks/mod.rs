@@ -5,6 +5,7 @@
 
 mod audit;
 mod bulk;
+mod control;
 mod edge;
 mod fairness;
 mod hostile;

@@ -239,6 +239,13 @@ impl Running {
         self.process.id()
     }
 
+    /// The names of its threads.
+    pub fn threads(&self) -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).expect("it runs");
+        // A thread may end meanwhile.
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok()).collect()
+    }
+
     /// How many files and sockets it has open.
     pub fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).expect("it runs").count()

@@ -1,0 +1,117 @@
+//! A client's socket that is watched by the runtime of the thread that polls it.
+//!
+//! A connection can move to another thread ([`runtime::worker::bulk`]). If its old worker still watched the socket, each
+//! arriving piece of a large body would wake that worker too.
+//!
+//! Invariant: threads that are no workers count as one, so a socket of an embedding program stays where it was made.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use runtime::worker;
+
+#[derive(Debug)]
+pub(super) struct MovingSocket {
+    /// None after it could not be registered.
+    socket: Option<TcpStream>,
+    /// The worker whose runtime watches it.
+    watched_by: usize,
+}
+
+impl MovingSocket {
+    /// `socket`, which is watched by this worker.
+    pub(super) fn new(socket: TcpStream) -> Self {
+        Self { socket: Some(socket), watched_by: worker::current() }
+    }
+
+    /// The socket, watched by this worker from now on.
+    fn here(&mut self) -> io::Result<Pin<&mut TcpStream>> {
+        let here = worker::current();
+        if self.watched_by != here
+            && let Some(socket) = self.socket.take()
+        {
+            self.socket = Some(TcpStream::from_std(socket.into_std()?)?);
+            self.watched_by = here;
+        }
+        self.socket.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl AsyncRead for MovingSocket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.here()?.poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for MovingSocket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.here()?.poll_write(context, buffer)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.here()?.poll_write_vectored(context, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.here()?.poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.here()?.poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_goes_on_in_the_runtime_of_another_worker() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut peer = TcpStream::connect(address).await.expect("it listens");
+        let mut socket = MovingSocket::new(listener.accept().await.expect("a peer").0);
+        peer.write_all(b"one").await.expect("written");
+        let mut read = [0; 3];
+        socket.read_exact(&mut read).await.expect("read");
+        let other = std::thread::spawn(move || {
+            worker::become_worker(1);
+            let runtime = worker::runtime().expect("a runtime");
+            runtime.block_on(async move {
+                socket.write_all(b"ready").await.expect("written");
+                assert_eq!(socket.watched_by, 1);
+                socket.read_exact(&mut read).await.expect("read");
+                read
+            })
+        });
+        let mut ready = [0; 5];
+        peer.read_exact(&mut ready).await.expect("read");
+        peer.write_all(b"two").await.expect("written");
+        // This runtime has to go on while the other thread reads: it holds the peer.
+        let read = tokio::task::spawn_blocking(move || other.join().expect("no panic")).await;
+        assert_eq!(read.expect("no panic"), *b"two");
+    }
+}
