@@ -133,9 +133,8 @@ async fn withstood(
     );
     assert!(peak <= MOST, "{peak} MiB");
     assert_eq!(failed, 0);
-    // A debug build on two busy cores needs more room.
-    let least = Duration::from_millis(if cfg!(debug_assertions) { 250 } else { 1 });
-    let usual = before.max(controlled).max(least);
+    // Wide enough for a debug build, and for a machine that is busy with other programs.
+    let usual = before.max(controlled).max(Duration::from_millis(250));
     assert!(beside <= 3 * usual, "{beside:?} where {before:?} is usual");
     assert!(left <= warm + LEFT, "{left} MiB left, {warm} MiB warm");
 }
