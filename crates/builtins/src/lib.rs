@@ -5,20 +5,34 @@
 //!
 //! Invariant: of the crate `upstream` only the parts that its `api` names are used.
 
+// Some of what the kinds share has no user when a kind is left out.
+#![cfg_attr(
+    not(all(feature = "handbook", feature = "r2r", feature = "rag")),
+    allow(dead_code, unused_imports, unused_macros)
+)]
+
 mod answer;
+#[cfg(feature = "chroma")]
 pub mod chroma;
+#[cfg(feature = "chroma")]
 pub mod chunk;
 mod connection;
 mod declared;
+#[cfg(feature = "chroma")]
 pub mod embedding;
+#[cfg(feature = "handbook")]
 pub mod handbook;
 #[cfg(test)]
 mod hostile;
+#[cfg(any(feature = "handbook", feature = "r2r"))]
 mod private_file;
+#[cfg(feature = "r2r")]
 pub mod r2r;
+#[cfg(feature = "rag")]
 pub mod rag;
 mod refusal;
 mod report;
+#[cfg(any(feature = "chroma", feature = "r2r", feature = "rag"))]
 mod rest;
 #[cfg(test)]
 mod sample;
