@@ -188,9 +188,10 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves HTTP, and with `transport: both` standard input and output too, until `stop` gives a value, and returns
-/// when nothing is left running. A second value ends the shutdown delay, if that is running. Without a `renewal`
-/// the configuration stays as it is.
+/// Serves HTTP, and with `transport: both` standard input and output too. Returns when nothing is left running.
+///
+/// The first value of `stop` begins the end, a second one ends the shutdown delay. Without a `renewal` the configuration
+/// cannot be reloaded.
 pub async fn serve(
     config: Config,
     renewal: Option<Renewal>,
@@ -199,62 +200,75 @@ pub async fn serve(
     let address = config.server.listen;
     let listen = |reason| Error::Listen { address, reason };
     let socket = bind(address).map_err(listen)?;
-    let bound = socket.local_addr().map_err(listen)?;
+    let server = downstream::Config { listen: socket.local_addr().map_err(listen)?, ..config.server };
     let (ends, servers) = (Ends::new(), Shutdown::new());
-    memory::budget().set_limit(config.server.memory_budget);
-    let edge = &ends.edge;
+    memory::budget().set_limit(server.memory_budget);
     // Before any server is started: keys that cannot be read stop the start.
-    let guard = Guard::new(&config.server)?;
+    let guard = Guard::new(&server)?;
     let manager = Manager::initialize(config.manager, &servers)?;
-    let authenticator = guard.authenticator();
-    let reload = renewal.map(|Renewal { load, wanted }| {
-        let server = downstream::Config { listen: bound, ..config.server.clone() };
-        let running =
-            reload::Running { manager: Arc::clone(&manager), authenticator, server, fixed: config.fixed };
-        let reload = running.reloading(load, edge);
-        edge.spawn_until_end(reload::follow(wanted, Arc::clone(&reload)));
-        reload
-    });
-    let (front, sessions) = front(guard, &manager, &config.server, &ends, reload);
-    if config.server.transport == Transport::Both {
-        serve_pipe(&manager, edge, config.server.max_body_bytes);
-    }
-    for exception in (downstream::Config { listen: bound, ..config.server.clone() }).exceptions() {
-        tracing::warn!(target: telemetry::EXPOSURE, "{exception}");
-    }
-    tracing::info!(address = %bound, memory_budget_bytes = config.server.memory_budget, "listening");
-    let limits = config.server.limits;
-    listener::allow_open_files(&limits);
-    let crew = Crew::start(config.server.workers).map_err(Error::Workers)?.with_bulk_threads();
-    let serving = listener::serve_with(socket, front, (limits, edge.clone()), &crew);
-    tokio::pin!(serving, stop);
-    let has_ended = tokio::select! {
-        () = &mut serving => true,
-        () = stopped(&mut stop) => {
-            ends.leaving.begin();
-            tokio::select! {
-                () = &mut serving => true,
-                () = linger(config.server.shutdown_delay, stopped(&mut stop)) => false,
-            }
-        }
+    let running = reload::Running {
+        manager: Arc::clone(&manager),
+        authenticator: guard.authenticator(),
+        server: server.clone(),
+        fixed: config.fixed,
     };
-    if !has_ended {
-        tracing::info!("draining");
-        let begun = Instant::now();
-        edge.begin();
-        serving.await;
-        // Calls of legacy clients run in tasks of their own: their connection may be gone
-        // already. The limit is one for all of them and for the connections together.
-        if !edge.wait(limits.drain_timeout.saturating_sub(begun.elapsed())).await {
-            tracing::warn!("calls were still running and are cancelled");
-            sessions.close_all();
-            edge.wait(CANCEL_TIME).await;
-            // Servers are told beside the calls; closing their connections ends that too.
-            tokio::time::sleep(NOTICE_TIME).await;
-        }
+    let reload = renewal.map(|renewal| running.follow(renewal, &ends.edge));
+    let (front, sessions) = front(guard, &manager, &server, &ends, reload);
+    if server.transport == Transport::Both {
+        serve_pipe(&manager, &ends.edge, server.max_body_bytes);
+    }
+    announce(&server);
+    listener::allow_open_files(&server.limits);
+    let crew = Crew::start(server.workers).map_err(Error::Workers)?.with_bulk_threads();
+    let serving = listener::serve_with(socket, front, (server.limits, ends.edge.clone()), &crew);
+    tokio::pin!(serving, stop);
+    if is_asked_to_end(&mut serving, &mut stop, &ends, server.shutdown_delay).await {
+        drain(serving, &ends.edge, &sessions, server.limits.drain_timeout).await;
     }
     end(&manager).await;
     Ok(())
+}
+
+/// Logs the address, and each setting that lets clients in without a credential.
+fn announce(server: &downstream::Config) {
+    for exception in server.exceptions() {
+        tracing::warn!(target: telemetry::EXPOSURE, "{exception}");
+    }
+    tracing::info!(address = %server.listen, memory_budget_bytes = server.memory_budget, "listening");
+}
+
+/// Serves until `stop` gives a value and the shutdown delay is over. False if serving ended before.
+async fn is_asked_to_end(
+    serving: &mut (impl Future<Output = ()> + Unpin),
+    stop: &mut (impl Stream<Item = ()> + Unpin),
+    ends: &Ends,
+    delay: Duration,
+) -> bool {
+    tokio::select! {
+        () = &mut *serving => return false,
+        () = stopped(stop) => ends.leaving.begin(),
+    }
+    tokio::select! {
+        () = serving => false,
+        () = linger(delay, stopped(stop)) => true,
+    }
+}
+
+/// Takes no new connections, and lets running calls end within `limit`; then cancels them.
+async fn drain(serving: impl Future<Output = ()>, edge: &Shutdown, sessions: &Sessions, limit: Duration) {
+    tracing::info!("draining");
+    let begun = Instant::now();
+    edge.begin();
+    serving.await;
+    // Calls of legacy clients run in tasks of their own, because their connection may be gone already. One limit
+    // holds for them and for the connections together.
+    if !edge.wait(limit.saturating_sub(begun.elapsed())).await {
+        tracing::warn!("calls were still running and are cancelled");
+        sessions.close_all();
+        edge.wait(CANCEL_TIME).await;
+        // Servers are told about it in tasks of their own. Closing the connections to them ends these tasks too.
+        tokio::time::sleep(NOTICE_TIME).await;
+    }
 }
 
 /// Resolves when `stop` gives a value; one that has ended gives none any more.

@@ -47,9 +47,16 @@ pub(super) struct Running {
 }
 
 impl Running {
+    /// Returns what reloads the configuration, and reloads it whenever an operator wants that.
+    pub(super) fn follow(self, Renewal { load, wanted }: Renewal, tasks: &Shutdown) -> Reload {
+        let reload = self.reloading(load, tasks);
+        tasks.spawn_until_end(follow(wanted, Arc::clone(&reload)));
+        reload
+    }
+
     /// What reloads it. Who asked may go: what has begun is done to its end, so that servers and keys are always
     /// of one file.
-    pub(super) fn reloading(self, load: Load, tasks: &Shutdown) -> Reload {
+    fn reloading(self, load: Load, tasks: &Shutdown) -> Reload {
         let (running, turn, tasks) = (Arc::new(self), Arc::new(Mutex::new(())), tasks.clone());
         Arc::new(move || {
             let (running, turn, load) = (Arc::clone(&running), Arc::clone(&turn), Arc::clone(&load));
@@ -102,7 +109,7 @@ fn read(load: &Load, server: downstream::Config) -> Result<(Config, Keys), Strin
 }
 
 /// Reloads whenever that is wanted.
-pub(super) async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload) {
+async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload) {
     while wanted.next().await.is_some() {
         let deed = match audit::operation(SIGNAL, Action::Reload.as_str(), None) {
             Ok(deed) => deed,

@@ -23,6 +23,7 @@ use super::dialect::Wish;
 use super::error::{Delivery, Error};
 use super::flow::{Flow, Received};
 use super::frame::Frame;
+use super::pool::Seat;
 use super::retry::Kind;
 use super::silence::Silence;
 use super::trial::Trial;
@@ -300,55 +301,65 @@ impl Upstream {
         let (begun, outlet) = (frame.now, work.outlet());
         let leased = AtomicBool::new(false);
         let seat = pin!(self.pool.seat(work.wish(), &leased));
-        let Some(seat) = frame.limit(outlet, seat).await else {
-            if leased.load(Ordering::Relaxed) {
+        let seat = match frame.limit(outlet, seat).await {
+            Some(Ok(seat)) => seat,
+            None if leased.load(Ordering::Relaxed) => {
                 return Ok(Err(Error::Leased { retry_in: LEASE_RETRY_IN }));
             }
-            self.excuse_private(work, trial);
-            // Not `TimedOut`, whose outcome is unknown: here nothing was sent.
-            return Err(Error::Connect {
-                reason: format!("no connection within {:.1} s", frame.whole(outlet).as_secs_f64()),
-            });
-        };
-        match seat {
-            Ok(mut seat) => {
-                let is_probe = trial.is_probe();
-                let mut done = {
-                    let done = pin!(async {
-                        if let Some(level) = work.log_level() {
-                            seat.want_log(level).await;
-                        }
-                        let (on, connection) = (if is_probe { W::probing } else { W::on }, seat.connection());
-                        work.charged(on(work, connection).await?)
-                    });
-                    frame.limit(outlet, done).await
-                };
-                let is_failed = match &mut done {
-                    // How an answer went that still arrives is known at its end.
-                    Some(Ok(output)) => W::flow(output).is_none().then_some(false),
-                    Some(Err(error)) => Some(error.trips_breaker()),
-                    // A deadline that left no time says nothing, nor does one that passed although messages came.
-                    None => (trial.had_a_chance() && !outlet.heard_since(begun)).then_some(true),
-                };
-                if is_failed.is_some_and(|is_failed| !seat.is_news(is_failed)) {
-                    trial.excuse();
-                }
-                let mut done = done.ok_or_else(|| Error::TimedOut { after: frame.whole(outlet) })?;
-                seat.answered();
-                let version = seat.connection().peer().version;
-                if let Ok(output) = &mut done
-                    && let Some(flow) = W::flow(output)
-                {
-                    frame.deadline.at = outlet.moved(frame.deadline);
-                    flow.follow(Course::new(self.me.clone(), seat), frame.left(), frame.deadline.moves);
-                }
-                Ok(done.map(|output| (output, version)))
-            }
-            Err(error) => {
+            Some(Err(error)) => {
                 self.excuse_private(work, trial);
-                Ok(Err(error))
+                return Ok(Err(error));
             }
+            None => {
+                self.excuse_private(work, trial);
+                let reason = format!("no connection within {:.1} s", frame.whole(outlet).as_secs_f64());
+                // Not `TimedOut`, whose outcome is unknown: nothing was sent.
+                return Err(Error::Connect { reason });
+            }
+        };
+        let is_probe = trial.is_probe();
+        let done = {
+            let done = pin!(async {
+                if let Some(level) = work.log_level() {
+                    seat.want_log(level).await;
+                }
+                let (on, connection) = (if is_probe { W::probing } else { W::on }, seat.connection());
+                work.charged(on(work, connection).await?)
+            });
+            frame.limit(outlet, done).await
+        };
+        self.settled::<W>(done, (outlet, begun), frame, trial, seat)
+    }
+
+    /// Tells breaker and connection how the work of one attempt ended. `done` is none after the deadline.
+    fn settled<W: Work>(
+        &self,
+        mut done: Option<Result<W::Output, Error>>,
+        (outlet, begun): (&Outlet, Instant),
+        mut frame: Frame,
+        trial: &mut Trial<'_>,
+        mut seat: Seat,
+    ) -> Result<Result<(W::Output, Version), Error>, Error> {
+        let is_failed = match &mut done {
+            // The outcome of a response that is still arriving is known at its end.
+            Some(Ok(output)) => W::flow(output).is_none().then_some(false),
+            Some(Err(error)) => Some(error.trips_breaker()),
+            // A deadline that left no time says nothing, nor does one that passed although messages came.
+            None => (trial.had_a_chance() && !outlet.heard_since(begun)).then_some(true),
+        };
+        if is_failed.is_some_and(|is_failed| !seat.is_news(is_failed)) {
+            trial.excuse();
         }
+        let mut done = done.ok_or_else(|| Error::TimedOut { after: frame.whole(outlet) })?;
+        seat.answered();
+        let version = seat.connection().peer().version;
+        if let Ok(output) = &mut done
+            && let Some(flow) = W::flow(output)
+        {
+            frame.deadline.at = outlet.moved(frame.deadline);
+            flow.follow(Course::new(self.me.clone(), seat), frame.left(), frame.deadline.moves);
+        }
+        Ok(done.map(|output| (output, version)))
     }
 
     /// Nobody else is shut out because one client's own connection can not be made.

@@ -133,7 +133,10 @@ async fn a_server_of_both_eras_that_is_slow_to_start_keeps_both_and_one_that_pas
         assert_eq!(found.ok(), speaks.then_some(Era::Legacy));
         assert_eq!(bench.connector.speaks(Era::Legacy), Some(speaks));
         base.close().await;
+        // Children end in real time.
+        tokio::time::resume();
         bench.is_over().await;
+        tokio::time::pause();
     }
 }
 
