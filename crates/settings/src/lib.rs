@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use settings::Setting;
+//! use switchyard_mcp_settings::Setting;
 //!
 //! /// What the operator says of sessions.
 //! #[derive(Debug, PartialEq)]
@@ -37,7 +37,7 @@
 //! }
 //!
 //! // In a test, without any YAML:
-//! use settings::{Node, Problems};
+//! use switchyard_mcp_settings::{Node, Problems};
 //! let (node, problems) = (Node::from(serde_json::json!({"idle": 0.5, "limits": 7})), Problems::default());
 //! Config::from_settings(&Setting::root(&node, &problems));
 //! let found: Vec<String> = problems.sorted().iter().map(ToString::to_string).collect();
