@@ -25,11 +25,11 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use auth::Sealer;
+use downstream::admission::Places;
 use downstream::config::Transport;
-use downstream::front::{Admitted, Front, Shortcut};
 use downstream::guard::Guard;
+use downstream::http_service::{Admitted, Front, Shortcut};
 use downstream::listener;
-use downstream::places::Places;
 use downstream::refusal::{Face, Refusal};
 use downstream::sessions::Sessions;
 use downstream::streamable_http::Endpoint;

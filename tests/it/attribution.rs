@@ -14,7 +14,7 @@ use protocol::meta::Sender;
 use runtime::shutdown::Shutdown;
 use serde_json::{Value, json};
 use upstream::config::{self, Config, Transport};
-use upstream::{Inlet, Outlet, Owner, Said};
+use upstream::{CallEvent, Inlet, Outlet, Owner};
 
 use crate::support::asking::Asking;
 use crate::support::child;
@@ -124,18 +124,18 @@ impl Client<'_> {
         while let Some(said) = inlet.recv().await {
             let named = |params: Option<&Raw>| params.and_then(|params| params.get_as::<String>("message"));
             match said {
-                Said::Notice(notice) => {
+                CallEvent::Notice(notice) => {
                     let is_ours = named(notice.params.as_ref()).as_deref() == Some(nonce);
                     more(if is_ours { &self.counts.progress } else { &self.counts.misdelivered });
                 }
-                Said::Question(question) => {
+                CallEvent::Question(question) => {
                     let asked = named(question.params.as_ref()).expect("a nonce");
                     let of_owner = asked.split(':').next() == nonce.split(':').next();
                     let is_ours = if self.names_calls { asked == nonce } else { of_owner };
                     more(if is_ours { &self.counts.questions } else { &self.counts.misdelivered });
                     question.answer(Ok(Raw::of(&json!({"action": "accept", "content": {"nonce": asked}}))));
                 }
-                Said::Pause(_) => {}
+                CallEvent::Pause(_) => {}
             }
         }
     }

@@ -17,9 +17,10 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::principal::{Principal, Role};
-use super::slow::{self, Desk, Slow};
-use super::standing::Standing;
 use super::{Denied, Reason};
+use crate::password_hash;
+use crate::password_hash::{Desk, Slow};
+use crate::revocation::Standing;
 use runtime::hex::{hex, read_sha256};
 
 const PREFIX: &str = "swy_";
@@ -35,7 +36,7 @@ pub enum Hash {
     /// Of one of our making.
     Sha256(Sha),
     /// Of one that another system made.
-    Slow(slow::Hash),
+    Slow(password_hash::Hash),
 }
 
 impl Hash {
@@ -44,11 +45,11 @@ impl Hash {
     pub fn parse(text: &str) -> Option<Result<Self, &'static str>> {
         match Sha::parse(text) {
             Some(hash) => Some(Ok(Self::Sha256(hash))),
-            None => slow::Hash::parse(text).map(|read| read.map(Self::Slow)),
+            None => password_hash::Hash::parse(text).map(|read| read.map(Self::Slow)),
         }
     }
 
-    pub(super) const fn slow(&self) -> Option<&slow::Hash> {
+    pub(super) const fn slow(&self) -> Option<&password_hash::Hash> {
         match self {
             Self::Sha256(_) => None,
             Self::Slow(hash) => Some(hash),

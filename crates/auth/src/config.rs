@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::api_key::{self, ApiKey, Hash};
 use super::principal::Role;
 use super::role_words::{RoleWords, filled};
-use super::slow;
+use crate::password_hash;
 use settings::{Fields, Setting};
 
 /// HMAC secrets are at least this long, as RFC 7518, section 3.2 wants for HS256.
@@ -168,9 +168,10 @@ fn read_keys(setting: &Setting<'_>) -> Vec<ApiKey> {
         }
         keys.push(key);
     }
-    if keys.iter().filter(|key| key.hash.slow().is_some()).count() > slow::MOST_KEYS {
+    if keys.iter().filter(|key| key.hash.slow().is_some()).count() > password_hash::MOST_KEYS {
         let hint = "a new key of such a holder, by `switchyard key new`, costs nothing to check".to_owned();
-        let message = format!("more than {} keys have a hash of bcrypt or Argon2id", slow::MOST_KEYS);
+        let message =
+            format!("more than {} keys have a hash of bcrypt or Argon2id", password_hash::MOST_KEYS);
         setting.key_problem(message, Some(hint));
     }
     keys

@@ -19,11 +19,11 @@ use serde_json::value::RawValue;
 
 use super::config::{Jwt, KeySource};
 use super::jwt_keys::{Key, Keys, encoding_key};
-use super::known::{Known, Name, Now};
 use super::principal::{Principal, Role};
 use super::role_words::RoleWords;
-use super::standing::Standing;
 use super::{Denied, Error, Reason};
+use crate::revocation::Standing;
+use crate::token_cache::{Known, Name, Now};
 use json::Raw;
 
 /// No token is longer; common issuers stay below 4 KiB.

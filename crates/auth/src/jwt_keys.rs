@@ -10,8 +10,8 @@ use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, Enc
 use secrecy::ExposeSecret;
 
 use super::config::{Jwt, KeySource, MIN_SECRET_BYTES, PublicKey};
-use super::standing::Standing;
 use super::{Error, Reason};
+use crate::revocation::Standing;
 use runtime::regular_file;
 
 /// No key file is larger.

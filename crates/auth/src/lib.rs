@@ -12,12 +12,12 @@ mod api_key;
 mod config;
 mod jwt;
 mod jwt_keys;
-mod known;
+mod password_hash;
 mod principal;
+mod revocation;
 mod role_words;
 mod seal;
-mod slow;
-mod standing;
+mod token_cache;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
-use standing::Standing;
+use revocation::Standing;
 use tokio::sync::watch;
 
 pub use api_key::{ApiKey, Hash, is_id, mint};
@@ -135,7 +135,7 @@ pub struct Authenticator {
     /// Changes when others are asked for.
     renewed: watch::Sender<()>,
     /// One for all keys there ever are: a reload must not double what wrong ones can cost.
-    desk: slow::Desk,
+    desk: password_hash::Desk,
 }
 
 /// Keys that were read and checked.
@@ -240,7 +240,7 @@ impl Authenticator {
     pub fn new(config: &Config) -> Result<Self, Error> {
         let Keys(mode) = Keys::read(config)?;
         let (renewed, _) = watch::channel(());
-        Ok(Self { mode: ArcSwap::from_pointee(mode), renewed, desk: slow::Desk::default() })
+        Ok(Self { mode: ArcSwap::from_pointee(mode), renewed, desk: password_hash::Desk::default() })
     }
 
     /// Asks every later request for these keys, and takes no other any more. Who came in with one that is
@@ -272,7 +272,7 @@ impl Authenticator {
     /// Who sent `headers`, whose key has to be held against slow hashes.
     pub async fn check(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         // One time limit, however often the keys are renewed meanwhile.
-        let judged = tokio::time::timeout(slow::PATIENCE, self.check_with_renewals(headers)).await;
+        let judged = tokio::time::timeout(password_hash::PATIENCE, self.check_with_renewals(headers)).await;
         judged.unwrap_or(Err(Denied::Busy))
     }
 

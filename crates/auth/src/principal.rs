@@ -8,7 +8,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-use super::standing::Standing;
+use crate::revocation::Standing;
 
 /// What a principal may do at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -26,18 +26,18 @@ pub mod handbook;
 mod hostile;
 #[cfg(any(feature = "handbook", feature = "r2r"))]
 mod private_file;
+mod progress;
 #[cfg(feature = "r2r")]
 pub mod r2r;
 #[cfg(feature = "rag")]
 pub mod rag;
 mod refusal;
-mod report;
 #[cfg(any(feature = "chroma", feature = "r2r", feature = "rag"))]
 mod rest;
 #[cfg(test)]
 mod sample;
 mod schema;
-mod shape;
+mod schema_validator;
 mod strict;
 mod tool;
 
@@ -45,7 +45,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 pub use connection::InProcess;
-pub use report::Report;
+pub use progress::Report;
 use serde_json::json;
 
 use declared::Declared;

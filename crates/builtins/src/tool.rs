@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::refusal::Refusal;
 use super::schema;
-use super::shape::Shape;
+use crate::schema_validator::Shape;
 use json::Raw;
 
 /// What is said about a tool.

@@ -17,7 +17,7 @@ use protocol::{ErrorObject, Origin, Request, method};
 use runtime::telemetry::audit::{self, Deed, Full, Who};
 use runtime::telemetry::pace::FAILURES;
 use runtime::telemetry::{RequestId, untrusted, untrusted_if_any};
-use upstream::Received;
+use upstream::ResponseBody;
 
 /// A request that is about to be answered.
 pub(super) struct Audited<'a> {
@@ -54,31 +54,31 @@ impl<'a> Audited<'a> {
 
     /// Ends it with `received`, of which the rest may still be arriving. A refusal by role becomes another one if its
     /// audit line cannot be written.
-    pub(super) fn end(self, received: &mut Received) {
+    pub(super) fn end(self, received: &mut ResponseBody) {
         match (self.deed, &*received) {
-            (Some(deed), Received::Whole(reply)) => deed.answered(reply),
-            (Some(deed), Received::Flowing(_)) => deed.ended(audit::DONE),
+            (Some(deed), ResponseBody::Whole(reply)) => deed.answered(reply),
+            (Some(deed), ResponseBody::Flowing(_)) => deed.ended(audit::DONE),
             (None, _) => {}
         }
         match received {
-            Received::Whole(Ok(_)) => {}
-            Received::Whole(Err(error)) => failed(&self.request.method, self.id, error),
+            ResponseBody::Whole(Ok(_)) => {}
+            ResponseBody::Whole(Err(error)) => failed(&self.request.method, self.id, error),
             // It may still break.
-            Received::Flowing(flow) => flow.answers(self.id),
+            ResponseBody::Flowing(flow) => flow.answers(self.id),
         }
         // Nothing of theirs reaches a server, so it was us who refused it.
         if !self.caller.principal.may(Action::Call)
             && is_forbidden(received)
             && let Err(full) = audit::refused(who(self.caller, self.id), &self.request.method)
         {
-            *received = Received::Whole(Err(audit_full(full, self.caller.version.era())));
+            *received = ResponseBody::Whole(Err(audit_full(full, self.caller.version.era())));
         }
     }
 }
 
 /// What the log has of the `data` of our own errors.
 #[derive(Debug, Default, Deserialize)]
-struct Said {
+struct CallEvent {
     code: String,
     server: Option<String>,
     tool: Option<String>,
@@ -90,8 +90,8 @@ fn failed(method: &str, id: Option<RequestId>, error: &ErrorObject) {
         ($level:expr, $suppressed:expr, $message:literal) => {
             if tracing::enabled!($level) {
                 let suppressed: Option<u64> = $suppressed;
-                let said = error.data().as_ref().and_then(|data: &Raw| data.read::<Said>().ok());
-                let Said { code, server, tool } = said.unwrap_or_default();
+                let said = error.data().as_ref().and_then(|data: &Raw| data.read::<CallEvent>().ok());
+                let CallEvent { code, server, tool } = said.unwrap_or_default();
                 let id = id.map(tracing::field::display);
                 let [server, tool] = [&server, &tool].map(|name| untrusted_if_any(name.as_deref()));
                 let (method, detail) = (untrusted(method), error.message());
@@ -121,8 +121,8 @@ fn tool(request: &Request) -> String {
     name.unwrap_or_default().into_owned()
 }
 
-fn is_forbidden(received: &Received) -> bool {
-    let Received::Whole(Err(error)) = received else { return false };
+fn is_forbidden(received: &ResponseBody) -> bool {
+    let ResponseBody::Whole(Err(error)) = received else { return false };
     error.origin() == Origin::Refusal
         && error.data().and_then(|data| data.get_as::<String>("code")).is_some_and(|code| code == "forbidden")
 }

@@ -9,7 +9,7 @@ use axum::body::Body;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
-use super::places::Full;
+use crate::admission::Full;
 use auth::Principal;
 use gateway::Caller;
 use gateway::caller::MAX_DESCRIPTION;

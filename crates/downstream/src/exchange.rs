@@ -22,10 +22,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{Instrument, Span};
 
 use super::audited::Audited;
-use super::places::Place;
 use super::printed::Printer;
 use super::questions::{Asked, End, Questions};
 use super::sessions::Running;
+use crate::admission::Place;
 use gateway::error::{audit_full, internal, taken_back};
 use gateway::{Caller, Gateway, era};
 use json::Raw;
@@ -34,7 +34,7 @@ use runtime::memory::Account;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{self, untrusted};
 use runtime::worker::WorkBudget;
-use upstream::{Flow, Inlet, Outlet, Received, Said};
+use upstream::{CallEvent, Flow, Inlet, Outlet, ResponseBody};
 
 /// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
 const NOTICES: usize = 128;
@@ -81,8 +81,8 @@ pub enum Step {
 }
 
 enum Answer {
-    Pending(BoxFuture<'static, Option<Received>>),
-    Ready(Option<Received>),
+    Pending(BoxFuture<'static, Option<ResponseBody>>),
+    Ready(Option<ResponseBody>),
     Given,
 }
 
@@ -151,14 +151,14 @@ impl Exchange {
             Answer::Pending(running) => {
                 let whole = async move {
                     match running.await {
-                        Some(Received::Flowing(flow)) => collected(flow, era).await,
+                        Some(ResponseBody::Flowing(flow)) => collected(flow, era).await,
                         answered => answered,
                     }
                 };
                 Answer::Pending(whole.boxed())
             }
             // It came with what is said first.
-            Answer::Ready(Some(Received::Flowing(flow))) => Answer::Pending(collected(flow, era).boxed()),
+            Answer::Ready(Some(ResponseBody::Flowing(flow))) => Answer::Pending(collected(flow, era).boxed()),
             answer => answer,
         };
     }
@@ -173,7 +173,7 @@ impl Exchange {
             tokio::select! {
                 biased;
                 reply = running => reply,
-                () = principal.taken_back() => Some(Received::Whole(Err(taken_back()))),
+                () = principal.taken_back() => Some(ResponseBody::Whole(Err(taken_back()))),
             }
         };
         *answer = lasting.boxed();
@@ -239,7 +239,7 @@ impl Exchange {
                         biased;
                         Some(said) = self.inlet.recv() => {
                             self.work.charge(PRINTED);
-                            if let Said::Pause(pause) = said {
+                            if let CallEvent::Pause(pause) = said {
                                 return Some(Step::Pause(pause));
                             }
                             if let Some(message) = self.passed(said) {
@@ -254,7 +254,7 @@ impl Exchange {
                     // What was said before the answer arrives before it.
                     while let Ok(said) = self.inlet.try_recv() {
                         self.work.charge(PRINTED);
-                        if let Said::Notice(_) = said
+                        if let CallEvent::Notice(_) = said
                             && let Some(message) = self.passed(said)
                         {
                             return Some(Step::Message(message));
@@ -284,22 +284,22 @@ impl Exchange {
     /// The response; one that is still arriving is refused unless it `flows`.
     fn finish(&mut self, flows: bool) -> Result<Option<Step>, Box<Flow>> {
         match std::mem::replace(&mut self.answer, Answer::Given) {
-            Answer::Ready(Some(Received::Whole(reply))) => {
+            Answer::Ready(Some(ResponseBody::Whole(reply))) => {
                 let response = Response { id: Some(self.id.clone()), reply };
                 Ok(Some(Step::Message(Message::Response(response))))
             }
-            Answer::Ready(Some(Received::Flowing(flow))) if flows => Ok(Some(Step::Flow(flow))),
-            Answer::Ready(Some(Received::Flowing(flow))) => Err(flow),
+            Answer::Ready(Some(ResponseBody::Flowing(flow))) if flows => Ok(Some(Step::Flow(flow))),
+            Answer::Ready(Some(ResponseBody::Flowing(flow))) => Err(flow),
             _ => Ok(None),
         }
     }
 
-    fn passed(&mut self, said: Said) -> Option<Message> {
+    fn passed(&mut self, said: CallEvent) -> Option<Message> {
         match said {
-            Said::Notice(notice) => {
+            CallEvent::Notice(notice) => {
                 era::notice(&self.caller, notice, self.token.as_ref()).map(Message::Notification)
             }
-            Said::Question(question) => {
+            CallEvent::Question(question) => {
                 // One that is dropped is refused.
                 let questions = self.questions.as_ref().filter(|_| era::can_ask(&self.caller, &question))?;
                 self.gateway.note_question(&self.caller, &question);
@@ -307,13 +307,13 @@ impl Exchange {
                 self.asked.push(asked);
                 Some(request)
             }
-            Said::Pause(_) => None,
+            CallEvent::Pause(_) => None,
         }
     }
 }
 
-async fn collected(flow: Box<Flow>, era: Era) -> Option<Received> {
-    Some(Received::Whole(gateway::whole(Received::Flowing(flow), era).await))
+async fn collected(flow: Box<Flow>, era: Era) -> Option<ResponseBody> {
+    Some(ResponseBody::Whole(gateway::whole(ResponseBody::Flowing(flow), era).await))
 }
 
 /// Resolves when one of the questions is withdrawn, with what its client is told.
@@ -356,12 +356,12 @@ async fn answer(
     caller: &Caller,
     (request, named): (&Request, Named),
     outlet: &Outlet,
-) -> Received {
+) -> ResponseBody {
     let span = span(caller, request, named);
     let work = async {
         let audited = match Audited::begin(gateway, caller, request, named) {
             Ok(audited) => audited,
-            Err(full) => return Received::Whole(Err(audit_full(full, caller.version.era()))),
+            Err(full) => return ResponseBody::Whole(Err(audit_full(full, caller.version.era()))),
         };
         let mut received = gateway.receive(caller, request, outlet).await;
         audited.end(&mut received);
@@ -373,7 +373,7 @@ async fn answer(
         let id = named.unwrap_or_else(telemetry::RequestId::new);
         telemetry::panics::caught(id, Some(&request.method));
         let text = "the gateway failed on this request; its log says more under error_id";
-        Received::Whole(Err(internal(text, id)))
+        ResponseBody::Whole(Err(internal(text, id)))
     })
 }
 

@@ -24,8 +24,9 @@ use http_body_util::BodyExt;
 use super::Config;
 use super::authority::{Authority, Hosts, Origin, Origins};
 use super::protected_resource::{self, Metadata};
-use super::reading::{self, Growth};
 use super::refusal::{Face, Refusal};
+use crate::body_budget;
+use crate::body_budget::Growth;
 use auth::{Authenticator, Denied, Principal, Reason};
 use net::transfer_coding;
 use runtime::memory::{Account, Charge, Kind};
@@ -214,7 +215,7 @@ impl Guard {
         let mut waited = false;
         let body = {
             let open = || Charge::open(Account::of(Some(principal.id())), Kind::Request);
-            let mut reading = pin!(reading::read(body, self.max_body_bytes, open));
+            let mut reading = pin!(body_budget::read(body, self.max_body_bytes, open));
             let body = poll_fn(|cx| {
                 let body = reading.as_mut().poll(cx);
                 waited |= body.is_pending();

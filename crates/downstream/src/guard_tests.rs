@@ -13,7 +13,7 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::bodies::BodyTimedOut;
-use crate::front::Front;
+use crate::http_service::Front;
 use crate::refusal::Face;
 use auth::{ApiKey, Denied, Hash, Role, mint};
 use runtime::telemetry::RequestId;

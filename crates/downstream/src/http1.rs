@@ -25,10 +25,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::{Activity, Rest, Times, Watched};
 use super::bodies::{Answer, Arriving};
+use super::head_budget;
 use super::listener::{Limits, Site};
 use super::moving_socket::MovingSocket;
 use super::refusal::{Face, Refusal};
-use super::{head_budget, turned_away};
+use crate::load_shed;
 use net::joined::Joined;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{RequestId, limit};
@@ -144,7 +145,7 @@ where
     let parts = connection.into_parts();
     let begun = parts.read_buf[..parts.read_buf.len().min(LINE_BYTES)].to_vec();
     drop(parts.read_buf);
-    turned_away::refuse(parts.io.into_inner().into_socket(), &begun, Refusal::HeadsFull).await;
+    load_shed::refuse(parts.io.into_inner().into_socket(), &begun, Refusal::HeadsFull).await;
 }
 
 /// How HTTP/1.1 is spoken. The head has a time limit of this module, because that of hyper would also end

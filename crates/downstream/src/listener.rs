@@ -27,7 +27,7 @@ use tower::Service;
 
 pub use super::bodies::Arriving;
 use super::http1::{House, connection};
-use super::turned_away::Porter;
+use crate::load_shed::LoadShed;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::{self, Socket};
 use runtime::worker::Crew;
@@ -108,7 +108,7 @@ pub async fn serve_with<S: Site>(
         cut: CancellationToken::new(),
         slots: Arc::new(Semaphore::new(limits.max_sockets)),
         refused: AtomicU64::new(0),
-        porter: Porter::new(limits.max_sockets),
+        porter: LoadShed::new(limits.max_sockets),
         site,
         limits,
         crew,
@@ -135,7 +135,7 @@ struct Door<'a, S> {
     /// Connections that found none.
     refused: AtomicU64,
     /// Tells them.
-    porter: Porter,
+    porter: LoadShed,
     site: S,
     limits: Limits,
 }

@@ -1,7 +1,7 @@
 //! A listener whose connections are all taken.
 
 use super::*;
-use crate::turned_away::AT_ONCE;
+use crate::load_shed::AT_ONCE;
 
 #[tokio::test]
 async fn connections_beyond_the_cap_are_told_so_and_a_freed_place_is_used() {

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::Config;
-use crate::front::Front;
 use crate::guard::Guard;
+use crate::http_service::Front;
 use runtime::worker::{now, until};
 
 #[path = "listener_full_tests.rs"]

@@ -3,7 +3,7 @@
 //! Invariants: a request reaches the client only if it declared the ability. A request that is open when the stream
 //! ends is asked elsewhere or refused. The client answers it like any other, because the table is the session's.
 //!
-//! Not here: server requests of calls (`exchange`), and which stream is chosen (`upstream::home`).
+//! Not here: server requests of calls (`exchange`), and which stream is chosen (`upstream::session_affinity`).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::questions::{Asked, Questions};
 use gateway::{Caller, Gateway, era};
 use protocol::Message;
 use runtime::memory::Account;
-use upstream::{Inlet, Loan, Outlet, Question, Said};
+use upstream::{CallEvent, Inlet, Loan, Outlet, Question};
 
 /// Server requests that may wait for a slow reader.
 const WAITING: usize = 16;
@@ -47,7 +47,7 @@ impl OutsideCalls {
             tokio::select! {
                 biased;
                 Some(said) = self.inlet.recv() => {
-                    if let Said::Question(question) = said
+                    if let CallEvent::Question(question) = said
                         && let Some(request) = self.ask(question)
                     {
                         return request;

@@ -10,8 +10,8 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::Config;
-use crate::front::Front;
 use crate::guard::Guard;
+use crate::http_service::Front;
 use settings::{Node, Problems, Setting};
 
 const PRM: &str = "/.well-known/oauth-protected-resource";

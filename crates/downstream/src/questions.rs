@@ -146,13 +146,13 @@ mod tests {
     use super::*;
     use protocol::Reply;
     use upstream::connection::Answer;
-    use upstream::{Outlet, Said};
+    use upstream::{CallEvent, Outlet};
 
     async fn question() -> (Question, Answer) {
         let (outlet, mut inlet) = Outlet::new(1);
         let answer = outlet.ask("roots/list".into(), None);
         match inlet.recv().await {
-            Some(Said::Question(question)) => (question, answer),
+            Some(CallEvent::Question(question)) => (question, answer),
             other => panic!("{other:?}"),
         }
     }

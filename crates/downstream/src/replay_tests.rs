@@ -136,7 +136,7 @@ async fn a_question_stays_as_long_as_it_is_open() {
     let log = replay.open();
     let (outlet, mut inlet) = upstream::Outlet::new(1);
     let _answer = outlet.ask("roots/list".into(), None);
-    let Some(upstream::Said::Question(question)) = inlet.recv().await else { panic!("a question") };
+    let Some(upstream::CallEvent::Question(question)) = inlet.recv().await else { panic!("a question") };
     let (asked, request) = replay.questions.ask(question).expect("room");
     let closed = Request { id: RequestId::from_u64(99), method: "roots/list".into(), params: None };
     log.push(&request);

@@ -6,7 +6,7 @@
 //! credential that was taken back ([`Sessions::sweep`]). Nothing here is HTTP; the pipe of `switchyard
 //! stdio` is a session of its own.
 
-mod room;
+mod eviction;
 mod table;
 
 use std::collections::HashMap;
@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::error::Refusal;
-use super::places::{Place, Places};
 use super::questions::Questions;
 use super::replay::{Kept, Log, Replay};
+use crate::admission::{Place, Places};
 use auth::Principal;
 use gateway::Caller;
 use gateway::manager::Scope;

@@ -89,7 +89,7 @@ impl Endpoint {
     }
 
     /// `/mcp` for all servers, `/mcp/{server}` for one alone, as a router for who does not use
-    /// [`super::front::Front`]. It finds the [`Principal`] among the extensions of a request.
+    /// [`crate::http_service::Front`]. It finds the [`Principal`] among the extensions of a request.
     pub fn router(self) -> Router {
         Router::new().route("/mcp", any(serve_all)).route("/mcp/{server}", any(serve_one)).with_state(self)
     }

@@ -2,8 +2,9 @@
 
 use super::caller::Caller;
 use super::resources::{first, refused};
-use super::{Gateway, error, wanted};
+use super::{Gateway, error};
 use crate::manager::Reference;
+use crate::params;
 use auth::Action;
 use json::Raw;
 use protocol::{ErrorObject, Reply};
@@ -23,7 +24,7 @@ pub(super) async fn complete(
         return Err(error::forbidden("complete arguments"));
     }
     let params = params
-        .ok_or_else(|| wanted::bad("params is missing; ref says what to complete", "ref", None, REFERENCE))?;
+        .ok_or_else(|| params::bad("params is missing; ref says what to complete", "ref", None, REFERENCE))?;
     let reference = reference(params)?;
     let found = gateway.manager.completion_targets(caller.viewer(), &reference, params).await;
     let targets = found.map_err(|failure| refused(caller, &failure))?;
@@ -34,26 +35,26 @@ fn reference(params: &Raw) -> Result<Reference, ErrorObject> {
     let found = params.get("ref");
     let reference = found.as_ref().filter(|reference| reference.is_object()).ok_or_else(|| {
         let text = "params.ref must be an object that says what to complete";
-        wanted::bad(text, "ref", found.as_ref(), REFERENCE)
+        params::bad(text, "ref", found.as_ref(), REFERENCE)
     })?;
     let text = |member: &str| {
         let text = reference.get_as::<String>(member);
         text.ok_or_else(|| {
             let (member, found) = (format!("ref.{member}"), reference.get(member));
-            wanted::bad(&format!("params.{member} must be a string"), &member, found.as_ref(), "a string")
+            params::bad(&format!("params.{member} must be a string"), &member, found.as_ref(), "a string")
         })
     };
     match reference.get_as::<String>("type").as_deref() {
         Some("ref/prompt") => text("name").map(Reference::Prompt),
         Some("ref/resource") => {
             let uri = text("uri")?;
-            wanted::short_uri(&uri, "ref.uri")?;
+            params::short_uri(&uri, "ref.uri")?;
             Ok(Reference::Resource(uri))
         }
         _ => {
             let valid = "\"ref/prompt\" or \"ref/resource\"";
             let found = reference.get("type");
-            Err(wanted::bad(&format!("params.ref.type must be {valid}"), "ref.type", found.as_ref(), valid))
+            Err(params::bad(&format!("params.ref.type must be {valid}"), "ref.type", found.as_ref(), valid))
         }
     }
 }

@@ -5,35 +5,33 @@
 //! (`downstream`), reaching servers (`manager`).
 
 mod absence;
-mod asking;
 mod attending;
-mod bridged;
+mod bridge;
 pub mod caller;
 mod completion;
 pub mod era;
 pub mod error;
 #[cfg(test)]
 mod fixture;
+mod forward;
 mod lifecycle;
 mod lists;
 mod logging;
 pub mod manager;
-mod parked;
+mod params;
 mod prompts;
 mod references;
 mod resources;
-mod rounds;
 pub mod subscriptions;
 mod tasks;
 pub mod tools;
-mod wanted;
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 pub use caller::Caller;
 
-use parked::Parked;
+use bridge::suspended_calls::Parked;
 use subscriptions::{Board, Feed};
 use tasks::TaskIds;
 
@@ -44,7 +42,7 @@ use protocol::error::code;
 use protocol::feature::{Kind, Lists};
 use protocol::{Closed, Era, ErrorObject, Reply, Request, method};
 use runtime::shutdown::Shutdown;
-use upstream::{Outlet, Received};
+use upstream::{Outlet, ResponseBody};
 
 /// The gateway towards all clients: the manager and the signal that ends long answers. Clones are the
 /// same one.
@@ -143,7 +141,7 @@ impl Gateway {
     }
 
     /// The same, but a large result that nobody here would look at is given while it arrives.
-    pub async fn receive(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> Received {
+    pub async fn receive(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> ResponseBody {
         let params = request.params.as_ref();
         let row = row(&request.method, caller);
         if self.manager.has_to_attend(caller.viewer()) {
@@ -160,7 +158,7 @@ impl Gateway {
             (Ok(()), None) => Err(unknown_method(&request.method, caller)),
             (Err(refusal), _) => Err(refusal),
         };
-        Received::Whole(reply)
+        ResponseBody::Whole(reply)
     }
 
     /// The same for what is answered out of what is known, a list whose servers all were heard: nobody
@@ -220,10 +218,10 @@ impl Gateway {
 }
 
 /// All of an answer to a client of `era`, waited for.
-pub async fn whole(received: Received, era: Era) -> Reply {
+pub async fn whole(received: ResponseBody, era: Era) -> Reply {
     let flow = match received {
-        Received::Whole(reply) => return reply,
-        Received::Flowing(flow) => flow,
+        ResponseBody::Whole(reply) => return reply,
+        ResponseBody::Flowing(flow) => flow,
     };
     let server = flow.server().unwrap_or_default();
     let result = flow.whole().await;

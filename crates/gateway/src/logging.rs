@@ -6,8 +6,8 @@
 //! `server/utilities/logging` of each revision.
 
 use super::caller::Caller;
-use super::wanted;
 use crate::manager::Manager;
+use crate::params;
 use json::Raw;
 use protocol::{ErrorObject, LogLevel, Reply, meta};
 
@@ -41,7 +41,7 @@ pub(super) fn check(caller: &Caller, params: Option<&Raw>) -> Result<(), ErrorOb
 
 fn unknown(member: &str, found: Option<&Raw>) -> ErrorObject {
     let valid = format!("one of {}", LogLevel::ALL.map(LogLevel::as_str).join(", "));
-    wanted::bad(&format!("params.{member} must be {valid}"), member, found, &valid)
+    params::bad(&format!("params.{member} must be {valid}"), member, found, &valid)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! `prompts/get`.
 
 use super::caller::Caller;
-use super::{Gateway, asking, error, references, wanted};
+use super::{Gateway, error, references};
+use crate::{forward, params};
 use auth::Action;
 use json::Raw;
 use protocol::Reply;
@@ -12,12 +13,12 @@ pub(super) async fn get(gateway: &Gateway, caller: &Caller, params: Option<&Raw>
     if !caller.principal.may(Action::Read) {
         return Err(error::forbidden("get prompts"));
     }
-    let (name, params) = wanted::text(params, "name", "which prompt to get")?;
-    wanted::arguments(params)?;
+    let (name, params) = params::text(params, "name", "which prompt to get")?;
+    params::arguments(params)?;
     let invocation = caller.invocation(params);
     let target = gateway.manager.prompt_target(caller.viewer(), &name, params, None).await;
     let target = target.map_err(|error| error::object(&error, caller.version.era()))?;
     let server = target.server.clone();
-    let result = asking::answer(gateway, caller, (target, invocation), outlet).await?;
+    let result = forward::answer(gateway, caller, (target, invocation), outlet).await?;
     Ok(references::followed(&gateway.manager.seen_by(Some(&caller.home)), &caller.scope, &server, result))
 }

@@ -12,8 +12,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::caller::Caller;
-use super::{Gateway, asking, era, error, references, wanted};
+use super::{Gateway, era, error, references};
 use crate::manager::{Error, Invocation, Target, Word};
+use crate::{forward, params};
 use auth::Action;
 use json::Raw;
 use protocol::error::code;
@@ -30,8 +31,8 @@ pub(super) async fn read(gateway: &Gateway, caller: &Caller, params: Option<&Raw
     if !caller.principal.may(Action::Read) {
         return Err(error::forbidden("read resources"));
     }
-    let (uri, params) = wanted::text(params, "uri", "which resource to read")?;
-    wanted::short_uri(&uri, "uri")?;
+    let (uri, params) = params::text(params, "uri", "which resource to read")?;
+    params::short_uri(&uri, "uri")?;
     let found = gateway.manager.resource_targets(caller.viewer(), &uri, params, None).await;
     let targets = found.map_err(|failure| refused(caller, &failure))?;
     let is_alone = targets.len() == 1;
@@ -65,7 +66,7 @@ pub(super) async fn first(
         let place = Place { server: Arc::clone(&target.server), uri: target.subject.to_string() };
         let Some(timeout) = trials.next() else { break };
         let invocation = Invocation { begun: trials.begun, timeout, ..caller.invocation(&target.params) };
-        match asking::answer(gateway, caller, (target, invocation), outlet).await {
+        match forward::answer(gateway, caller, (target, invocation), outlet).await {
             Ok(result) => return Ok((place, result)),
             Err(error) if told.as_ref().is_none_or(is_missing) => told = Some(error),
             Err(_) => {}

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::caller::Caller;
-use super::{Gateway, asking, error, references, wanted};
+use super::{Gateway, error, references};
 use crate::manager::{Error, Manager};
+use crate::{forward, params};
 use auth::Action;
 use json::Raw;
 use protocol::ErrorObject;
 use protocol::headers::HeaderParam;
-use upstream::{Outlet, Received};
+use upstream::{Outlet, ResponseBody};
 
 /// Runs a tool where it lives.
 pub(super) async fn call(
@@ -17,21 +18,21 @@ pub(super) async fn call(
     caller: &Caller,
     params: Option<&Raw>,
     outlet: &Outlet,
-) -> Result<Received, ErrorObject> {
+) -> Result<ResponseBody, ErrorObject> {
     if !caller.principal.may(Action::Call) {
         return Err(error::forbidden("call tools"));
     }
-    let (name, params) = wanted::text(params, "name", "which tool to call")?;
-    wanted::arguments(params)?;
+    let (name, params) = params::text(params, "name", "which tool to call")?;
+    params::arguments(params)?;
     let invocation = caller.invocation(params);
     let target = gateway.manager.tool_target(caller.viewer(), &name, params, None).await;
     let target = target.map_err(|error| error::object(&error, caller.version.era()))?;
     let server = Arc::clone(&target.server);
-    match asking::receive(gateway, caller, (target, invocation), outlet).await {
-        Received::Whole(reply) => Ok(Received::Whole(reply.map(|result| {
+    match forward::receive(gateway, caller, (target, invocation), outlet).await {
+        ResponseBody::Whole(reply) => Ok(ResponseBody::Whole(reply.map(|result| {
             references::followed(&gateway.manager.seen_by(Some(&caller.home)), &caller.scope, &server, result)
         }))),
-        flowing @ Received::Flowing(_) => Ok(flowing),
+        flowing @ ResponseBody::Flowing(_) => Ok(flowing),
     }
 }
 

@@ -8,10 +8,10 @@
 //!
 //! Not here: which tasks there are and how they end (`shutdown`).
 
-mod bell;
 pub mod bulk;
+mod poll_clock;
 mod scheduling;
-mod turn;
+mod waker;
 mod work_budget;
 
 use std::cell::Cell;
@@ -23,10 +23,10 @@ use std::thread::JoinHandle;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 
-pub use bell::{Bell, hushed};
 use bulk::BulkThreads;
+pub use poll_clock::{Until, at, due, now, turn, until};
 pub use scheduling::{as_usual, ours};
-pub use turn::{Until, at, due, now, turn, until};
+pub use waker::{Bell, hushed};
 pub use work_budget::WorkBudget;
 
 /// Task polls after which a worker that always has a task ready looks for events: at 200 µs a poll

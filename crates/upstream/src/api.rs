@@ -3,15 +3,15 @@
 //! The list is checked: `tests/tidy` refuses any other path into this crate from `crates/builtins`.
 
 pub use crate::Means;
-pub use crate::closing::Closing;
+pub use crate::close_reason::Closing;
 pub use crate::config::{BuiltinOptions, Defaults, Given, Kind, Kinds, header_value, require};
 pub use crate::connection::{
-    Answer, Call, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Said,
+    Answer, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet,
 };
 pub use crate::discover::Offer;
 pub use crate::error::{Delivery, Error};
-pub use crate::home::Home;
 pub use crate::rate_limit::RateLimit;
 pub use crate::retry::{ceiling, full_jitter};
 pub use crate::secrets::Secrets;
+pub use crate::session_affinity::Home;
 pub use crate::transport::{certified, decoded, reason, retry_after};

@@ -17,16 +17,16 @@ use tracing::Instrument;
 use super::Upstream;
 use super::bulkhead::Lane;
 use super::connection::{Call, Connection, Outlet};
-use super::course::Course;
 use super::deadline::Deadline;
-use super::dialect::Wish;
+use super::dialect::PoolRequest;
 use super::error::{Delivery, Error};
-use super::flow::{Flow, Received};
 use super::frame::Frame;
-use super::pool::Seat;
+use super::pool::PooledConnection;
 use super::retry::Kind;
-use super::silence::Silence;
-use super::trial::Trial;
+use crate::breaker_guard::Trial;
+use crate::inflight_guard::Course;
+use crate::liveness::Silence;
+use crate::response_stream::{Flow, ResponseBody};
 use protocol::{LogLevel, Version};
 use runtime::worker::now;
 
@@ -50,8 +50,8 @@ pub(super) trait Work: Sync {
     }
 
     /// For whom the connection is.
-    fn wish(&self) -> Wish<'_> {
-        Wish::Own
+    fn wish(&self) -> PoolRequest<'_> {
+        PoolRequest::Own
     }
 
     /// Whether a client waits for it.
@@ -102,7 +102,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Work for Request<'_> {
-    type Output = Received;
+    type Output = ResponseBody;
 
     fn name(&self) -> &str {
         &self.call.method
@@ -116,8 +116,8 @@ impl Work for Request<'_> {
         self.call.sender.log_level
     }
 
-    fn wish(&self) -> Wish<'_> {
-        Wish::of(self.call)
+    fn wish(&self) -> PoolRequest<'_> {
+        PoolRequest::of(self.call)
     }
 
     fn is_a_call(&self) -> bool {
@@ -132,22 +132,22 @@ impl Work for Request<'_> {
         self.outlet
     }
 
-    fn charged(&self, output: Received) -> Result<Received, Error> {
+    fn charged(&self, output: ResponseBody) -> Result<ResponseBody, Error> {
         output.charged(self.call.principal.as_ref())
     }
 
-    fn flow(received: &mut Received) -> Option<&mut Flow> {
+    fn flow(received: &mut ResponseBody) -> Option<&mut Flow> {
         match received {
-            Received::Whole(_) => None,
-            Received::Flowing(flow) => Some(flow),
+            ResponseBody::Whole(_) => None,
+            ResponseBody::Flowing(flow) => Some(flow),
         }
     }
 
-    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Received, Error>> {
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<ResponseBody, Error>> {
         connection.receive(self.call, self.outlet)
     }
 
-    fn probing<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Received, Error>> {
+    fn probing<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<ResponseBody, Error>> {
         if self.call.terms.is_none() {
             return self.on(connection);
         }
@@ -338,7 +338,7 @@ impl Upstream {
         (outlet, begun): (&Outlet, Instant),
         mut frame: Frame,
         trial: &mut Trial<'_>,
-        mut seat: Seat,
+        mut seat: PooledConnection,
     ) -> Result<Result<(W::Output, Version), Error>, Error> {
         let is_failed = match &mut done {
             // The outcome of a response that is still arriving is known at its end.

@@ -22,15 +22,15 @@ use super::Upstream;
 use super::attempt::Work;
 use super::connection::{Call, Connection, Event, Events, Outlet};
 use super::deadline::Deadline;
-use super::dialect::Wish;
+use super::dialect::PoolRequest;
 use super::discover::{self, Discovery, Offer};
 use super::error::Error;
 use super::frame::Frame;
-use super::home::Home;
-use super::news::{Change, Update};
 use super::retry;
 use super::signs::Sign;
 use super::watches::Watches;
+use crate::session_affinity::Home;
+use crate::supervisor_messages::{Change, Update};
 use protocol::feature::Lists;
 use protocol::{ErrorObject, LogLevel, Notification, method};
 
@@ -356,8 +356,8 @@ impl Work for Reading<'_> {
         retry::Kind::Read
     }
 
-    fn wish(&self) -> Wish<'_> {
-        Wish::Of(self.call)
+    fn wish(&self) -> PoolRequest<'_> {
+        PoolRequest::Of(self.call)
     }
 
     fn log_level(&self) -> Option<LogLevel> {

@@ -20,13 +20,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
 pub use super::dialect::Dialect;
-pub use super::outlet::{Answer, Hold, Inlet, Outlet, Question, Said};
+pub use crate::call_events::{Answer, CallEvent, Hold, Inlet, Outlet, Question};
 
 use super::discover::Offer;
 use super::error::Error;
-use super::flow::Received;
-use super::home::Home;
-use super::silence::Silence;
+use crate::liveness::Silence;
+use crate::response_stream::ResponseBody;
+use crate::session_affinity::Home;
 use json::Raw;
 use json::envelope_stream::Terms;
 use protocol::feature::{Effect, List};
@@ -113,9 +113,13 @@ pub trait Connection: Send + Sync + 'static {
     fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>>;
 
     /// The same, but where the call has terms for it a large result is given while it arrives.
-    fn receive<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Received, Error>> {
+    fn receive<'a>(
+        &'a self,
+        call: &'a Call,
+        outlet: &'a Outlet,
+    ) -> BoxFuture<'a, Result<ResponseBody, Error>> {
         let reply = self.request(call, outlet);
-        Box::pin(async move { reply.await.map(Received::Whole) })
+        Box::pin(async move { reply.await.map(ResponseBody::Whole) })
     }
 
     /// Whether what the server asks says which call it belongs to. Where it does not, calls of one

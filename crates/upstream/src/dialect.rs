@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::connection::{Call, Owner};
-use super::home::Home;
+use crate::session_affinity::Home;
 use json::Raw;
 use protocol::{Abilities, Era};
 
@@ -45,14 +45,14 @@ pub(super) struct Private {
 
 /// For whom a connection is wanted.
 #[derive(Clone, Copy)]
-pub(super) enum Wish<'a> {
+pub(super) enum PoolRequest<'a> {
     /// For ourselves.
     Own,
     /// For this call.
     Of(&'a Call),
 }
 
-impl<'a> Wish<'a> {
+impl<'a> PoolRequest<'a> {
     /// For `call`, whosever it is.
     pub(super) fn of(call: &'a Call) -> Self {
         if call.owner == Owner::GATEWAY { Self::Own } else { Self::Of(call) }

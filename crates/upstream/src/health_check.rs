@@ -13,8 +13,8 @@ use super::Upstream;
 use super::attempt::Health;
 use super::bulkhead::Lane;
 use super::error::Error;
-use super::news::Command;
-use super::silence::Patience;
+use crate::liveness::Patience;
+use crate::supervisor_messages::Command;
 
 impl Upstream {
     /// Asks whether the server is alive, connecting if need be; how long the answer took.

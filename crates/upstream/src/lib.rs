@@ -11,12 +11,12 @@ mod attempt;
 mod attendant;
 mod backoff;
 pub mod breaker;
+mod breaker_guard;
 mod bulkhead;
-mod carrier;
-pub mod closing;
+mod call_events;
+pub mod close_reason;
 pub mod config;
 pub mod connection;
-mod course;
 mod deadline;
 mod dialect;
 pub mod discover;
@@ -24,28 +24,28 @@ pub mod error;
 #[cfg(any(test, feature = "testing"))]
 #[allow(missing_docs, clippy::missing_panics_doc)] // only tests see it
 pub mod fake;
-mod flow;
+mod flap_backoff;
 mod frame;
 mod health_check;
-pub mod home;
+mod inflight_guard;
 mod listen;
-mod news;
-mod outlet;
+mod liveness;
 mod phase;
 mod pool;
 pub mod rate_limit;
 mod refresh;
+mod response_stream;
 pub mod retry;
 pub mod secrets;
+pub mod session_affinity;
 mod signs;
-mod silence;
-mod stamina;
 mod stateful;
 pub mod status;
+mod subscription_task;
 mod supervise;
+mod supervisor_messages;
 pub mod token_file;
 pub mod transport;
-mod trial;
 mod verbosity;
 mod watches;
 
@@ -58,25 +58,25 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub use config::Config;
 pub use connection::{
-    Answered, Call, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner, Question, Said,
+    Answered, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner, Question,
     Sockets,
 };
 pub use deadline::Deadline;
 pub use discover::Offer;
 pub use error::{Delivery, Error};
 #[cfg(any(test, feature = "testing"))]
-pub use flow::testing::{Pen, flow as arriving};
-pub use flow::{Flow, Received};
-pub use home::{ClientSession, Home, Loan};
-pub use news::{Change, Update};
+pub use response_stream::testing::{Pen, flow as arriving};
+pub use response_stream::{Flow, ResponseBody};
+pub use session_affinity::{ClientSession, Home, Loan};
 pub use signs::Sign;
 pub use signs::any_private;
 pub use status::{State, Status};
+pub use supervisor_messages::{Change, Update};
 pub use watches::{Refusal, Subject, Watching};
 
 use breaker::Breaker;
 use bulkhead::{Bulkhead, Lane};
-use news::Command;
+use liveness::{Patience, Silence};
 use pool::Pool;
 use protocol::{Era, Version};
 use rate_limit::RateLimit;
@@ -84,9 +84,9 @@ use retry::Retries;
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
 use secrets::Secrets;
-use silence::{Patience, Silence};
 use status::Facts;
 use supervise::Supervisor;
+use supervisor_messages::Command;
 use watches::Watches;
 
 /// Commands of operators that may wait.
@@ -223,14 +223,14 @@ impl Upstream {
         call: &Call,
         deadline: impl Into<Deadline>,
         outlet: &Outlet,
-    ) -> Result<(Received, Version), Error> {
+    ) -> Result<(ResponseBody, Version), Error> {
         let (request, deadline) = (attempt::Request { call, outlet }, deadline.into());
         if let Some(client) = self.has_to_answer(call) {
             // Boxed: it is large, and each client waits once.
             Box::pin(self.answer_first(&client, (call, outlet), deadline)).await;
         }
         let result = self.run(&request, Lane::of(&call.method), deadline).await;
-        if !matches!(result, Ok((Received::Flowing(_), _))) {
+        if !matches!(result, Ok((ResponseBody::Flowing(_), _))) {
             self.facts.called(&result);
         }
         result

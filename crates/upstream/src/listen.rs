@@ -14,10 +14,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 
-use super::carrier::Carrier;
-use super::connection::{Call, Connection, Inlet, Outlet, Said};
+use super::connection::{Call, CallEvent, Connection, Inlet, Outlet};
 use super::error::Error;
 use super::watches::{Refusal, Subject};
+use crate::subscription_task::Carrier;
 use json::Raw;
 use protocol::feature::{List, Lists};
 use protocol::lifecycle::{Peer, TASKS_EXTENSION};
@@ -147,7 +147,7 @@ impl<'a> Listening<'a> {
         let is_refusal = is_refusal(&end);
         let outcome = match end {
             Ok(Ok(_)) => Err(Error::Cut { reason: "the server ended the stream of notices".into() }),
-            Ok(Err(refusal)) => Ok(Err(Refusal::Said(refusal))),
+            Ok(Err(refusal)) => Ok(Err(Refusal::CallEvent(refusal))),
             Err(failure) => Err(failure),
         };
         let wanted = self.carrier.watches.wanted();
@@ -236,7 +236,7 @@ async fn acknowledged(next: &mut Option<Stream>) -> Result<BTreeSet<Subject>, Re
         tokio::select! {
             biased;
             Some(said) = stream.inlet.recv() => {
-                if let Said::Notice(notice) = said
+                if let CallEvent::Notice(notice) = said
                     && notice.method == method::SUBSCRIPTIONS_ACKNOWLEDGED
                 {
                     return Ok(stream.honoured(&notice));

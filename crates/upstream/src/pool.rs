@@ -28,14 +28,14 @@ use self::group::{Connecting, Group, Sitter};
 use self::lease::Turn;
 use super::attendant::Attended;
 use super::connection::{Connection, Connector, Events};
-use super::dialect::{Key, Wish};
+use super::dialect::{Key, PoolRequest};
 use super::error::Error;
 use super::secrets::Secrets;
 use super::signs::Signs;
-use super::silence::Patience;
+use crate::liveness::Patience;
 use runtime::shutdown::Shutdown;
 
-pub(super) use self::group::Seat;
+pub(super) use self::group::PooledConnection;
 
 /// Time a connection has to end in the way of its era.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
@@ -104,7 +104,7 @@ struct State {
 }
 
 enum Choice {
-    Take(Seat),
+    Take(PooledConnection),
     /// For the end of a connect, if one is under way; and where all connections are leased to others, for one
     /// that comes free.
     Wait(Key, Option<Connecting>, Option<Turn>),
@@ -128,7 +128,11 @@ impl Pool {
 
     /// A seat for `wish` on the connection of its dialect with the fewest requests; on the first one,
     /// as soon as it is there. `leased` is set while others hold all connections.
-    pub(super) async fn seat(self: &Arc<Self>, wish: Wish<'_>, leased: &AtomicBool) -> Result<Seat, Error> {
+    pub(super) async fn seat(
+        self: &Arc<Self>,
+        wish: PoolRequest<'_>,
+        leased: &AtomicBool,
+    ) -> Result<PooledConnection, Error> {
         let mut sitter = Sitter { owner: wish.owner(), capabilities: wish.capabilities(), is_woken: false };
         loop {
             let (key, connecting, freed) = match self.choose(wish, sitter)? {
@@ -151,7 +155,7 @@ impl Pool {
                 Some(Ok(live)) if self.key(&self.lock(), wish).0 == live.key => {
                     // What the server was seen doing on another connection it may do on this one.
                     let exclusive = self.lock().find_mut(live.key).is_some_and(Group::asks);
-                    if let Some(seat) = Seat::on(&live, sitter, exclusive) {
+                    if let Some(seat) = PooledConnection::on(&live, sitter, exclusive) {
                         return Ok(seat);
                     }
                 }
@@ -166,7 +170,7 @@ impl Pool {
         }
     }
 
-    fn choose(self: &Arc<Self>, wish: Wish<'_>, sitter: Sitter<'_>) -> Result<Choice, Error> {
+    fn choose(self: &Arc<Self>, wish: PoolRequest<'_>, sitter: Sitter<'_>) -> Result<Choice, Error> {
         self.check_open()?;
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -177,7 +181,7 @@ impl Pool {
         }
         let at = state.group(key, wish, self.limits.connections)?;
         let group = &mut state.groups[at];
-        let all_full = |seat: &Seat| seat.requests() > self.connector.requests_per_connection();
+        let all_full = |seat: &PooledConnection| seat.requests() > self.connector.requests_per_connection();
         if let Some(seat) = group.seat(sitter) {
             if all_full(&seat) && group.has_room(self.limits.connections) {
                 self.begin_connect(group, &state.tasks);
@@ -267,11 +271,11 @@ impl Pool {
     pub(super) fn open(&self) {
         let mut state = self.lock();
         state.shut = None;
-        state.groups.iter_mut().for_each(|group| group.stamina = super::stamina::Stamina::default());
+        state.groups.iter_mut().for_each(|group| group.stamina = crate::flap_backoff::Stamina::default());
     }
 
     /// [`Error::Connect`] while there is no connection for `wish` and none may be made yet.
-    pub(super) fn check_stamina(&self, wish: Wish<'_>) -> Result<(), Error> {
+    pub(super) fn check_stamina(&self, wish: PoolRequest<'_>) -> Result<(), Error> {
         let state = self.lock();
         let group = state.find(self.key(&state, wish).0);
         let waits = |group: &&Group| group.live.is_empty() && group.connecting.is_none();
@@ -279,7 +283,7 @@ impl Pool {
     }
 
     /// Whether a connection for `wish` is one client's own, and those of everybody are there.
-    pub(super) fn is_private_matter(&self, wish: Wish<'_>) -> bool {
+    pub(super) fn is_private_matter(&self, wish: PoolRequest<'_>) -> bool {
         let state = self.lock();
         let is_up = || state.find(state.base).is_some_and(|group| !group.live.is_empty());
         self.key(&state, wish).0.home.is_some() && is_up()

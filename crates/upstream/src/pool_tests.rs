@@ -17,8 +17,8 @@ fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
     (Pool::new(server.connector(), events, (limits, Secrets::new(&[])), shutdown.clone()), shutdown)
 }
 
-async fn seat(pool: &Arc<Pool>) -> Result<Seat, Error> {
-    pool.seat(Wish::Own, &AtomicBool::new(false)).await
+async fn seat(pool: &Arc<Pool>) -> Result<PooledConnection, Error> {
+    pool.seat(PoolRequest::Own, &AtomicBool::new(false)).await
 }
 
 fn server() -> Fake {

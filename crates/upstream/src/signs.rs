@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use super::home::Home;
+use crate::session_affinity::Home;
 
 /// Whether a server of this process may have connections for one client each.
 static ANY_PRIVATE: AtomicBool = AtomicBool::new(false);

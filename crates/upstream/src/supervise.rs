@@ -22,12 +22,12 @@ use super::backoff::Backoff;
 use super::connection::Event;
 use super::discover::{self, Offer};
 use super::error::{Delivery, Error};
-use super::news::{Announced, Change, Command, OfferReply, Update};
 use super::phase::Phase;
 use super::pool::Occupancy;
 use super::refresh::Refresh;
 use super::signs::Sign;
 use super::status::State;
+use crate::supervisor_messages::{Announced, Change, Command, OfferReply, Update};
 use runtime::telemetry::pace::Pace;
 
 /// Change notices that come this close together are one.

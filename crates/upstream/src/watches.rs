@@ -36,7 +36,7 @@ pub enum Subject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// It said so, in these words.
-    Said(ErrorObject),
+    CallEvent(ErrorObject),
     /// It acknowledged that it was asked, and left this out (2026-07-28).
     LeftOut,
 }

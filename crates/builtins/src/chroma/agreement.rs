@@ -10,9 +10,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::desk::Desk;
 use super::model::{Collection, Metadata};
 use crate::answer::Failure;
+use crate::chroma::context::Desk;
 use crate::embedding::Embedding;
 use crate::refusal::Refusal;
 

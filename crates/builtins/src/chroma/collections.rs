@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::agreement::{CREATED_AT, Model};
-use super::desk::Desk;
 use super::metadata::{self, Subject};
 use super::model::{Collection, Metadata};
 use super::{layout, names};
 use crate::answer::Failure;
+use crate::chroma::context::Desk;
 use crate::refusal::Refusal;
-use crate::shape::NOT_BLANK;
+use crate::schema_validator::NOT_BLANK;
 use crate::tool::{About, Effect};
 use json::Raw;
 use upstream::api::Error;

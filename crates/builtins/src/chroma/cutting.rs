@@ -1,6 +1,6 @@
 //! A text cut for the model that is to read it.
 
-use super::desk::Desk;
+use crate::chroma::context::Desk;
 use crate::chunk::{Chunking, Format, chunks};
 use crate::refusal::Refusal;
 

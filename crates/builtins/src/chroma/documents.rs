@@ -8,15 +8,15 @@ use serde_json::{Map, Value};
 
 use super::agreement;
 use super::cutting::{Cut, cut};
-use super::desk::Desk;
 use super::layout::{self, Draft, Head, Piece};
 use super::metadata::{self, Subject};
 use super::model::{Collection, Metadata};
 use super::writing::Place;
 use crate::answer::Failure;
+use crate::chroma::context::Desk;
+use crate::progress::Report;
 use crate::refusal::Refusal;
-use crate::report::Report;
-use crate::shape::NOT_BLANK;
+use crate::schema_validator::NOT_BLANK;
 use crate::tool::{About, Effect};
 use json::Raw;
 use upstream::api::Error;

@@ -4,7 +4,7 @@
 //! not there. It can fail at a request, before or after it
 //! did what was asked, and let requests through in a given order.
 
-mod kept;
+mod mock_store;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -17,8 +17,8 @@ use tokio::sync::Notify;
 use url::Url;
 use uuid::Uuid;
 
-pub(crate) use self::kept::Stored;
-use self::kept::{Answer, Kept, error, ok, shown};
+pub(crate) use crate::chroma::double::mock_store::Stored;
+use crate::chroma::double::mock_store::{Answer, Kept, error, ok, shown};
 use runtime::shutdown::Shutdown;
 
 /// When it fails: at the request of this number, counted from 0.

@@ -8,10 +8,10 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::desk::Desk;
 use super::double::Double;
 use super::{Chroma, Place, Token, VectorStore};
 use crate::chroma::config;
+use crate::chroma::context::Desk;
 use crate::chunk::Chunking;
 use crate::embedding::{self, Embedding, NoProvider, Window};
 use crate::{Builtin, Report};

@@ -5,16 +5,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::agreement;
-use super::desk::Desk;
 use super::filter::filter;
 use super::layout::Mark;
 use super::metadata::Subject;
 use super::model::{Collection, Hit, Metadata, Space};
 use super::seeking::{Wish, seek};
 use crate::answer::Failure;
+use crate::chroma::context::Desk;
+use crate::progress::Report;
 use crate::refusal::Refusal;
-use crate::report::Report;
-use crate::shape::NOT_BLANK;
+use crate::schema_validator::NOT_BLANK;
 use crate::tool::{About, Effect};
 use json::Raw;
 

@@ -14,7 +14,7 @@ use tantivy::HasLen;
 use super::document::Document;
 use super::git_log::Blob;
 use super::index::SearchIndex;
-use super::kept::{Body, Kept};
+use crate::handbook::disk_cache::{Body, Kept};
 
 /// Goes up whenever the same documents would be indexed in another way; a test knows what it stands for.
 const FORMAT: u32 = 2;

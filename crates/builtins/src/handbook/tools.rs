@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::arguments::{DEFAULT_DAYS, DEFAULT_RESULTS, MOST_DAYS, MOST_RESULTS};
-use crate::shape::NOT_BLANK;
+use crate::schema_validator::NOT_BLANK;
 use crate::tool::{About, Effect, Tool};
 
 /// All tools, in the order they are listed.

@@ -9,10 +9,10 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::answers::Fresh;
-use super::desk::Desk;
 use super::id::Id;
 use super::model;
 use crate::answer::Failure;
+use crate::r2r::context::Desk;
 use crate::tool::{About, Effect};
 use json::Raw;
 

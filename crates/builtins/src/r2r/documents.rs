@@ -13,12 +13,12 @@ use time::format_description::well_known::Rfc3339;
 
 use super::answers::Fresh;
 use super::client::Results;
-use super::desk::Desk;
 use super::id::Id;
 use super::ingest::{Failed, Ingest, Ours};
 use super::model::{Document, Stage};
 use super::project::Project;
 use crate::answer::Failure;
+use crate::r2r::context::Desk;
 use crate::refusal::Refusal;
 use crate::tool::{About, Effect};
 use json::Raw;

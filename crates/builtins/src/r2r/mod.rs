@@ -9,7 +9,7 @@
 mod answers;
 mod client;
 mod collections;
-mod desk;
+mod context;
 mod documents;
 mod filters;
 mod history;
@@ -22,11 +22,11 @@ mod project;
 mod project_name;
 mod projects;
 mod rag;
+mod rag_stream;
 mod resources;
 mod search;
 mod session;
 mod settings;
-mod telling;
 mod titles;
 mod token;
 
@@ -51,7 +51,6 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use self::desk::Desk;
 use self::id::Id;
 use self::ingest::Ingest;
 use self::project::Project;
@@ -61,6 +60,7 @@ use super::refusal::Refusal;
 use super::tool::Tool;
 use super::{Builtin, Declared, Report, info, no_tool};
 use crate::r2r::config::AdvancedSearch;
+use crate::r2r::context::Desk;
 use json::Raw;
 use protocol::error::code;
 use protocol::{ErrorObject, Reply};

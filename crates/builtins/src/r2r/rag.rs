@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 
 use super::answers::Fresh;
 use super::client::Results;
-use super::desk::Desk;
 use super::filters;
 use super::id::Id;
 use super::model::{Chunk, Generated};
 use super::project::Project;
 use super::search::{self, LONGEST, Mode};
-use super::telling;
 use crate::Report;
 use crate::answer::Failure;
-use crate::shape::NOT_BLANK;
+use crate::r2r::context::Desk;
+use crate::r2r::rag_stream;
+use crate::schema_validator::NOT_BLANK;
 use crate::tool::{About, Effect};
 use json::Raw;
 use upstream::api::Error;
@@ -136,7 +136,7 @@ async fn tell(desk: &Desk, input: &Input, collection: Id, report: &Report) -> Re
     if report.wants_progress() {
         let stream = desk.client.events(&["retrieval", "rag"], &body(input, collection, true)).await?;
         // Of a stream that ends with nothing, only the other way says why.
-        if let Some(told) = telling::heard(stream, collection, report).await? {
+        if let Some(told) = rag_stream::heard(stream, collection, report).await? {
             return Ok(Told { model: input.model.clone(), ..told });
         }
     }

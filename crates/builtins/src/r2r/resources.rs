@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::answers::Fresh;
 use super::client::Results;
-use super::desk::Desk;
 use super::documents;
 use super::id::Id;
 use super::ingest::Ingest;
@@ -14,6 +13,7 @@ use super::model::{Collection, Document, Stage};
 use super::project::Project;
 use crate::answer::Failure;
 use crate::r2r::config;
+use crate::r2r::context::Desk;
 use crate::{Report, no_resource};
 use json::Raw;
 use protocol::error::code;

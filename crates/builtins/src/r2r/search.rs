@@ -8,7 +8,6 @@ use serde_json::{Map, Value, json};
 
 use super::answers::Fresh;
 use super::client::Results;
-use super::desk::Desk;
 use super::filters;
 use super::id::Id;
 use super::model::{Chunk, Found};
@@ -16,8 +15,9 @@ use super::project::Project;
 use super::settings;
 use crate::answer::Failure;
 use crate::r2r::config::AdvancedSearch;
+use crate::r2r::context::Desk;
 use crate::refusal::Refusal;
-use crate::shape::NOT_BLANK;
+use crate::schema_validator::NOT_BLANK;
 use crate::tool::{About, Effect};
 use json::Raw;
 use upstream::api::Error;

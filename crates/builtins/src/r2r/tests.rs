@@ -9,7 +9,7 @@ use super::fixture::{Fixture, SEARCH};
 use super::resources::{CONTEXT, HISTORY};
 use crate::{Builtin, Report};
 use protocol::error::code;
-use upstream::api::{Call, Error, Home, Outlet, Said};
+use upstream::api::{Call, CallEvent, Error, Home, Outlet};
 
 const RAG: &str = "r2r_rag_query";
 const DOCUMENTS: &str = "r2r_list_documents";
@@ -144,7 +144,7 @@ fn listener() -> (Report, upstream::api::Inlet) {
 fn progress(inlet: &mut upstream::api::Inlet) -> Vec<Value> {
     let mut all = Vec::new();
     while let Ok(said) = inlet.try_recv() {
-        let Said::Notice(notice) = said else { panic!("{said:?}") };
+        let CallEvent::Notice(notice) = said else { panic!("{said:?}") };
         assert_eq!(notice.method.as_str(), "notifications/progress");
         all.push(notice.params.expect("params").read().expect("JSON"));
     }

@@ -9,7 +9,7 @@ use super::bridge::{Bridge, Wish};
 use super::failed::Failed;
 use crate::refusal::Refusal;
 use crate::schema;
-use crate::shape::NOT_BLANK;
+use crate::schema_validator::NOT_BLANK;
 use crate::tool::{About, Tool};
 use json::Raw;
 

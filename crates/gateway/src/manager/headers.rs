@@ -19,14 +19,14 @@ use protocol::Version;
 use protocol::error::code;
 use protocol::feature::List;
 use protocol::headers::HeaderParam;
-use upstream::Received;
+use upstream::ResponseBody;
 
 /// How long a new list is waited for. A server that lists so slowly is told of as it answered.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether `reply` refuses the headers of a tool's call. In the older revisions the code may mean anything.
-pub(super) fn are_refused(target: &Target, (reply, version): &(Received, Version)) -> bool {
-    let Received::Whole(Err(refusal)) = reply else { return false };
+pub(super) fn are_refused(target: &Target, (reply, version): &(ResponseBody, Version)) -> bool {
+    let ResponseBody::Whole(Err(refusal)) = reply else { return false };
     refusal.code() == code::HEADER_MISMATCH && version.is_modern() && target.tool().is_some()
 }
 

@@ -16,12 +16,12 @@ mod headers;
 mod health_check;
 pub mod naming;
 mod owners;
-mod recall;
 mod registry;
+mod response_cache;
+mod routed_request;
 mod routing;
 mod server_status;
 mod snapshot;
-mod target;
 mod trust;
 mod verdict;
 mod views;
@@ -36,10 +36,10 @@ pub use apply::Applied;
 pub use config::Config;
 pub use error::{Error, Named};
 pub use registry::Told;
+pub use routed_request::{Called, Invocation, Target};
 pub use routing::Reference;
 pub use server_status::{MovedTool, ServerStatus};
 pub use snapshot::{Revisions, Scope, Server, Snapshot};
-pub use target::{Called, Invocation, Target};
 pub use trust::{Approval, Change, Trust};
 pub use verdict::{NO_MCP, Verdict, Word};
 pub use views::Viewer;
@@ -50,10 +50,10 @@ use protocol::Era;
 use protocol::meta::Sender;
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
-use upstream::{Call, Connector, Means, Outlet, Owner, Received, Update, Upstream, transport};
+use upstream::{Call, Connector, Means, Outlet, Owner, ResponseBody, Update, Upstream, transport};
 
-use recall::Recall;
 use registry::{Approve, Order, Published, Registry};
+use response_cache::Recall;
 
 /// How long after the start, or a new configuration, anybody waits for servers that are connecting for the first time. Who
 /// hangs longer than this is not waited for again.
@@ -265,7 +265,7 @@ impl Manager {
         invocation: &Invocation,
         terms: Option<Terms>,
         outlet: &Outlet,
-    ) -> Result<Called<Received>, Error> {
+    ) -> Result<Called<ResponseBody>, Error> {
         let snapshot = self.snapshot();
         let server = snapshot.server(&target.server)?;
         server.check_policy(target)?;

@@ -19,8 +19,8 @@ use super::catalog::{Catalog, History, LinkBudget, Lookup, Part, Place, Places, 
 use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
 use super::naming::Rules;
-use super::target::Target;
 use super::trust::{Approval, Trust};
+use crate::manager::routed_request::Target;
 use protocol::Reply;
 use protocol::feature::{List, Lists};
 use runtime::telemetry::durations::{Durations, Outcome};

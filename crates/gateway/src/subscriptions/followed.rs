@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::board::Topic;
 use super::mailbox::Mailbox;
 use super::{LISTEN_PATIENCE, agreed};
+use crate::subscriptions::notification_router::Topic;
 use crate::{Caller, Gateway, tasks};
 use auth::Action;
 use json::Raw;

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::board::Subscription;
 use crate::manager::Revisions;
+use crate::subscriptions::notification_router::Subscription;
 use protocol::feature::{List, Lists};
 use protocol::{LogLevel, Notification};
 use runtime::memory::{Account, Charge, Kind};
@@ -301,8 +301,8 @@ impl Mailbox {
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::{Board, Topic};
     use super::*;
+    use crate::subscriptions::notification_router::{Board, Topic};
     use upstream::Home;
 
     fn notice(name: &str) -> Notification {

@@ -4,11 +4,11 @@
 //! `subscriptions/listen`. Both have a [`Mailbox`], and a [`Feed`] reads from it. Source: 2026-07-28
 //! `basic/patterns/subscriptions`; `server/resources` and `basic/transports` of the revisions before.
 
-mod board;
 mod expected;
 mod feed;
 mod followed;
 mod mailbox;
+mod notification_router;
 mod resources;
 
 use std::collections::HashSet;
@@ -19,15 +19,16 @@ use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
 use tokio::time::timeout;
 
-pub use board::Board;
 pub use feed::Feed;
 pub use mailbox::Mailbox;
+pub use notification_router::Board;
 pub use resources::{subscribe, unsubscribe};
 
 use super::Gateway;
 use super::caller::Caller;
-use super::{era, tasks, wanted};
+use super::{era, tasks};
 use crate::manager::{Manager, Scope};
+use crate::params;
 use json::Raw;
 use mailbox::MAX_SUBSCRIPTIONS;
 use protocol::feature::{List, Lists};
@@ -58,7 +59,7 @@ pub async fn listen(
     let found = params.and_then(|params| params.get(FILTER));
     let filter = found.as_ref().filter(|filter| filter.is_object()).ok_or_else(|| {
         let text = "params.notifications must be an object that says what to listen to";
-        wanted::bad(text, FILTER, found.as_ref(), "an object")
+        params::bad(text, FILTER, found.as_ref(), "an object")
     })?;
     let (uris, ids) =
         (named(filter, RESOURCES, "an array of URIs")?, named(filter, TASKS, "an array of task ids")?);
@@ -116,7 +117,7 @@ fn named(filter: &Raw, member: &str, valid: &str) -> Result<Vec<String>, ErrorOb
     let Some(found) = filter.get(member) else { return Ok(Vec::new()) };
     let bad = || {
         let place = format!("{FILTER}.{member}");
-        wanted::bad(&format!("params.{place} must be {valid}"), &place, Some(&found), valid)
+        params::bad(&format!("params.{place} must be {valid}"), &place, Some(&found), valid)
     };
     if found.bytes().first() != Some(&b'[') {
         return Err(bad());

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use super::agreed;
-use super::board::{Subscription, Topic};
 use super::mailbox::{MAX_SUBSCRIPTIONS, Mailbox};
 use crate::manager::catalog::Place;
 use crate::manager::{self, Word};
-use crate::{Caller, Gateway, era, error, resources, wanted};
+use crate::subscriptions::notification_router::{Subscription, Topic};
+use crate::{Caller, Gateway, era, error, params, resources};
 use auth::Action;
 use json::Raw;
 use protocol::error::code;
@@ -59,7 +59,7 @@ pub(super) async fn subscribe_all(
         return Vec::new();
     }
     let one = |uri: String| async move {
-        wanted::short_uri(&uri, "uri").ok()?;
+        params::short_uri(&uri, "uri").ok()?;
         let (_, subscription) = gateway.subscription(caller, mailbox, &uri).await.ok()?;
         mailbox.subscribe(uri.clone(), subscription).ok().map(|()| uri)
     };
@@ -86,7 +86,7 @@ impl Gateway {
             let client = (caller.principal.id(), Some(&caller.home));
             match self.manager.watch(client, &server, Subject::Resource(there)).await {
                 Ok(Ok((answer, watching))) => return Ok((answer, subscription.kept_by(watching))),
-                Ok(Err(Refusal::Said(words))) => refusal = refusal.or(Some(words)),
+                Ok(Err(Refusal::CallEvent(words))) => refusal = refusal.or(Some(words)),
                 Ok(Err(Refusal::LeftOut)) => refusal = refusal.or(Some(error::not_told(&server, uri))),
                 Err(failure) => refusal = refusal.or(Some(refused(&failure))),
             }
@@ -99,9 +99,9 @@ fn uri_of(params: Option<&Raw>) -> Result<String, ErrorObject> {
     let found = params.and_then(|params| params.get("uri"));
     let uri = found.as_ref().and_then(|uri| uri.read::<String>().ok()).ok_or_else(|| {
         let text = "params.uri must be a string; it says which resource";
-        wanted::bad(text, "uri", found.as_ref(), "a string")
+        params::bad(text, "uri", found.as_ref(), "a string")
     })?;
-    wanted::short_uri(&uri, "uri")?;
+    params::short_uri(&uri, "uri")?;
     Ok(uri)
 }
 

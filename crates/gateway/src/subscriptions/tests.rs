@@ -10,7 +10,7 @@ use auth::Principal;
 use protocol::{Message, Request, Version};
 use runtime::shutdown::Shutdown;
 use upstream::fake::{self, Answer, Dial, Fake};
-use upstream::{Event, Inlet, Said};
+use upstream::{CallEvent, Event, Inlet};
 
 pub(super) fn raw(json: &serde_json::Value) -> Raw {
     Raw::of(json)
@@ -72,7 +72,7 @@ fn text(notice: &Notification) -> String {
 
 pub(super) async fn said(inlet: &mut Inlet) -> Option<String> {
     match tokio::time::timeout(Duration::from_secs(10), inlet.recv()).await.ok()?? {
-        Said::Notice(notice) => Some(text(&notice)),
+        CallEvent::Notice(notice) => Some(text(&notice)),
         other => panic!("{other:?}"),
     }
 }

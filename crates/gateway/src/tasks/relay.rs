@@ -9,7 +9,7 @@ use crate::manager::{Invocation, Manager, Target};
 use json::Raw;
 use protocol::Notification;
 use runtime::memory::Account;
-use upstream::{Outlet, Question, Said};
+use upstream::{CallEvent, Outlet, Question};
 
 /// Notices that may wait for their reader.
 const NOTICES: usize = 128;
@@ -29,16 +29,16 @@ pub(super) async fn perform(
         tokio::select! {
             biased;
             Some(said) = inlet.recv() => match said {
-                Said::Notice(told) => outlet.offer(notice(told, ids)),
-                Said::Question(question) => questions.push(ask(question, outlet, ids)),
-                Said::Pause(after) => outlet.pause(after),
+                CallEvent::Notice(told) => outlet.offer(notice(told, ids)),
+                CallEvent::Question(question) => questions.push(ask(question, outlet, ids)),
+                CallEvent::Pause(after) => outlet.pause(after),
             },
             Some(()) = questions.next(), if !questions.is_empty() => {}
             done = &mut call => break done,
         }
     };
     while let Ok(said) = inlet.try_recv() {
-        if let Said::Notice(told) = said {
+        if let CallEvent::Notice(told) = said {
             outlet.offer(notice(told, ids));
         }
     }

@@ -6,7 +6,7 @@ use super::super::fixture::{Scene, legacy, modern, raw, text};
 use super::*;
 use auth::{Principal, Role};
 use protocol::{Notification, Version};
-use upstream::Said;
+use upstream::CallEvent;
 use upstream::fake::{Answer, Fake};
 
 const HAS_TASKS: &str = r#"{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}"#;
@@ -85,9 +85,9 @@ async fn of_one_era_only_the_ids_change() {
         let mut asked = 0;
         while let Some(said) = heard.recv().await {
             match said {
-                Said::Pause(_) => {}
-                Said::Notice(notice) => assert!(notice.params.expect("params").as_str().contains(&id)),
-                Said::Question(question) => {
+                CallEvent::Pause(_) => {}
+                CallEvent::Notice(notice) => assert!(notice.params.expect("params").as_str().contains(&id)),
+                CallEvent::Question(question) => {
                     let params = question.params.clone().expect("params");
                     assert!(params.as_str().contains(&id), "{}", params.as_str());
                     let answer = raw(r#"{"action":"accept"}"#);
@@ -265,7 +265,7 @@ fn new_server(call: &upstream::Call, looks: &AtomicUsize) -> Reply {
 async fn accepting(mut heard: upstream::Inlet) -> usize {
     let mut asked = 0;
     while let Some(said) = heard.recv().await {
-        if let Said::Question(question) = said {
+        if let CallEvent::Question(question) = said {
             question.answer(Ok(raw(r#"{"action":"accept"}"#)));
             asked += 1;
         }

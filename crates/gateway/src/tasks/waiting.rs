@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::super::caller::Caller;
 use super::super::era::task::{self, EXTENSION};
-use super::super::rounds::Wanted;
 use super::super::{Gateway, error};
 use super::ids::Found;
 use super::{LIMIT, Performed, invocation, status, target};
+use crate::bridge::legacy_client::Wanted;
 use crate::manager::{Called, Invocation, Manager, Target};
 use json::Raw;
 use protocol::error::code;

@@ -10,10 +10,10 @@
 mod cache;
 mod config;
 mod counts;
-mod flight;
 mod key;
 mod memory;
 mod redis;
+mod single_flight;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub use redis::{Address, Options};
 
 use cache::{Cache, Found, MAX_TTL, Stamp};
 use counts::Counters;
-use flight::{Flights, Landed, Turn};
 use memory::Memory;
 use redis::Redis;
+use single_flight::{Flights, Landed, Turn};
 
 /// The cache of the whole program. Cheap to clone.
 #[derive(Clone)]

@@ -6,7 +6,7 @@
 //! never arguments, results, or texts of errors. A line is never dropped: without room for it ([`Full`]) the action is
 //! refused before it runs.
 //!
-//! It does not log bad credentials, which belong to no principal (`downstream::front`).
+//! It does not log bad credentials, which belong to no principal (`downstream::http_service`).
 
 use std::borrow::Cow;
 use std::time::Duration;

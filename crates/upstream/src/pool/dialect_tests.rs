@@ -6,9 +6,9 @@ use tokio::time::{advance, sleep};
 
 use super::super::super::connection::Call;
 use super::super::super::fake::{Dial, Fake, tool_call};
-use super::super::super::home::{ClientSession, Home};
 use super::super::*;
 use super::{MAX_DIALECTS, MAX_OWN};
+use crate::session_affinity::{ClientSession, Home};
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::{Era, Notification, Version};
@@ -55,11 +55,11 @@ fn modern() -> Call {
     call_of(Era::Modern, &json!({"elicitation": {}}))
 }
 
-pub(in crate::pool) async fn seat(pool: &Arc<Pool>, call: &Call) -> Result<Seat, Error> {
-    pool.seat(Wish::of(call), &AtomicBool::new(false)).await
+pub(in crate::pool) async fn seat(pool: &Arc<Pool>, call: &Call) -> Result<PooledConnection, Error> {
+    pool.seat(PoolRequest::of(call), &AtomicBool::new(false)).await
 }
 
-fn era(seat: &Seat) -> Era {
+fn era(seat: &PooledConnection) -> Era {
     seat.connection().peer().era()
 }
 
@@ -82,7 +82,7 @@ async fn a_server_of_both_eras_is_spoken_to_in_that_of_the_client() {
     for _ in 0..3 {
         assert_eq!(era(&seat(&pool, &legacy()).await.expect("a seat")), Era::Legacy);
         assert_eq!(era(&seat(&pool, &modern()).await.expect("a seat")), Era::Modern);
-        let own = pool.seat(Wish::Own, &AtomicBool::new(false)).await.expect("a seat");
+        let own = pool.seat(PoolRequest::Own, &AtomicBool::new(false)).await.expect("a seat");
         assert_eq!(era(&own), Era::Modern);
     }
     let elicitation = r#"{"elicitation":{"form":{}}}"#.to_owned();
@@ -273,8 +273,8 @@ async fn connections_that_die_young_hold_only_their_dialect() {
         settle().await;
     }
     let call = legacy();
-    assert!(pool.check_stamina(Wish::of(&call)).is_err() && seat(&pool, &call).await.is_err());
-    assert!(pool.check_stamina(Wish::Own).is_ok() && seat(&pool, &modern()).await.is_ok());
+    assert!(pool.check_stamina(PoolRequest::of(&call)).is_err() && seat(&pool, &call).await.is_err());
+    assert!(pool.check_stamina(PoolRequest::Own).is_ok() && seat(&pool, &modern()).await.is_ok());
 }
 
 pub(super) fn of_home(era: Era, home: &Home) -> Call {

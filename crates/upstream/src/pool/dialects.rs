@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use super::group::{Group, IDLE_LIMIT};
 use super::{Pool, State};
 use crate::connection::Call;
-use crate::dialect::{Key, Private, Wish};
+use crate::dialect::{Key, PoolRequest, Private};
 use crate::error::Error;
 use protocol::{Abilities, Era};
 
@@ -22,14 +22,14 @@ const RETRY_IN: Duration = Duration::from_secs(5);
 impl Pool {
     /// What is spoken for `wish`, as far as it is known what the server speaks; whether that is the
     /// base dialect.
-    pub(super) fn key(&self, state: &State, wish: Wish<'_>) -> (Key, bool) {
+    pub(super) fn key(&self, state: &State, wish: PoolRequest<'_>) -> (Key, bool) {
         let speaks = |era| self.connector.speaks(era);
         let base = || {
             let era = if speaks(Era::Modern) == Some(false) { Era::Legacy } else { Era::Modern };
             let is_there = state.find(state.base).is_some_and(|group| !group.live.is_empty());
             if is_there { state.base } else { Key::BASE.in_era(era) }
         };
-        let Wish::Of(call) = wish else { return (base(), true) };
+        let PoolRequest::Of(call) = wish else { return (base(), true) };
         let is_private = call.home.as_ref().is_some_and(|home| self.is_private_to(home));
         let home = is_private.then(|| state.home_of(call)).flatten();
         let era = match (call.era, speaks(Era::Modern), speaks(Era::Legacy)) {
@@ -96,7 +96,7 @@ impl State {
 
     /// The group of `key`, made if need be; another one ends if there are too many. Where none may end, the shared
     /// dialect that comes nearest is spoken instead.
-    pub(super) fn group(&mut self, key: Key, wish: Wish<'_>, private: usize) -> Result<usize, Error> {
+    pub(super) fn group(&mut self, key: Key, wish: PoolRequest<'_>, private: usize) -> Result<usize, Error> {
         let base = self.base;
         if let Some(at) = self.groups.iter().position(|group| group.key == key) {
             if key != base {

@@ -15,8 +15,8 @@ use super::replace::Replacement;
 use crate::connection::{Connection, Owner};
 use crate::dialect::{Dialect, Key, Private};
 use crate::error::Error;
-use crate::silence::Silence;
-use crate::stamina::Stamina;
+use crate::flap_backoff::Stamina;
+use crate::liveness::Silence;
 use crate::verbosity::Verbosity;
 use json::Raw;
 use protocol::LogLevel;
@@ -89,7 +89,7 @@ pub(super) struct Sitter<'a> {
 }
 
 /// One request's share of a connection; given back when dropped.
-pub(crate) struct Seat {
+pub(crate) struct PooledConnection {
     live: Arc<Live>,
     /// Who holds the lease.
     holder: Option<Owner>,
@@ -97,7 +97,7 @@ pub(crate) struct Seat {
     stay: Option<Stay>,
 }
 
-impl Seat {
+impl PooledConnection {
     /// A seat for `sitter`, if it may sit down.
     pub(super) fn on(live: &Arc<Live>, sitter: Sitter<'_>, exclusive: bool) -> Option<Self> {
         let holder = sitter.owner.filter(|_| live.lease.is_some());
@@ -139,7 +139,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         self.live.requests.fetch_sub(1, Ordering::Relaxed);
         if let (Some(stay), Some(silence)) = (&self.stay, &self.live.silence) {
@@ -205,25 +205,29 @@ impl Group {
     }
 
     /// A seat on the connection with the fewest requests among those that are free for `owner`.
-    pub(super) fn seat(&mut self, sitter: Sitter<'_>) -> Option<Seat> {
+    pub(super) fn seat(&mut self, sitter: Sitter<'_>) -> Option<PooledConnection> {
         let least = self.live.iter().min_by_key(|live| live.requests.load(Ordering::Relaxed))?;
         match sitter.owner {
             Some(owner) if least.lease.is_some() => self.leased(owner, sitter),
-            _ => Seat::on(least, sitter, false),
+            _ => PooledConnection::on(least, sitter, false),
         }
     }
 
-    fn leased(&mut self, owner: Owner, sitter: Sitter<'_>) -> Option<Seat> {
+    fn leased(&mut self, owner: Owner, sitter: Sitter<'_>) -> Option<PooledConnection> {
         let exclusive = self.asks();
         if let [only] = self.live.as_slice() {
-            return if self.holds_up(only, sitter) { None } else { Seat::on(only, sitter, exclusive) };
+            return if self.holds_up(only, sitter) {
+                None
+            } else {
+                PooledConnection::on(only, sitter, exclusive)
+            };
         }
         let mut free: Vec<&Arc<Live>> =
             self.live.iter().filter(|live| !self.holds_up(live, sitter)).collect();
         let elsewhere = |live: &Arc<Live>| live.lease.as_ref().is_none_or(|lease| !lease.is_held_by(owner));
         // Calls of one owner stay together, so that the others find room.
         free.sort_by_key(|live| (exclusive && elsewhere(live), live.requests.load(Ordering::Relaxed)));
-        free.into_iter().find_map(|live| Seat::on(live, sitter, exclusive))
+        free.into_iter().find_map(|live| PooledConnection::on(live, sitter, exclusive))
     }
 
     /// Until when `owner` stays behind others on a connection that nobody holds; the soonest, if so.

@@ -2,10 +2,10 @@
 
 use tokio::time::sleep;
 
-use super::super::super::home::Home;
 use super::super::*;
 use super::tests::{dual, of_home, pool_with, seat, settle};
 use crate::fake::{Dial, Fake};
+use crate::session_affinity::Home;
 use protocol::{Era, Version};
 
 fn somebody() -> super::Call {
@@ -15,7 +15,7 @@ fn somebody() -> super::Call {
 /// A pool of private connections that knows which eras its server speaks.
 async fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
     let (pool, shutdown) = pool_with(server, connections, true);
-    assert!(pool.seat(Wish::Own, &AtomicBool::new(false)).await.is_ok());
+    assert!(pool.seat(PoolRequest::Own, &AtomicBool::new(false)).await.is_ok());
     (pool, shutdown)
 }
 

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use super::super::dialects::tests::{legacy, pool_of, seat};
-use super::super::{Pool, Wish};
+use super::super::{Pool, PoolRequest};
 use crate::connection::{Outlet, Owner};
 use crate::fake::{Answer, Dial, Fake};
 use protocol::Version;
@@ -50,10 +50,10 @@ async fn once_a_server_asks_it_works_for_one_owner_at_a_time() {
     let leased = AtomicBool::new(false);
     let first =
         (seat(&pool, &one).await.expect("a seat"), seat(&pool, &one).await.expect("its owner passes"));
-    assert!(pool.seat(Wish::Own, &leased).await.is_ok(), "lists and health pass");
+    assert!(pool.seat(PoolRequest::Own, &leased).await.is_ok(), "lists and health pass");
     let waits = async {
         let begun = Instant::now();
-        let seat = pool.seat(Wish::of(&two), &leased).await;
+        let seat = pool.seat(PoolRequest::of(&two), &leased).await;
         (seat.is_ok(), begun.elapsed().as_secs())
     };
     let works = async {
@@ -78,7 +78,8 @@ async fn where_connections_are_many_the_next_owner_gets_one_of_its_own() {
     let same = seat(&pool, &two).await.expect("its owner passes");
     assert!(std::ptr::addr_eq(same.connection(), held.1.connection()), "calls of one owner stay together");
     let leased = AtomicBool::new(false);
-    let late = tokio::time::timeout(Duration::from_secs(5), pool.seat(Wish::of(&three), &leased)).await;
+    let late =
+        tokio::time::timeout(Duration::from_secs(5), pool.seat(PoolRequest::of(&three), &leased)).await;
     assert!(late.is_err() && leased.load(Ordering::Relaxed) && pool.live() == 2);
 }
 

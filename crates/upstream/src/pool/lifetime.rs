@@ -18,7 +18,7 @@ use super::{CLOSE_LIMIT, Pool, State, private, replace};
 use crate::connection::{Connection, Events};
 use crate::dialect::{Dialect, Key};
 use crate::error::Error;
-use crate::home::Home;
+use crate::session_affinity::Home;
 use runtime::shutdown::Shutdown;
 
 /// After a failed connect: time in which no second connection is tried beside a live one.

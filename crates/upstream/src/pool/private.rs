@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Pool;
 use super::group::{Group, Live};
 use crate::connection::{Call, Connection, Outlet};
-use crate::home::Home;
-use crate::silence::{Patience, Round, Silence};
+use crate::liveness::{Patience, Round, Silence};
+use crate::session_affinity::Home;
 use protocol::LogLevel;
 use runtime::worker::now;
 

@@ -7,10 +7,10 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use super::super::Seat;
+use super::super::PooledConnection;
 use super::super::dialects::tests::{legacy, pool_over, seat};
 use super::*;
-use crate::closing::Closing;
+use crate::close_reason::Closing;
 use crate::connection::{Call, Connection, Connector, Dialect, Events, Outlet};
 use crate::error::Error;
 use json::Raw;
@@ -59,7 +59,7 @@ impl Process {
     }
 
     /// Whether `seat` is on it.
-    fn serves(&self, seat: &Seat) -> bool {
+    fn serves(&self, seat: &PooledConnection) -> bool {
         std::ptr::eq(seat.connection().peer(), &raw const self.peer)
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Change, DEBOUNCE, Delivery, Done, Error, Phase, State, Supervisor};
-use crate::silence::{Patience, UNWELL};
+use crate::liveness::{Patience, UNWELL};
 
 impl Supervisor {
     /// Asks the server whether it is alive.

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use super::http::{Client, Head};
-use crate::closing::Closing;
+use crate::close_reason::Closing;
 use crate::error::Error;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;

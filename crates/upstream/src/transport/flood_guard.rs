@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::closing::Closing;
+use crate::close_reason::Closing;
 use crate::error::Error;
 use runtime::telemetry::limit::Limit;
 

@@ -8,7 +8,7 @@
 mod aside;
 mod body;
 mod clipped;
-mod ending;
+mod close_signal;
 mod flood_guard;
 mod handshake;
 mod http;

@@ -30,7 +30,7 @@ use super::clipped::id_in;
 use super::flood_guard::Worth;
 use crate::connection::{Call, Outlet, Owner};
 use crate::error::Error;
-use crate::home::Home;
+use crate::session_affinity::Home;
 use json::Raw;
 use net::Clip;
 use protocol::{Notification, Reply, Response, meta, method};

@@ -7,7 +7,7 @@
 //! ability is not asked. At most 256 are open on one connection, and unless it is a single one at most 16 MiB
 //! of them, of the text that each came in nothing else; more are dropped, and so many as `pace` allows are logged.
 //!
-//! Not here: how a client is asked (`downstream`, `gateway::parked`).
+//! Not here: how a client is asked (`downstream`, `gateway::bridge::suspended_calls`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::flood_guard::Worth;
 use super::pending::{Asked, Whose};
 use crate::connection::{Answer, Hold, Outlet, Owner, Unanswered};
-use crate::home::OpenRequest;
+use crate::session_affinity::OpenRequest;
 use json::Raw;
 use protocol::abilities::Abilities;
 use protocol::error::code;

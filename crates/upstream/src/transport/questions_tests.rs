@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 
 use super::super::pending::{Pending, Purpose, Ticket};
 use super::*;
-use crate::connection::{Call, Inlet, Outlet, Question, Said};
-use crate::home::Home;
+use crate::connection::{Call, CallEvent, Inlet, Outlet, Question};
+use crate::session_affinity::Home;
 use runtime::memory::budget;
 
 /// A channel whose server asks, and what is posted to it.
@@ -72,7 +72,7 @@ fn request(id: u64, method: &str) -> Request {
 
 async fn question(inlet: &mut Inlet) -> Question {
     match inlet.recv().await {
-        Some(Said::Question(question)) => question,
+        Some(CallEvent::Question(question)) => question,
         other => panic!("a question, not {other:?}"),
     }
 }

@@ -22,7 +22,7 @@ use super::pending::{Pending, Purpose};
 use super::questions::Questions;
 use super::streamable_http::is_message;
 use super::{cancelled, compose, inbound};
-use crate::closing::Closing;
+use crate::close_reason::Closing;
 use crate::config::{Config, Http};
 use crate::connection::{Call, Connection, Connector, Dialect, Events, Outlet, Owner, Sockets, Unanswered};
 use crate::error::Error;

@@ -14,7 +14,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::kept::KeptVectors;
 use super::passages::{Passage, passages};
 use super::shelf::{Known, Shelf, Trouble};
 use super::vectors::{OfDocument, Vectors, normalized};
@@ -23,6 +22,7 @@ use crate::embedding::{Embedding, Error, Window};
 use crate::handbook::corpus::Snapshot;
 use crate::handbook::document::Document;
 use crate::handbook::follow::Phase;
+use crate::handbook::meaning::vector_cache::KeptVectors;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::untrusted;
 use runtime::worker::at;

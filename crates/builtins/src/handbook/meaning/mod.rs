@@ -15,12 +15,12 @@
 
 mod fusion;
 mod indexer;
-mod kept;
 mod outage;
 mod passages;
 mod shelf;
 #[cfg(test)]
 pub(super) mod tests;
+mod vector_cache;
 mod vectors;
 
 use std::sync::Arc;
@@ -32,7 +32,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub(super) use self::fusion::{Sections, fused};
 use self::indexer::Indexer;
-pub(super) use self::kept::KeptVectors;
 use self::outage::Outage;
 use self::shelf::{Known, Reach};
 pub(super) use self::shelf::{Link, Shelf, Wish};
@@ -41,6 +40,7 @@ pub(super) use self::vectors::{Near, Nearby};
 use super::follow::Phase;
 use super::index::Match;
 use crate::embedding::{self, Embedding};
+pub(super) use crate::handbook::meaning::vector_cache::KeptVectors;
 use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 

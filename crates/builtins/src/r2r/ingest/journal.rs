@@ -20,10 +20,10 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::failed::{AllFailed, Failed};
-use super::kept::Removed;
 use super::{Mode, file_name};
 use crate::private_file;
 use crate::r2r::id::Id;
+use crate::r2r::ingest::backup::Removed;
 use runtime::regular_file;
 
 /// Bytes of the file that are read: more than all entries that may be there.

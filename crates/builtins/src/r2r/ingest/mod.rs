@@ -9,12 +9,12 @@
 //! Not here: which collection is the project's own, and how R2R is called.
 
 mod about;
+mod backup;
 mod failed;
 mod folder;
 mod form;
 mod job;
 mod journal;
-mod kept;
 mod listing;
 mod remote;
 mod roots;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::fixture::*;
 use super::*;
 use runtime::store::{Group, Key};
-use upstream::api::{Outlet, Said};
+use upstream::api::{CallEvent, Outlet};
 
 fn ok(called: Result<Ingested, Failure>) -> Ingested {
     called.expect("it went well")
@@ -316,7 +316,7 @@ async fn who_waits_hears_how_far_it_is_and_it_only_grows() {
     assert_eq!(ok(called).status, Status::Success);
     let mut shares = Vec::new();
     let mut messages = Vec::new();
-    while let Ok(Said::Notice(notice)) = inlet.try_recv() {
+    while let Ok(CallEvent::Notice(notice)) = inlet.try_recv() {
         let params = notice.params.expect("parameters");
         shares.push(params.get_as::<f64>("progress").expect("a number"));
         messages.extend(params.get_as::<String>("message"));

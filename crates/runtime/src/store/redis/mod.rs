@@ -18,7 +18,7 @@
 //!
 //! Not here: the library (`wire`), coming back and clearing up (`tend`).
 
-mod tend;
+mod maintenance;
 mod wire;
 
 use std::collections::VecDeque;

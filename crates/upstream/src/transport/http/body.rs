@@ -12,9 +12,9 @@ use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 
 use super::error::reason;
-use super::idle::Shelf;
-use super::link::{Link, quietly};
+use super::idle::IdleSet;
 use crate::error::Error;
+use crate::transport::http::connection::{Link, quietly};
 
 /// How long the rest of a request may take when its answer was complete before.
 const REST_LIMIT: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ pub(crate) struct Body {
 pub(super) struct Line {
     pub(super) link: Box<Link>,
     /// None: it is closed.
-    pub(super) shelf: Option<Arc<Shelf>>,
+    pub(super) shelf: Option<Arc<IdleSet>>,
 }
 
 impl Body {

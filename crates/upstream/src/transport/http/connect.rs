@@ -22,9 +22,9 @@ use tower::{BoxError, ServiceExt};
 use url::{Position, Url};
 
 use super::error::reason;
-use super::link::{Counted, Link};
 use super::metered::{Meter, Metered};
 use crate::error::Error;
+use crate::transport::http::connection::{Counted, Link};
 use net::joined::Joined;
 
 /// How long a connection may take to open, TLS included.
@@ -80,7 +80,10 @@ impl Dialer {
         Ok(Link::new(sender, connection, meter, Counted::among(&self.count)))
     }
 
-    async fn dial(&self) -> Result<(Meter, (http1::SendRequest<super::Sent>, super::link::Wire)), BoxError> {
+    async fn dial(
+        &self,
+    ) -> Result<(Meter, (http1::SendRequest<super::Sent>, crate::transport::http::connection::Wire)), BoxError>
+    {
         let io = match &self.tls {
             Some(tls) => tls.clone().oneshot(self.origin.clone()).await?,
             None => MaybeHttpsStream::Http(self.tcp.clone().oneshot(self.origin.clone()).await?),

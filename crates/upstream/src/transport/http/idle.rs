@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::link::Link;
+use crate::transport::http::connection::Link;
 use runtime::shutdown::Shutdown;
 use runtime::worker;
 
@@ -37,7 +37,7 @@ pub(super) struct Idle {
 
 /// A shelf for each worker.
 #[derive(Default)]
-struct Shelves([OnceLock<Arc<Shelf>>; worker::SHARES]);
+struct Shelves([OnceLock<Arc<IdleSet>>; worker::SHARES]);
 
 impl Shelves {
     fn len(&self) -> usize {
@@ -52,10 +52,10 @@ impl Idle {
     }
 
     /// Those of this worker.
-    pub(super) fn here(&self) -> &Arc<Shelf> {
+    pub(super) fn here(&self) -> &Arc<IdleSet> {
         self.shelves.0[worker::share()].get_or_init(|| {
             let (all, shutdown) = (Arc::downgrade(&self.shelves), self.shutdown.clone());
-            Arc::new(Shelf { rested: Mutex::default(), all, most: self.most, shutdown })
+            Arc::new(IdleSet { rested: Mutex::default(), all, most: self.most, shutdown })
         })
     }
 
@@ -66,7 +66,7 @@ impl Idle {
 }
 
 /// The idle connections of one worker to one server.
-pub(super) struct Shelf {
+pub(super) struct IdleSet {
     rested: Mutex<Rested>,
     /// It among those of all workers.
     all: Weak<Shelves>,
@@ -83,7 +83,7 @@ struct Rested {
     is_swept: bool,
 }
 
-impl Shelf {
+impl IdleSet {
     /// One that may still be open.
     pub(super) fn take(&self) -> Option<Box<Link>> {
         let (link, since) = self.lock().links.pop()?;
@@ -152,7 +152,7 @@ async fn sweep(mut sweep: Sweep) {
 
 /// The task that closes connections in time. When it is dropped before its end, at the end of the
 /// program, nothing stays idle without it.
-struct Sweep(Weak<Shelf>);
+struct Sweep(Weak<IdleSet>);
 
 impl Drop for Sweep {
     fn drop(&mut self) {

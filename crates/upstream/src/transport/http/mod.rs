@@ -17,9 +17,9 @@
 mod advice;
 mod body;
 mod connect;
+mod connection;
 mod error;
 mod idle;
-mod link;
 mod metered;
 mod place;
 
@@ -50,12 +50,12 @@ pub use self::connect::certified;
 pub use self::error::{decoded, reason, retry_after};
 pub(super) use self::error::{is_media_type, status_error};
 use self::idle::Idle;
-use self::link::Failure;
 use self::place::{At, Place};
 use crate::config::{Http, Limits};
 use crate::connection::Sockets;
 use crate::error::Error;
 use crate::token_file::TokenFile;
+use crate::transport::http::connection::Failure;
 use runtime::shutdown::Shutdown;
 
 /// Both kinds of answer to a POST.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Open, Pending, Purpose, Table};
 use crate::connection::{Outlet, Owner, Unanswered};
-use crate::home::OpenRequest;
+use crate::session_affinity::OpenRequest;
 use crate::transport::flood_guard::Worth;
 use json::Raw;
 

@@ -6,7 +6,7 @@
 use tokio::sync::watch;
 
 use super::{Asked, Pending, Whose};
-use crate::home::{Home, Lent};
+use crate::session_affinity::{Home, Lent};
 use crate::transport::flood_guard::Worth;
 use protocol::{Notification, method};
 

@@ -15,11 +15,11 @@
 mod cgroup;
 mod child;
 mod environment;
-mod keeper;
 mod link;
 mod outbox;
 pub mod parent_death;
 mod reader;
+mod reaper;
 mod stderr;
 
 use std::pin::pin;
@@ -39,8 +39,8 @@ use crate::config::{Config, Stdio};
 use crate::connection::{Call, Connection, Connector, Dialect, Events, Outlet, Owner, Unanswered};
 use crate::dialect::Eras;
 use crate::error::Error;
-use crate::home::Home;
 use crate::secrets::Secrets;
+use crate::session_affinity::Home;
 use json::Raw;
 use protocol::lifecycle::Peer;
 use protocol::{Abilities, Era, Notification, Reply, method};

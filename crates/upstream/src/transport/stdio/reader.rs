@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio_util::codec::Decoder;
 
 use super::link::Signals;
-use crate::closing::Closing;
+use crate::close_reason::Closing;
 use crate::connection::Events;
 use crate::error::Error;
 use crate::transport::flood_guard::{FloodGuard, Worth};

@@ -10,7 +10,7 @@ use http::StatusCode;
 
 use super::peek::{Peeked, peek};
 use crate::error::Error;
-use crate::flow::{Flow, Received};
+use crate::response_stream::{Flow, ResponseBody};
 use crate::transport::body::{self, EventStream};
 use crate::transport::flood_guard::{FloodGuard, Worth};
 use crate::transport::http::{Body, Response, is_media_type, status_error};
@@ -59,10 +59,10 @@ pub(super) struct Refusal {
 
 impl Outcome {
     /// What it means where nothing more is known.
-    pub(super) fn into_received(self) -> Result<Received, Error> {
+    pub(super) fn into_received(self) -> Result<ResponseBody, Error> {
         match self {
-            Self::Flowing(flow) => Ok(Received::Flowing(flow)),
-            whole => whole.into_reply().map(Received::Whole),
+            Self::Flowing(flow) => Ok(ResponseBody::Flowing(flow)),
+            whole => whole.into_reply().map(ResponseBody::Whole),
         }
     }
 

@@ -19,10 +19,10 @@ use self::of_call::OfCall;
 use super::Server;
 use super::answer::{Broken, Outcome, Reader, Refusal, Resume};
 use super::listening;
-use crate::closing::Closing;
+use crate::close_reason::Closing;
 use crate::connection::{Call, Connection, Dialect, Events, Outlet};
 use crate::error::Error;
-use crate::flow::Received;
+use crate::response_stream::ResponseBody;
 use crate::transport::aside::Aside;
 use crate::transport::body::EventStream;
 use crate::transport::flood_guard::FloodGuard;
@@ -202,7 +202,7 @@ async fn keep(state: Arc<State>, gone: CancellationToken) {
 }
 
 impl State {
-    async fn exchange(&self, call: &Call, outlet: &Outlet) -> Result<Received, Error> {
+    async fn exchange(&self, call: &Call, outlet: &Outlet) -> Result<ResponseBody, Error> {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
         }
@@ -216,7 +216,7 @@ impl State {
         result
     }
 
-    async fn send(&self, call: &Call, id: u64, outlet: &Outlet) -> Result<Received, Error> {
+    async fn send(&self, call: &Call, id: u64, outlet: &Outlet) -> Result<ResponseBody, Error> {
         let client = &self.server.client;
         let body = compose(call, id, Era::Legacy)?;
         let once = !call.effect.is_repeatable();
@@ -232,7 +232,7 @@ impl State {
                 if let Some(asked) = broken.resume.as_ref().and_then(|resume| pause(resume.retry)) {
                     outlet.pause(asked);
                 }
-                self.resume(&reader, broken).await.map(Received::Whole)
+                self.resume(&reader, broken).await.map(ResponseBody::Whole)
             }
         }
     }
@@ -282,7 +282,7 @@ impl State {
     }
 
     /// Finds out whether the server forgot us, or is not what it was; anything else is an answer.
-    fn judge(&self, outcome: Outcome) -> Result<Received, Error> {
+    fn judge(&self, outcome: Outcome) -> Result<ResponseBody, Error> {
         match &outcome {
             Outcome::Refusal(refusal) if self.has_session() && is_session_lost(refusal) => {
                 return Err(self.lose(SESSION_ENDED));
@@ -301,7 +301,7 @@ impl State {
             _ => {}
         }
         let mut received = outcome.into_received()?;
-        if let Received::Flowing(flow) = &mut received {
+        if let ResponseBody::Flowing(flow) = &mut received {
             flow.cut_by(self.end.clone());
         }
         Ok(received)
@@ -351,7 +351,11 @@ impl Connection for Session {
         async move { self.state.exchange(call, outlet).await?.whole().await }.boxed()
     }
 
-    fn receive<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Received, Error>> {
+    fn receive<'a>(
+        &'a self,
+        call: &'a Call,
+        outlet: &'a Outlet,
+    ) -> BoxFuture<'a, Result<ResponseBody, Error>> {
         self.state.exchange(call, outlet).boxed()
     }
 

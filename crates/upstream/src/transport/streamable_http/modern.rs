@@ -14,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::Server;
 use super::answer::{Hear, Outcome, Reader, Refusal};
-use crate::closing::Closing;
+use crate::close_reason::Closing;
 use crate::connection::{Call, Connection, Event, Events, Outlet};
 use crate::error::Error;
-use crate::flow::Received;
-use crate::transport::ending::Ending;
+use crate::response_stream::ResponseBody;
+use crate::transport::close_signal::Ending;
 use crate::transport::flood_guard::{FloodGuard, Worth};
 use crate::transport::handshake::{self, Finding, PROBE_LIMIT};
 use crate::transport::http::Head;
@@ -130,7 +130,7 @@ impl Wire {
         head
     }
 
-    async fn exchange(self: &Arc<Self>, call: &Call, outlet: &Outlet) -> Result<Received, Error> {
+    async fn exchange(self: &Arc<Self>, call: &Call, outlet: &Outlet) -> Result<ResponseBody, Error> {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
         }
@@ -150,8 +150,8 @@ impl Wire {
         }
         let mut received = outcome.into_received()?;
         match &mut received {
-            Received::Flowing(flow) => flow.cut_by(self.end.clone()),
-            Received::Whole(Err(refusal)) => match refusal.code() {
+            ResponseBody::Flowing(flow) => flow.cut_by(self.end.clone()),
+            ResponseBody::Whole(Err(refusal)) => match refusal.code() {
                 code::UNSUPPORTED_PROTOCOL_VERSION => {
                     self.misfit("the server no longer speaks this revision");
                 }
@@ -159,7 +159,7 @@ impl Wire {
                 code::HEADER_MISMATCH => self.events.report(Event::Changed(List::Tools)),
                 _ => {}
             },
-            Received::Whole(Ok(_)) => {}
+            ResponseBody::Whole(Ok(_)) => {}
         }
         Ok(received)
     }
@@ -227,7 +227,11 @@ impl Connection for Modern {
         async move { self.wire.exchange(call, outlet).await?.whole().await }.boxed()
     }
 
-    fn receive<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Received, Error>> {
+    fn receive<'a>(
+        &'a self,
+        call: &'a Call,
+        outlet: &'a Outlet,
+    ) -> BoxFuture<'a, Result<ResponseBody, Error>> {
         self.wire.exchange(call, outlet).boxed()
     }
 

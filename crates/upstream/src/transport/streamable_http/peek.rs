@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::Body as _;
 
 use crate::error::Error;
-use crate::flow::Flow;
+use crate::response_stream::Flow;
 use crate::transport::body::{chunk, collect};
 use crate::transport::http::Body;
 use json::envelope_stream::Splice;

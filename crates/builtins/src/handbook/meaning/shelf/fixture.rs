@@ -11,12 +11,12 @@ use super::super::super::fixture::*;
 use super::super::super::{Handbook, follow};
 use super::super::State;
 use super::super::indexer::PAUSES;
-use super::super::kept::KeptVectors;
 use super::super::tests::{Concepts, DIMENSION};
 use super::*;
 use crate::chroma::double::Double;
 use crate::chroma::{Chroma, Place, Records, Vector};
 use crate::handbook::config;
+use crate::handbook::meaning::vector_cache::KeptVectors;
 
 /// What the collection of the fixture's handbook is called when nothing is said.
 pub(super) const NAME: &str = "handbook_docs_vectors";

@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::super::fixture::*;
-use super::super::kept::KeptVectors;
 use super::super::tests::{Concepts, DIMENSION, Mode, long_with, ready, search, shown_of_long};
 use super::fixture::*;
 use super::*;
 use crate::chroma::double::Double;
 use crate::chroma::{Chroma, Place};
+use crate::handbook::meaning::vector_cache::KeptVectors;
 
 #[tokio::test]
 async fn chroma_has_a_vector_for_each_text_and_nothing_else() {

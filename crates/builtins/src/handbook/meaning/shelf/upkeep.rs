@@ -14,7 +14,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::super::kept::is_made_by;
 use super::super::passages::{Digested, Passage};
 use super::super::vectors::{Vectors, normalized};
 use super::Trouble;
@@ -23,6 +22,7 @@ use super::places::Naming;
 use super::reach::{MOST_NUMBERS, Reach};
 use crate::chroma::{BadRecords, Records, Select, Vector};
 use crate::embedding::Embedding;
+use crate::handbook::meaning::vector_cache::is_made_by;
 use crate::rest::unsendable;
 use runtime::worker::at;
 

@@ -14,15 +14,15 @@ use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
 /// A line and both its ends.
-pub(super) fn line<T>(capacity: usize) -> (Speaker<T>, Reader<T>) {
+pub(super) fn line<T>(capacity: usize) -> (EventSender<T>, Reader<T>) {
     let state = State { waiting: VecDeque::new(), reader: None, is_spoken: true, is_read: true };
     let line = Line { capacity, state: Mutex::new(state), room: Notify::new(), bytes: AtomicUsize::new(0) };
     let line = Arc::new(line);
-    (Speaker(Arc::clone(&line)), Reader(line))
+    (EventSender(Arc::clone(&line)), Reader(line))
 }
 
 /// The end that is spoken into.
-pub(super) struct Speaker<T>(Arc<Line<T>>);
+pub(super) struct EventSender<T>(Arc<Line<T>>);
 
 /// The end that is read.
 pub(super) struct Reader<T>(Arc<Line<T>>);
@@ -58,7 +58,7 @@ impl<T> Line<T> {
     }
 }
 
-impl<T> Speaker<T> {
+impl<T> EventSender<T> {
     /// Says it now, if there is room.
     pub(super) fn try_say(&self, said: T) -> Result<(), Unsaid<T>> {
         let mut state = self.0.lock();
@@ -100,7 +100,7 @@ impl<T> Speaker<T> {
     }
 }
 
-impl<T> Drop for Speaker<T> {
+impl<T> Drop for EventSender<T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.is_spoken = false;

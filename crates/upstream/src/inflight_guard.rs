@@ -9,13 +9,13 @@ use std::sync::{Arc, Weak};
 use super::Upstream;
 use super::bulkhead::{Held, Lane, Slot};
 use super::error::Error;
-use super::pool::Seat;
-use super::trial::Kept;
+use super::pool::PooledConnection;
+use crate::breaker_guard::Kept;
 
 /// A call whose answer is under way.
 pub(super) struct Course {
     upstream: Weak<Upstream>,
-    seat: Option<Seat>,
+    seat: Option<PooledConnection>,
     /// What is to be settled, until it was told how the attempt went.
     kept: Option<Kept>,
     /// The place of the call, once it has one.
@@ -24,7 +24,7 @@ pub(super) struct Course {
 
 impl Course {
     /// One that stands on a connection.
-    pub(super) const fn new(upstream: Weak<Upstream>, seat: Seat) -> Self {
+    pub(super) const fn new(upstream: Weak<Upstream>, seat: PooledConnection) -> Self {
         Self { upstream, seat: Some(seat), kept: None, place: None }
     }
 

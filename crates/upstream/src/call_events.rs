@@ -23,7 +23,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use line::{Reader, Speaker, Unsaid};
+use line::{EventSender, Reader, Unsaid};
 pub use pauses::Hold;
 use pauses::{Pause, Pauses};
 
@@ -44,7 +44,7 @@ const QUESTION_LIMIT: Duration = Duration::from_mins(10);
 
 /// One thing a server says during a call.
 #[derive(Debug)]
-pub enum Said {
+pub enum CallEvent {
     /// Progress, a log line, or something of a later revision.
     Notice(Notification),
     /// It asks its client something and waits for the reply.
@@ -54,7 +54,7 @@ pub enum Said {
     Pause(Duration),
 }
 
-impl Said {
+impl CallEvent {
     /// The method of the notification or the request.
     pub fn method(&self) -> &str {
         match self {
@@ -114,7 +114,7 @@ pub type Answer = BoxFuture<'static, Option<Reply>>;
 pub struct Outlet(Option<Arc<Open>>);
 
 struct Open {
-    line: Speaker<Said>,
+    line: EventSender<CallEvent>,
     dropped: AtomicU64,
     asked: AtomicBool,
     pauses: Pauses,
@@ -123,18 +123,18 @@ struct Open {
 }
 
 /// The end of an [`Outlet`] that is read.
-pub struct Inlet(Reader<Said>);
+pub struct Inlet(Reader<CallEvent>);
 
 impl Inlet {
     /// What is said next; none when every outlet is gone.
-    pub async fn recv(&mut self) -> Option<Said> {
+    pub async fn recv(&mut self) -> Option<CallEvent> {
         let said = self.0.next().await?;
         self.0.bytes().fetch_sub(size(&said), Ordering::Relaxed);
         Some(said)
     }
 
     /// What was said, if anything waits.
-    pub fn try_recv(&mut self) -> Result<Said, TryRecvError> {
+    pub fn try_recv(&mut self) -> Result<CallEvent, TryRecvError> {
         let said = self.0.take().ok_or(TryRecvError::Empty)?;
         self.0.bytes().fetch_sub(size(&said), Ordering::Relaxed);
         Ok(said)
@@ -144,7 +144,7 @@ impl Inlet {
 impl Open {
     /// A notification in the form in which it waits. A small one is detached from the buffer that it came in. It
     /// is charged if it is large, or finds others waiting. None when the memory budget has no room.
-    fn kept(&self, notification: Notification, waiting: usize) -> Option<Said> {
+    fn kept(&self, notification: Notification, waiting: usize) -> Option<CallEvent> {
         let Notification { method, params } = notification;
         let is_charged = waiting >= SMALL;
         let keep = |bytes: Bytes| {
@@ -152,7 +152,7 @@ impl Open {
             if is_charged { Charge::open(self.account.clone(), Kind::Notice).hold(own) } else { Ok(own) }
         };
         let params = params.map(|params| params.kept(keep)).transpose().ok()?;
-        Some(Said::Notice(Notification { method, params }))
+        Some(CallEvent::Notice(Notification { method, params }))
     }
 }
 
@@ -161,11 +161,11 @@ fn size_of(notice: &Notification) -> usize {
     notice.method.len() + notice.params.as_ref().map_or(0, |params| params.bytes().len())
 }
 
-fn size(said: &Said) -> usize {
+fn size(said: &CallEvent) -> usize {
     match said {
-        Said::Notice(notice) => size_of(notice),
+        CallEvent::Notice(notice) => size_of(notice),
         // Their number is small and their size is that of one message.
-        Said::Question(_) | Said::Pause(_) => 0,
+        CallEvent::Question(_) | CallEvent::Pause(_) => 0,
     }
 }
 
@@ -222,7 +222,7 @@ impl Outlet {
     pub async fn deliver(&self, notification: Notification) {
         let Some(open) = &self.0 else { return };
         let size = size_of(&notification);
-        let said = Said::Notice(notification);
+        let said = CallEvent::Notice(notification);
         // Before the reader can take it off again.
         open.line.bytes().fetch_add(size, Ordering::Relaxed);
         if !open.line.say(said).await {
@@ -233,7 +233,7 @@ impl Outlet {
     /// Tells the reader that the stream of the call goes on after `pause`, if there is room.
     pub fn pause(&self, pause: Duration) {
         if let Some(open) = &self.0 {
-            let _ = open.line.try_say(Said::Pause(pause));
+            let _ = open.line.try_say(CallEvent::Pause(pause));
         }
     }
 
@@ -253,7 +253,8 @@ impl Outlet {
         };
         let Some(pause) = Pause::begin(&open) else { return Box::pin(std::future::ready(None)) };
         let (reply, answer) = oneshot::channel();
-        let unsent = match open.line.try_say(Said::Question(Question { method, params, server, reply })) {
+        let unsent = match open.line.try_say(CallEvent::Question(Question { method, params, server, reply }))
+        {
             Ok(()) => None,
             Err(Unsaid::Full(said)) => Some(said),
             Err(Unsaid::Unread) => return Box::pin(std::future::ready(None)),
@@ -314,5 +315,5 @@ impl fmt::Debug for Outlet {
 }
 
 #[cfg(test)]
-#[path = "outlet_tests.rs"]
+#[path = "call_events_tests.rs"]
 mod tests;

@@ -283,5 +283,5 @@ impl fmt::Debug for Slow {
 }
 
 #[cfg(test)]
-#[path = "slow_tests.rs"]
+#[path = "password_hash_tests.rs"]
 mod tests;

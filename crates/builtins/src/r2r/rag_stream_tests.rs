@@ -64,7 +64,7 @@ async fn a_message_shows_the_end_of_a_long_answer_and_they_come_seldom() {
     let events = [found(9)].into_iter().chain(words);
     heard(stream::iter(events), Id(Uuid::from_u128(9)), &report).await.expect("heard");
     let mut messages = 0;
-    while let Ok(upstream::api::Said::Notice(notice)) = inlet.try_recv() {
+    while let Ok(upstream::api::CallEvent::Notice(notice)) = inlet.try_recv() {
         assert!(notice.params.expect("params").bytes().len() < SHOWN + 200);
         messages += 1;
     }

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::bridged::Waiting;
+use crate::bridge::modern_client::Waiting;
 use auth::{Principal, Sealer};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
@@ -31,7 +31,7 @@ const MAX_OF_ONE: usize = 16;
 const LIMIT: Duration = Duration::from_mins(10);
 
 /// All parked calls.
-pub(super) struct Parked {
+pub(crate) struct Parked {
     sealer: Arc<Sealer>,
     tasks: Shutdown,
     table: Mutex<HashMap<Uuid, Entry>>,
@@ -59,7 +59,7 @@ pub(super) enum Refused {
 
 impl Parked {
     /// An empty table. Calls live in `tasks`.
-    pub(super) fn new(sealer: Arc<Sealer>, tasks: Shutdown) -> Arc<Self> {
+    pub(crate) fn new(sealer: Arc<Sealer>, tasks: Shutdown) -> Arc<Self> {
         Arc::new(Self { sealer, tasks, table: Mutex::default(), numbers: AtomicU64::new(0) })
     }
 

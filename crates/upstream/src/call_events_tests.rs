@@ -18,7 +18,7 @@ fn ask(outlet: &Outlet) -> Answer {
 
 async fn question(inlet: &mut Inlet) -> Question {
     match inlet.recv().await {
-        Some(Said::Question(question)) => question,
+        Some(CallEvent::Question(question)) => question,
         other => panic!("a question, not {other:?}"),
     }
 }
@@ -44,7 +44,7 @@ async fn a_question_waits_for_room_and_is_answered() {
     let (outlet, mut inlet) = Outlet::new(1);
     outlet.offer(notice(1));
     let read = async {
-        assert!(matches!(inlet.recv().await, Some(Said::Notice(_))));
+        assert!(matches!(inlet.recv().await, Some(CallEvent::Notice(_))));
         question(&mut inlet).await.answer(Ok(Raw::of(&json!({"action": "accept"}))));
     };
     let (answer, ()) = tokio::join!(ask(&outlet), read);

@@ -154,5 +154,5 @@ impl Teller<'_> {
 }
 
 #[cfg(test)]
-#[path = "telling_tests.rs"]
+#[path = "rag_stream_tests.rs"]
 mod tests;

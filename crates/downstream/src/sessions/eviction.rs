@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::places::{Full, Place};
 use super::{Session, Sessions};
+use crate::admission::{Full, Place};
 use gateway::era;
 use protocol::Notification;
 use runtime::telemetry::limit::Limit;

@@ -242,5 +242,5 @@ impl Number {
 }
 
 #[cfg(test)]
-#[path = "shape/tests.rs"]
+#[path = "schema_validator/tests.rs"]
 mod tests;

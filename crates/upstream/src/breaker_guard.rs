@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Upstream;
 use super::breaker::{Pass, Permit};
 use super::error::Error;
-use super::silence::Round;
+use crate::liveness::Round;
 use runtime::worker::now;
 
 /// A server that was silent for so long is at fault, whatever its own `timeout` would allow.

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::child::{self, Process};
 use super::link::Signals;
 use super::stderr::StderrTail;
-use crate::closing::Closing;
+use crate::close_reason::Closing;
 use crate::secrets::Secrets;
 use crate::transport::pending::Pending;
 use runtime::shutdown::Shutdown;

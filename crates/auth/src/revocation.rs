@@ -28,5 +28,5 @@ impl Standing {
 }
 
 #[cfg(test)]
-#[path = "standing_tests.rs"]
+#[path = "revocation_tests.rs"]
 mod tests;

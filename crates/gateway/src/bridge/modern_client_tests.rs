@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::super::fixture::{Scene, modern, raw, text};
 use super::*;
+use crate::fixture::{Scene, modern, raw, text};
 use auth::{Authenticator, Keys};
 use protocol::{Notification, Version};
 use upstream::fake::Answer;
@@ -56,7 +56,7 @@ async fn a_question_is_answered_by_the_retry() {
     let state = state_of(&asked);
     let expected = r#"{"question-1":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"x":1.0}}}}"#;
     assert_eq!(asked.expect("a result").get("inputRequests").expect("requests").as_str(), expected);
-    assert!(matches!(heard.try_recv(), Ok(Said::Notice(_))), "what it said before");
+    assert!(matches!(heard.try_recv(), Ok(CallEvent::Notice(_))), "what it said before");
     assert_eq!((scene.gateway.parked.count(), scene.running()), (1, 1));
 
     let (second, mut heard) = scene.call_heard(&client, &[("requestState", &state), ("inputResponses", YES)]);
@@ -65,7 +65,7 @@ async fn a_question_is_answered_by_the_retry() {
         text(&done),
         r#"{"told":[{"action":"accept","content":{"n":1e400}}],"resultType":"complete"}"#
     );
-    assert!(matches!(heard.try_recv(), Ok(Said::Notice(_))), "what it said after");
+    assert!(matches!(heard.try_recv(), Ok(CallEvent::Notice(_))), "what it said after");
     assert!(heard.try_recv().is_err(), "and nothing else");
     assert_eq!(scene.server.executed("tools/call"), 1, "it is the same call");
     assert!(at_rest(&scene));

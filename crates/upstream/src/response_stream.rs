@@ -10,7 +10,7 @@
 //! The deadline is the server's: the time in which the reader does not ask for more does not count. A
 //! reader may let it wait for [`READER_LIMIT`] in all, because meanwhile it holds a place of others.
 //!
-//! Not here: which answers flow (`transport::streamable_http`), who lets them (`gateway::asking`).
+//! Not here: which answers flow (`transport::streamable_http`), who lets them (`gateway::forward`).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,9 +25,9 @@ use http_body::Body;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::course::Course;
 use super::deadline::Moves;
 use super::error::Error;
+use crate::inflight_guard::Course;
 use json::Raw;
 use json::envelope_stream::{self, Splice};
 use protocol::Reply;
@@ -41,14 +41,14 @@ const READER_LIMIT: Duration = Duration::from_mins(2);
 
 /// What a server answers: whole, or begun.
 #[derive(Debug)]
-pub enum Received {
+pub enum ResponseBody {
     /// All of it.
     Whole(Reply),
     /// A result that is still arriving. Only who said so with the call's `terms` gets one.
     Flowing(Box<Flow>),
 }
 
-impl Received {
+impl ResponseBody {
     /// It, if all of it is here.
     pub const fn as_whole(&self) -> Option<&Reply> {
         match self {
@@ -347,5 +347,5 @@ impl Clock {
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod testing;
 #[cfg(test)]
-#[path = "flow_tests.rs"]
+#[path = "response_stream_tests.rs"]
 mod tests;

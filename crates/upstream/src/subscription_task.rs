@@ -23,13 +23,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::COMMAND_RETRY_IN;
 use super::Upstream;
 use super::connection::{Call, Connection, Event, Events, Outlet};
-use super::dialect::Wish;
+use super::dialect::PoolRequest;
 use super::error::Error;
-use super::home::Home;
 use super::listen;
 use super::pool::{self, Pool};
 use super::secrets::Secrets;
 use super::watches::{Outcome, Refusal, Subject, Watches, Watching};
+use crate::session_affinity::Home;
 use json::Raw;
 use protocol::method;
 use protocol::sanitize::shown;
@@ -184,7 +184,7 @@ impl Carrier {
         let call = Call::of_gateway(method, Some(Raw::of(&json!({ "uri": uri }))));
         let asked = timeout(self.limit, connection.request(&call, &Outlet::none())).await;
         let reply = asked.unwrap_or(Err(Error::TimedOut { after: self.limit }))?;
-        Ok(reply.map_err(Refusal::Said))
+        Ok(reply.map_err(Refusal::CallEvent))
     }
 }
 
@@ -210,7 +210,7 @@ impl Upstream {
         let answered = async {
             // A connection is all it takes: the carrier is told of it.
             if client.is_none() {
-                self.pool.seat(Wish::Own, &AtomicBool::new(false)).await?;
+                self.pool.seat(PoolRequest::Own, &AtomicBool::new(false)).await?;
             }
             let outcome = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
             outcome.unwrap_or(Err(Error::Unavailable { state: pool::SHUTTING_DOWN }))
@@ -234,5 +234,5 @@ impl Upstream {
 }
 
 #[cfg(test)]
-#[path = "carrier_tests.rs"]
+#[path = "subscription_task_tests.rs"]
 mod tests;

@@ -14,9 +14,9 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use tokio::time::{Instant, sleep};
 
-use super::caller::Caller;
-use super::{Gateway, era, error, tasks};
+use crate::caller::Caller;
 use crate::manager::{Called, Invocation, Target};
+use crate::{Gateway, era, error, tasks};
 use json::{Part, Raw};
 use protocol::feature::Effect;
 use protocol::{ErrorObject, Method, Reply, Version, method, output_schema};
@@ -35,7 +35,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Makes a legacy client's request, in as many rounds as its server wants. `first` is what came of the
 /// first one, if that was made already.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     gateway: &Gateway,
     caller: &Caller,
     (mut target, mut invocation): (Target, Invocation),
@@ -95,7 +95,7 @@ fn as_announced(target: &Target, version: Version, result: Raw) -> Raw {
 }
 
 /// What a modern server wants before it goes on.
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     requests: Vec<(String, Raw)>,
     state: Option<Raw>,
 }
@@ -116,7 +116,7 @@ impl Wanted {
     }
 
     /// What a task waits for, less what is in `answered` already; none when that is all.
-    pub(super) fn of_task(task: &Raw, answered: &mut HashSet<String>) -> Result<Option<Self>, ErrorObject> {
+    pub(crate) fn of_task(task: &Raw, answered: &mut HashSet<String>) -> Result<Option<Self>, ErrorObject> {
         let mut requests = requests(task);
         requests.retain(|(key, _)| !answered.contains(key));
         answered.extend(requests.iter().map(|(key, _)| key.clone()));
@@ -155,7 +155,7 @@ impl Wanted {
     }
 
     /// Asks the client for `server`; its answers under the server's keys.
-    pub(super) async fn asked(&self, caller: &Caller, server: &Arc<str>, outlet: &Outlet) -> Reply {
+    pub(crate) async fn asked(&self, caller: &Caller, server: &Arc<str>, outlet: &Outlet) -> Reply {
         let questions = self.requests.iter().map(|(_, request)| Asked::of(caller, request));
         let questions = questions.collect::<Result<Vec<_>, _>>()?;
         let mut answers = stream::iter(questions).map(|asked| asked.put(server, outlet)).buffered(AT_A_TIME);
@@ -218,5 +218,5 @@ fn refused(method: &str, reason: &str) -> ErrorObject {
 }
 
 #[cfg(test)]
-#[path = "rounds_tests.rs"]
+#[path = "legacy_client_tests.rs"]
 mod tests;

@@ -56,7 +56,7 @@ impl Scene {
     /// In which words the server refuses to tell of `uri`.
     async fn refusal(&self, uri: &str) -> ErrorObject {
         match self.watch(uri).await.expect("no failure").expect_err("refused") {
-            Refusal::Said(words) => words,
+            Refusal::CallEvent(words) => words,
             Refusal::LeftOut => panic!("it said nothing"),
         }
     }

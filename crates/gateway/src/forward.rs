@@ -9,11 +9,12 @@
 
 use super::Gateway;
 use super::caller::Caller;
-use super::{bridged, era, error, rounds, tasks};
+use super::{era, error, tasks};
+use crate::bridge::{legacy_client, modern_client};
 use crate::manager::{Called, Invocation, Target};
 use json::envelope_stream::{Added, Terms};
 use protocol::{Era, Reply, method};
-use upstream::{Outlet, Received};
+use upstream::{Outlet, ResponseBody};
 
 /// A result that passes from a modern server to a modern client while it arrives. A task is not the
 /// client's own before its id is exposed.
@@ -53,26 +54,26 @@ pub(super) async fn receive(
     caller: &Caller,
     request: (Target, Invocation),
     outlet: &Outlet,
-) -> Received {
+) -> ResponseBody {
     let Some(terms) = terms(gateway, caller, &request.0) else {
         // Boxed, so that what flows does not carry the room for it about.
-        return Received::Whole(Box::pin(answer(gateway, caller, request, outlet)).await);
+        return ResponseBody::Whole(Box::pin(answer(gateway, caller, request, outlet)).await);
     };
     let (target, invocation) = &request;
     let done = gateway.manager.receive(target, invocation, Some(terms), outlet).await;
     let done = match done {
-        Ok(Called { reply: Received::Flowing(flow), version, .. })
+        Ok(Called { reply: ResponseBody::Flowing(flow), version, .. })
             if version.era() == caller.version.era() =>
         {
-            return Received::Flowing(flow);
+            return ResponseBody::Flowing(flow);
         }
         Ok(done) => done.whole(target.tool()).await,
         Err(failure) => Err(failure),
     };
-    Received::Whole(match done {
+    ResponseBody::Whole(match done {
         Err(failure) => Err(error::object(&failure, caller.version.era())),
         Ok(done) if caller.version.is_modern() => finished(gateway, caller, target.method, done),
-        Ok(done) => Box::pin(rounds::answer(gateway, caller, request, Some(done), outlet)).await,
+        Ok(done) => Box::pin(legacy_client::answer(gateway, caller, request, Some(done), outlet)).await,
     })
 }
 
@@ -87,12 +88,12 @@ pub(super) async fn answer(
     let (target, invocation) = request;
     let manager = &gateway.manager;
     if !caller.version.is_modern() {
-        return Box::pin(rounds::answer(gateway, caller, (target, invocation), None, outlet)).await;
+        return Box::pin(legacy_client::answer(gateway, caller, (target, invocation), None, outlet)).await;
     }
     let era = manager.era_of(&target.server);
     if era != Some(Era::Modern) {
         // Boxed: it is large, and seldom needed.
-        return Box::pin(bridged::answer(gateway, caller, (target, invocation), outlet)).await;
+        return Box::pin(modern_client::answer(gateway, caller, (target, invocation), outlet)).await;
     }
     let done = manager.perform(&target, &invocation, outlet).await;
     let done = done.map_err(|failure| error::object(&failure, caller.version.era()))?;

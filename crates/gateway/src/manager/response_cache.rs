@@ -19,14 +19,14 @@ use tokio::time::sleep_until;
 
 use super::apply::is_in;
 use super::snapshot::Server;
-use super::target::{Called, Invocation, Target};
 use super::{Error, Manager, failed_at};
+use crate::manager::routed_request::{Called, Invocation, Target};
 use json::Raw;
 use protocol::caching::{self, Caching};
 use protocol::feature::List;
 use protocol::{Era, ErrorObject, Version};
 use runtime::store::{Group, Keep, Key, Made, Places};
-use upstream::{Deadline, Outlet, Received};
+use upstream::{Deadline, Outlet, ResponseBody};
 
 /// The area that these answers are counted in.
 const AREA: &str = "tools";
@@ -114,14 +114,18 @@ impl<'a> Recall<'a> {
         }
     }
 
-    fn called(&self, reply: Result<Raw, ErrorObject>, version: Version) -> Called<Received> {
-        self.target.called(self.invocation, Received::Whole(reply), version)
+    fn called(&self, reply: Result<Raw, ErrorObject>, version: Version) -> Called<ResponseBody> {
+        self.target.called(self.invocation, ResponseBody::Whole(reply), version)
     }
 }
 
 impl Manager {
     /// The answer that is kept, or the server's, which is then kept where it may be.
-    pub(super) async fn recall(&self, call: &Recall<'_>, outlet: &Outlet) -> Result<Called<Received>, Error> {
+    pub(super) async fn recall(
+        &self,
+        call: &Recall<'_>,
+        outlet: &Outlet,
+    ) -> Result<Called<ResponseBody>, Error> {
         let result = match call.server.upstream.check_open() {
             Ok(()) => self.recalled(call, outlet).await,
             Err(error) => Err(Failure::Ours(error)),
@@ -144,7 +148,7 @@ impl Manager {
         &'a self,
         call: &'a Recall<'_>,
         outlet: &'a Outlet,
-    ) -> BoxFuture<'a, Result<Called<Received>, Error>> {
+    ) -> BoxFuture<'a, Result<Called<ResponseBody>, Error>> {
         Box::pin(self.receive(call.target, call.invocation, None, outlet))
     }
 
@@ -206,5 +210,5 @@ fn read(kept: &Bytes) -> Option<(Raw, Version)> {
 }
 
 #[cfg(test)]
-#[path = "recall_tests.rs"]
+#[path = "response_cache_tests.rs"]
 mod tests;

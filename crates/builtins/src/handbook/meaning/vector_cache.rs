@@ -14,11 +14,11 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::super::kept::{Body, Kept};
 use super::indexer::{LIMIT, is_refusal};
 use super::passages::{Digested, Passage};
 use super::vectors::{OfDocument, Vectors};
 use crate::embedding::{Embedding, Error, MOST_DIMENSIONS, is_same_direction};
+use crate::handbook::disk_cache::{Body, Kept};
 
 /// Pause between two writes.
 const KEEPING: Duration = Duration::from_mins(1);
@@ -198,5 +198,5 @@ fn write(vectors: &Vectors, out: &mut impl Write) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[path = "kept_tests.rs"]
+#[path = "vector_cache_tests.rs"]
 mod tests;

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::discover::Offer;
 use super::error::Error;
-use super::home::Home;
 use super::status::State;
+use crate::session_affinity::Home;
 use protocol::Notification;
 use protocol::feature::{List, Lists};
 

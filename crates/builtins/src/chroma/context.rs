@@ -14,8 +14,8 @@ use super::{Chroma, names};
 use crate::answer::Failure;
 use crate::chroma::config;
 use crate::embedding::{self, Embedding};
+use crate::progress::Report;
 use crate::refusal::Refusal;
-use crate::report::Report;
 use settings::nearest_few;
 use upstream::api::Error;
 

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::super::fixture::{Scene, legacy, raw, text};
 use super::*;
+use crate::fixture::{Scene, legacy, raw, text};
 use protocol::Version;
 use protocol::error::code;
 use upstream::fake::Answer;
-use upstream::{Inlet, Said};
+use upstream::{CallEvent, Inlet};
 
 const ABLE: &str = r#"{"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
@@ -30,7 +30,7 @@ async fn scene(answers: &'static [&'static str]) -> (Scene, Arc<Mutex<Vec<String
 async fn answering(mut inlet: Inlet, answer: impl Fn(&str, &str) -> Reply) -> u32 {
     let mut asked = 0;
     while let Some(said) = inlet.recv().await {
-        if let Said::Question(question) = said {
+        if let CallEvent::Question(question) = said {
             asked += 1;
             let params = question.params.as_ref().map_or("", Raw::as_str);
             let reply = answer(&question.method, params);
@@ -127,7 +127,7 @@ async fn thinking_is_not_the_servers_time() {
     let slow = async {
         while let Some(said) = inlet.recv().await {
             sleep(Duration::from_mins(4)).await;
-            if let Said::Question(question) = said {
+            if let CallEvent::Question(question) = said {
                 let reply = agree(&question.method.clone(), "");
                 question.answer(reply);
             }

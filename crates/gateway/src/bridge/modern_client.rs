@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariants: while a request of the client is open the call lives in its future, so a client that
-//! leaves cancels it; otherwise it is in [`Parked`](super::parked). A question that the client did
+//! leaves cancels it; otherwise it is in [`Parked`](crate::bridge::suspended_calls). A question that the client did
 //! not say it can answer is refused to the server, which may go on without. What is not answered is
 //! asked again under the same key; answers to what was not asked are ignored.
 //!
@@ -21,17 +21,17 @@ use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use super::caller::Caller;
-use super::era::questions;
-use super::error::Wrong;
-use super::{Gateway, era, error, tasks, wanted};
+use crate::caller::Caller;
+use crate::era::questions;
+use crate::error::Wrong;
 use crate::manager::{Called, Error, Invocation, Target};
+use crate::{Gateway, era, error, params, tasks};
 use json::Raw;
 use protocol::Abilities;
 use protocol::{ErrorObject, Reply};
 use runtime::memory::Account;
 use runtime::worker::at;
-use upstream::{Inlet, Outlet, Question, Said};
+use upstream::{CallEvent, Inlet, Outlet, Question};
 
 /// Notices of one call that may wait for its client; further ones are dropped and counted.
 const NOTICES: usize = 128;
@@ -42,7 +42,7 @@ const RESPONSES: &str = "inputResponses";
 const STATE: &str = "requestState";
 
 /// Makes a modern client's request, or goes on with the one that it brings the answers for.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     gateway: &Gateway,
     caller: &Caller,
     request: (Target, Invocation),
@@ -78,10 +78,10 @@ impl Given {
         let responses = present(RESPONSES);
         if responses.as_ref().is_some_and(|responses| !responses.is_object()) {
             let text = "params.inputResponses must be an object";
-            return Err(wanted::bad(text, RESPONSES, responses.as_ref(), "an object"));
+            return Err(params::bad(text, RESPONSES, responses.as_ref(), "an object"));
         }
         let bad =
-            |state: &Raw| wanted::bad("params.requestState must be a string", STATE, Some(state), "a string");
+            |state: &Raw| params::bad("params.requestState must be a string", STATE, Some(state), "a string");
         let read = |state: Raw| state.read::<String>().map_err(|_| bad(&state));
         let state = present(STATE).map(read).transpose()?;
         Ok(Self { responses, state })
@@ -309,19 +309,19 @@ impl OpenCall {
             }
         };
         while let Ok(said) = self.inlet.try_recv() {
-            if let Said::Notice(notice) = said {
+            if let CallEvent::Notice(notice) = said {
                 outlet.offer(notice);
             }
         }
         Leg::Ended(ended)
     }
 
-    fn hear(&mut self, said: Said, caller: &Caller, outlet: &Outlet) {
+    fn hear(&mut self, said: CallEvent, caller: &Caller, outlet: &Outlet) {
         let question = match said {
-            Said::Notice(notice) => return outlet.offer(notice),
-            Said::Question(question) => question,
+            CallEvent::Notice(notice) => return outlet.offer(notice),
+            CallEvent::Question(question) => question,
             // Its client of the modern era does not poll.
-            Said::Pause(_) => return,
+            CallEvent::Pause(_) => return,
         };
         let (method, params) = (question.method.clone(), question.params.clone());
         if caller.abilities().allows(&method, params.as_ref()) {
@@ -337,5 +337,5 @@ impl OpenCall {
 }
 
 #[cfg(test)]
-#[path = "bridged_tests.rs"]
+#[path = "modern_client_tests.rs"]
 mod tests;

@@ -20,7 +20,7 @@ use protocol::meta::Sender;
 use protocol::{Era, Method, Reply, Version, method};
 use runtime::memory::{Account, Charge, Kind, SMALL};
 use runtime::worker::now;
-use upstream::{Call, Deadline, Home, Owner, Received, Upstream};
+use upstream::{Call, Deadline, Home, Owner, ResponseBody, Upstream};
 
 /// When the memory budget may have room for a request again.
 const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
@@ -245,7 +245,7 @@ pub struct Called<R = Reply> {
     pub elapsed: Duration,
 }
 
-impl Called<Received> {
+impl Called<ResponseBody> {
     /// The same with all of the answer, waited for.
     pub async fn whole(self, tool: Option<&str>) -> Result<Called, Error> {
         let Self { server, subject, reply, version, elapsed } = self;

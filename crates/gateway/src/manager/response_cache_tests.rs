@@ -10,7 +10,7 @@ use crate::manager::{Scope, ServerStatus};
 use protocol::meta::Sender;
 use runtime::shutdown::Shutdown;
 use upstream::fake::{self, Answer, Fake};
-use upstream::{Owner, Said, State};
+use upstream::{CallEvent, Owner, State};
 
 const TTL: Duration = Duration::from_mins(1);
 
@@ -252,7 +252,7 @@ async fn what_came_of_a_question_is_not_kept_and_holds_up_nobody() {
     // Somebody thinks about it. The same principal asks the same elsewhere meanwhile.
     let (other, _) = scene.ask("ann", reading()).await;
     assert_eq!(other, r#"{"content":[]}"#, "asked nobody, after half of its time");
-    let Some(Said::Question(question)) = question else { panic!("a question") };
+    let Some(CallEvent::Question(question)) = question else { panic!("a question") };
     question.answer(Ok(Raw::of(&json!({"content": [], "said": "by Ann"}))));
     assert!(asking.await.expect("an answer").0.contains("by Ann"));
     assert!(scene.ask("ann", reading()).await.1, "what she said is not said again");

@@ -32,13 +32,13 @@ const FIRST_BYTES: usize = 1_024;
 const HTTP2: &[u8] = b"PRI ";
 
 /// Who tells them.
-pub(super) struct Porter {
+pub(super) struct LoadShed {
     places: Arc<Semaphore>,
     /// How many connections there may be.
     most: usize,
 }
 
-impl Porter {
+impl LoadShed {
     pub(super) fn new(most: usize) -> Self {
         Self { places: Arc::new(Semaphore::new(AT_ONCE)), most }
     }
