@@ -1,4 +1,5 @@
-//! Checks that the compiler does not make: cycles between modules, file heads and lengths, and no trace of one machine.
+//! Checks that the compiler does not make: cycles between modules, file heads and lengths, files that pages name, and no
+//! trace of one machine.
 //!
 //! It reads lines, not a syntax tree: it finds paths that begin with `crate::`, `super::`, `std::` or `tokio::`
 //! outside comments, which is all that the rules are about. Which crate may use which, the compiler checks.
@@ -131,6 +132,21 @@ fn no_file_knows_the_machine_it_was_written_on() {
         let found = forbidden.iter().filter(|word| text.contains(**word));
         found.map(|word| format!("{}: contains {word:?}", path.display())).collect::<Vec<_>>()
     }));
+}
+
+#[test]
+fn files_named_in_pages_for_contributors_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let pages = tracked_files().into_iter().filter(|path| path.starts_with(root.join("docs/contributing")));
+    let named: Vec<(PathBuf, String)> = pages
+        .flat_map(|page| {
+            let text = fs::read_to_string(&page).unwrap_or_default(); // deleted just now
+            files_named(&text).into_iter().map(move |path| (page.clone(), path)).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(named.len() > 50, "only {} files are named", named.len());
+    let missing = named.iter().filter(|(_, path)| !root.join(path).exists());
+    complain(missing.map(|(page, path)| format!("{}: there is no {path}", page.display())));
 }
 
 #[test]
@@ -297,6 +313,13 @@ fn rules(ids: &str) -> Vec<String> {
     let words = ids.split([' ', ',', ':', '.', ';']).filter(|word| !word.is_empty());
     let is_id = |word: &&str| word.starts_with(['S', 'R', 'G']) && word[1..].parse::<u8>().is_ok();
     words.take_while(is_id).map(str::to_owned).collect()
+}
+
+/// The paths of sources in backticks, from the root of the repository.
+fn files_named(page: &str) -> Vec<String> {
+    let quoted = page.split('`').skip(1).step_by(2);
+    let is_source = |text: &&str| text.starts_with("crates/") || text.starts_with("src/");
+    quoted.filter(is_source).map(str::to_owned).collect()
 }
 
 fn complain(found: impl IntoIterator<Item = String>) {
