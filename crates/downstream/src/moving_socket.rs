@@ -110,7 +110,7 @@ mod tests {
         let mut ready = [0; 5];
         peer.read_exact(&mut ready).await.expect("read");
         peer.write_all(b"two").await.expect("written");
-        // This runtime has to go on while the other thread reads: it holds the peer.
+        // This runtime has to run while the other thread reads: it holds the peer.
         let read = tokio::task::spawn_blocking(move || other.join().expect("no panic")).await;
         assert_eq!(read.expect("no panic"), *b"two");
     }

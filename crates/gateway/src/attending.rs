@@ -2,8 +2,8 @@
 //! request, which waits until they are there.
 //!
 //! Invariants: a call of a server that clients share waits for nobody. Meanwhile servers can ask the client on the
-//! stream of this request. So a server has the answer to what it asked at its start before the first call. What a
-//! client then sees is no change for it, unless it was given a list before.
+//! stream of this request. So a server has the answers to the requests of its start before the first call. A
+//! client without a list is not notified of changes by that.
 //!
 //! Not here: the connections (`upstream::attendant`), and what the client then sees (`manager::views`).
 

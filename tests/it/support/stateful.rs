@@ -1,5 +1,5 @@
 //! A server of the revisions before 2026-07-28 that keeps state for each of its clients: what it says and asks,
-//! without a transport. It applies roots a moment after it was told them, and writes the members of its tools in
+//! without a transport. It applies roots a moment after it received them, and writes the members of its tools in
 //! another order for a client that can be asked for samples.
 //!
 //! The tool `add` adds the tool that `name` names. `folders` answers the roots of the client as the server knows
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// From being told roots until they count.
+/// Time from receiving roots until they count.
 const APPLIES: Duration = Duration::from_millis(50);
 
 /// The state of one client.

@@ -37,7 +37,7 @@ pub struct Mailbox {
     owes_reason: AtomicBool,
     /// Changes when something was put in.
     arrivals: watch::Sender<()>,
-    /// Whether the listener was given a list, of which it may have to be told that it changed.
+    /// Whether the listener was given a list. Only then it is notified when the list changes.
     has_listed: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ struct State {
     is_closed: bool,
 }
 
-/// Until it is dropped, a listener that was given no list is told of no change.
+/// Until it is dropped, a listener without a list is not notified of changes.
 #[derive(Debug)]
 pub struct Wait<'a>(&'a Mailbox);
 

@@ -169,7 +169,7 @@ mod tests {
 
     const FIRST: usize = 5;
 
-    /// A connection that asks to be moved, and tells on which worker it began and went on.
+    /// A connection that asks to be moved, and reports the workers before and after that.
     async fn large(tell: oneshot::Sender<[usize; 2]>) {
         let began = current();
         enter().await;
