@@ -98,6 +98,16 @@ impl ErrorObject {
         Self { raw: self.raw.with("data", &Raw::of(data)), ..*self }
     }
 
+    /// Names the HTTP request that an error of Switchyard answers; what a server answered stays as it is.
+    #[must_use]
+    pub fn of_request(self, id: Option<impl fmt::Display>) -> Self {
+        let ours = if self.origin == Origin::Answer { None } else { id };
+        match (ours, self.data()) {
+            (Some(id), Some(data)) => self.with_data(&data.with("request_id", &Raw::of(&id.to_string()))),
+            _ => self,
+        }
+    }
+
     /// The same error, every other byte of it, with another code.
     pub fn with_code(&self, code: i64) -> Self {
         Self { code: narrow(code), origin: self.origin, raw: self.raw.with("code", &Raw::of(&code)) }

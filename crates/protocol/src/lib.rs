@@ -8,6 +8,8 @@
 pub mod abilities;
 pub mod caching;
 pub mod error;
+pub mod error_code;
+pub mod error_data;
 pub mod feature;
 pub mod headers;
 pub mod lifecycle;
@@ -23,6 +25,8 @@ pub mod version;
 
 pub use abilities::Abilities;
 pub use error::{ErrorObject, Origin, Reply};
+pub use error_code::{ErrorCode, ErrorKind};
+pub use error_data::ErrorData;
 pub use log_level::LogLevel;
 pub use message::{Message, Notification, ParseError, Request, RequestId, Response};
 pub use method::Method;

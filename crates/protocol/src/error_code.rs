@@ -1,0 +1,237 @@
+//! Every error code of Switchyard: one table, from which all that clients read about an error is made.
+//!
+//! Made from it: `error.data` and the number of JSON-RPC errors, problem documents and their statuses, failed results of
+//! `/call`, the enumerations of the `OpenAPI` document, `docs/errors.md` and the page at `/docs/errors`.
+//!
+//! Invariant: a released code never changes its meaning, because programs decide by it.
+//!
+//! This module does not say which failure has which code; each layer maps its own failures.
+
+mod table;
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+pub use table::{ErrorCode, TABLE};
+
+use crate::Era;
+use crate::error::code;
+
+/// Path of the page that explains every code.
+pub const PAGE: &str = "/docs/errors";
+
+/// Kind of an error, `data.type` of JSON-RPC errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The request must be changed.
+    InvalidParams,
+    /// A credential was refused: that of the client, or that of Switchyard at a server.
+    AuthenticationError,
+    /// The server, or the service behind it, is missing or broken.
+    ServiceUnavailable,
+    /// No answer arrived in time.
+    Timeout,
+    /// The circuit breaker refused the call.
+    CircuitOpen,
+    /// Too many requests at a time, or too much memory in use.
+    RateLimited,
+    /// All connections or sessions are taken.
+    ConnectionLimitExceeded,
+    /// The name, path or id does not exist.
+    NotFound,
+    /// Switchyard failed.
+    InternalError,
+}
+
+/// Whether repeating an unchanged request can succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retryable {
+    /// It can, after a while.
+    Yes,
+    /// It cannot, or the tool may have run already.
+    No,
+    /// Each error says it for itself.
+    Sometimes,
+}
+
+/// Where clients meet a code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Surface {
+    /// In problem documents of the REST API and in JSON-RPC errors.
+    Both,
+    /// In problem documents only.
+    Rest,
+    /// In JSON-RPC errors only.
+    Mcp,
+    /// In the result of `/call`, with status 200 and `success: false`.
+    Call,
+}
+
+/// JSON-RPC error code towards clients of both protocol eras, legacy first.
+pub type Numbers = [i64; 2];
+
+/// Row of the table: what is always true of one code.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// The code itself.
+    pub code: ErrorCode,
+    /// The code as clients read it.
+    pub name: &'static str,
+    /// Where it occurs.
+    pub surface: Surface,
+    /// Its usual kind.
+    pub kind: ErrorKind,
+    /// HTTP status of the REST API, and of the MCP endpoint before a method is called.
+    pub status: u16,
+    /// JSON-RPC error codes; none where it never occurs over MCP.
+    pub numbers: Option<Numbers>,
+    /// Whether repeating the request can succeed.
+    pub retryable: Retryable,
+    /// Short description, the `title` of problem documents.
+    pub title: &'static str,
+    /// What happened.
+    pub meaning: &'static str,
+    /// What to do, the `hint` unless the failure has a more exact one.
+    pub action: &'static str,
+}
+
+impl Row {
+    /// Whether problem documents have it.
+    pub fn is_of_rest(&self) -> bool {
+        matches!(self.surface, Surface::Both | Surface::Rest)
+    }
+}
+
+/// Declares the codes and their table at once, so that none can lack its row.
+macro_rules! error_codes {
+    ($($variant:ident = $name:literal, $surface:ident, $kind:ident, $status:literal, $numbers:expr, $retryable:ident,
+       $title:literal, $meaning:literal, $action:literal;)*) => {
+        /// Stable code of an error, as clients read it in `code`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum ErrorCode {
+            $(#[doc = $meaning] $variant,)*
+        }
+
+        /// The table, in the order of the page.
+        pub const TABLE: &[Row] = &[$(Row {
+            code: ErrorCode::$variant,
+            name: $name,
+            surface: Surface::$surface,
+            kind: ErrorKind::$kind,
+            status: $status,
+            numbers: $numbers,
+            retryable: Retryable::$retryable,
+            title: $title,
+            meaning: $meaning,
+            action: $action,
+        },)*];
+    };
+}
+
+use error_codes;
+
+impl ErrorCode {
+    /// Its row of the table.
+    pub const fn row(self) -> &'static Row {
+        // The macro writes both in one order.
+        &TABLE[self as usize]
+    }
+
+    /// The code as clients read it.
+    pub const fn as_str(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The HTTP status, a number from 200 to 599.
+    pub const fn status(self) -> u16 {
+        self.row().status
+    }
+
+    /// The JSON-RPC error code towards clients of `era`.
+    pub const fn number(self, era: Era) -> i64 {
+        match (self.row().numbers, era) {
+            (Some([legacy, _]), Era::Legacy) => legacy,
+            (Some([_, modern]), Era::Modern) => modern,
+            (None, _) => code::INTERNAL_ERROR,
+        }
+    }
+
+    /// Whether repeating the request can succeed, where the failure does not say it.
+    pub const fn is_retryable(self) -> bool {
+        matches!(self.row().retryable, Retryable::Yes)
+    }
+
+    /// Reference to its part of the page, `type` of problem documents (RFC 9457, 3.1.1).
+    pub fn reference(self) -> String {
+        format!("{PAGE}#{self}")
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for ErrorCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// `variant` with an underscore before each capital letter.
+    fn snake_case(variant: &str) -> String {
+        let mut name = String::new();
+        for letter in variant.chars() {
+            if letter.is_uppercase() && !name.is_empty() {
+                name.push('_');
+            }
+            name.push(letter.to_ascii_lowercase());
+        }
+        name
+    }
+
+    #[test]
+    fn every_code_has_its_own_row_and_name() {
+        let names: HashSet<&str> = TABLE.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), TABLE.len());
+        for row in TABLE {
+            assert_eq!(row.code.row().name, row.name);
+            assert_eq!(row.name, snake_case(&format!("{:?}", row.code)));
+            for text in [row.title, row.meaning, row.action] {
+                assert!(!text.is_empty() && !text.ends_with(' '), "{}: {text:?}", row.name);
+            }
+            assert!(row.meaning.ends_with('.') && !row.title.ends_with('.'), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn numbers_and_statuses_are_in_their_ranges() {
+        for row in TABLE {
+            let failed = (400..600).contains(&row.status);
+            match row.surface {
+                Surface::Both | Surface::Rest => assert!(failed, "{}", row.name),
+                Surface::Mcp => assert!(failed || row.status == 200, "{}", row.name),
+                Surface::Call => assert_eq!(row.status, 200, "{}", row.name),
+            }
+            let is_of_mcp = matches!(row.surface, Surface::Both | Surface::Mcp);
+            assert!(!is_of_mcp || row.numbers.is_some(), "{}", row.name);
+            let Some([_, modern]) = row.numbers else { continue };
+            // 2026-07-28 keeps the range from -32000 to -32099 to itself.
+            let of_protocol = [
+                code::HEADER_MISMATCH,
+                code::MISSING_CLIENT_CAPABILITY,
+                code::UNSUPPORTED_PROTOCOL_VERSION,
+            ];
+            assert!(!(-32099..=-32000).contains(&modern) || of_protocol.contains(&modern), "{}", row.name);
+        }
+    }
+}
