@@ -80,7 +80,7 @@ class Rest:
         took = time.monotonic() - began
         if status == 200 and answer.get("success"):
             return Outcome(True, took, data=answer["data"])
-        code = answer.get("error_code") or answer.get("code") or str(status)
+        code = answer.get("code") or str(status)
         data = answer.get("data") if isinstance(answer.get("data"), dict) else {}
         return Outcome(False, took, data, code, json.dumps(answer))
 

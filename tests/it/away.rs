@@ -46,6 +46,7 @@ fn explains(error: &Value, code: i64) {
         (&json!("kb"), &json!(true)),
         "{error}"
     );
+    assert!(error["data"]["retry_after_ms"].as_u64().is_some_and(|after| after <= 30_000), "{error}");
     assert!(error["data"]["retry_after_seconds"].as_f64().is_some_and(|after| after <= 30.0), "{error}");
     let text = error["message"].as_str().expect("a text");
     assert!(text.contains("refused") && !text.contains("did you mean"), "{error}");

@@ -82,7 +82,7 @@ async fn where_changes_are_blocked_the_call_does_not_reach_the_server_until_it_i
             assert_eq!((&refusal["code"], &data["code"]), (&json!(number), &json!("tool_changed")));
             assert_eq!((&data["server"], &data["tool"]), (&json!("one"), &json!("add")));
             assert_eq!((&data["changed"], &data["retryable"]), (&json!(["description"]), &json!(false)));
-            assert!(data["guidance"].to_string().contains("/servers/one/tools/approve"), "{data}");
+            assert!(data["hint"].to_string().contains("/servers/one/tools/approve"), "{data}");
         }
         let refused = gateway.call("one", "add", json!({})).await;
         assert_eq!((refused.status, &refused.json()["code"]), (409, &json!("tool_changed")));

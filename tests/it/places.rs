@@ -9,9 +9,7 @@ use crate::support::{Gateway, Registry, eventually};
 
 /// What says that `most` are taken.
 fn is_full(data: &Value, most: u64) -> bool {
-    data["max_connections"] == most
-        && data["current_connections"] == most
-        && data["retry_after_seconds"] == 5.0
+    data["max_connections"] == most && data["current_connections"] == most && data["retry_after_ms"] == 5000
 }
 
 #[tokio::test]
@@ -32,8 +30,10 @@ async fn sessions_and_requests_without_one_share_the_places() {
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")), "{refused:?}");
     let error = &refused.json()["error"]["data"];
     assert!(error["type"] == "connection_limit_exceeded" && is_full(error, 2), "{error}");
+    assert_eq!(error["retry_after_seconds"], 5.0, "the specification names it: {error}");
     let modern = gateway.mcp().call("echo", json!({"x": 1})).await;
     assert!(modern.status == 503 && is_full(&modern.json()["error"]["data"], 2), "{modern:?}");
+    assert_eq!(modern.json()["error"]["data"]["retry_after_seconds"], 5.0, "{modern:?}");
     let rest = gateway.post("/call", &call).await;
     assert_eq!((rest.status, rest.header("retry-after")), (503, Some("5")), "{rest:?}");
     assert!(rest.json()["code"] == "too_many_connections" && is_full(&rest.json(), 2), "{rest:?}");

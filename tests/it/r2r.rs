@@ -94,8 +94,8 @@ async fn a_refused_account_parks_the_server_and_says_why_in_both_eras() {
         let problem = answer.json();
         assert_eq!((answer.status, &problem["code"]), (503, &json!("auth_failed")), "{answer:?}");
         assert_eq!(
-            (&problem["error_type"], &problem["retryable"]),
-            (&json!("authentication_error"), &json!(false))
+            (&problem["type"], &problem["retryable"]),
+            (&json!("/docs/errors#auth_failed"), &json!(false))
         );
     }
     let modern = gateway.mcp_of("r2r").call(TOOL, json!({})).await;

@@ -222,17 +222,14 @@ async fn no_more_requests_are_sent_within_a_minute_than_allowed() {
     }
     let refused = refused.expect("the limit holds");
     let problem = refused.json();
-    assert_eq!(
-        (&problem["error_type"], &problem["retryable"]),
-        (&json!("rate_limited"), &json!(true)),
-        "{problem}"
-    );
+    assert_eq!((&problem["server_status"], &problem["retryable"]), (&json!(429), &json!(true)), "{problem}");
     assert!(problem["detail"].as_str().is_some_and(|text| text.contains("requests_per_minute")), "{problem}");
-    let wait = problem["retry_after_seconds"].as_f64().expect("seconds");
-    assert!((30.0..=60.0).contains(&wait), "{wait}");
+    let wait = problem["retry_after_ms"].as_u64().expect("milliseconds");
+    assert!((30_000..=60_000).contains(&wait), "{wait}");
     tokio::time::sleep(Duration::from_millis(300)).await;
     let sent = r2r.seen()[before..].iter().filter(|seen| seen.path != "/v3/health").count();
     assert!(sent <= 8, "{sent} requests");
     let failed = gateway.mcp().call("r2r_list_collections", json!({"offset": 99})).await;
     assert_eq!(failed.error_code(), -31004, "{failed:?}");
+    assert_eq!(failed.error()["data"]["type"], "rate_limited", "{failed:?}");
 }

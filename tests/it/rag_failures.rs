@@ -105,13 +105,18 @@ async fn a_time_to_wait_and_advice_pass_in_an_answer_and_in_an_error_of_http() {
             (&json!("service_unavailable"), &json!(40.0), &json!("The index is being built.")),
             "{failed}"
         );
+        assert_eq!(
+            (&data["retry_after_ms"], &data["hint"], &data["retryable"]),
+            (&json!(40_000), &json!("The index is being built."), &json!(true)),
+            "{failed}"
+        );
         assert_eq!(data["backend"]["code"], "INDEX_BUILDING", "{failed}");
         assert_eq!(data["backend"]["data"], json!({"index": "wiki"}));
         let rest = gateway.call("rag", "rag_crag", question()).await;
         let problem = rest.json();
         assert_eq!((rest.status, rest.header("retry-after")), (502, Some("40")), "{problem}");
         assert_eq!(
-            (&problem["suggestion"], &problem["backend"]["code"]),
+            (&problem["hint"], &problem["backend"]["code"]),
             (&json!("The index is being built."), &json!("INDEX_BUILDING"))
         );
     }

@@ -32,7 +32,7 @@ async fn more_requests_than_the_limit_are_refused_and_not_sent() {
     }
     let error = gateway.mcp().modern("tools/call", json!({"name": "slow", "arguments": {}})).await.error();
     assert_eq!(error["code"], -31004, "{error}");
-    assert!(error["data"]["retry_after_seconds"].as_f64().is_some_and(|wait| wait > 30.0), "{error}");
+    assert!(error["data"]["retry_after_ms"].as_u64().is_some_and(|wait| wait > 30_000), "{error}");
     assert_eq!(slow.runs("slow"), 3, "no refused request was sent");
     // It does not count as a failure of the server.
     let breakers = gateway.get("/circuit-breakers").await.json();

@@ -64,6 +64,7 @@ async fn a_call_that_fails_on_the_way_says_how_far_it_came() {
         assert_eq!(server.runs("a"), 1, "{act:?}: not made again");
         let told = answer.json();
         assert_eq!((&told["server"], &told["tool"]), (&json!("one"), &json!("a")));
+        assert!(told["hint"].is_string() && told["retryable"].is_boolean(), "{told}");
         if let Act::Status(theirs, retry_after) = act {
             assert_eq!(told["server_status"], theirs);
             let seconds = retry_after.map(|seconds| seconds.to_string());
@@ -93,7 +94,7 @@ async fn what_a_tool_reports_is_an_answer_with_status_200() {
         let answer = gateway.call("one", "a", json!({})).await;
         let told = answer.json();
         assert_eq!((answer.status, &told["success"]), (200, &json!(false)), "{answer:?}");
-        assert_eq!((&told["error_code"], &told["error"]), (&json!(code), &json!(error)));
+        assert_eq!((&told["code"], &told["error"]), (&json!(code), &json!(error)));
         assert_eq!(gateway.get("/circuit-breakers").await.json()["circuit_breakers"][0]["failure_count"], 0);
     }
 }
@@ -142,13 +143,11 @@ async fn a_server_that_refuses_our_credentials_is_not_told_as_one_that_is_away()
     for answer in [called, gateway.post("/servers/closed/reconnect", "").await] {
         assert_eq!(problem(&answer), (503, "auth_failed".to_owned()), "{answer:?}");
         let told = answer.json();
-        assert_eq!(
-            (&told["error_type"], &told["retryable"]),
-            (&json!("authentication_error"), &json!(false))
-        );
+        assert_eq!((&told["type"], &told["retryable"]), (&json!("/docs/errors#auth_failed"), &json!(false)));
     }
     let refused = gateway.mcp_of("closed").modern("tools/call", json!({"name": "a"})).await;
     assert_eq!(refused.error_code(), -31002, "{refused:?}");
+    assert_eq!(refused.error()["data"]["type"], "authentication_error", "{refused:?}");
 
     gateway.rewrite(&format!("{config}    headers: {{x-api-key: \"${{TEST_KEY}}\"}}\n"));
     assert_eq!(gateway.post("/reload", "").await.status, 200);

@@ -237,7 +237,7 @@ async fn every_route_lets_in_whom_its_row_names() {
             };
             assert_eq!(answered.status, wanted, "{method} {path} as {role:?}: {}", answered.text());
             let suggested = format!("use a credential with the role {}", needed.unwrap_or(Role::Reader));
-            assert!(wanted != 403 || answered.json()["suggestion"] == *suggested, "{}", answered.text());
+            assert!(wanted != 403 || answered.json()["hint"] == *suggested, "{}", answered.text());
         }
     }
 }

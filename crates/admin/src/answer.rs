@@ -6,11 +6,12 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::code::CallCode;
 use super::problem::Problem;
 use gateway::manager::Called;
 use json::Raw;
-use protocol::ErrorObject;
-use protocol::error::code;
+use protocol::error::code::INVALID_PARAMS;
+use protocol::{ErrorCode, ErrorObject};
 use runtime::telemetry::RequestId;
 
 /// What a tool answered.
@@ -33,8 +34,16 @@ pub(super) struct Answer {
     error: Option<Raw>,
     /// The kind of failure. Only when `success` is false.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = CallCode, required = false)]
+    code: Option<ErrorCode>,
+    /// Advice for the caller. Only when `success` is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    error_code: Option<ErrorCode>,
+    hint: Option<&'static str>,
+    /// Whether the same call can succeed when it is made again. Only when `success` is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    retryable: Option<bool>,
     /// The JSON-RPC error object of the server, as it sent it. Only with `rpc_error`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
@@ -53,23 +62,6 @@ pub(super) struct Answer {
     request_id: RequestId,
 }
 
-/// Why `success` is false. `tool_error`: the tool ran and reported an error (`isError`). `rpc_error`:
-/// the server answered with a JSON-RPC error. `input_required`: the tool asks for input before it goes
-/// on, which MCP clients can give and REST cannot. `unsupported_result`: the server answered with a
-/// kind of result that REST cannot follow, such as a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum ErrorCode {
-    /// The tool ran and reported an error (`isError`).
-    ToolError,
-    /// The server answered with a JSON-RPC error, told in `rpc_error`.
-    RpcError,
-    /// The tool asks for input before it goes on. REST cannot give it; MCP clients can.
-    InputRequired,
-    /// The server answered with a kind of result that REST cannot follow, such as a task.
-    UnsupportedResult,
-}
-
 /// What the server said, before it is told who said it and how long it took.
 struct Told {
     data: Option<Raw>,
@@ -84,18 +76,20 @@ impl Answer {
         let told = match &called.reply {
             Ok(result) if result.is_object() => of_result(result),
             Ok(_) => return Err(Problem::of_answer(&called.server, tool, "the result is not an object")),
-            Err(error) if error.code() == code::INVALID_PARAMS => {
+            Err(error) if error.code() == INVALID_PARAMS => {
                 return Err(Problem::of_arguments(&called.server, tool, error));
             }
             Err(error) => of_error(error),
         };
-        let (error_code, error) = told.failure.unzip();
+        let (code, error) = told.failure.unzip();
         Ok(Self {
-            success: error_code.is_none(),
+            success: code.is_none(),
             data: told.data.unwrap_or_else(null),
             content: told.content.unwrap_or_else(|| Raw::of(&[(); 0])),
             error,
-            error_code,
+            code,
+            hint: code.map(|code| code.row().action),
+            retryable: code.map(ErrorCode::is_retryable),
             rpc_error: told.rpc_error,
             tool_name: tool.to_owned(),
             server_name: called.server.to_string(),

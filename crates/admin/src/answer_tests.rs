@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::super::fixture::raw;
-use super::super::problem::Code;
 use super::*;
 use protocol::{Reply, Version};
 
@@ -85,7 +84,7 @@ fn a_tools_error_is_told_in_its_words() {
         ),
     ] {
         let answer = answer(result);
-        assert_eq!((answer.success, answer.error_code), (false, Some(ErrorCode::ToolError)), "{result}");
+        assert_eq!((answer.success, answer.code), (false, Some(ErrorCode::ToolError)), "{result}");
         assert_eq!(answer.error.expect("a text").as_str(), error, "{result}");
         assert_eq!(answer.data.as_str(), data, "{result}");
     }
@@ -96,9 +95,9 @@ fn a_tools_error_is_told_in_its_words() {
 #[test]
 fn what_rest_cannot_follow_is_a_failure_that_says_so() {
     let asked = answer(r#"{"resultType":"input_required","inputRequests":{}}"#);
-    assert_eq!((asked.success, asked.error_code), (false, Some(ErrorCode::InputRequired)));
+    assert_eq!((asked.success, asked.code), (false, Some(ErrorCode::InputRequired)));
     let task = answer(r#"{"resultType":"task","taskId":"1"}"#);
-    assert_eq!((task.success, task.error_code), (false, Some(ErrorCode::UnsupportedResult)));
+    assert_eq!((task.success, task.code), (false, Some(ErrorCode::UnsupportedResult)));
     assert!(task.error.expect("a text").as_str().contains("task"));
 }
 
@@ -107,7 +106,7 @@ fn a_servers_error_is_passed_on_whole() {
     let text = r#"{"message":"no","code":-32042,"data":{"x":1e400}}"#;
     let error = ErrorObject::from_raw(raw(text)).expect("an error");
     let answer = Answer::of(&called(Err(error)), "t", RequestId::new()).expect("an answer");
-    assert_eq!((answer.success, answer.error_code), (false, Some(ErrorCode::RpcError)));
+    assert_eq!((answer.success, answer.code), (false, Some(ErrorCode::RpcError)));
     assert_eq!(answer.error.expect("a text").as_str(), "\"no\"");
     assert_eq!(answer.rpc_error.expect("the object").as_str(), text);
     let silent = ErrorObject::from_raw(raw(r#"{"code":-1}"#)).expect("an error");
@@ -117,12 +116,12 @@ fn a_servers_error_is_passed_on_whole() {
 
 #[test]
 fn refused_arguments_and_senseless_answers_are_problems() {
-    let refused = ErrorObject::new(code::INVALID_PARAMS, "title is required");
+    let refused = ErrorObject::new(INVALID_PARAMS, "title is required");
     let problem = Answer::of(&called(Err(refused)), "t", RequestId::new()).expect_err("refused");
-    assert_eq!((problem.code(), problem.detail()), (Code::InvalidArguments, "title is required"));
+    assert_eq!((problem.code(), problem.detail()), (ErrorCode::InvalidArguments, "title is required"));
     for result in ["5", "null", "[]"] {
         let problem = Answer::of(&called(Ok(raw(result))), "t", RequestId::new()).expect_err(result);
-        assert_eq!(problem.code(), Code::InvalidAnswer);
+        assert_eq!(problem.code(), ErrorCode::InvalidAnswer);
     }
 }
 

@@ -11,8 +11,9 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use bytes::Bytes;
 use utoipa::ToSchema;
 
-use super::problem::{Code, FieldError, Problem};
+use super::problem::{FieldError, Problem};
 use json::Raw;
+use protocol::ErrorCode;
 use protocol::message::MAX_DEPTH;
 use settings::nearest;
 
@@ -76,12 +77,12 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
         _ if essence != "application/json" && !suffixed => format!("the content type is {essence:?}"),
         _ if headers.contains_key(CONTENT_ENCODING) => {
             let detail = "encoded bodies are not accepted";
-            return Err(Problem::new(Code::UnsupportedMediaType, detail)
-                .suggesting("send the body as it is, without Content-Encoding".to_owned()));
+            return Err(Problem::new(ErrorCode::UnsupportedMediaType, detail)
+                .hinting("send the body as it is, without Content-Encoding"));
         }
         _ => return Ok(()),
     };
-    Err(Problem::new(Code::UnsupportedMediaType, detail))
+    Err(Problem::new(ErrorCode::UnsupportedMediaType, detail))
 }
 
 fn not_json(body: &Bytes, error: &serde_json::Error) -> Problem {
@@ -98,7 +99,7 @@ fn refusal(errors: Vec<FieldError>) -> Problem {
     });
     let problem = Problem::of_fields(errors);
     match meant {
-        Some(suggestion) => problem.suggesting(suggestion),
+        Some(hint) => problem.hinting(hint),
         None => problem,
     }
 }

@@ -15,7 +15,7 @@ fn read_text(text: &str) -> Result<CallRequest, Problem> {
 
 fn refused(text: &str) -> serde_json::Value {
     let problem = read_text(text).expect_err(text);
-    assert_eq!(problem.code(), Code::InvalidRequest, "{text}");
+    assert_eq!(problem.code(), ErrorCode::InvalidRequest, "{text}");
     serde_json::from_slice(&problem.print(runtime::telemetry::RequestId::new())).expect("JSON")
 }
 
@@ -94,7 +94,7 @@ fn every_wrong_member_is_named_with_what_was_found_and_expected() {
 fn the_detail_says_it_in_a_sentence_and_all_errors_are_listed() {
     let document = refused(r#"{"tool":5,"timeout":"x","argument":{}}"#);
     assert_eq!(document["errors"].as_array().expect("errors").len(), 3);
-    assert_eq!(document["suggestion"], "did you mean \"arguments\"?");
+    assert_eq!(document["hint"], "did you mean \"arguments\"?");
     let document = refused(r#"{"tool":"t","timeout":"soon"}"#);
     let detail = "timeout: found the string \"soon\", expected a number of seconds from 0.001 to 600";
     assert_eq!(document["detail"], detail);
@@ -131,7 +131,7 @@ fn only_what_says_it_is_json_is_read() {
         let headers = [(CONTENT_TYPE, HeaderValue::from_static(kind))].into_iter().collect();
         let code = read(&headers, &body).map_err(|problem| problem.code());
         assert_eq!(code.is_ok(), ok, "{kind}");
-        assert!(ok || code == Err(Code::UnsupportedMediaType), "{kind}");
+        assert!(ok || code == Err(ErrorCode::UnsupportedMediaType), "{kind}");
     }
     assert!(read(&HeaderMap::new(), &body).is_err());
     let mut twice = json_headers();

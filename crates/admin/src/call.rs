@@ -17,11 +17,12 @@ use super::answer::Answer;
 use super::body::{self, CallRequest};
 use super::error::finished;
 use super::openapi::CallProblems;
-use super::problem::{Code, Problem};
+use super::problem::Problem;
 use super::{Api, authorised, json_bytes, view, who};
 use auth::{Action, Principal};
 use gateway::manager::{self, Called, Manager, Scope};
 use json::Raw;
+use protocol::ErrorCode;
 use runtime::memory::{Account, Charge, Exhausted, Kind, SMALL};
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit::{self, Deed};
@@ -53,7 +54,8 @@ const ENVELOPE: usize = 512;
             "request_id": "550e8400-e29b-41d4-a716-446655440000"}))),
         ("failure" = (summary = "The tool reported an error", value = json!({
             "success": false, "data": null, "content": [{"type": "text", "text": "the title is taken"}],
-            "error": "the title is taken", "error_code": "tool_error",
+            "error": "the title is taken", "code": "tool_error",
+            "hint": "read `error`, and change the arguments", "retryable": false,
             "tool_name": "create_issue", "server_name": "issues", "execution_time_ms": 12.25,
             "request_id": "550e8400-e29b-41d4-a716-446655440000"}))),
     )), CallProblems),
@@ -124,7 +126,7 @@ async fn answer(
 
 fn exhausted(_: Exhausted) -> Problem {
     let detail = upstream::Error::MemoryExhausted.to_string();
-    Problem::new(Code::MemoryExhausted, detail)
+    Problem::new(ErrorCode::MemoryExhausted, detail).hinting(manager::MEMORY_EXHAUSTED)
 }
 
 /// What came of a call, of which `deed` tells.
@@ -146,9 +148,9 @@ fn noted(deed: Option<Box<Deed>>, called: Result<Called, manager::Error>) -> Res
 async fn received(body: Body, limit: usize) -> Result<Bytes, Problem> {
     axum::body::to_bytes(body, limit).await.map_err(|error| {
         if error.source().is_some_and(<dyn Error>::is::<http_body_util::LengthLimitError>) {
-            Problem::new(Code::BodyTooLarge, format!("the body is larger than {limit} bytes"))
+            Problem::new(ErrorCode::BodyTooLarge, format!("the body is larger than {limit} bytes"))
         } else {
-            Problem::new(Code::BodyIncomplete, "the body ended too early")
+            Problem::new(ErrorCode::BodyIncomplete, "the body ended too early")
         }
     })
 }

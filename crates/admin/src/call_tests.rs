@@ -91,7 +91,8 @@ async fn what_a_tool_reports_is_an_answer() {
     assert_eq!(answered.status, 200);
     let answer = answered.json();
     assert_eq!((&answer["success"], &answer["error"]), (&json!(false), &json!("no such issue")));
-    assert_eq!(answer["error_code"], "tool_error");
+    assert_eq!((&answer["code"], &answer["retryable"]), (&json!("tool_error"), &json!(false)));
+    assert!(answer["hint"].is_string(), "{answer}");
     let error = ErrorObject::new(code::INTERNAL_ERROR, "out of order");
     let answered = answering(Fake::Reply(Err(error))).await.call(ECHO).await;
     assert_eq!(answered.status, 200);
@@ -133,8 +134,8 @@ async fn an_open_breaker_says_when_to_come_back() {
     let answered = gateway.call(ECHO).await;
     assert_eq!(answered.problem(), (503, "circuit_open".into()));
     assert_eq!(answered.header("retry-after"), "30");
-    let seconds = answered.json()["retry_after_seconds"].as_f64().expect("seconds");
-    assert!((29.0..=30.0).contains(&seconds), "{seconds}");
+    let ms = answered.json()["retry_after_ms"].as_u64().expect("milliseconds");
+    assert!((29_000..=30_000).contains(&ms), "{ms}");
 }
 
 #[tokio::test(start_paused = true)]

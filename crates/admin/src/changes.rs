@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::openapi::ApprovalProblems;
-use super::problem::{Code, Problem};
+use super::problem::Problem;
 use super::view::Server;
 use super::{Api, json};
 use gateway::manager::{Approval, Change, MovedTool, ServerStatus};
 use json::Raw;
+use protocol::ErrorCode;
 
 /// Changes of one server that are shown; `changed_tool_count` counts all.
 const SHOWN: usize = 100;
@@ -120,7 +121,7 @@ pub(super) async fn approve(
     let Path(name) = name?;
     let Query(Wanted { tool, sha256 }) = wanted?;
     if tool.is_none() && sha256.is_some() {
-        return Err(Problem::new(Code::InvalidRequest, "`sha256` says nothing without `tool`"));
+        return Err(Problem::new(ErrorCode::InvalidRequest, "`sha256` says nothing without `tool`"));
     }
     let approval = Approval { tool: tool.as_deref(), sha256: sha256.as_deref() };
     let server = manager.approve(&name, approval).await?;
@@ -129,8 +130,8 @@ pub(super) async fn approve(
 
 impl From<QueryRejection> for Problem {
     fn from(rejection: QueryRejection) -> Self {
-        Self::new(Code::InvalidRequest, rejection.body_text())
-            .suggesting("the parameters are `tool` and `sha256`, each at most once".to_owned())
+        Self::new(ErrorCode::InvalidRequest, rejection.body_text())
+            .hinting("the parameters are `tool` and `sha256`, each at most once")
     }
 }
 

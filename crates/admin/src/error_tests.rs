@@ -1,5 +1,7 @@
 //! Tests of `error`: every failure of the facade as a problem document, and the layer that prints.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -77,7 +79,7 @@ async fn each_failure_of_a_server_has_its_status_and_code() {
         assert_eq!(answered.header("retry-after"), retry_after, "{error:?}");
         assert_eq!((&document["server"], &document["tool"]), (&json!("docs"), &json!("find")));
         assert_eq!(document["detail"], text);
-        assert_eq!(document["retry_after_seconds"].is_f64(), !retry_after.is_empty());
+        assert_eq!(document["retry_after_ms"].is_u64(), !retry_after.is_empty());
         assert_eq!(document["server_status"].is_u64(), matches!(error, U::Status { .. } | U::Backend { .. }));
     }
 }
@@ -114,8 +116,17 @@ fn mcp_clients_are_told_the_same_codes() {
         let data = object.data().expect("facts");
         let document =
             serde_json::from_slice::<Value>(&Problem::from(error).print(RequestId::new())).expect("JSON");
-        for (there, here) in [("code", "code"), ("type", "error_type"), ("retryable", "retryable")] {
-            assert_eq!(data.get_as::<Value>(there).as_ref(), Some(&document[here]), "{there}");
+        for member in ["code", "hint", "retryable"] {
+            assert_eq!(data.get_as::<Value>(member).as_ref(), Some(&document[member]), "{member}");
+        }
+        for member in ["retry_after_ms", "server", "tool"] {
+            assert_eq!(data.get_as::<Value>(member).as_ref(), document.get(member), "{member}");
+        }
+        assert!(document["detail"].as_str().is_some_and(|text| !text.is_empty()), "{document}");
+        for double in
+            ["error_type", "error_id", "suggestion", "guidance", "retry_after_seconds", "retry_after"]
+        {
+            assert_eq!(document.get(double), None, "{document}");
         }
         // And their lines in the log have the same level.
         assert_eq!(is_refusal, document["status"].as_u64() < Some(500), "{document}");
@@ -132,12 +143,15 @@ async fn unknown_names_come_with_what_there_is() {
     assert_eq!(document["server"], "docs");
     assert_eq!(document["available"], json!(names));
     assert_eq!(document["nearest"][0], "search_handbook");
-    assert_eq!(document["suggestion"], "did you mean \"search_handbook\"?");
+    assert_eq!(document["hint"], "did you mean \"search_handbook\"?");
     let (answered, document) = document_of(E::server_not_found("zzz", ["docs"].into_iter())).await;
     assert_eq!(answered.problem(), (404, "server_not_found".to_owned()));
     assert_eq!(document["available"], json!(["docs"]));
     assert!(document.get("nearest").is_none() && document.get("tool").is_none());
-    assert_eq!(document["suggestion"], "GET /api/v1/mcp/servers lists the servers");
+    assert!(
+        document["hint"].as_str().is_some_and(|text| text.contains("GET /api/v1/mcp/servers")),
+        "{document}"
+    );
     let candidates = ["a__t".to_owned(), "b__t".to_owned()].to_vec();
     let (answered, document) =
         document_of(E::Ambiguous { kind: Named::Tool, name: "t".into(), candidates, before: None }).await;

@@ -206,7 +206,7 @@ impl Answered {
         assert_eq!(document["status"], self.status.as_u16());
         assert_eq!(document["request_id"], self.header("x-request-id"));
         let code = document["code"].as_str().expect("a code").to_owned();
-        assert_eq!(document["type"], format!("urn:switchyard:problem:{code}"));
+        assert_eq!(document["type"], format!("/docs/errors#{code}"));
         (self.status.as_u16(), code)
     }
 }

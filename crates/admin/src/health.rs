@@ -15,11 +15,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::openapi::QueryProblems;
-use super::problem::{Code, Problem};
+use super::problem::Problem;
 use super::view::{ServerHealth, ServerState};
 use super::{Api, json};
 use auth::{Action, Principal};
 use gateway::manager::ServerStatus;
+use protocol::ErrorCode;
 
 /// All servers in one word; those that are disabled do not count. `healthy`: every server is.
 /// `degraded`: some are. `unhealthy`: none is.
@@ -88,8 +89,8 @@ pub(super) async fn servers(
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(Asked { check }) = asked.map_err(|rejection| {
-        Problem::new(Code::InvalidRequest, rejection.body_text())
-            .suggesting("the only parameter is `check`, `true` or `false`".to_owned())
+        Problem::new(ErrorCode::InvalidRequest, rejection.body_text())
+            .hinting("the only parameter is `check`, `true` or `false`")
     })?;
     let servers = if check { manager.health_check().await } else { manager.list_servers() };
     let now = SystemTime::now();

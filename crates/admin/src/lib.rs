@@ -14,6 +14,7 @@ mod catalog;
 mod changes;
 mod code;
 mod error;
+mod error_page;
 #[cfg(test)]
 mod fixture;
 mod health;
@@ -41,7 +42,8 @@ use serde::Serialize;
 use auth::{Action, Principal, Role};
 use gateway::manager::Manager;
 use json::Raw;
-use problem::{Code, Problem};
+use problem::Problem;
+use protocol::ErrorCode;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit::{self, Who};
@@ -93,7 +95,7 @@ impl Api {
     }
 }
 
-/// The REST API, the health routes with a line at `/`, `/metrics`, `/openapi.json` and `/docs`.
+/// The REST API, the health routes with a line at `/`, `/metrics`, `/openapi.json`, `/docs` and `/docs/errors`.
 ///
 /// The routes under [`PREFIX`] and `/metrics` need a [`Principal`] among the extensions of the request, which
 /// whoever authenticates puts there; without one they answer 401. The others are open: they tell
@@ -156,19 +158,19 @@ fn authorised(
         Some(principal) => {
             audit::refused(who(principal, id), action.as_str())?;
             let detail = format!("the role {} may not do this", principal.role());
-            let suggestion = format!("use a credential with the role {}", Role::needed_for(action));
-            Err(Problem::new(Code::Forbidden, detail).suggesting(suggestion))
+            let hint = format!("use a credential with the role {}", Role::needed_for(action));
+            Err(Problem::new(ErrorCode::Forbidden, detail).hinting(hint))
         }
-        None => Err(Problem::new(Code::Unauthorized, "the request carries no credential")),
+        None => Err(Problem::new(ErrorCode::Unauthorized, "the request carries no credential")),
     }
 }
 
 async fn not_found(uri: Uri) -> Problem {
-    Problem::new(Code::NotFound, format!("there is nothing at {}", uri.path()))
+    Problem::new(ErrorCode::NotFound, format!("there is nothing at {}", uri.path()))
 }
 
 async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
-    Problem::new(Code::MethodNotAllowed, format!("{} does not have the method {method}", uri.path()))
+    Problem::new(ErrorCode::MethodNotAllowed, format!("{} does not have the method {method}", uri.path()))
 }
 
 /// An answer with status 200.

@@ -8,8 +8,9 @@ use axum::response::{IntoResponse, Response};
 
 use super::Api;
 use super::openapi::ReadProblems;
-use super::problem::{Code, Problem};
+use super::problem::Problem;
 use gateway::manager::ServerStatus;
+use protocol::ErrorCode;
 use runtime::memory::budget;
 use runtime::telemetry::metrics::{
     self, Cache, Calls, Changed, Load, MEDIA_TYPE, Memory, OneOf, Server, Sockets,
@@ -41,7 +42,7 @@ pub(super) async fn metrics(State(Api { manager, options }): State<Api>) -> Resu
         .collect();
     let clients = options.door.map(|door| door());
     let text = metrics::text(&servers, (clients, &in_memory()), &caches, store.is_there())
-        .map_err(|_| Problem::new(Code::InternalError, "the metrics could not be printed"))?;
+        .map_err(|_| Problem::new(ErrorCode::InternalError, "the metrics could not be printed"))?;
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
 }
 

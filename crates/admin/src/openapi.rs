@@ -12,7 +12,8 @@ use utoipa::openapi::{
 };
 use utoipa::{IntoResponses, OpenApi};
 
-use super::problem::{Code, Document as Problem, PROBLEM_JSON};
+use super::problem::{Document as Problem, PROBLEM_JSON};
+use protocol::ErrorCode;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -54,46 +55,46 @@ pub(super) fn printed(document: &Document) -> String {
 }
 
 /// Refusals that do not depend on the route: at the door, by the role, by a bug.
-const DOOR: &[Code] = &[
-    Code::BadHost,
-    Code::BodyIncomplete,
-    Code::Unauthorized,
-    Code::Forbidden,
-    Code::HostNotAllowed,
-    Code::OriginNotAllowed,
-    Code::BodyTimeout,
-    Code::TooManyConnections,
-    Code::AuthenticationBusy,
-    Code::MemoryExhausted,
-    Code::AuditFull,
-    Code::BodyTooLarge,
-    Code::TooManyHeads,
-    Code::TransferCodingNotSupported,
-    Code::InternalError,
+const DOOR: &[ErrorCode] = &[
+    ErrorCode::BadHost,
+    ErrorCode::BodyIncomplete,
+    ErrorCode::Unauthorized,
+    ErrorCode::Forbidden,
+    ErrorCode::HostNotAllowed,
+    ErrorCode::OriginNotAllowed,
+    ErrorCode::BodyTimeout,
+    ErrorCode::TooManyConnections,
+    ErrorCode::AuthenticationBusy,
+    ErrorCode::MemoryExhausted,
+    ErrorCode::AuditFull,
+    ErrorCode::BodyTooLarge,
+    ErrorCode::TooManyHeads,
+    ErrorCode::TransferCodingNotSupported,
+    ErrorCode::InternalError,
 ];
 /// Of a path that names a server.
-const NAMED: &[Code] = &[Code::InvalidRequest, Code::ServerNotFound];
+const NAMED: &[ErrorCode] = &[ErrorCode::InvalidRequest, ErrorCode::ServerNotFound];
 /// Between the gateway and a server.
-const UPSTREAM: &[Code] = &[
-    Code::Overloaded,
-    Code::RateLimited,
-    Code::ConnectionFailed,
-    Code::OutcomeUnknown,
-    Code::ServerError,
-    Code::InvalidAnswer,
-    Code::BackendError,
-    Code::AuthFailed,
-    Code::CircuitOpen,
-    Code::ServerUnavailable,
-    Code::TimedOut,
+const UPSTREAM: &[ErrorCode] = &[
+    ErrorCode::Overloaded,
+    ErrorCode::RateLimited,
+    ErrorCode::ConnectionFailed,
+    ErrorCode::OutcomeUnknown,
+    ErrorCode::ServerError,
+    ErrorCode::InvalidAnswer,
+    ErrorCode::BackendError,
+    ErrorCode::AuthFailed,
+    ErrorCode::CircuitOpen,
+    ErrorCode::ServerUnavailable,
+    ErrorCode::TimedOut,
 ];
 /// Of a call alone.
-const CALL: &[Code] = &[
-    Code::InvalidArguments,
-    Code::AmbiguousTool,
-    Code::ToolNotFound,
-    Code::ToolChanged,
-    Code::UnsupportedMediaType,
+const CALL: &[ErrorCode] = &[
+    ErrorCode::InvalidArguments,
+    ErrorCode::AmbiguousTool,
+    ErrorCode::ToolNotFound,
+    ErrorCode::ToolChanged,
+    ErrorCode::UnsupportedMediaType,
 ];
 
 /// How a request that only reads may be refused.
@@ -119,7 +120,7 @@ impl IntoResponses for ReadProblems {
 
 impl IntoResponses for QueryProblems {
     fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        described(&[DOOR, &[Code::InvalidRequest]].concat())
+        described(&[DOOR, &[ErrorCode::InvalidRequest]].concat())
     }
 }
 
@@ -137,14 +138,14 @@ impl IntoResponses for ReconnectProblems {
 
 impl IntoResponses for ApprovalProblems {
     fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        let own = &[Code::ToolNotFound, Code::OtherDefinition, Code::ServerUnavailable];
+        let own = &[ErrorCode::ToolNotFound, ErrorCode::OtherDefinition, ErrorCode::ServerUnavailable];
         described(&[DOOR, NAMED, own].concat())
     }
 }
 
 impl IntoResponses for ReloadProblems {
     fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        let own = [Code::NotFound, Code::InvalidConfiguration, Code::ServerUnavailable];
+        let own = [ErrorCode::NotFound, ErrorCode::InvalidConfiguration, ErrorCode::ServerUnavailable];
         described(&[DOOR, &own].concat())
     }
 }
@@ -164,22 +165,22 @@ fn challenge() -> openapi::Header {
 }
 
 /// The responses that `codes` are answered with: one for each status, told apart by `code`.
-fn described(codes: &[Code]) -> BTreeMap<String, RefOr<openapi::Response>> {
-    let mut by_status: BTreeMap<String, Vec<Code>> = BTreeMap::new();
+fn described(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<openapi::Response>> {
+    let mut by_status: BTreeMap<String, Vec<ErrorCode>> = BTreeMap::new();
     for code in codes {
-        by_status.entry(code.status().as_u16().to_string()).or_default().push(*code);
+        by_status.entry(code.status().to_string()).or_default().push(*code);
     }
     by_status.into_iter().map(|(status, codes)| (status, response(&codes).into())).collect()
 }
 
-fn response(codes: &[Code]) -> openapi::Response {
-    let lines: Vec<String> = codes.iter().map(|code| format!("`{code}`: {}", code.title())).collect();
+fn response(codes: &[ErrorCode]) -> openapi::Response {
+    let lines: Vec<String> = codes.iter().map(|code| format!("`{code}`: {}", code.row().title)).collect();
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
     let mut response = ResponseBuilder::new().description(lines.join("; ")).content(PROBLEM_JSON, content);
-    if codes.contains(&Code::Unauthorized) {
+    if codes.contains(&ErrorCode::Unauthorized) {
         response = response.header("WWW-Authenticate", challenge());
     }
-    if codes.iter().any(|code| code.may_be_temporary()) {
+    if matches!(codes.first().map(|code| code.status()), Some(429 | 502 | 503)) {
         let whole_seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).build();
         let header = HeaderBuilder::new()
             .schema(Some(whole_seconds))

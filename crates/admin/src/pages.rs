@@ -1,4 +1,4 @@
-//! Pages that are part of the program: `/openapi.json` and the files of Swagger UI below `/docs/`.
+//! Pages that are part of the program: `/openapi.json`, the files of Swagger UI below `/docs/`, and `/docs/errors`.
 //!
 //! Invariants: a page is served as it lies in memory, so any number of unread answers shares one copy. Each page has an
 //! entity tag, and a client that names it gets 304 without a body. The pages load nothing from elsewhere.
@@ -20,7 +20,8 @@ use axum::routing::get;
 use bytes::Bytes;
 use utoipa_swagger_ui::{Config, SwaggerFile, Url};
 
-use super::{not_found, openapi, operations};
+use super::{error_page, not_found, openapi, operations};
+use protocol::error_code::PAGE;
 use runtime::hex::hex;
 
 /// Scripts and styles of our own only; Swagger UI writes styles into its page.
@@ -45,6 +46,10 @@ static DOCUMENT: LazyLock<Page> = LazyLock::new(|| {
     // It changes with the program, under the same address.
     Page::new(Bytes::from(text), "application/json", "no-cache")
 });
+static ERRORS: LazyLock<Page> = LazyLock::new(|| {
+    let html = Bytes::from(error_page::html());
+    Page::new(html, "text/html; charset=utf-8", "no-cache").confined()
+});
 static UI: LazyLock<Vec<(&str, Page)>> = LazyLock::new(|| {
     // Relative, so that the page also works where the router is nested in another one; and no badge
     // of a validator on the internet.
@@ -59,6 +64,7 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
         .route("/openapi.json", get(|headers: HeaderMap| async move { DOCUMENT.answer(&headers) }))
         .route("/docs", get(|| async { (StatusCode::PERMANENT_REDIRECT, [(LOCATION, "docs/")]) }))
         .route("/docs/", get(file))
+        .route(PAGE, get(|headers: HeaderMap| async move { ERRORS.answer(&headers) }))
         .route("/docs/{*file}", get(file))
 }
 
@@ -99,8 +105,13 @@ impl Page {
         if file.gzpipped {
             page.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
-        page.headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
-        page
+        page.confined()
+    }
+
+    /// Allows the page no script and no style of others.
+    fn confined(mut self) -> Self {
+        self.headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
+        self
     }
 
     /// The page, or 304 for a client that has it.

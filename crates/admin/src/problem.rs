@@ -3,18 +3,19 @@
 //! Invariant: foreign text in a document is clipped. Not here: the codes (`code`), and which failure is which
 //! problem (`error`).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use utoipa::ToSchema;
 
-pub(super) use super::code::Code;
-use gateway::manager::Word;
+use super::code::{ProblemCode, status};
 use json::Raw;
-use protocol::ErrorObject;
+use protocol::error_data::in_ms;
+use protocol::{ErrorCode, ErrorObject};
 use runtime::telemetry::RequestId;
 
 /// The media type of a problem document.
@@ -26,18 +27,28 @@ const MAX_TEXT: usize = 2000;
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct Document {
-    /// Names the kind of problem, as `code` does.
+    /// Reference to the explanation of `code`.
     #[serde(rename = "type")]
-    #[schema(examples("urn:switchyard:problem:tool_not_found"))]
+    #[schema(examples("/docs/errors#tool_not_found"))]
     kind: String,
     /// The kind of problem in words, the same for every case of it.
     title: &'static str,
     /// The HTTP status.
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
-    code: Code,
+    #[schema(value_type = ProblemCode)]
+    code: ErrorCode,
     /// What happened in this case.
     detail: String,
+    /// Advice for the caller.
+    #[schema(value_type = String)]
+    pub(super) hint: Cow<'static, str>,
+    /// Whether the same call can succeed when it is made again.
+    pub(super) retryable: bool,
+    /// Milliseconds until it is worth trying again.
+    #[serde(rename = "retry_after_ms", skip_serializing_if = "Option::is_none", serialize_with = "in_ms")]
+    #[schema(value_type = u64, minimum = 0)]
+    pub(super) retry_after: Option<Duration>,
     /// The id of the request, which the gateway's log has too.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, format = "uuid", required = true)]
@@ -65,24 +76,6 @@ pub(crate) struct Document {
     /// The members of a tool's definition that changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) changed: Vec<&'static str>,
-    /// What kind of failure it is; MCP clients find the same word in `data.type`.
-    pub(super) error_type: ErrorType,
-    /// Of a bug of the gateway: the id that its line in the log has.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, format = "uuid", nullable = false)]
-    error_id: Option<RequestId>,
-    /// Whether the same call can succeed when it is made again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub(super) retryable: Option<bool>,
-    /// Seconds until it is worth trying again.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "in_seconds")]
-    #[schema(value_type = f64, minimum = 0)]
-    pub(super) retry_after_seconds: Option<Duration>,
-    /// What to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub(super) suggestion: Option<String>,
     /// What is wrong with the body, member by member; at most 10.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<FieldError>,
@@ -100,11 +93,6 @@ pub(crate) struct Document {
     pub(super) server_status: Option<u16>,
 }
 
-/// The word for a kind of failure, the same for MCP clients and here.
-#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
-#[schema(value_type = String, examples("service_unavailable"))]
-pub(super) struct ErrorType(pub(super) Word);
-
 /// What is wrong with one member of a body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct FieldError {
@@ -121,13 +109,16 @@ pub(super) struct FieldError {
 pub(super) struct Problem(Box<Document>);
 
 impl Problem {
-    pub(super) fn new(code: Code, detail: impl Into<String>) -> Self {
+    pub(super) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self(Box::new(Document {
-            kind: format!("urn:switchyard:problem:{code}"),
-            title: code.title(),
-            status: code.status().as_u16(),
+            kind: code.reference(),
+            title: code.row().title,
+            status: code.status(),
             code,
             detail: clipped(detail.into()),
+            hint: Cow::Borrowed(code.row().action),
+            retryable: code.is_retryable(),
+            retry_after: None,
             request_id: None,
             server: None,
             tool: None,
@@ -136,11 +127,6 @@ impl Problem {
             unreached: Vec::new(),
             candidates: Vec::new(),
             changed: Vec::new(),
-            error_type: ErrorType(code.word()),
-            error_id: None,
-            retryable: None,
-            retry_after_seconds: None,
-            suggestion: code.suggestion().map(str::to_owned),
             errors: Vec::new(),
             rpc_error: None,
             backend: None,
@@ -154,12 +140,12 @@ impl Problem {
             let at = if error.field.is_empty() { "the body" } else { &error.field };
             format!("{at}: found {}, expected {}", error.found, error.expected)
         });
-        Self::new(Code::InvalidRequest, detail).with(|document| document.errors = errors)
+        Self::new(ErrorCode::InvalidRequest, detail).with(|document| document.errors = errors)
     }
 
     /// Arguments that the server refused.
     pub(super) fn of_arguments(server: &str, tool: &str, error: &ErrorObject) -> Self {
-        Self::new(Code::InvalidArguments, error.message()).with(|document| {
+        Self::new(ErrorCode::InvalidArguments, error.message()).with(|document| {
             document.server = Some(server.to_owned());
             document.tool = Some(tool.to_owned());
             document.rpc_error = Some(error.raw().clone());
@@ -168,14 +154,14 @@ impl Problem {
 
     /// An answer that no sense can be made of.
     pub(super) fn of_answer(server: &str, tool: &str, detail: &str) -> Self {
-        Self::new(Code::InvalidAnswer, detail).with(|document| {
+        Self::new(ErrorCode::InvalidAnswer, detail).with(|document| {
             document.server = Some(server.to_owned());
             document.tool = Some(tool.to_owned());
         })
     }
 
-    pub(super) fn suggesting(self, suggestion: String) -> Self {
-        self.with(|document| document.suggestion = Some(suggestion))
+    pub(super) fn hinting(self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.with(|document| document.hint = hint.into())
     }
 
     pub(super) fn with(mut self, change: impl FnOnce(&mut Document)) -> Self {
@@ -183,7 +169,7 @@ impl Problem {
         self
     }
 
-    pub(super) const fn code(&self) -> Code {
+    pub(super) const fn code(&self) -> ErrorCode {
         self.0.code
     }
 
@@ -196,10 +182,10 @@ impl Problem {
         [self.0.server.as_deref(), self.0.tool.as_deref()]
     }
 
-    /// The header that says the same as `retry_after_seconds`: whole seconds, rounded up, so that
-    /// whoever waits that long is not too early.
+    /// The header that says the same as `retry_after_ms`: whole seconds, rounded up, so that
+    /// a client that waits that long is not too early.
     pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
-        let pause = self.0.retry_after_seconds?;
+        let pause = self.0.retry_after?;
         let seconds = pause.as_secs().saturating_add(u64::from(pause.subsec_nanos() > 0));
         Some(HeaderValue::from(seconds.max(1)))
     }
@@ -208,14 +194,8 @@ impl Problem {
     pub(super) fn print(&self, id: RequestId) -> Bytes {
         let mut document = self.0.clone();
         document.request_id = Some(id);
-        document.error_id = (document.code == Code::InternalError).then_some(id);
         Raw::of(&*document).bytes().clone()
     }
-}
-
-#[expect(clippy::ref_option, reason = "the signature that serde calls")]
-fn in_seconds<S: Serializer>(pause: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    pause.map(|pause| pause.as_secs_f64()).serialize(serializer)
 }
 
 /// `text`, cut where it is longer than a document should repeat.
@@ -229,7 +209,7 @@ pub(super) fn clipped(text: String) -> String {
 impl IntoResponse for Problem {
     /// The status and the facts; [`super::error::finish`] adds the body, because it knows the request.
     fn into_response(self) -> Response {
-        let mut response = self.0.code.status().into_response();
+        let mut response = status(self.0.code).into_response();
         response.extensions_mut().insert(self);
         response
     }

@@ -9,9 +9,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::openapi::ReloadProblems;
-use super::problem::{Code, Problem};
+use super::problem::Problem;
 use super::{Api, json};
 use gateway::manager::Applied;
+use protocol::ErrorCode;
 
 /// Has the running gateway be what its registry file says now. On an error nothing was changed.
 pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Result<Reloaded, NotReloaded>> + Send + Sync>;
@@ -31,11 +32,11 @@ pub enum NotReloaded {
 }
 
 impl NotReloaded {
-    const fn code(&self) -> Code {
+    const fn code(&self) -> ErrorCode {
         match self {
-            Self::File(_) => Code::InvalidConfiguration,
-            Self::Panicked => Code::InternalError,
-            Self::Ending => Code::ServerUnavailable,
+            Self::File(_) => ErrorCode::InvalidConfiguration,
+            Self::Panicked => ErrorCode::InternalError,
+            Self::Ending => ErrorCode::ServerUnavailable,
         }
     }
 
@@ -82,7 +83,7 @@ struct Shown {
 )]
 pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Response, Problem> {
     let Some(reload) = &options.reload else {
-        return Err(Problem::new(Code::NotFound, "this gateway has no registry file to read again"));
+        return Err(Problem::new(ErrorCode::NotFound, "this gateway has no registry file to read again"));
     };
     let Reloaded { applied, at_restart } =
         reload().await.map_err(|reason| Problem::new(reason.code(), reason.to_string()))?;

@@ -8,14 +8,12 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use serde_json::json;
 
 use super::declared::{self, Declared, LISTS};
-use super::{Builtin, Report, no_text};
+use super::{Builtin, Report, no_method, no_text};
 use json::Raw;
-use protocol::error::code;
 use protocol::lifecycle::Peer;
-use protocol::{Era, ErrorObject, Notification, Reply, method};
+use protocol::{Era, Notification, Reply, method};
 use upstream::api::{Call, Connection, Connector, Dialect, Error, Events, Offer, Outlet};
 
 /// Resources to be told of, in a `subscriptions/listen`.
@@ -114,11 +112,7 @@ impl<B: Builtin> Local<B> {
                 ))),
             },
             method::SUBSCRIPTIONS_LISTEN => self.listen(call.params.as_ref(), outlet).await,
-            other => {
-                let refused =
-                    ErrorObject::new(code::METHOD_NOT_FOUND, &format!("there is no method {other}"));
-                Ok(Err(refused.with_data(&json!({"type": "not_found", "code": "method_not_found"}))))
-            }
+            other => Ok(Err(no_method(other))),
         }
     }
 

@@ -46,12 +46,13 @@ use futures_util::future::BoxFuture;
 
 pub use connection::InProcess;
 pub use progress::Report;
+use serde::Serialize;
 use serde_json::json;
 
 use declared::Declared;
 use json::Raw;
-use protocol::error::code;
-use protocol::{ErrorObject, Reply, sanitize};
+use protocol::error_data::Rejected;
+use protocol::{Era, ErrorCode, ErrorData, ErrorObject, Reply, sanitize};
 use runtime::telemetry::RequestId;
 use upstream::api::{Error, Kind, Kinds};
 
@@ -149,35 +150,48 @@ fn info(name: &str, title: &str) -> Raw {
     Raw::object(&[("name", &Raw::of(name)), ("title", &Raw::of(title)), ("version", &Raw::of(version))])
 }
 
-/// There is no tool `name`: −32602.
+/// There is no tool `name`.
 fn no_tool(name: &str) -> ErrorObject {
-    let name = sanitize::name(name);
-    ErrorObject::new(code::INVALID_PARAMS, &format!("unknown tool {name:?}"))
-        .with_data(&json!({"type": "not_found", "code": "tool_not_found", "tool": name}))
+    let (name, text) = (sanitize::name(name), format!("unknown tool {:?}", sanitize::name(name)));
+    let mut data = ErrorData::new(ErrorCode::ToolNotFound, &*text);
+    data.members.tool = Some(&name);
+    told(&text, &data)
 }
 
 /// A bug, or a fault of this machine: in the log under the id that the caller gets.
 fn internal(what: &'static str, error: &dyn std::error::Error) -> ErrorObject {
     let id = RequestId::new();
-    tracing::error!(error_id = %id, %error, "{what}");
-    let data = json!({"type": "internal_error", "code": "internal_error", "error_id": id, "retryable": true});
-    ErrorObject::new(code::INTERNAL_ERROR, &format!("{what}; try again")).with_data(&data)
+    tracing::error!(request_id = %id, %error, "{what}");
+    let text = format!("{what}; try again");
+    let mut data = ErrorData::new(ErrorCode::InternalError, &*text);
+    (data.members.retryable, data.members.request_id) = (true, Some(id.to_string()));
+    told(&text, &data)
 }
 
 /// `member` of the parameters is no string.
 fn no_text(member: &str, found: Option<&Raw>) -> ErrorObject {
-    let (field, valid) = (format!("params.{member}"), "a string");
-    let data = json!({
-        "type": "invalid_params", "code": "invalid_params", "field": field,
-        "rejected_value": found.map(sanitize::value), "valid_range": valid,
-        "suggestion": format!("send {field} as {valid}"),
-    });
-    ErrorObject::new(code::INVALID_PARAMS, &format!("{field} must be {valid}")).with_data(&data)
+    let (field, range) = (format!("params.{member}"), "a string");
+    let (text, suggestion) = (format!("{field} must be {range}"), format!("send {field} as {range}"));
+    let value = found.map(sanitize::value);
+    let rejected = Rejected { field: &field, value, range, suggestion: &suggestion };
+    told(&text, &ErrorData::new(ErrorCode::InvalidParams, &*text).rejecting(rejected))
 }
 
-/// There is no resource `uri`: −32602 with the URI (2026-07-28 `server/resources`); gateways make of it
-/// what older clients know.
+/// There is no method `name`.
+fn no_method(name: &str) -> ErrorObject {
+    let text = format!("there is no method {name}");
+    told(&text, &ErrorData::new(ErrorCode::MethodNotFound, &*text))
+}
+
+/// There is no resource `uri`: the error names the URI (2026-07-28 `server/resources`); gateways make of it what older
+/// clients know.
 fn no_resource(uri: &str) -> ErrorObject {
-    ErrorObject::new(code::INVALID_PARAMS, "there is no such resource")
-        .with_data(&json!({"type": "not_found", "code": "resource_not_found", "uri": sanitize::uri(uri)}))
+    let text = "there is no such resource";
+    let data = ErrorData::new(ErrorCode::ResourceNotFound, text);
+    told(text, &data.with(json!({"uri": sanitize::uri(uri)})))
+}
+
+/// The error with `data`, as a server of 2026-07-28 answers it.
+fn told<F: Serialize>(text: &str, data: &ErrorData<'_, F>) -> ErrorObject {
+    ErrorObject::new(data.members.code.number(Era::Modern), text).with_data(data)
 }

@@ -1,7 +1,7 @@
 //! What is wrong with an HTTP request before any method is called, as status and JSON-RPC error.
 //!
-//! One match. Source: the transports page of each revision. Not here: what a method answers
-//! (`gateway::error`), refusals at the door (`guard`).
+//! Source: the transports page of each revision. Not here: what a method answers (`gateway::error`), refusals at the
+//! door (`guard`).
 
 use std::time::Duration;
 
@@ -9,15 +9,16 @@ use axum::body::Body;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
+use super::exchange::Named;
 use crate::admission::Full;
 use auth::Principal;
 use gateway::Caller;
 use gateway::caller::MAX_DESCRIPTION;
 use gateway::error::{self, Limit, limited};
-use gateway::manager::{self, Scope, Word};
+use gateway::manager::{self, Scope};
 use json::Raw;
 use protocol::error::code;
-use protocol::{Era, ErrorObject, Message, ParseError, RequestId, Version};
+use protocol::{Era, ErrorCode, ErrorObject, Message, ParseError, RequestId, Version};
 use runtime::memory::Exhausted;
 
 /// When it is worth asking for a session again.
@@ -140,111 +141,98 @@ impl From<Full> for Refusal {
     }
 }
 
-/// What the protocol wants to be said of it, and what every error of ours says.
+/// The refusal of a modern revision: what the protocol wants to be said of it, and what every error says.
 fn unsupported(text: &str, requested: &str) -> ErrorObject {
-    let object =
-        error::refusal(code::UNSUPPORTED_PROTOCOL_VERSION, "unsupported_version", Word::InvalidParams, text);
+    let object = error::refusal(ErrorCode::UnsupportedVersion, Era::Modern, text);
     let supported = Raw::of(&[Version::NEWEST_MODERN.as_str()]);
     let data = object.data().unwrap_or_else(Raw::empty_object);
     object.with_data(&data.with("supported", &supported).with("requested", &Raw::of(requested)))
 }
 
 impl Refusal {
-    const fn status(&self) -> StatusCode {
-        match self {
-            Self::Message(_)
-            | Self::DescriptionTooLarge { .. }
-            | Self::Body
-            | Self::NoSession
-            | Self::VersionHeader(_)
-            | Self::HeaderMismatch(_)
-            | Self::Meta(_)
-            | Self::UnsupportedVersion { .. }
-            | Self::PostedResponse
-            | Self::UnknownEvent
-            | Self::IdInUse => StatusCode::BAD_REQUEST,
-            Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::Accept(_) => StatusCode::NOT_ACCEPTABLE,
-            Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Server(_) | Self::UnknownSession => StatusCode::NOT_FOUND,
-            Self::TooManySessions { .. } | Self::NoPlace { .. } | Self::MemoryExhausted => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-            Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
-        }
-    }
-
     /// The JSON-RPC error that says it.
     pub fn object(&self) -> ErrorObject {
-        let number = match self {
-            Self::Message(error) => error.code(),
-            Self::HeaderMismatch(_) => code::HEADER_MISMATCH,
-            Self::Meta(_) => code::INVALID_PARAMS,
+        let (code, text) = (self.code(), self.to_string());
+        if let Some(pause) = self.retry_after() {
             // Only clients of older revisions have sessions.
-            Self::TooManySessions { most } | Self::NoPlace { most } => {
-                let limit = Limit { most: *most, now: *most };
-                return limited(self.case().0, &self.to_string(), SESSION_RETRY_IN, Some(limit));
-            }
-            Self::MemoryExhausted => {
-                return limited(self.case().0, &self.to_string(), SESSION_RETRY_IN, None);
-            }
-            Self::TooManyRequests => {
-                return limited("too_many_requests", &self.to_string(), REQUEST_RETRY_IN, None);
-            }
-            Self::Server(error) => return error::object(error, Era::Legacy),
-            Self::UnsupportedVersion { requested } => return unsupported(&self.to_string(), requested),
-            _ => code::INVALID_REQUEST,
-        };
-        let (code, word) = self.case();
-        error::refusal(number, code, word, &self.to_string())
-    }
-
-    /// The stable code of what has no facts of its own, and its word.
-    const fn case(&self) -> (&'static str, Word) {
+            return limited(code, Era::Legacy, &text, pause, self.limit());
+        }
         match self {
-            Self::Message(_) => ("invalid_message", Word::InvalidParams),
-            Self::BodyTooLarge { .. } => ("body_too_large", Word::InvalidParams),
-            Self::Body => ("body_incomplete", Word::InvalidParams),
-            Self::ContentType => ("unsupported_media_type", Word::InvalidParams),
-            Self::Accept(_) => ("not_acceptable", Word::InvalidParams),
-            Self::Method { .. } => ("method_not_allowed", Word::InvalidParams),
-            Self::Server(_) => ("server_not_found", Word::NotFound),
-            Self::NoSession => ("no_session", Word::InvalidParams),
-            Self::UnknownSession => ("unknown_session", Word::NotFound),
-            Self::UnknownEvent => ("unknown_event", Word::NotFound),
-            Self::TooManySessions { .. } => ("too_many_sessions", Word::ConnectionLimitExceeded),
-            Self::NoPlace { .. } => ("too_many_connections", Word::ConnectionLimitExceeded),
-            Self::MemoryExhausted => ("memory_exhausted", Word::RateLimited),
-            Self::DescriptionTooLarge { .. } => ("description_too_large", Word::InvalidParams),
-            Self::IdInUse => ("id_in_use", Word::InvalidParams),
-            Self::TooManyRequests => ("too_many_requests", Word::RateLimited),
-            Self::VersionHeader(_) | Self::UnsupportedVersion { .. } => {
-                ("unsupported_version", Word::InvalidParams)
-            }
-            Self::HeaderMismatch(_) => ("header_mismatch", Word::InvalidParams),
-            Self::Meta(_) => ("invalid_meta", Word::InvalidParams),
-            Self::PostedResponse => ("posted_response", Word::InvalidParams),
+            // Its number says whether the body is JSON.
+            Self::Message(error) => error::numbered(error.code(), code, &text),
+            Self::Server(error) => error::object(error, Era::Legacy),
+            Self::UnsupportedVersion { requested } => unsupported(&text, requested),
+            _ => error::refusal(code, Era::Legacy, &text),
         }
     }
 
-    /// The whole answer; `id` is the request's where it could be read.
-    pub fn into_response(self, id: Option<RequestId>) -> Response<Body> {
-        let body = Message::Response(protocol::Response { id, reply: Err(self.object()) }).encode();
+    const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Message(_) => ErrorCode::InvalidMessage,
+            Self::BodyTooLarge { .. } => ErrorCode::BodyTooLarge,
+            Self::Body => ErrorCode::BodyIncomplete,
+            Self::ContentType => ErrorCode::UnsupportedMediaType,
+            Self::Accept(_) => ErrorCode::NotAcceptable,
+            Self::Method { .. } => ErrorCode::MethodNotAllowed,
+            Self::Server(_) => ErrorCode::ServerNotFound,
+            Self::NoSession => ErrorCode::NoSession,
+            Self::UnknownSession => ErrorCode::UnknownSession,
+            Self::UnknownEvent => ErrorCode::UnknownEvent,
+            Self::TooManySessions { .. } => ErrorCode::TooManySessions,
+            Self::NoPlace { .. } => ErrorCode::TooManyConnections,
+            Self::MemoryExhausted => ErrorCode::MemoryExhausted,
+            Self::DescriptionTooLarge { .. } => ErrorCode::DescriptionTooLarge,
+            Self::IdInUse => ErrorCode::IdInUse,
+            Self::TooManyRequests => ErrorCode::TooManyRequests,
+            Self::VersionHeader(_) | Self::UnsupportedVersion { .. } => ErrorCode::UnsupportedVersion,
+            Self::HeaderMismatch(_) => ErrorCode::HeaderMismatch,
+            Self::Meta(_) => ErrorCode::InvalidMeta,
+            Self::PostedResponse => ErrorCode::PostedResponse,
+        }
+    }
+
+    /// When it is worth trying again, where that is known.
+    const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::TooManySessions { .. } | Self::NoPlace { .. } | Self::MemoryExhausted => {
+                Some(SESSION_RETRY_IN)
+            }
+            Self::TooManyRequests => Some(REQUEST_RETRY_IN),
+            _ => None,
+        }
+    }
+
+    /// How many there may be, where that is the cause.
+    const fn limit(&self) -> Option<Limit> {
+        match self {
+            Self::TooManySessions { most } | Self::NoPlace { most } => {
+                Some(Limit { most: *most, now: *most })
+            }
+            _ => None,
+        }
+    }
+
+    /// The whole answer to the HTTP request `named`; `id` is that of the message, where it could be read.
+    pub fn into_response(self, id: Option<RequestId>, named: Named) -> Response<Body> {
+        let reply = Err(self.object().of_request(named));
+        let body = Message::Response(protocol::Response { id, reply }).encode();
         let mut response = Response::new(Body::from(body));
-        *response.status_mut() = self.status();
+        *response.status_mut() = status(self.code());
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        match self {
-            Self::Method { allow } => headers.insert(ALLOW, HeaderValue::from_static(allow)),
-            Self::TooManySessions { .. } | Self::NoPlace { .. } | Self::MemoryExhausted => {
-                headers.insert(RETRY_AFTER, SESSION_RETRY_IN.as_secs().into())
-            }
-            Self::TooManyRequests => headers.insert(RETRY_AFTER, REQUEST_RETRY_IN.as_secs().into()),
-            _ => None,
-        };
+        if let Self::Method { allow } = self {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Some(pause) = self.retry_after() {
+            headers.insert(RETRY_AFTER, pause.as_secs().into());
+        }
         response
     }
+}
+
+/// The HTTP status of a refusal with `code`.
+pub(super) fn status(code: ErrorCode) -> StatusCode {
+    StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// The status that carries a modern response: some errors have one of their own.

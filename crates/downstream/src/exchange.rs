@@ -49,6 +49,7 @@ pub struct Exchange {
     gateway: Gateway,
     caller: Arc<Caller>,
     id: RequestId,
+    named: Named,
     token: Option<Raw>,
     inlet: Inlet,
     /// So that the end of the call, which comes with its answer, is not told to the inlet as well.
@@ -97,6 +98,7 @@ impl Exchange {
             gateway: gateway.clone(),
             caller,
             id,
+            named,
             token,
             inlet,
             outlet,
@@ -285,6 +287,7 @@ impl Exchange {
     fn finish(&mut self, flows: bool) -> Result<Option<Step>, Box<Flow>> {
         match std::mem::replace(&mut self.answer, Answer::Given) {
             Answer::Ready(Some(ResponseBody::Whole(reply))) => {
+                let reply = reply.map_err(|error| error.of_request(self.named));
                 let response = Response { id: Some(self.id.clone()), reply };
                 Ok(Some(Step::Message(Message::Response(response))))
             }
@@ -372,7 +375,7 @@ async fn answer(
         // What came over a pipe has no name; then its fault gets one.
         let id = named.unwrap_or_else(telemetry::RequestId::new);
         telemetry::panics::caught(id, Some(&request.method));
-        let text = "the gateway failed on this request; its log says more under error_id";
+        let text = "the gateway failed on this request; its log says more under request_id";
         ResponseBody::Whole(Err(internal(text, id)))
     })
 }

@@ -199,14 +199,14 @@ impl Parts {
 
 /// Logs a refused request, unless there were too many with this code: anybody can cause the line.
 fn log_refused(refusal: &Refusal, line: &Line, id: RequestId) {
-    let Some(suppressed) = pace::refusal(refusal.code()) else { return };
+    let Some(suppressed) = pace::refusal(refusal.code().as_str()) else { return };
     let (method, path) = (untrusted(line.method.as_str()), untrusted(line.uri.path()));
     let reason: &dyn std::fmt::Display = match refusal {
         Refusal::Denied(denied) => denied,
         refusal => refusal,
     };
     let suppressed = (suppressed > 0).then_some(suppressed);
-    tracing::info!(request_id = %id, %method, %path, code = refusal.code(), %reason, suppressed, "refused");
+    tracing::info!(request_id = %id, %method, %path, code = refusal.code().as_str(), %reason, suppressed, "refused");
 }
 
 /// What is kept of a request for the case that it is refused.

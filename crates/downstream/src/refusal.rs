@@ -11,12 +11,13 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
+use super::error::status;
 use auth::Denied;
 use gateway::error::Limit;
-use gateway::manager::Word;
 use json::Raw;
-use protocol::ErrorObject;
 use protocol::error::code;
+use protocol::error_data::Members;
+use protocol::{ErrorCode, ErrorData, ErrorObject};
 use runtime::telemetry::RequestId;
 
 /// When the check of a key is worth another try, in seconds.
@@ -105,17 +106,16 @@ const fn text_of(denied: Denied) -> &'static str {
     }
 }
 
+/// A problem document (RFC 9457).
 #[derive(Serialize)]
 struct Problem<'a> {
     r#type: String,
     title: &'static str,
     status: u16,
-    code: &'static str,
-    detail: &'a str,
-    request_id: RequestId,
-    error_type: Word,
     #[serde(flatten)]
-    more: More,
+    members: Members<'a>,
+    #[serde(flatten)]
+    limit: Option<Limit>,
 }
 
 #[derive(Serialize)]
@@ -124,81 +124,32 @@ struct ErrorResponse<'a> {
     error: &'a Raw,
 }
 
-#[derive(Serialize)]
-struct Details<'a> {
-    r#type: Word,
-    code: &'static str,
-    detail: &'a str,
-    retryable: bool,
-    request_id: RequestId,
-    #[serde(flatten)]
-    more: More,
-}
-
-/// What only some refusals have.
-#[derive(Serialize)]
-struct More {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_seconds: Option<f64>,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    limit: Option<Limit>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error_id: Option<RequestId>,
-}
-
 impl Refusal {
     /// The HTTP status.
-    pub const fn status(self) -> StatusCode {
+    pub fn status(self) -> StatusCode {
+        status(self.code())
+    }
+
+    /// The code that programs tell refusals apart by.
+    pub const fn code(self) -> ErrorCode {
         match self {
-            Self::HostCount | Self::BodyCut => StatusCode::BAD_REQUEST,
-            Self::Host | Self::Origin | Self::Denied(Denied::NoRole) => StatusCode::FORBIDDEN,
-            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::BodyTimedOut => StatusCode::REQUEST_TIMEOUT,
-            Self::NoSuchPath => StatusCode::NOT_FOUND,
+            Self::HostCount => ErrorCode::BadHost,
+            Self::Host => ErrorCode::HostNotAllowed,
+            Self::Origin => ErrorCode::OriginNotAllowed,
+            Self::TooLarge { .. } => ErrorCode::BodyTooLarge,
+            Self::BodyTimedOut => ErrorCode::BodyTimeout,
+            Self::NoSuchPath => ErrorCode::NotFound,
+            Self::BodyCut => ErrorCode::BodyIncomplete,
+            Self::MemoryExhausted => ErrorCode::MemoryExhausted,
+            Self::HeadsFull => ErrorCode::TooManyHeads,
+            Self::TransferCoding => ErrorCode::TransferCodingNotSupported,
             Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => {
-                StatusCode::UNAUTHORIZED
+                ErrorCode::Unauthorized
             }
-            Self::Denied(Denied::Busy) | Self::Full { .. } | Self::MemoryExhausted | Self::HeadsFull => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-            Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
-            Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
-        }
-    }
-
-    /// The word programs tell refusals apart by; stable.
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::HostCount => "bad_host",
-            Self::Host => "host_not_allowed",
-            Self::Origin => "origin_not_allowed",
-            Self::TooLarge { .. } => "body_too_large",
-            Self::BodyTimedOut => "body_timeout",
-            Self::NoSuchPath => "not_found",
-            Self::BodyCut => "body_incomplete",
-            Self::MemoryExhausted => "memory_exhausted",
-            Self::HeadsFull => "too_many_heads",
-            Self::TransferCoding => "transfer_coding_not_supported",
-            Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => "unauthorized",
-            Self::Denied(Denied::Busy) => "authentication_busy",
-            Self::Denied(Denied::NoRole) => "forbidden",
-            Self::Full { .. } => "too_many_connections",
-            Self::Panicked => "internal_error",
-        }
-    }
-
-    /// The word for its kind.
-    const fn word(self) -> Word {
-        match self {
-            Self::HostCount | Self::TooLarge { .. } | Self::BodyCut | Self::TransferCoding => {
-                Word::InvalidParams
-            }
-            Self::Denied(Denied::Busy) | Self::MemoryExhausted | Self::HeadsFull => Word::RateLimited,
-            Self::Host | Self::Origin | Self::Denied(_) => Word::AuthenticationError,
-            Self::BodyTimedOut => Word::Timeout,
-            Self::NoSuchPath => Word::NotFound,
-            Self::Full { .. } => Word::ConnectionLimitExceeded,
-            Self::Panicked => Word::InternalError,
+            Self::Denied(Denied::Busy) => ErrorCode::AuthenticationBusy,
+            Self::Denied(Denied::NoRole) => ErrorCode::Forbidden,
+            Self::Full { .. } => ErrorCode::TooManyConnections,
+            Self::Panicked => ErrorCode::InternalError,
         }
     }
 
@@ -219,35 +170,13 @@ impl Refusal {
         }
     }
 
-    fn more(self, id: RequestId) -> More {
-        let retry_after_seconds =
-            self.retry_after().map(|seconds| Duration::from_secs(seconds).as_secs_f64());
-        // It finds the line of a bug in the log.
-        let error_id = (self == Self::Panicked).then_some(id);
-        More { retry_after_seconds, limit: self.limit(), error_id }
-    }
-
-    /// The same in words, as the REST API has it for the same code.
-    const fn title(self) -> &'static str {
-        match self {
-            Self::HostCount => "The request must name exactly one host",
-            Self::Host => "This host is not served here",
-            Self::Origin => "This origin may not ask here",
-            Self::TooLarge { .. } => "The body is too large",
-            Self::BodyTimedOut => "The body did not arrive in time",
-            Self::NoSuchPath => "There is no such path",
-            Self::BodyCut => "The body is not complete",
-            Self::MemoryExhausted => "The memory budget is exhausted",
-            Self::HeadsFull => "Too many large heads are being read",
-            Self::TransferCoding => "The transfer coding is not supported",
-            Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => {
-                "A credential is needed"
-            }
-            Self::Denied(Denied::Busy) => "Too many keys are being checked",
-            Self::Denied(Denied::NoRole) => "The credential does not allow this",
-            Self::Full { .. } => "All connections are taken",
-            Self::Panicked => "The gateway failed",
-        }
+    /// The members that every error has.
+    fn members(self, id: RequestId) -> Members<'static> {
+        let retry_after = self.retry_after().map(Duration::from_secs);
+        let code = self.code();
+        let retryable = code.is_retryable() || retry_after.is_some();
+        let request_id = Some(id.to_string());
+        Members { retryable, retry_after, request_id, ..Members::new(code, self.to_string()) }
     }
 
     /// The whole answer.
@@ -270,35 +199,22 @@ impl Refusal {
     }
 
     fn problem(self, id: RequestId) -> Raw {
+        let code = self.code();
         Raw::of(&Problem {
-            r#type: format!("urn:switchyard:problem:{}", self.code()),
-            title: self.title(),
-            status: self.status().as_u16(),
-            code: self.code(),
-            detail: &self.to_string(),
-            request_id: id,
-            error_type: self.word(),
-            more: self.more(id),
+            r#type: code.reference(),
+            title: code.row().title,
+            status: code.status(),
+            members: self.members(id),
+            limit: self.limit(),
         })
     }
 
+    /// The body was not read, so the era is not known: the number is one that both eras share.
     fn json_rpc(self, id: RequestId) -> Raw {
-        let code = if self == Self::Panicked { code::INTERNAL_ERROR } else { code::INVALID_REQUEST };
-        let error = ErrorObject::new(code, &self.to_string()).with_data(&Details {
-            r#type: self.word(),
-            code: self.code(),
-            detail: &self.to_string(),
-            retryable: matches!(
-                self,
-                Self::BodyTimedOut
-                    | Self::Denied(Denied::Busy)
-                    | Self::Full { .. }
-                    | Self::MemoryExhausted
-                    | Self::HeadsFull
-            ),
-            request_id: id,
-            more: self.more(id),
-        });
+        let number = if self == Self::Panicked { code::INTERNAL_ERROR } else { code::INVALID_REQUEST };
+        let mut data = ErrorData::new(self.code(), "");
+        data.members = self.members(id);
+        let error = ErrorObject::new(number, &self.to_string()).with_data(&data.with(self.limit()));
         Raw::of(&ErrorResponse { jsonrpc: "2.0", error: error.raw() })
     }
 
@@ -342,14 +258,16 @@ mod tests {
         let id = RequestId::new();
         assert_eq!(
             body(Refusal::TooLarge { limit: 10 }, Face::Rest, id).await,
-            json!({"type": "urn:switchyard:problem:body_too_large", "title": "The body is too large", "status": 413,
-                "detail": "the body is larger than 10 bytes", "code": "body_too_large", "request_id": id.to_string(), "error_type": "invalid_params"})
+            json!({"type": "/docs/errors#body_too_large", "title": "The body is too large", "status": 413,
+                "detail": "the body is larger than 10 bytes", "code": "body_too_large", "retryable": false,
+                "hint": ErrorCode::BodyTooLarge.row().action, "request_id": id.to_string()})
         );
         assert_eq!(
             body(Refusal::Host, Face::Mcp, id).await,
             json!({"jsonrpc": "2.0", "error": {"code": -32600, "message": "this Host is not served here",
                 "data": {"type": "authentication_error", "code": "host_not_allowed",
-                    "detail": "this Host is not served here", "retryable": false, "request_id": id.to_string()}}})
+                    "detail": "this Host is not served here", "hint": ErrorCode::HostNotAllowed.row().action,
+                    "retryable": false, "request_id": id.to_string()}}})
         );
     }
 

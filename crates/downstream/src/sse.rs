@@ -118,10 +118,18 @@ impl Endpoint {
         Channel { endpoint: self.clone(), held: session.hold(), waiting, requests }
     }
 
+    fn opened(&self, principal: Principal, scope: Scope, request: &HttpRequest) -> Response {
+        let opened = self.open(principal, scope, request);
+        opened.unwrap_or_else(|refusal| {
+            refusal.into_response(None, streamable_http::named(request.extensions()))
+        })
+    }
+
     async fn take(&self, principal: &Principal, of: Of, request: HttpRequest) -> Response {
+        let named = streamable_http::named(request.extensions());
         match self.message(principal, of, request).await {
             Ok(response) => response,
-            Err((refusal, text)) => refusal.into_response(Message::readable_id(&text)),
+            Err((refusal, text)) => refusal.into_response(Message::readable_id(&text), named),
         }
     }
 
@@ -219,7 +227,7 @@ async fn listen_to_all(
     Extension(principal): Extension<Principal>,
     request: HttpRequest,
 ) -> Response {
-    endpoint.open(principal, Scope::All, &request).unwrap_or_else(|refusal| refusal.into_response(None))
+    endpoint.opened(principal, Scope::All, &request)
 }
 
 async fn listen_to_one(
@@ -229,7 +237,7 @@ async fn listen_to_one(
     request: HttpRequest,
 ) -> Response {
     let scope = Scope::Server(server.into());
-    endpoint.open(principal, scope, &request).unwrap_or_else(|refusal| refusal.into_response(None))
+    endpoint.opened(principal, scope, &request)
 }
 
 async fn say(

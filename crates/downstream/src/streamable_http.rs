@@ -76,8 +76,8 @@ enum Begun<'a> {
 }
 
 impl Begun<'_> {
-    fn refused(refusal: Refusal, id: Option<RequestId>) -> Self {
-        Self::Answered(refusal.into_response(id))
+    fn refused(refusal: Refusal, id: Option<RequestId>, named: Named) -> Self {
+        Self::Answered(refusal.into_response(id, named))
     }
 }
 
@@ -103,7 +103,7 @@ impl Endpoint {
                     Asked { principal, scope, headers: &head.headers, named: named(&head.extensions) };
                 self.answer(asked, &head.method, body).await
             }
-            Err(refusal) => refusal.into_response(None),
+            Err(refusal) => refusal.into_response(None, named(&head.extensions)),
         }
     }
 
@@ -117,13 +117,14 @@ impl Endpoint {
     }
 
     fn begin<'a>(&'a self, asked: Asked<'a>, method: &Method, body: &Bytes) -> Begun<'a> {
+        let named = asked.named;
         let answered = match *method {
             Method::POST => return self.post(asked, body),
             Method::GET => self.known(&asked).and_then(|()| self.get(&asked)),
             Method::DELETE => self.known(&asked).and_then(|()| self.delete(&asked)),
             _ => Err(Refusal::Method { allow: ALL_METHODS }),
         };
-        answered.map_or_else(|refusal| Begun::refused(refusal, None), Begun::Answered)
+        answered.map_or_else(|refusal| Begun::refused(refusal, None, named), Begun::Answered)
     }
 
     /// Whether the endpoint exists: `/mcp/{server}` does when the server does.
@@ -138,15 +139,15 @@ impl Endpoint {
 
     fn post<'a>(&'a self, asked: Asked<'a>, bytes: &Bytes) -> Begun<'a> {
         if let Err(refusal) = check_media_types(asked.headers) {
-            return Begun::refused(refusal, None);
+            return Begun::refused(refusal, None, asked.named);
         }
         match Message::from_client(bytes) {
             Ok(Message::Request(request)) => self.request(asked, request),
             Ok(message) => match self.note(&asked, message) {
                 Ok(()) => Begun::Answered(accepted()),
-                Err(refusal) => Begun::refused(refusal, None),
+                Err(refusal) => Begun::refused(refusal, None, asked.named),
             },
-            Err(error) => Begun::refused(error.into(), Message::readable_id(bytes)),
+            Err(error) => Begun::refused(error.into(), Message::readable_id(bytes), asked.named),
         }
     }
 
@@ -175,16 +176,16 @@ impl Endpoint {
 
     fn request<'a>(&'a self, asked: Asked<'a>, request: Request) -> Begun<'a> {
         if let Err(refusal) = self.known(&asked) {
-            return Begun::refused(refusal, Some(request.id));
+            return Begun::refused(refusal, Some(request.id), asked.named);
         }
         if !headers::is_modern(asked.headers, request.params.as_ref()) {
-            let id = request.id.clone();
-            let answer = async move { self.legacy(asked, request).await.unwrap_or_else(refusing(id)) };
+            let refusing = refusing(request.id.clone(), asked.named);
+            let answer = async move { self.legacy(asked, request).await.unwrap_or_else(refusing) };
             return Begun::Waiting(Box::pin(answer));
         }
         match headers::check_modern(asked.headers, &request) {
             Ok(()) => self.modern(asked, request),
-            Err(refusal) => Begun::refused(refusal, Some(request.id)),
+            Err(refusal) => Begun::refused(refusal, Some(request.id), asked.named),
         }
     }
 
@@ -192,11 +193,12 @@ impl Endpoint {
         let Parts { gateway, tasks, .. } = &*self.0;
         let caller = Arc::new(Caller::modern(asked.principal, asked.scope, request.params.as_ref()));
         if let Some(listed) = exchange::at_once(gateway, &caller, &request) {
+            let listed = listed.map_err(|error| error.of_request(asked.named));
             return Begun::Answered(events::listed(request.id, listed));
         }
         let place = match self.0.sessions.place_for(caller.principal.id()) {
             Ok(place) => place,
-            Err(full) => return Begun::refused(full.into(), Some(request.id)),
+            Err(full) => return Begun::refused(full.into(), Some(request.id), asked.named),
         };
         let named = asked.named;
         let attached = move |caller, request| {
@@ -208,7 +210,7 @@ impl Endpoint {
         if request.method != method::TOOLS_CALL || !gateway.manager().may_mirror(&caller.scope) {
             return Begun::Running(attached(caller, request));
         }
-        let id = request.id.clone();
+        let refusing = refusing(request.id.clone(), named);
         let answer = async move {
             if let Some(params) = &request.params
                 && let Ok(mirrored) = tools::mirrored(gateway.manager(), &caller, params).await
@@ -217,7 +219,7 @@ impl Endpoint {
             }
             Ok(events::answer(attached(caller, request), tasks).await)
         };
-        Begun::Waiting(Box::pin(async move { answer.await.unwrap_or_else(refusing(id)) }))
+        Begun::Waiting(Box::pin(async move { answer.await.unwrap_or_else(refusing) }))
     }
 
     async fn legacy(&self, asked: Asked<'_>, request: Request) -> Result<Response, Refusal> {
@@ -308,8 +310,8 @@ async fn serve_one(
 }
 
 /// How a request is refused whose id is `id`.
-fn refusing(id: RequestId) -> impl FnOnce(Refusal) -> Response {
-    |refusal| refusal.into_response(Some(id))
+fn refusing(id: RequestId, named: Named) -> impl FnOnce(Refusal) -> Response {
+    move |refusal| refusal.into_response(Some(id), named)
 }
 
 fn accepted() -> Response {

@@ -12,7 +12,6 @@ use super::error;
 use crate::manager::catalog::Form;
 use json::Raw;
 use protocol::caching::{self, Caching};
-use protocol::error::code;
 pub use protocol::output_schema as schema;
 use protocol::{Era, ErrorObject, LogLevel, Notification, Reply, Version, lifecycle, meta, method, sanitize};
 use upstream::Question;
@@ -103,8 +102,7 @@ pub fn list(form: Form, result: &Raw, caching: Caching) -> Raw {
 
 /// The refusal to read what nobody has: −32002, since 2026-07-28 −32602.
 pub fn no_resource(caller: &Caller, uri: &str) -> ErrorObject {
-    let code = if caller.version.is_modern() { code::INVALID_PARAMS } else { code::RESOURCE_NOT_FOUND };
-    error::no_resource(code, uri)
+    error::no_resource(caller.version.era(), uri)
 }
 
 /// The level of a log line.

@@ -1,11 +1,10 @@
-//! What failed on our side, as a JSON-RPC error for a client.
+//! JSON-RPC errors of Switchyard towards its clients.
 //!
-//! One match. `data.type`, `detail`, `retryable` and `retry_after` say what a program needs to know;
-//! `data.code` holds the same stable code as the REST API's problem documents; texts name what to do.
-//! Invariant: every error of our own is made here and has a `type`. What was sent wrong is named with what would be
-//! right; a bug of ours has an id that its line in the log has too.
-//! Our own failures have a number for each era (`Number`); standard codes keep their meaning.
-//! Not here: what servers answered, which passes untouched.
+//! Invariant: every error of Switchyard is made here, from the table of codes (`protocol::error_code`) and with the
+//! members that all errors have (`protocol::error_data`). An invalid parameter is named with what it may be. A bug has
+//! the id of its line in the log.
+//!
+//! This module does not touch what servers answered; that passes unchanged.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,51 +12,17 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::manager::{Error, NO_MCP, Named, Verdict, Word};
+use crate::manager::{Error, Named};
 use auth::Role;
 use json::Raw;
-use protocol::error::code;
-use protocol::{Era, ErrorObject, Origin, sanitize};
+use protocol::error_data::Rejected;
+use protocol::{Era, ErrorCode, ErrorData, ErrorObject, Origin, sanitize};
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit::{Full, RETRY_IN};
 
-/// A failure of ours that JSON-RPC has no code for. Up to 2025-11-25 codes of the range for
-/// implementations, −32000 and below; since 2026-07-28 that range belongs to the protocol, and ours
-/// begin at −31000.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Number {
-    /// The server could not be used, or its answer was lost.
-    Connection = 0,
-    /// What is behind the server answered with an error.
-    Backend = 1,
-    /// Somebody refuses our credentials.
-    Authentication = 2,
-    /// Our breaker refused the call.
-    CircuitOpen = 3,
-    /// Too much at a time.
-    RateLimit = 4,
-    /// No answer in time.
-    TimedOut = 5,
-}
-
-impl Number {
-    const fn code(self, era: Era) -> i64 {
-        let first = match era {
-            Era::Legacy => code::CONNECTION_CLOSED,
-            Era::Modern => code::OURS_MODERN,
-        };
-        first - self as i64
-    }
-}
-
-/// The `data` member of our errors.
+/// Members of `data` that only some codes have.
 #[derive(Debug, Default, Serialize)]
 struct Facts<'a> {
-    code: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    server: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,56 +37,56 @@ struct Facts<'a> {
     unreached: &'a [Arc<str>],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     changed: &'a [&'static str],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_seconds: Option<f64>,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    word: Option<Word>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
-    retryable: bool,
-    /// The same as `retry_after_seconds`, under the name that clients of R2R know.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    guidance: Option<Cow<'a, str>>,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    wrong: Option<Shown<'a>>,
     /// The facts that the service behind a built-in server told of its error.
     #[serde(skip_serializing_if = "Option::is_none")]
     backend: Option<&'a Raw>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error_id: Option<RequestId>,
-    #[serde(rename = "requiredCapabilities", skip_serializing_if = "Option::is_none")]
-    required_capabilities: Option<&'a Raw>,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    limit: Option<Limit>,
 }
 
-/// What was sent wrong, and what would be right.
+impl<'a> Facts<'a> {
+    fn of(error: &'a Error) -> Self {
+        let facts = Self::default();
+        match error {
+            Error::ServerNotFound { available, nearest, .. } => Self { nearest, available, ..facts },
+            Error::NameNotFound { kind, name, available, nearest, unreached, .. } => {
+                let prompt = (*kind == Named::Prompt).then_some(&**name);
+                Self { prompt, nearest, available, unreached, ..facts }
+            }
+            Error::Ambiguous { kind, name, candidates, .. } => {
+                let prompt = (*kind == Named::Prompt).then_some(&**name);
+                Self { prompt, candidates, ..facts }
+            }
+            Error::AmbiguousUri { uri, candidates } => Self { uri: Some(uri), candidates, ..facts },
+            Error::ResourceNotFound { uri } => Self { uri: Some(uri), ..facts },
+            Error::ToolChanged { changed, .. } => Self { changed, ..facts },
+            Error::Upstream { source, .. } => Self { backend: source.facts(), ..facts },
+            Error::AmbiguousArgument { .. } | Error::OtherDefinition { .. } => facts,
+        }
+    }
+}
+
+/// The URI that a request is about.
+#[derive(Serialize)]
+struct About<'a> {
+    uri: &'a str,
+}
+
+/// An invalid parameter, and what it may be.
 #[derive(Debug, Clone, Copy)]
 pub struct Wrong<'a> {
-    /// Where it stands: `params.name`.
+    /// Its path: `params.name`.
     pub field: &'a str,
-    /// What stands there, if anything does.
+    /// Its value, if it has one.
     pub found: Option<&'a Raw>,
-    /// What may stand there.
+    /// The values that it may have.
     pub valid: &'a str,
-    /// What to do.
+    /// Advice for the caller.
     pub suggestion: &'a str,
 }
 
-#[derive(Debug, Serialize)]
-struct Shown<'a> {
-    field: &'a str,
-    rejected_value: Option<Raw>,
-    valid_range: &'a str,
-    suggestion: &'a str,
-}
-
-impl<'a> From<Wrong<'a>> for Shown<'a> {
+impl<'a> From<Wrong<'a>> for Rejected<'a> {
     fn from(wrong: Wrong<'a>) -> Self {
         let Wrong { field, found, valid, suggestion } = wrong;
-        Self { field, rejected_value: found.map(sanitize::value), valid_range: valid, suggestion }
+        Self { field, value: found.map(sanitize::value), range: valid, suggestion }
     }
 }
 
@@ -136,220 +101,119 @@ pub struct Limit {
     pub now: usize,
 }
 
-impl<'a> Facts<'a> {
-    fn of(code: &'static str, word: Word, detail: &str) -> Self {
-        Self { code, word: Some(word), detail: Some(detail.to_owned()), ..Self::default() }
-    }
-
-    fn judged(self, verdict: Verdict) -> Self {
-        let retry_after = verdict.retry_after.map(|pause| pause.as_secs_f64());
-        Self {
-            word: Some(verdict.word),
-            retryable: verdict.is_retryable,
-            retry_after,
-            retry_after_seconds: retry_after,
-            ..self
-        }
-    }
-
-    fn named(self, kind: Named, name: &'a str) -> Self {
-        match kind {
-            Named::Tool => Self { tool: Some(name), ..self },
-            Named::Prompt => Self { prompt: Some(name), ..self },
-        }
-    }
-}
-
-/// The error object that tells a client of `era` what happened.
+/// The JSON-RPC error that tells a client of `era` what happened.
 pub fn object(error: &Error, era: Era) -> ErrorObject {
-    let (text, verdict) = (error.to_string(), error.verdict());
-    let (number, facts) = match error {
-        Error::ServerNotFound { server, available, nearest } => (
-            code::INVALID_PARAMS,
-            Facts { code: "server_not_found", server: Some(server), nearest, available, ..Facts::default() },
-        ),
-        Error::NameNotFound { kind, name, server, available, nearest, unreached } => {
-            let code = match kind {
-                Named::Tool => "tool_not_found",
-                Named::Prompt => "prompt_not_found",
-            };
-            let server = server.as_deref();
-            let facts = Facts { code, server, nearest, available, unreached, ..Facts::default() };
-            (code::INVALID_PARAMS, facts.named(*kind, name))
-        }
-        Error::Ambiguous { kind, name, candidates, .. } => {
-            let code = match kind {
-                Named::Tool => "ambiguous_tool",
-                Named::Prompt => "ambiguous_prompt",
-            };
-            let wrong = Shown {
-                field: "params.name",
-                rejected_value: Some(sanitize::value(&Raw::of(name))),
-                valid_range: "one of the candidates",
-                suggestion: "use one of the candidates, or ask at the address of one server",
-            };
-            let facts = Facts { code, candidates, wrong: Some(wrong), ..Facts::default() };
-            (code::INVALID_PARAMS, facts.named(*kind, name))
-        }
-        Error::AmbiguousArgument { server, tool, member } => {
-            let wrong = Shown {
-                field: member,
-                rejected_value: None,
-                valid_range: "one value",
-                suggestion: "send it once",
-            };
-            let facts = Facts {
-                code: "invalid_params",
-                server: Some(server),
-                wrong: Some(wrong),
-                ..Facts::default()
-            };
-            (code::INVALID_PARAMS, facts.named(Named::Tool, tool))
-        }
-        Error::ToolChanged { server, tool, changed } => {
-            let guidance = error.guidance();
-            let facts =
-                Facts { code: "tool_changed", server: Some(server), changed, guidance, ..Facts::default() };
-            (Number::Connection.code(era), facts.named(Named::Tool, tool))
-        }
-        Error::OtherDefinition { server, tool, .. } => {
-            let facts = Facts { code: "other_definition", server: Some(server), ..Facts::default() };
-            (code::INVALID_PARAMS, facts.named(Named::Tool, tool))
-        }
-        Error::AmbiguousUri { uri, candidates } => {
-            let wrong = Shown {
-                field: "params.uri",
-                rejected_value: Some(sanitize::value(&Raw::of(uri))),
-                valid_range: "one of the candidates",
-                suggestion: "use one of the candidates, which name their servers",
-            };
-            let facts = Facts {
-                code: "ambiguous_uri",
-                uri: Some(uri),
-                candidates,
-                wrong: Some(wrong),
-                ..Facts::default()
-            };
-            (code::INVALID_PARAMS, facts)
-        }
-        Error::ResourceNotFound { uri } => {
-            (code::INVALID_PARAMS, Facts { code: "resource_not_found", uri: Some(uri), ..Facts::default() })
-        }
-        Error::Upstream { server, tool, source, .. } => {
-            let (number, code) = of_upstream(source);
-            let facts = Facts {
-                code,
-                server: Some(server),
-                tool: tool.as_deref(),
-                detail: Some(source.to_string()),
-                guidance: error.guidance(),
-                backend: source.facts(),
-                ..Facts::default()
-            };
-            (number.map_or(code::INTERNAL_ERROR, |number| number.code(era)), facts)
-        }
+    let (text, class, hint) = (error.to_string(), error.class(), error.hint());
+    let detail = match error {
+        Error::Upstream { source, .. } => Cow::Owned(source.to_string()),
+        _ => Cow::Borrowed(&*text),
     };
-    let mut facts = facts.judged(verdict);
-    facts.detail.get_or_insert_with(|| text.clone());
-    let origin = if error.is_refusal() { Origin::Refusal } else { Origin::Failure };
-    ErrorObject::new(number, &text).with_data(&facts).from_us(origin)
-}
-
-/// The number, none where JSON-RPC has one, and the stable code of a failure to reach a server.
-const fn of_upstream(error: &upstream::Error) -> (Option<Number>, &'static str) {
-    use upstream::Error as E;
-    match error {
-        E::CircuitOpen { .. } => (Some(Number::CircuitOpen), "circuit_open"),
-        E::Overloaded { .. } | E::Leased { .. } | E::Paced { .. } => (Some(Number::RateLimit), "overloaded"),
-        E::Connect { .. } | E::NotSent { .. } => (Some(Number::Connection), "connection_failed"),
-        E::Lost { .. } | E::Cut { .. } => (Some(Number::Connection), "outcome_unknown"),
-        E::TimedOut { .. } => (Some(Number::TimedOut), "timed_out"),
-        E::MemoryExhausted => (Some(Number::RateLimit), "memory_exhausted"),
-        E::Status { status: 401 | 403, .. } | E::AuthFailed { .. } => {
-            (Some(Number::Authentication), "auth_failed")
-        }
-        E::Status { status: 429, .. } => (Some(Number::RateLimit), "rate_limited"),
-        E::Status { status: 500.., .. } => (Some(Number::Backend), "server_error"),
-        E::Status { .. } => (Some(Number::Backend), "invalid_answer"),
-        E::Backend { status: 401 | 403, .. } => (Some(Number::Authentication), "backend_error"),
-        E::Backend { status: 429, .. } => (Some(Number::RateLimit), "backend_error"),
-        E::Backend { .. } => (Some(Number::Backend), "backend_error"),
-        E::Malformed { .. } | E::TooLarge { .. } => (None, "invalid_answer"),
-        E::Unavailable { .. } => (Some(Number::Connection), "server_unavailable"),
+    let mut data = ErrorData::new(class.code, detail);
+    if let Some(rejected) = rejected(error, &hint) {
+        data = data.rejecting(rejected);
     }
+    data.kind = class.kind;
+    data.members.hint = Cow::Borrowed(&hint);
+    (data.members.retryable, data.members.retry_after) = (class.is_retryable, class.retry_after);
+    (data.members.server, data.members.tool) = (error.server(), error.tool());
+    let origin = if error.is_refusal() { Origin::Refusal } else { Origin::Failure };
+    let number = class.numbered.number(era);
+    ErrorObject::new(number, &text).with_data(&data.with(Facts::of(error))).from_us(origin)
 }
 
-/// The refusal of one more than a client of an older revision may have; `code` is stable.
-pub fn limited(code: &'static str, text: &str, retry_after: Duration, limit: Option<Limit>) -> ErrorObject {
-    let word = if limit.is_some() { Word::ConnectionLimitExceeded } else { Word::RateLimited };
-    let facts = Facts { limit, ..Facts::of(code, word, text) };
-    let facts = facts.judged(Verdict::passing(word, Some(retry_after)));
-    refused(Number::RateLimit.code(Era::Legacy), text, &facts)
+/// The parameter that is the cause of `error`, if one is.
+fn rejected<'a>(error: &'a Error, suggestion: &'a str) -> Option<Rejected<'a>> {
+    let (field, value, range) = match error {
+        Error::Ambiguous { name, .. } => ("params.name", Some(name), "one of the candidates"),
+        Error::AmbiguousUri { uri, .. } => ("params.uri", Some(uri), "one of the candidates"),
+        Error::AmbiguousArgument { member, .. } => (&**member, None, "one value"),
+        _ => return None,
+    };
+    Some(Rejected { field, value: value.map(|value| sanitize::value(&Raw::of(value))), range, suggestion })
+}
+
+/// Refuses one more than a client may have; `limit` says how many there may be.
+pub fn limited(
+    code: ErrorCode,
+    era: Era,
+    text: &str,
+    retry_after: Duration,
+    limit: Option<Limit>,
+) -> ErrorObject {
+    let mut data = ErrorData::new(code, text);
+    (data.members.retryable, data.members.retry_after) = (true, Some(retry_after));
+    refused(code.number(era), text, &data.with(limit))
 }
 
 /// The memory budget has no room for the answer of a call that was made.
 pub fn memory_exhausted(era: Era) -> ErrorObject {
     let source = upstream::Error::MemoryExhausted;
     let text = source.to_string();
-    refusal(Number::RateLimit.code(era), "memory_exhausted", Word::RateLimited, &text)
+    let mut data = ErrorData::new(ErrorCode::MemoryExhausted, &*text);
+    data.members.hint = Cow::Borrowed(crate::manager::MEMORY_EXHAUSTED);
+    refused(ErrorCode::MemoryExhausted.number(era), &text, &data)
 }
 
 /// The refusal of an action whose audit line could not be written.
 pub fn audit_full(full: Full, era: Era) -> ErrorObject {
-    let text = full.to_string();
-    let facts = Facts::of(Full::CODE, Word::RateLimited, &text);
-    let facts = facts.judged(Verdict::passing(Word::RateLimited, Some(RETRY_IN)));
-    refused(Number::RateLimit.code(era), &text, &facts)
+    limited(ErrorCode::AuditFull, era, &full.to_string(), RETRY_IN, None)
 }
 
-/// An error of ours with a number of the protocol, its stable `code` and its word.
-pub fn refusal(number: i64, code: &'static str, word: Word, text: &str) -> ErrorObject {
-    refused(number, text, &Facts::of(code, word, text))
+/// Refuses the request of a client of `era` with `code`.
+pub fn refusal(code: ErrorCode, era: Era, text: &str) -> ErrorObject {
+    numbered(code.number(era), code, text)
 }
 
-/// What a client can mend, or wait out.
-fn refused(number: i64, text: &str, facts: &Facts<'_>) -> ErrorObject {
-    ErrorObject::new(number, text).with_data(facts).from_us(Origin::Refusal)
+/// An error with another number than the table has for `code`.
+pub fn numbered(number: i64, code: ErrorCode, text: &str) -> ErrorObject {
+    refused(number, text, &ErrorData::new(code, text))
 }
 
-/// A bug of ours; `id` stands in its line of the log, which whoever noticed it writes.
+/// An error that the client can correct, or wait out.
+fn refused<F: Serialize>(number: i64, text: &str, data: &ErrorData<'_, F>) -> ErrorObject {
+    ErrorObject::new(number, text).with_data(data).from_us(Origin::Refusal)
+}
+
+/// A bug of Switchyard; `id` is in its line of the log, which the caller writes.
 pub fn internal(text: &str, id: RequestId) -> ErrorObject {
-    let facts = Facts { error_id: Some(id), ..Facts::of("internal_error", Word::InternalError, text) };
-    ErrorObject::new(code::INTERNAL_ERROR, text).with_data(&facts)
+    let mut data = ErrorData::new(ErrorCode::InternalError, text);
+    data.members.request_id = Some(id.to_string());
+    ErrorObject::new(ErrorCode::InternalError.number(Era::Modern), text).with_data(&data)
 }
 
-/// The refusal of something the caller's role does not allow. Nothing that MCP has operates the gateway, so
-/// what is refused here is what a reader may not do.
+/// The refusal of something that the caller's role does not allow. No MCP method operates the gateway, so a caller may
+/// do everything that is refused here.
 pub fn forbidden(action: &str) -> ErrorObject {
     let text = format!("this credential may not {action}; it needs the role {}", Role::Caller);
-    refusal(code::INVALID_REQUEST, "forbidden", Word::AuthenticationError, &text)
+    let mut data = ErrorData::new(ErrorCode::Forbidden, &*text);
+    data.members.hint = Cow::Owned(format!("use a credential with the role {}", Role::Caller));
+    refused(ErrorCode::Forbidden.number(Era::Modern), &text, &data)
 }
 
-/// Nobody has the resource `uri`; `number` is the code of the client's era.
-pub(super) fn no_resource(number: i64, uri: &str) -> ErrorObject {
+/// No server has the resource `uri`.
+pub(super) fn no_resource(era: Era, uri: &str) -> ErrorObject {
     let text = format!("there is no resource \"{}\"", sanitize::shown(uri));
-    let uri = sanitize::uri(uri);
-    let facts = Facts { uri: Some(&uri), ..Facts::of("resource_not_found", Word::NotFound, &text) };
-    refused(number, &text, &facts)
+    let data = ErrorData::new(ErrorCode::ResourceNotFound, &*text);
+    let number = ErrorCode::ResourceNotFound.number(era);
+    refused(number, &text, &data.with(About { uri: &sanitize::uri(uri) }))
 }
 
-/// `server`, which was asked to tell of the resource `uri`, acknowledged other things only.
+/// `server`, which was asked to announce changes of the resource `uri`, acknowledged other things only.
 pub(super) fn not_told(server: &str, uri: &str) -> ErrorObject {
     let text = format!(
         "the server \"{server}\" does not tell of the resource \"{}\": it has none of that URI, or does not \
          announce its changes",
         sanitize::shown(uri)
     );
-    let uri = sanitize::uri(uri);
-    let facts =
-        Facts { server: Some(server), uri: Some(&uri), ..Facts::of("not_told", Word::NotFound, &text) };
-    refused(code::INVALID_PARAMS, &text, &facts)
+    let mut data = ErrorData::new(ErrorCode::NotTold, &*text);
+    data.members.server = Some(server);
+    refused(ErrorCode::NotTold.number(Era::Modern), &text, &data.with(About { uri: &sanitize::uri(uri) }))
 }
 
-/// What a client sent that does not fit the method.
+/// A parameter that does not fit the method.
 pub fn bad_input(text: &str, wrong: Wrong<'_>) -> ErrorObject {
-    let facts = Facts::of("invalid_params", Word::InvalidParams, text);
-    refused(code::INVALID_PARAMS, text, &Facts { wrong: Some(wrong.into()), ..facts })
+    let data = ErrorData::new(ErrorCode::InvalidParams, text).rejecting(wrong.into());
+    refused(ErrorCode::InvalidParams.number(Era::Modern), text, &data)
 }
 
 /// A cursor that this list did not give.
@@ -363,22 +227,22 @@ pub fn bad_cursor(found: &Raw) -> ErrorObject {
     bad_input("the cursor is not one of this list; list again from the beginning", wrong)
 }
 
-/// The end of a request whose credential was taken back while it was answered.
+/// The end of a request whose credential was revoked while it was answered.
 pub fn taken_back() -> ErrorObject {
     let text = "the credential of this request was taken back or changed; send one that is valid";
-    refusal(code::INVALID_REQUEST, "unauthorized", Word::AuthenticationError, text)
+    refusal(ErrorCode::Unauthorized, Era::Modern, text)
 }
 
-/// The end of a request that needed input from its client and did not get it. `code` is stable.
-pub fn input(code: &'static str, text: &str) -> ErrorObject {
-    refusal(code::INVALID_REQUEST, code, Word::InvalidParams, text)
+/// The end of a request that needed input from its client and did not get it.
+pub fn input(code: ErrorCode, text: &str) -> ErrorObject {
+    refusal(code, Era::Modern, text)
 }
 
-/// A server's answer that is none of its revision.
+/// A server's answer that does not fit its revision.
 pub fn invalid_answer(text: &str) -> ErrorObject {
-    let facts = Facts::of("invalid_answer", Word::ServiceUnavailable, text);
-    ErrorObject::new(code::INTERNAL_ERROR, text)
-        .with_data(&Facts { guidance: Some(Cow::Borrowed(NO_MCP)), ..facts })
+    let code = ErrorCode::InvalidAnswer;
+    ErrorObject::new(code.number(Era::Modern), text)
+        .with_data(&ErrorData::new(code, text))
         .from_us(Origin::Failure)
 }
 
@@ -390,9 +254,15 @@ pub fn lacking(refusal: &ErrorObject, capabilities: &Raw) -> ErrorObject {
 
 /// A modern client lacks `capabilities`.
 pub fn needs(capabilities: &Raw, text: &str) -> ErrorObject {
-    let facts = Facts::of("capability_missing", Word::InvalidParams, text);
-    let facts = Facts { required_capabilities: Some(capabilities), ..facts };
-    refused(code::MISSING_CLIENT_CAPABILITY, text, &facts)
+    /// The member that 2026-07-28 requires.
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Needs<'a> {
+        required_capabilities: &'a Raw,
+    }
+    let data = ErrorData::new(ErrorCode::CapabilityMissing, text);
+    let number = ErrorCode::CapabilityMissing.number(Era::Modern);
+    refused(number, text, &data.with(Needs { required_capabilities: capabilities }))
 }
 
 #[cfg(test)]

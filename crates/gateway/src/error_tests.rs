@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use protocol::error::code;
 use upstream::Error as U;
 
 fn told(source: U, era: Era) -> (i64, Value) {
@@ -51,6 +52,9 @@ fn each_failure_has_a_number_and_a_word_in_both_eras() {
             assert_eq!(number, first - case, "{source:?}");
             assert_eq!((&data["type"], &data["detail"]), (&json!(word), &json!(detail)), "{source:?}");
             assert_eq!((&data["retryable"], &data["retry_after"]), (&json!(retryable), &retry_after));
+            let ms =
+                retry_after.as_f64().map_or(json!(null), |seconds| json!((seconds * 1000.0).round() as u64));
+            assert_eq!(data["retry_after_ms"], ms, "{source:?}");
             assert_eq!((&data["server"], &data["tool"]), (&json!("docs"), &json!("find")));
         }
     }
@@ -66,7 +70,7 @@ fn standard_codes_are_the_same_in_both_eras_and_have_words_too() {
     }
     for (object, number, word) in [
         (forbidden("call tools"), code::INVALID_REQUEST, "authentication_error"),
-        (no_resource(code::RESOURCE_NOT_FOUND, "a://b"), -32002, "not_found"),
+        (no_resource(Era::Legacy, "a://b"), -32002, "not_found"),
         (invalid_answer("odd"), code::INTERNAL_ERROR, "service_unavailable"),
     ] {
         let data = value(&object);
@@ -83,7 +87,7 @@ fn what_was_sent_wrong_is_named_with_what_would_be_right() {
     let data = value(&bad_input("params.a must be a number", wrong));
     assert_eq!((&data["type"], &data["code"]), (&json!("invalid_params"), &json!("invalid_params")));
     assert_eq!((&data["field"], &data["valid_range"]), (&json!("params.a"), &json!("a number")));
-    assert_eq!(data["suggestion"], "send a number");
+    assert_eq!((&data["suggestion"], &data["hint"]), (&json!("send a number"), &json!("send a number")));
     let shown = data["rejected_value"].as_str().expect("text");
     assert!(shown.len() < 250 && shown.ends_with('…'), "{shown}");
     let missing = value(&bad_input("params.a is missing", Wrong { found: None, ..wrong }));
@@ -102,7 +106,7 @@ fn what_was_sent_wrong_is_named_with_what_would_be_right() {
 #[test]
 fn a_failure_says_what_to_do_and_when() {
     let (_, data) = told(U::CircuitOpen { retry_in: Duration::from_millis(1500) }, Era::Modern);
-    assert_eq!((&data["retry_after_seconds"], &data["retry_after"]), (&json!(1.5), &json!(1.5)));
+    assert_eq!((&data["retry_after_ms"], &data["retry_after"]), (&json!(1500), &json!(1.5)));
     for source in [
         U::Connect { reason: "no route".into() },
         U::Lost { reason: "reset".into() },
@@ -112,7 +116,9 @@ fn a_failure_says_what_to_do_and_when() {
         U::TooLarge { limit: 1 },
     ] {
         let (_, data) = told(source, Era::Legacy);
-        assert!(data["guidance"].as_str().is_some_and(|text| !text.is_empty()), "{data}");
+        assert!(data["hint"].as_str().is_some_and(|text| !text.is_empty()), "{data}");
+        let is_named = data["type"] == "service_unavailable";
+        assert_eq!(data.get("guidance"), is_named.then_some(&data["hint"]), "{data}");
     }
 }
 
@@ -120,13 +126,15 @@ fn a_failure_says_what_to_do_and_when() {
 fn a_bug_has_the_id_of_its_line_in_the_log_and_a_full_table_its_numbers() {
     let id = RequestId::new();
     let data = value(&internal("it failed", id));
-    assert_eq!((&data["type"], &data["error_id"]), (&json!("internal_error"), &json!(id.to_string())));
+    let id = json!(id.to_string());
+    assert_eq!((&data["type"], &data["request_id"], &data["error_id"]), (&json!("internal_error"), &id, &id));
     let limit = Limit { most: 5, now: 5 };
-    let full = limited("too_many_sessions", "no room", Duration::from_secs(5), Some(limit));
+    let full =
+        limited(ErrorCode::TooManySessions, Era::Legacy, "no room", Duration::from_secs(5), Some(limit));
     let data = value(&full);
     assert_eq!(data["type"], "connection_limit_exceeded");
     assert_eq!((&data["max_connections"], &data["current_connections"]), (&json!(5), &json!(5)));
-    assert_eq!(data["retry_after_seconds"], 5.0);
-    let busy = value(&limited("too_many_requests", "wait", Duration::from_secs(1), None));
+    assert_eq!((&data["retry_after_ms"], &data["retry_after_seconds"]), (&json!(5000), &json!(5.0)));
+    let busy = value(&limited(ErrorCode::TooManyRequests, Era::Legacy, "wait", Duration::from_secs(1), None));
     assert_eq!((&busy["type"], busy.get("max_connections")), (&json!("rate_limited"), None));
 }

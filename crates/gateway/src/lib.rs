@@ -35,12 +35,11 @@ use bridge::suspended_calls::Parked;
 use subscriptions::{Board, Feed};
 use tasks::TaskIds;
 
-use crate::manager::{Manager, Word};
+use crate::manager::Manager;
 use auth::Sealer;
 use json::Raw;
-use protocol::error::code;
 use protocol::feature::{Kind, Lists};
-use protocol::{Closed, Era, ErrorObject, Reply, Request, method};
+use protocol::{Closed, Era, ErrorCode, ErrorObject, Reply, Request, method};
 use runtime::shutdown::Shutdown;
 use upstream::{Outlet, ResponseBody};
 
@@ -238,5 +237,5 @@ fn row(name: &str, caller: &Caller) -> Option<Row> {
 fn unknown_method(name: &str, caller: &Caller) -> ErrorObject {
     let shown: String = name.chars().take(64).collect();
     let text = format!("the method {shown:?} does not exist in protocol revision {}", caller.version);
-    error::refusal(code::METHOD_NOT_FOUND, "method_not_found", Word::NotFound, &text)
+    error::refusal(ErrorCode::MethodNotFound, caller.version.era(), &text)
 }

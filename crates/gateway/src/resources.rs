@@ -13,12 +13,12 @@ use tokio::time::Instant;
 
 use super::caller::Caller;
 use super::{Gateway, era, error, references};
-use crate::manager::{Error, Invocation, Target, Word};
+use crate::manager::{Error, Invocation, Target};
 use crate::{forward, params};
 use auth::Action;
 use json::Raw;
 use protocol::error::code;
-use protocol::{ErrorObject, Reply};
+use protocol::{ErrorCode, ErrorObject, Reply};
 use upstream::Outlet;
 
 /// How long one of several servers is asked for what it may not have.
@@ -73,7 +73,7 @@ pub(super) async fn first(
         }
     }
     Err(told.unwrap_or_else(|| {
-        error::refusal(code::INVALID_PARAMS, "not_found", Word::NotFound, "nobody has that")
+        error::refusal(ErrorCode::NotFound, caller.version.era(), "no server has this resource")
     }))
 }
 
@@ -207,7 +207,7 @@ mod tests {
         let refused = answered(&scene, &legacy("{}"), "resources/read", r#"{"uri":"a://é"}"#).await;
         assert_eq!(
             text(&refused),
-            r#"{"code":-32002,"message":"there is no resource \"a://é\"","data":{"code":"resource_not_found","uri":"a://é","type":"not_found","detail":"there is no resource \"a://é\"","retryable":false}}"#
+            r#"{"code":-32002,"message":"there is no resource \"a://é\"","data":{"code":"resource_not_found","detail":"there is no resource \"a://é\"","hint":"list the resources with `resources/list` and use one of their URIs","retryable":false,"type":"not_found","uri":"a://é"}}"#
         );
         assert_eq!(scene.server.executed("resources/read"), 0);
     }

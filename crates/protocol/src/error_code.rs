@@ -29,7 +29,7 @@ pub enum ErrorKind {
     InvalidParams,
     /// A credential was refused: that of the client, or that of Switchyard at a server.
     AuthenticationError,
-    /// The server, or the service behind it, is missing or broken.
+    /// The server, or the service that it uses, is missing or broken.
     ServiceUnavailable,
     /// No answer arrived in time.
     Timeout,
@@ -91,9 +91,9 @@ pub struct Row {
     pub retryable: Retryable,
     /// Short description, the `title` of problem documents.
     pub title: &'static str,
-    /// What happened.
+    /// Case in which it occurs.
     pub meaning: &'static str,
-    /// What to do, the `hint` unless the failure has a more exact one.
+    /// Advice, the `hint` unless the failure has a more exact one.
     pub action: &'static str,
 }
 
@@ -226,11 +226,8 @@ mod tests {
             assert!(!is_of_mcp || row.numbers.is_some(), "{}", row.name);
             let Some([_, modern]) = row.numbers else { continue };
             // 2026-07-28 keeps the range from -32000 to -32099 to itself.
-            let of_protocol = [
-                code::HEADER_MISMATCH,
-                code::MISSING_CLIENT_CAPABILITY,
-                code::UNSUPPORTED_PROTOCOL_VERSION,
-            ];
+            let of_protocol =
+                [code::HEADER_MISMATCH, code::MISSING_CLIENT_CAPABILITY, code::UNSUPPORTED_PROTOCOL_VERSION];
             assert!(!(-32099..=-32000).contains(&modern) || of_protocol.contains(&modern), "{}", row.name);
         }
     }

@@ -19,9 +19,9 @@ use json::Raw;
 pub struct Members<'a> {
     /// Stable code that programs decide by.
     pub code: ErrorCode,
-    /// What happened in this case.
+    /// Text about this case.
     pub detail: Cow<'a, str>,
-    /// What to do about it.
+    /// Advice for the caller.
     pub hint: Cow<'a, str>,
     /// Whether the unchanged request can succeed later.
     pub retryable: bool,
@@ -75,10 +75,10 @@ pub struct Rejected<'a> {
     /// Its value; null if there is none, or if it is sealed.
     #[serde(rename = "rejected_value")]
     pub value: Option<Raw>,
-    /// What it may be.
+    /// The values that it may have.
     #[serde(rename = "valid_range")]
     pub range: &'a str,
-    /// What to do, the same text as `hint`.
+    /// Advice, the text of `hint`.
     pub suggestion: &'a str,
 }
 
@@ -135,7 +135,7 @@ impl<'a> ErrorData<'a> {
         Self { members: Members::new(code, detail), kind: code.row().kind, rejected: None, facts: () }
     }
 
-    /// The same error with `facts`.
+    /// Adds `facts`, the members of this one code.
     pub fn with<F>(self, facts: F) -> ErrorData<'a, F> {
         let Self { members, kind, rejected, facts: () } = self;
         ErrorData { members, kind, rejected, facts }

@@ -146,8 +146,8 @@ async fn every_failure_has_its_word_and_none_shows_a_trace() {
         let rest = gateway.call("rag", "rag_crag", question()).await;
         let problem = rest.json();
         assert_eq!(
-            (rest.status, &problem["code"], &problem["error_type"]),
-            (status, &json!(code), &json!(word)),
+            (rest.status, &problem["code"], &problem["type"]),
+            (status, &json!(code), &json!(format!("/docs/errors#{code}"))),
             "{rest:?}"
         );
         let modern = gateway.mcp().call("rag_crag", question()).await;

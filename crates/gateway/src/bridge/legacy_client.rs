@@ -19,7 +19,7 @@ use crate::manager::{Called, Invocation, Target};
 use crate::{Gateway, era, error, tasks};
 use json::{Part, Raw};
 use protocol::feature::Effect;
-use protocol::{ErrorObject, Method, Reply, Version, method, output_schema};
+use protocol::{ErrorCode, ErrorObject, Method, Reply, Version, method, output_schema};
 use upstream::Outlet;
 
 /// How often one request may be asked for more input.
@@ -81,7 +81,7 @@ pub(crate) async fn answer(
         target.effect = Effect::Unsafe;
     }
     let text = format!("the server asked for more input {} times, which is the limit", MAX_ROUNDS + 1);
-    Err(error::input("too_many_rounds", &text))
+    Err(error::input(ErrorCode::TooManyRounds, &text))
 }
 
 /// A structured result as the client was told that it looks.
@@ -130,7 +130,7 @@ impl Wanted {
         let number = self.requests.len();
         if number > MAX_QUESTIONS {
             let text = format!("the server asks {number} questions at once, {MAX_QUESTIONS} are allowed");
-            return Err(error::input("too_many_questions", &text));
+            return Err(error::input(ErrorCode::TooManyQuestions, &text));
         }
         Ok(self)
     }
@@ -190,7 +190,7 @@ impl Asked {
             let shown: String = method.chars().take(64).collect();
             let text =
                 format!("the server needs {shown:?}, which this client did not say that it can answer");
-            return Err(error::input("client_cannot_be_asked", &text));
+            return Err(error::input(ErrorCode::ClientCannotBeAsked, &text));
         }
         let params = params.map(|params| era::questions::for_legacy(caller.version, &method, params));
         Ok(Self { method, params })
@@ -214,7 +214,7 @@ impl Asked {
 
 fn refused(method: &str, reason: &str) -> ErrorObject {
     let reason: String = reason.chars().take(256).collect();
-    error::input("input_refused", &format!("the server needs an answer to {method:?}: {reason}"))
+    error::input(ErrorCode::InputRefused, &format!("the server needs an answer to {method:?}: {reason}"))
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use crate::manager::{Called, Error, Invocation, Target};
 use crate::{Gateway, era, error, params, tasks};
 use json::Raw;
 use protocol::Abilities;
-use protocol::{ErrorObject, Reply};
+use protocol::{ErrorCode, ErrorObject, Reply};
 use runtime::memory::Account;
 use runtime::worker::at;
 use upstream::{CallEvent, Inlet, Outlet, Question};
@@ -119,7 +119,7 @@ impl Place<'_> {
     fn park(&self, waiting: Waiting) -> Reply {
         let requests = waiting.requests();
         let parked = self.gateway.parked.park(&self.caller.principal, &purpose(self.target), waiting);
-        let state = parked.map_err(|refused| error::input("not_parked", &refused.to_string()))?;
+        let state = parked.map_err(|refused| error::input(ErrorCode::NotParked, &refused.to_string()))?;
         let result =
             Raw::empty_object().edit(&[("inputRequests", Some(&requests)), (STATE, Some(&Raw::of(&state)))]);
         Ok(era::own(self.caller, &result).with("resultType", &Raw::of("input_required")))

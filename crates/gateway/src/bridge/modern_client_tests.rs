@@ -168,7 +168,7 @@ async fn what_a_client_cannot_answer_is_refused_to_the_server() {
     let refused = scene.call(&unable, &[]).await;
     assert_eq!(
         text(&refused),
-        r#"{"code":-32021,"message":"the server needs capabilities that the client did not declare: I need a form","data":{"code":"capability_missing","type":"invalid_params","detail":"the server needs capabilities that the client did not declare: I need a form","retryable":false,"requiredCapabilities":{"elicitation":{"form":{}}}}}"#
+        r#"{"code":-32021,"message":"the server needs capabilities that the client did not declare: I need a form","data":{"code":"capability_missing","detail":"the server needs capabilities that the client did not declare: I need a form","hint":"declare the capabilities in `requiredCapabilities`, or use a client that has them","retryable":false,"type":"invalid_params","requiredCapabilities":{"elicitation":{"form":{}}}}}"#
     );
     assert!(at_rest(&scene));
 }

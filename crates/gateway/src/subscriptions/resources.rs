@@ -9,14 +9,13 @@ use std::sync::Arc;
 
 use super::agreed;
 use super::mailbox::{MAX_SUBSCRIPTIONS, Mailbox};
+use crate::manager;
 use crate::manager::catalog::Place;
-use crate::manager::{self, Word};
 use crate::subscriptions::notification_router::{Subscription, Topic};
 use crate::{Caller, Gateway, era, error, params, resources};
 use auth::Action;
 use json::Raw;
-use protocol::error::code;
-use protocol::{ErrorObject, Reply};
+use protocol::{Era, ErrorCode, ErrorObject, Reply};
 use runtime::telemetry::limit::Limit;
 use upstream::{Refusal, Subject};
 
@@ -109,5 +108,5 @@ fn too_many() -> ErrorObject {
     let text = format!(
         "a session can be subscribed to {MAX_SUBSCRIPTIONS} resources at a time, as far as the memory budget has room; unsubscribe from another one first"
     );
-    error::refusal(code::INVALID_REQUEST, "too_many_subscriptions", Word::RateLimited, &text)
+    error::refusal(ErrorCode::TooManySubscriptions, Era::Legacy, &text)
 }

@@ -118,7 +118,8 @@ async fn what_a_modern_server_leaves_out_is_refused_with_all_that_our_errors_say
     assert_eq!(refused.code(), code::INVALID_PARAMS);
     let text = "the server \"s\" does not tell of the resource \"a:é\": it has none of that URI, or does not announce its changes";
     let data: serde_json::Value = refused.data().expect("facts").read().expect("an object");
-    let facts = json!({"code": "not_told", "type": "not_found", "detail": text, "retryable": false,
+    let facts = json!({"code": "not_told", "type": "not_found", "detail": text, "hint": "read the resource again when you need it",
+        "retryable": false,
         "server": "s", "uri": "a:é"});
     assert_eq!((refused.message().as_ref(), data), (text, facts));
     assert_eq!((gateway.board().count(), watched(&gateway, "s")), (0, 0));

@@ -10,7 +10,7 @@ use crate::manager::{Scope, Target};
 use auth::Principal;
 use json::Raw;
 use protocol::feature::Effect;
-use protocol::{ErrorObject, Reply, method};
+use protocol::{ErrorCode, ErrorObject, Reply, method};
 use upstream::Outlet;
 
 /// What cursors are sealed for.
@@ -20,7 +20,7 @@ const PURPOSE: &str = "tasks/list";
 pub(super) async fn answer(gateway: &Gateway, caller: &Caller, params: Option<&Raw>) -> Reply {
     if caller.principal != Principal::anonymous() {
         return Err(error::input(
-            "tasks_not_listed",
+            ErrorCode::TasksNotListed,
             "servers cannot tell whose tasks are whose behind a gateway, so they are not listed; \
              ask for a task by its id",
         ));

@@ -27,7 +27,7 @@ use auth::Action;
 use json::Raw;
 use protocol::error::code;
 use protocol::feature::Effect;
-use protocol::{Era, ErrorObject, Reply, method};
+use protocol::{Era, ErrorCode, ErrorObject, Reply, method};
 use upstream::Outlet;
 
 use ids::Found;
@@ -136,7 +136,7 @@ impl Asking<'_> {
                 Ok(task::finished(&task, &outcome))
             }
             "input_required" => Err(error::input(
-                "task_needs_a_stream",
+                ErrorCode::TaskNeedsAStream,
                 "the task waits for input, which its server asks for in the way of 2025-11-25 only: on the \
                  stream of tasks/result, which this revision does not have; a client of that revision can \
                  answer, or the tool can be called without the tasks extension",
@@ -155,7 +155,7 @@ impl Asking<'_> {
         let done = self.perform(method::TASKS_UPDATE).await?;
         if !done.version.is_modern() {
             return Err(error::input(
-                "task_needs_a_stream",
+                ErrorCode::TaskNeedsAStream,
                 "the server of this task speaks 2025-11-25, where input is given on the stream that asks for it",
             ));
         }

@@ -15,7 +15,7 @@ use crate::bridge::legacy_client::Wanted;
 use crate::manager::{Called, Invocation, Manager, Target};
 use json::Raw;
 use protocol::error::code;
-use protocol::{Reply, method};
+use protocol::{ErrorCode, Reply, method};
 use runtime::shutdown::Shutdown;
 use upstream::Outlet;
 
@@ -80,7 +80,10 @@ pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, o
         let wish = task.get_as::<u64>("pollIntervalMs").map_or(PAUSE, Duration::from_millis);
         sleep(wish.clamp(PAUSES.0, PAUSES.1)).await;
     }
-    Err(error::input("task_too_long", "the task has not ended within an hour; ask for its result again"))
+    Err(error::input(
+        ErrorCode::TaskTooLong,
+        "the task has not ended within an hour; ask for its result again",
+    ))
 }
 
 async fn perform(gateway: &Gateway, caller: &Caller, target: &Target) -> Reply {
