@@ -5,7 +5,7 @@
 
 use protocol::error_code::{Numbers, Retryable, Row, TABLE};
 
-/// What stands before the codes.
+/// The page above the codes.
 const HEAD: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
     <meta name=\"viewport\" content=\"width=device-width\">\n<title>Error codes of Switchyard</title>\n\
     <style>body{font:16px/1.5 sans-serif;max-width:46em;margin:2em auto;padding:0 1em}\

@@ -8,7 +8,7 @@ use protocol::error_code::Surface;
 use super::super::fixture::Gateway;
 use super::*;
 
-/// What stands before the table.
+/// The text above the table.
 const INTRO: &str = r#"<!-- Made from crates/protocol/src/error_code/table.rs. Renew it with UPDATE_GOLDEN=1. -->
 
 # Error codes
@@ -64,7 +64,7 @@ is refused before its body is read gets −32600 with every code, because its re
 
 "#;
 
-/// What stands between the numbers and the codes.
+/// The text between the numbers and the codes.
 const MIDDLE: &str = "\n`backend_error` has the numbers of `auth_failed` if the service answered 401 or 403, and those of `rate_limited` if it\n\
     answered 429. `invalid_answer` has those of `backend_error` if the server answered with an HTTP status. `invalid_message`\n\
     is −32700 for text that is not JSON, else −32600.\n\n\
@@ -110,7 +110,7 @@ fn markdown() -> String {
     }
     for row in TABLE {
         let (name, title, meaning, action) = (row.name, row.title, row.meaning, sentence(row.action));
-        write!(page, "\n## {name}\n\n{title}. {meaning}\n\nWhat to do: {action}\n").expect("a string");
+        write!(page, "\n## {name}\n\n{title}. {meaning}\n\nRemedy: {action}\n").expect("a string");
     }
     page
 }
