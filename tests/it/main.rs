@@ -16,6 +16,7 @@ mod deploy;
 mod down;
 mod endpoints;
 mod ends;
+mod error_members;
 mod every_method;
 mod fidelity;
 mod flows;

@@ -9,7 +9,7 @@ use super::super::fixture::Gateway;
 use super::*;
 
 /// The text above the table.
-const INTRO: &str = r#"<!-- Made from crates/protocol/src/error_code/table.rs. Renew it with UPDATE_GOLDEN=1. -->
+const INTRO: &str = r"<!-- Made from crates/protocol/src/error_code/table.rs. Renew it with UPDATE_GOLDEN=1. -->
 
 # Error codes
 
@@ -62,7 +62,7 @@ them: [R2R](r2r.md), [Chroma](chroma.md), [RAG](rag.md), [handbook](handbook.md)
 Revision 2026-07-28 reserves −32000 to −32099 for itself, so Switchyard has other numbers for its clients. A request that
 is refused before its body is read gets −32600 with every code, because its revision is not known yet.
 
-"#;
+";
 
 /// The text between the numbers and the codes.
 const MIDDLE: &str = "\n`backend_error` has the numbers of `auth_failed` if the service answered 401 or 403, and those of `rate_limited` if it\n\

@@ -9,7 +9,6 @@ use axum::body::Body;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
-use super::exchange::Named;
 use crate::admission::Full;
 use auth::Principal;
 use gateway::Caller;
@@ -20,6 +19,7 @@ use json::Raw;
 use protocol::error::code;
 use protocol::{Era, ErrorCode, ErrorObject, Message, ParseError, RequestId, Version};
 use runtime::memory::Exhausted;
+use runtime::telemetry;
 
 /// When it is worth asking for a session again.
 const SESSION_RETRY_IN: Duration = Duration::from_secs(5);
@@ -213,7 +213,7 @@ impl Refusal {
     }
 
     /// The whole answer to the HTTP request `named`; `id` is that of the message, where it could be read.
-    pub fn into_response(self, id: Option<RequestId>, named: Named) -> Response<Body> {
+    pub fn into_response(self, id: Option<RequestId>, named: Option<telemetry::RequestId>) -> Response<Body> {
         let reply = Err(self.object().of_request(named));
         let body = Message::Response(protocol::Response { id, reply }).encode();
         let mut response = Response::new(Body::from(body));

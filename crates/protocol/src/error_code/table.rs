@@ -7,28 +7,28 @@ use super::{ErrorKind, Numbers, Retryable, Row, Surface, error_codes};
 use crate::error::code;
 
 /// Number `n` of Switchyard's own codes.
-const fn own(n: i64) -> Option<Numbers> {
-    Some([code::CONNECTION_CLOSED - n, code::OURS_MODERN - n])
+const fn own(n: i64) -> Numbers {
+    [code::CONNECTION_CLOSED - n, code::OURS_MODERN - n]
 }
 
 /// A number that both eras share.
-const fn shared(number: i64) -> Option<Numbers> {
-    Some([number, number])
+const fn shared(number: i64) -> Numbers {
+    [number, number]
 }
 
-const CONNECTION: Option<Numbers> = own(0);
-const BACKEND: Option<Numbers> = own(1);
-const CREDENTIALS: Option<Numbers> = own(2);
-const BREAKER: Option<Numbers> = own(3);
-const LIMIT: Option<Numbers> = own(4);
-const LATE: Option<Numbers> = own(5);
-const PARSE: Option<Numbers> = shared(code::PARSE_ERROR);
-const REQUEST: Option<Numbers> = shared(code::INVALID_REQUEST);
-const METHOD: Option<Numbers> = shared(code::METHOD_NOT_FOUND);
-const PARAMS: Option<Numbers> = shared(code::INVALID_PARAMS);
-const INTERNAL: Option<Numbers> = shared(code::INTERNAL_ERROR);
-const HEADER: Option<Numbers> = shared(code::HEADER_MISMATCH);
-const CAPABILITY: Option<Numbers> = shared(code::MISSING_CLIENT_CAPABILITY);
+const CONNECTION: Option<Numbers> = Some(own(0));
+const BACKEND: Option<Numbers> = Some(own(1));
+const CREDENTIALS: Option<Numbers> = Some(own(2));
+const BREAKER: Option<Numbers> = Some(own(3));
+const LIMIT: Option<Numbers> = Some(own(4));
+const LATE: Option<Numbers> = Some(own(5));
+const PARSE: Option<Numbers> = Some(shared(code::PARSE_ERROR));
+const REQUEST: Option<Numbers> = Some(shared(code::INVALID_REQUEST));
+const METHOD: Option<Numbers> = Some(shared(code::METHOD_NOT_FOUND));
+const PARAMS: Option<Numbers> = Some(shared(code::INVALID_PARAMS));
+const INTERNAL: Option<Numbers> = Some(shared(code::INTERNAL_ERROR));
+const HEADER: Option<Numbers> = Some(shared(code::HEADER_MISMATCH));
+const CAPABILITY: Option<Numbers> = Some(shared(code::MISSING_CLIENT_CAPABILITY));
 const VERSION: Option<Numbers> = Some([code::INVALID_REQUEST, code::UNSUPPORTED_PROTOCOL_VERSION]);
 const RESOURCE: Option<Numbers> = Some([code::RESOURCE_NOT_FOUND, code::INVALID_PARAMS]);
 
