@@ -1,7 +1,7 @@
 //! Every error code of Switchyard: one table, from which all that clients read about an error is made.
 //!
-//! Made from it: `error.data` and the number of JSON-RPC errors, problem documents and their statuses, failed results of
-//! `/call`, the enumerations of the `OpenAPI` document, `docs/errors.md` and the page at `/docs/errors`.
+//! Errors of JSON-RPC, problem documents and failed results of `/call` are made from it. So are the enumerations of the
+//! `OpenAPI` document, `docs/errors.md` and the page at `/docs/errors`.
 //!
 //! Invariant: a released code never changes its meaning, because programs decide by it.
 //!

@@ -1,6 +1,6 @@
 //! Code, retryability and hint of a failure, decided once for MCP clients and REST.
 //!
-//! Invariant: a time to wait is told only of a failure that repeating the call can cure.
+//! Invariant: only a failure that repeating the call can cure has a time to wait.
 //!
 //! This module does not say what a code means (`protocol::error_code`), nor how a protocol shows it.
 
