@@ -7,14 +7,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use json::Raw;
-use protocol::sanitize;
+use protocol::{Era, ErrorCode, ErrorData, ErrorKind, ErrorObject, sanitize};
 
 /// The `type` of a refusal: whether the arguments, an unknown name or something else is the cause.
-fn kind(error: &str) -> &'static str {
+fn kind(error: &str) -> ErrorKind {
     match error {
-        "not_found" => "not_found",
-        "unavailable" | "not_configured" | "embedding_failed" | "contested" => "service_unavailable",
-        _ => "invalid_params",
+        "not_found" => ErrorKind::NotFound,
+        "unavailable" | "not_configured" | "embedding_failed" | "contested" => ErrorKind::ServiceUnavailable,
+        _ => ErrorKind::InvalidParams,
     }
 }
 
@@ -39,7 +39,7 @@ struct Members {
     /// `invalid_argument`, or what a tool calls it: `invalid_path`, `not_found`.
     error: &'static str,
     /// The kind of failure, in the words of the gateway's own errors.
-    r#type: &'static str,
+    r#type: ErrorKind,
     message: String,
     field: String,
     rejected_value: Raw,
@@ -115,8 +115,55 @@ impl Refusal {
         &self.0.field
     }
 
+    /// As an error of the protocol with `code` and the JSON-RPC number of `numbered`, for methods other than
+    /// `tools/call`. The members of the tool's answer are facts of it.
+    pub(super) fn error(&self, code: ErrorCode, numbered: ErrorCode, text: &str) -> ErrorObject {
+        /// The members that `ErrorData` does not have already.
+        #[derive(Serialize)]
+        struct Facts<'a> {
+            error: &'static str,
+            message: &'a str,
+            field: &'a str,
+            rejected_value: &'a Raw,
+            valid_range: &'a Value,
+            suggestion: &'a str,
+        }
+        let Members { error, r#type, message, field, rejected_value, valid_range, suggestion } = &*self.0;
+        let mut data = ErrorData::new(code, message);
+        data.kind = *r#type;
+        if !suggestion.is_empty() {
+            data.members.hint = suggestion.into();
+        }
+        let facts = Facts { error, message, field, rejected_value, valid_range, suggestion };
+        ErrorObject::new(numbered.number(Era::Modern), text).with_data(&data.with(facts))
+    }
+
     /// As the content of a tool's answer.
     pub(super) fn raw(&self) -> Raw {
         Raw::of(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_outside_of_tools_has_the_members_of_every_error() {
+        let refusal =
+            Refusal::new("not_found", "project", "x").because("There is no project x.").suggest("Use y.");
+        let error = refusal.error(ErrorCode::InvalidParams, ErrorCode::InvalidParams, refusal.message());
+        let data: Value = error.data().expect("data").read().expect("JSON");
+        assert_eq!((error.code(), error.message().as_str()), (-32602, "There is no project x."));
+        assert_eq!(
+            data,
+            json!({
+                "code": "invalid_params", "detail": "There is no project x.", "hint": "Use y.", "retryable": false,
+                "type": "not_found", "error": "not_found", "message": "There is no project x.", "field": "project",
+                "rejected_value": "x", "valid_range": null, "suggestion": "Use y.",
+            })
+        );
     }
 }

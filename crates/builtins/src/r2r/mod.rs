@@ -62,8 +62,7 @@ use super::{Builtin, Declared, Report, info, no_tool};
 use crate::r2r::config::AdvancedSearch;
 use crate::r2r::context::Desk;
 use json::Raw;
-use protocol::error::code;
-use protocol::{ErrorObject, Reply};
+use protocol::{ErrorCode, Reply};
 #[cfg(test)]
 use testkit::r2r as double;
 use upstream::api::{Error, Events, Means};
@@ -240,8 +239,8 @@ impl Builtin for R2r {
                 Ok(Choice::Ask(question)) if uri == resources::CONTEXT => return Ok(Ok(question)),
                 Ok(Choice::Ask(_)) => Arc::clone(self.desk.projects.own()),
                 Err(refusal) => {
-                    let error = ErrorObject::new(code::INVALID_PARAMS, refusal.message());
-                    return Ok(Err(error.with_data(&refusal.raw())));
+                    let code = ErrorCode::InvalidParams;
+                    return Ok(Err(refusal.error(code, code, refusal.message())));
                 }
             };
             resources::read((&self.desk, &project), &self.ingest, uri, report).await

@@ -16,8 +16,7 @@ use crate::r2r::config;
 use crate::r2r::context::Desk;
 use crate::{Report, no_resource};
 use json::Raw;
-use protocol::error::code;
-use protocol::{ErrorObject, Reply};
+use protocol::{ErrorCode, Reply};
 use upstream::api::Error;
 
 /// The project and its documents in numbers.
@@ -56,8 +55,8 @@ pub(super) async fn read(
             Ok(text) => text,
             Err(Failure::Failed(error)) => return Err(error),
             Err(Failure::Refused(refusal)) => {
-                let refused = ErrorObject::new(code::INTERNAL_ERROR, "the project's collection is not known");
-                return Ok(Err(refused.with_data(&refusal.raw())));
+                let (code, numbered) = (ErrorCode::BackendError, ErrorCode::InternalError);
+                return Ok(Err(refusal.error(code, numbered, "the project's collection is not known")));
             }
         },
         HISTORY => Raw::of(&json!({"queries": desk.history.of(report.home())})),

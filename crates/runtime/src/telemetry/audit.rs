@@ -42,11 +42,6 @@ pub enum Full {
     Actions,
 }
 
-impl Full {
-    /// The stable code.
-    pub const CODE: &str = "audit_full";
-}
-
 /// Who does something, and in which request.
 #[derive(Debug, Clone, Copy)]
 pub struct Who<'a> {
