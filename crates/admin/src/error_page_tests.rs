@@ -31,7 +31,7 @@ same members:
 | `request_id` | the HTTP request, as the header `x-request-id` and the log have it; not over stdio |
 | `server`, `tool` | what it is about, where it is about one |
 
-Some codes have further members, which their section names. A problem document also has `type`, `title` and `status`
+Some codes have further members, which their row names. A problem document also has `type`, `title` and `status`
 (RFC 9457). `type` is a path on the gateway, `/docs/errors#` and the code. If another program
 [nests the router](library.md), the page is below the prefix of that program.
 
@@ -72,7 +72,7 @@ const MIDDLE: &str = "\n`backend_error` has the numbers of `auth_failed` if the 
     The HTTP status is that of the REST API, and of the MCP endpoint if a request is refused before its method is called.\n\
     A JSON-RPC error of a method has status 200. Over 2026-07-28 `method_not_found` has 404, and `capability_missing`,\n\
     `header_mismatch`, `invalid_meta` and `unsupported_version` have 400.\n\n\
-    | code | HTTP | JSON-RPC | `type` | retryable |\n|---|---|---|---|---|\n";
+    | code | meaning and remedy | HTTP | JSON-RPC | `type` | retryable |\n|---|---|---|---|---|---|\n";
 
 fn minus(number: &str) -> String {
     number.replace("-3", "−3")
@@ -105,12 +105,12 @@ fn markdown() -> String {
         let number = number.map_or_else(|| "–".to_owned(), both);
         let kind = if number == "–" { number.clone() } else { kind(row) };
         let (name, status, retryable) = (row.name, row.status, retryable(row.retryable));
-        let line = format!("| [`{name}`](#{name}) | {status} | {number} | {kind} | {retryable} |");
+        let (meaning, remedy) = (row.meaning, sentence(row.action).replace('|', "\\|"));
+        let texts = format!("{}. {meaning} Remedy: {remedy}", row.title);
+        let line = format!(
+            "| <a id=\"{name}\"></a>`{name}` | {texts} | {status} | {number} | {kind} | {retryable} |"
+        );
         writeln!(page, "{}", minus(&line)).expect("a string");
-    }
-    for row in TABLE {
-        let (name, title, meaning, action) = (row.name, row.title, row.meaning, sentence(row.action));
-        write!(page, "\n## {name}\n\n{title}. {meaning}\n\nRemedy: {action}\n").expect("a string");
     }
     page
 }

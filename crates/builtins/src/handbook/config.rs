@@ -14,6 +14,8 @@ use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, require};
 pub struct Handbook {
     /// The folder, relative to the registry file or absolute.
     pub path: PathBuf,
+    /// Files and folders below it that are left out, by their paths from it.
+    pub exclude: Vec<String>,
     /// How many query results are remembered.
     pub cache_size: usize,
     /// Who makes vectors of the documents, if anybody.
@@ -78,6 +80,7 @@ pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Opt
     let hint = "add `handbook: {path: docs}`, the folder of documents";
     let mut fields = require(given, "handbook", server, hint)?.fields()?;
     let path = fields.require("path", "add the folder of documents, such as `path: docs`");
+    let exclude = fields.part("exclude", excluded).unwrap_or_default();
     let cache_size = fields.integer("cache_size", 0..=100_000).unwrap_or(100);
     let embedding = match fields.take("embedding") {
         Some(setting) => embedding::Config::from_settings(&setting, defaults.folder()),
@@ -88,7 +91,17 @@ pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Opt
     fields.finish();
     let (path, index_dir) = (path?.file_path(defaults.folder())?, index_dir.flatten());
     let (embedding, keeping) = (embedding?, keeping?);
-    Some(Arc::new(Handbook { path, cache_size, embedding, keeping, index_dir }))
+    Some(Arc::new(Handbook { path, exclude, cache_size, embedding, keeping, index_dir }))
+}
+
+/// Reads `exclude`: paths from the folder, with `/` between their parts.
+fn excluded(setting: &Setting<'_>) -> Option<Vec<String>> {
+    let is_below =
+        |path: &str| !path.is_empty() && path.split('/').all(|part| !["", ".", ".."].contains(&part));
+    let path =
+        |text: &str| is_below(text.trim_end_matches('/')).then(|| text.trim_end_matches('/').to_owned());
+    let expected = "a path below the folder of the handbook, such as `drafts` or `notes/old.md`";
+    Some(setting.list()?.iter().filter_map(|item| item.parsed(expected, path)).collect())
 }
 
 /// `store` and `chroma`. With `store: memory` the other may stay, so that one word turns it off.

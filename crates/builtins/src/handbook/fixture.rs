@@ -82,6 +82,7 @@ pub(super) fn write(folder: &Path, name: &str, text: &str) {
 pub(super) fn config(path: &Path, cache_size: usize) -> config::Handbook {
     config::Handbook {
         path: path.to_owned(),
+        exclude: Vec::new(),
         cache_size,
         embedding: embedding::Config::None,
         keeping: config::Keeping::Memory,
@@ -90,7 +91,11 @@ pub(super) fn config(path: &Path, cache_size: usize) -> config::Handbook {
 }
 
 pub(super) async fn open(path: &Path, cache_size: usize) -> Result<Handbook, Error> {
-    Handbook::open("docs", &config(path, cache_size), &means(&Shutdown::new()), Events::channel().0).await
+    open_with(&config(path, cache_size)).await
+}
+
+pub(super) async fn open_with(config: &config::Handbook) -> Result<Handbook, Error> {
+    Handbook::open("docs", config, &means(&Shutdown::new()), Events::channel().0).await
 }
 
 pub(super) async fn reply(handbook: &Handbook, tool: &str, arguments: &Value) -> Result<Reply, Error> {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cap_std::ambient_authority;
@@ -66,12 +67,15 @@ pub(super) struct Listing {
     pub left_out: usize,
     total_bytes: u64,
     entries: usize,
+    /// Paths of files and folders that are not read.
+    excluded: Arc<[String]>,
 }
 
 /// The folder, opened anew for each walk: its path may lead elsewhere by then.
 #[derive(Debug, Clone)]
 pub(super) struct Folder {
     root: PathBuf,
+    excluded: Arc<[String]>,
 }
 
 /// The text of a file.
@@ -92,7 +96,12 @@ pub(super) struct View {
 
 impl Folder {
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.to_owned() }
+        Self { root: root.to_owned(), excluded: Arc::default() }
+    }
+
+    /// Leaves out these files and folders, given by their paths from the folder.
+    pub(super) fn without(self, excluded: &[String]) -> Self {
+        Self { excluded: excluded.into(), ..self }
     }
 
     /// Opens the folder; the error names it.
@@ -105,7 +114,7 @@ impl Folder {
     /// Walks the folder; the error names it.
     pub(super) fn look(&self) -> Result<View, String> {
         let root = self.open()?;
-        let mut listing = Listing::default();
+        let mut listing = Listing { excluded: Arc::clone(&self.excluded), ..Listing::default() };
         walk(&root, "", MAX_DEPTH, &mut listing)
             .map_err(|error| format!("the handbook folder {} can not be read: {error}", self.shown()))?;
         Ok(View { root, listing })
@@ -172,6 +181,9 @@ fn visit(dir: &Dir, entry: &DirEntry, prefix: &str, depth: usize, listing: &mut 
     }
     let metadata = entry.metadata()?;
     let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
+    if listing.excluded.contains(&path) {
+        return Ok(true);
+    }
     if metadata.is_dir() {
         if depth == 0 {
             return Ok(false);

@@ -113,3 +113,17 @@ fn a_missing_folder_is_named() {
     fs::write(dir.path().join("file"), "x").expect("written");
     assert!(Folder::new(&dir.path().join("file")).open().expect_err("a file").contains("file"));
 }
+
+#[test]
+fn excluded_files_and_folders_are_not_listed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for name in ["a.md", "drafts/b.md", "drafts/deeper/c.md", "notes/old.md", "notes/drafts/d.md"] {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, "# A\n").expect("written");
+    }
+    let excluded = ["drafts".to_owned(), "notes/old.md".to_owned()];
+    let listing = Folder::new(dir.path()).without(&excluded).look().expect("readable").listing;
+    assert_eq!(listing.files.keys().collect::<Vec<_>>(), ["a.md", "notes/drafts/d.md"]);
+    assert_eq!(listing.left_out, 0, "an operator left them out");
+}
