@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::paths;
+
 /// The path of a module within its crate; the root is empty.
 pub(crate) type Module = Vec<String>;
 
@@ -57,15 +59,8 @@ fn circles(edges: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
 fn references(module: &Module, code: &str, modules: &BTreeMap<Module, String>) -> BTreeSet<Module> {
     let mut found = BTreeSet::new();
     for start in ["crate::", "super::", "self::"] {
-        for (at, _) in code.match_indices(start) {
-            let before = code[..at].chars().next_back();
-            if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':' || c == '$') {
-                continue;
-            }
-            for path in paths(&code[at..]) {
-                found.extend(resolved(module, &path, modules));
-            }
-        }
+        let paths = paths::starting_with(code, start);
+        found.extend(paths.iter().filter_map(|path| resolved(module, path, modules)));
     }
     found.remove(module);
     found
@@ -88,45 +83,6 @@ fn resolved(module: &Module, path: &[String], modules: &BTreeMap<Module, String>
         target.pop()?;
     }
     Some(target)
-}
-
-/// The paths that `text` begins with: several if it has a list in braces.
-fn paths(text: &str) -> Vec<Vec<String>> {
-    let (mut prefix, mut rest) = (Vec::new(), text);
-    loop {
-        let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        rest = &rest[name.len()..];
-        if name.is_empty() {
-            break;
-        }
-        prefix.push(name);
-        let Some(after) = rest.strip_prefix("::") else { return vec![prefix] };
-        rest = after;
-    }
-    let Some(list) = rest.strip_prefix('{') else { return vec![prefix] };
-    let all = items(list).into_iter().flat_map(|item| paths(item.trim_start()));
-    all.map(|path| prefix.iter().cloned().chain(path).collect()).collect()
-}
-
-/// The parts of a list in braces, whose opening brace has been read.
-fn items(list: &str) -> Vec<&str> {
-    let (mut depth, mut found, mut start) = (0, Vec::new(), 0);
-    for (at, c) in list.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth == 0 => {
-                found.push(&list[start..at]);
-                break;
-            }
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                found.push(&list[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    found
 }
 
 #[test]

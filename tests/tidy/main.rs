@@ -5,6 +5,7 @@
 //! outside comments, which is all that the rules are about. Which crate may use which, the compiler checks.
 
 mod cycles;
+mod paths;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -221,44 +222,7 @@ impl Source {
 
 /// The first names after `prefix`, also inside braces: `crate::{a::b, c}` gives `a` and `c`.
 fn roots(code: &str, prefix: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for (at, _) in code.match_indices(prefix) {
-        let before = code[..at].chars().next_back();
-        if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
-            continue;
-        }
-        let rest = &code[at + prefix.len()..];
-        match rest.strip_prefix('{') {
-            Some(list) => found.extend(heads_of_list(list)),
-            None => found.extend(head(rest)),
-        }
-    }
-    found
-}
-
-fn heads_of_list(list: &str) -> Vec<String> {
-    let (mut depth, mut heads, mut start) = (0, Vec::new(), 0);
-    for (at, c) in list.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth == 0 => {
-                heads.extend(head(&list[start..at]));
-                break;
-            }
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                heads.extend(head(&list[start..at]));
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    heads
-}
-
-fn head(path: &str) -> Option<String> {
-    let name: String = path.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-    (!name.is_empty()).then_some(name)
+    paths::starting_with(code, prefix).into_iter().filter_map(|path| path.into_iter().nth(1)).collect()
 }
 
 fn sources() -> Vec<Source> {
@@ -274,7 +238,7 @@ fn sources() -> Vec<Source> {
     sources
 }
 
-/// What git knows and what it would add: build products and caches are neither.
+/// The files that git tracks or would add: no build products and no caches.
 fn tracked_files() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut git = Command::new("git");
