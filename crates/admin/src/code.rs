@@ -4,17 +4,10 @@
 
 use std::borrow::Cow;
 
-use axum::http::StatusCode;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use protocol::ErrorCode;
 use protocol::error_code::{Row, Surface, TABLE};
-
-/// The HTTP status that problem documents with `code` have.
-pub(super) fn status(code: ErrorCode) -> StatusCode {
-    StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-}
 
 /// Schema of `code` in problem documents.
 pub(super) struct ProblemCode;

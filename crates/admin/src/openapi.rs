@@ -168,7 +168,7 @@ fn challenge() -> openapi::Header {
 fn described(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<openapi::Response>> {
     let mut by_status: BTreeMap<String, Vec<ErrorCode>> = BTreeMap::new();
     for code in codes {
-        by_status.entry(code.status().to_string()).or_default().push(*code);
+        by_status.entry(code.row().status.to_string()).or_default().push(*code);
     }
     by_status.into_iter().map(|(status, codes)| (status, response(&codes).into())).collect()
 }
@@ -180,7 +180,7 @@ fn response(codes: &[ErrorCode]) -> openapi::Response {
     if codes.contains(&ErrorCode::Unauthorized) {
         response = response.header("WWW-Authenticate", challenge());
     }
-    if matches!(codes.first().map(|code| code.status()), Some(429 | 502 | 503)) {
+    if matches!(codes.first().map(|code| code.row().status), Some(429 | 502 | 503)) {
         let whole_seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).build();
         let header = HeaderBuilder::new()
             .schema(Some(whole_seconds))

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::code::{ProblemCode, status};
+use super::code::ProblemCode;
 use json::Raw;
 use protocol::error_data::in_ms;
 use protocol::{ErrorCode, ErrorObject};
@@ -113,7 +113,7 @@ impl Problem {
         Self(Box::new(Document {
             kind: code.reference(),
             title: code.row().title,
-            status: code.status(),
+            status: code.row().status,
             code,
             detail: clipped(detail.into()),
             hint: Cow::Borrowed(code.row().action),
@@ -209,7 +209,7 @@ pub(super) fn clipped(text: String) -> String {
 impl IntoResponse for Problem {
     /// The status and the facts; [`super::error::finish`] adds the body, because it knows the request.
     fn into_response(self) -> Response {
-        let mut response = status(self.0.code).into_response();
+        let mut response = self.0.code.status().into_response();
         response.extensions_mut().insert(self);
         response
     }

@@ -217,7 +217,7 @@ impl Refusal {
         let reply = Err(self.object().of_request(named));
         let body = Message::Response(protocol::Response { id, reply }).encode();
         let mut response = Response::new(Body::from(body));
-        *response.status_mut() = status(self.code());
+        *response.status_mut() = self.code().status();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Self::Method { allow } = self {
@@ -228,11 +228,6 @@ impl Refusal {
         }
         response
     }
-}
-
-/// The HTTP status of a refusal with `code`.
-pub(super) fn status(code: ErrorCode) -> StatusCode {
-    StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// The status that carries a modern response: some errors have one of their own.

@@ -11,7 +11,6 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
-use super::error::status;
 use auth::Denied;
 use gateway::error::Limit;
 use json::Raw;
@@ -127,7 +126,7 @@ struct ErrorResponse<'a> {
 impl Refusal {
     /// The HTTP status.
     pub fn status(self) -> StatusCode {
-        status(self.code())
+        self.code().status()
     }
 
     /// The code that programs tell refusals apart by.
@@ -203,7 +202,7 @@ impl Refusal {
         Raw::of(&Problem {
             r#type: code.reference(),
             title: code.row().title,
-            status: code.status(),
+            status: code.row().status,
             members: self.members(id),
             limit: self.limit(),
         })

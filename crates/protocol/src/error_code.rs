@@ -11,6 +11,7 @@ mod table;
 
 use std::fmt;
 
+use http::StatusCode;
 use serde::{Serialize, Serializer};
 
 pub use table::{ErrorCode, TABLE};
@@ -144,9 +145,9 @@ impl ErrorCode {
         self.row().name
     }
 
-    /// The HTTP status, a number from 200 to 599.
-    pub const fn status(self) -> u16 {
-        self.row().status
+    /// The HTTP status of the REST API, and of the MCP endpoint before a method is called.
+    pub fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.row().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// The JSON-RPC error code towards clients of `era`.

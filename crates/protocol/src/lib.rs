@@ -1,9 +1,9 @@
 //! The Model Context Protocol as data: messages, ids, errors, revisions.
 //!
-//! Floor 0. Pure: no I/O, no tokio, no clock, no globals. Everything here is a function of its
+//! Pure: no I/O, no tokio, no clock, no globals. Everything here is a function of its
 //! arguments, which is why it is property-tested.
 //!
-//! Not here: framing (`wire`), what a method *means* to a gateway (`gateway`).
+//! Not here: framing (`net`), what a method *means* to a gateway (`gateway`).
 
 pub mod abilities;
 pub mod caching;
