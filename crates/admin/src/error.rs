@@ -1,9 +1,9 @@
-//! What failed, as a problem document for whoever called.
+//! Failures as problem documents (RFC 9457).
 //!
-//! Invariants: code, hint and retryability are those that MCP clients are told (`manager::ErrorClass`). A problem
+//! Invariants: MCP clients get the same code, hint and retryability (`manager::ErrorClass`). A problem
 //! document always has the id of its request. The text of a panic is in the log under that id and nowhere else.
 //!
-//! Not here: what a *server* answered, its errors included; that is an answer (`call`).
+//! Does not handle the answers of a *server*, errors included (`call`).
 
 use std::panic::AssertUnwindSafe;
 
@@ -106,7 +106,7 @@ pub(super) async fn finish(mut request: Request, next: Next) -> Response {
     finished(next.run(request), id).await
 }
 
-/// What `answer` comes to, as the answer to the request `id`.
+/// The response to the request `id` that `answer` gives, also if it panics.
 pub(super) async fn finished(answer: impl Future<Output = Response>, id: RequestId) -> Response {
     let outcome = AssertUnwindSafe(answer).catch_unwind().await;
     let mut response = outcome.unwrap_or_else(|_| {

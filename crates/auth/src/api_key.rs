@@ -4,8 +4,8 @@
 //! secret. Because the secret is random and long, one round of SHA-256 is enough; a slow hash
 //! protects only what people invent. An id that is not known costs the same as one that is.
 //!
-//! Keys that another system made have the hashes that it gave them (`slow`), and any form; that an id has such a
-//! hash can be told by the time that a check takes.
+//! Keys that another system made may have any form, and keep the hashes of that system (`password_hash`). The time of a
+//! check reveals that an id has such a hash.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! A built-in server as a connection like any other, in the modern era.
 //!
 //! Nothing is sent and nothing can be lost: a call is a future in this process. Invariant: what a
-//! built-in answers passes the same way as an answer from across the network, so the floors above
+//! built-in answers passes the same way as an answer from across the network, so the layers above
 //! need not know the difference.
 
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl<B: Builtin> Local<B> {
         match call.method.as_str() {
             method::TOOLS_CALL => self.call(call.params.as_ref(), &Report::of(call, outlet)).await,
             method::TOOLS_LIST => Ok(Ok(list("tools", &self.builtin.tools()))),
-            // Only asked whether it is alive; what it is, the floors above have from `peer`.
+            // Only asked whether it is alive; what it is, the layers above have from `peer`.
             method::DISCOVER => self.builtin.health().await.map(|()| Ok(Raw::empty_object())),
             method::RESOURCES_LIST if let Some(all) = self.builtin.resources() => {
                 Ok(Ok(list("resources", &all)))

@@ -95,7 +95,7 @@ fn means(shutdown: &runtime::shutdown::Shutdown) -> upstream::api::Means {
 /// One built-in server, running. It is made when it is first wanted, and again after it was `closed`;
 /// making it is its handshake: what it needs is reached and accepts us, or it fails.
 ///
-/// An outer error means that the service behind it failed (it trips the breaker where
+/// An outer error means that its service failed (it trips the breaker where
 /// [`Error::trips_breaker`] says so); bad arguments and failed tools are a [`Reply`].
 pub trait Builtin: Send + Sync + 'static {
     /// `{name, title, version}`.
@@ -104,8 +104,8 @@ pub trait Builtin: Send + Sync + 'static {
     /// Advice to language models.
     fn instructions(&self) -> Option<String>;
 
-    /// Tool definitions as they are now, in a fixed order, each an element of `tools/list`. Who changes
-    /// them reports that as an event.
+    /// Tool definitions as they are now, in a fixed order, each an element of `tools/list`. An implementation
+    /// that changes them reports an event.
     fn tools(&self) -> Vec<Raw>;
 
     /// Runs the tool `name`; `arguments` is an object. An unknown name is −32602.

@@ -78,7 +78,7 @@ impl<'a> Audited<'a> {
 
 /// What the log has of the `data` of our own errors.
 #[derive(Debug, Default, Deserialize)]
-struct CallEvent {
+struct ErrorFacts {
     code: String,
     server: Option<String>,
     tool: Option<String>,
@@ -90,8 +90,8 @@ fn failed(method: &str, id: Option<RequestId>, error: &ErrorObject) {
         ($level:expr, $suppressed:expr, $message:literal) => {
             if tracing::enabled!($level) {
                 let suppressed: Option<u64> = $suppressed;
-                let said = error.data().as_ref().and_then(|data: &Raw| data.read::<CallEvent>().ok());
-                let CallEvent { code, server, tool } = said.unwrap_or_default();
+                let said = error.data().as_ref().and_then(|data: &Raw| data.read::<ErrorFacts>().ok());
+                let ErrorFacts { code, server, tool } = said.unwrap_or_default();
                 let id = id.map(tracing::field::display);
                 let [server, tool] = [&server, &tool].map(|name| untrusted_if_any(name.as_deref()));
                 let (method, detail) = (untrusted(method), error.message());

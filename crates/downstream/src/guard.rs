@@ -7,7 +7,7 @@
 //! Who is let in has a [`Principal`] and a body that is complete and small enough, so no route limits
 //! or waits for one again. Nothing of a body is buffered for somebody who was not let in.
 //!
-//! Not here: the order of the checks and the routes behind them (`front`), time and connection limits
+//! Not here: the order of the checks and the routes behind them (`http_service`), time and connection limits
 //! (`listener`), what a principal may do ([`auth`]).
 
 use std::future::poll_fn;

@@ -4,7 +4,7 @@
 //! counter that all connections share, and is never refused here. The rest of all heads takes at most [`IN_SUM`].
 //! A [`Share`] that is dropped gives its bytes back.
 //!
-//! Not here: the size of one head (`listener`), when a head begins and ends (`activity`), bodies (`reading`).
+//! Not here: the size of one head (`listener`), when a head begins and ends (`activity`), bodies (`body_budget`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -4,8 +4,9 @@
 //! end waits for event streams that never end. Only HTTP/1.1 is spoken: a client that begins with the
 //! preface of HTTP/2 is closed (`docs/contributing/decisions/0001-no-http2-without-tls.md`).
 //!
-//! Invariants: at most `max_sockets` are open, more are told so and closed (`turned_away`); a peer that is slow with
-//! its head, its body or its reading is closed in time; an error of `accept` never spins; nothing accepted here outlives [`serve`].
+//! Invariants: at most `max_sockets` connections are open; a further one is answered 503 and closed (`load_shed`). A
+//! peer that is slow to send its head or body, or to read, is closed in time. An error of `accept` never spins. No
+//! connection outlives [`serve`].
 //!
 //! Not here: one connection (`http1`), what a request means ([`Site`]), who may send one (`guard`).
 

@@ -96,7 +96,7 @@ pub struct Limit {
     /// The limit.
     #[serde(rename = "max_connections")]
     pub most: usize,
-    /// What counts against it.
+    /// The number in use.
     #[serde(rename = "current_connections")]
     pub now: usize,
 }

@@ -2,8 +2,8 @@
 //! and `resources/read`.
 //!
 //! Where client and server speak one era nothing is done here: a legacy client is asked through the
-//! outlet, a modern one gets `input_required` as its server wrote it. Between the eras: [`rounds`]
-//! for a legacy client of a modern server, [`bridged`] for a modern client of a legacy one.
+//! outlet, a modern one gets `input_required` as its server wrote it. Between the eras: [`legacy_client`]
+//! for a legacy client of a modern server, [`modern_client`] for a modern client of a legacy one.
 //!
 //! Source: 2026-07-28 `basic/patterns/mrtr`. Not here: who owns a name (`manager`).
 
@@ -28,11 +28,11 @@ const LEGACY: Terms = Terms { refused: &["task", "input_required"], added: &[] }
 /// Under which terms the result of a tool may pass while it arrives; none: it is wanted whole, because
 /// somebody here would read or change it. Those who read a result, and why none of them does then:
 ///
-/// - `era::answer`: the eras are the same (`rounds` and `bridged` are for others), and what the modern
+/// - `era::answer`: the eras are the same (`legacy_client` and `modern_client` are for others), and what the modern
 ///   one demands is added by the terms;
-/// - `tasks::created`, `tasks::waited_for` and `rounds` look for types that the terms refuse; a legacy
+/// - `tasks::created`, `tasks::waited_for` and `legacy_client` look for types that the terms refuse; a legacy
 ///   client that asks for a task (`params.task`) gets its result whole;
-/// - `rounds` wraps a structured result where a legacy client was told so (`wraps_result`);
+/// - `legacy_client` wraps a structured result where a legacy client was told so (`wraps_result`);
 /// - `references` looks for URIs where some can clash.
 fn terms(gateway: &Gateway, caller: &Caller, target: &Target) -> Option<Terms> {
     let era = caller.version.era();

@@ -1,8 +1,9 @@
 //! JSON text kept as the bytes it arrived in, and the readers that find values in it.
 //!
-//! [`Raw`] is one value, [`Part`] a value inside it, `scanner` reads and checks a text in one pass, and
-//! [`envelope_stream`] takes one member out of a JSON-RPC message while it arrives. Invariant: no value is parsed
-//! and printed again.
+//! [`Raw`] is one value, and [`Part`] a value inside it. The module [`scanner`] reads and checks a text in one pass.
+//! The module [`envelope_stream`] takes the result out of a JSON-RPC response while it arrives.
+//!
+//! Invariant: no value is parsed and printed again.
 //!
 //! Does no I/O and knows no message of MCP (crate `protocol`).
 

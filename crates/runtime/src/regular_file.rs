@@ -4,7 +4,7 @@
 //! file is the one that is checked. At most the given number of bytes is read. Links are followed, because
 //! Kubernetes mounts its files as links.
 //!
-//! Not here: paths that a client chooses, which need more (`upstream/builtin`).
+//! Not here: paths that a client chooses, which need more (`builtins`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};

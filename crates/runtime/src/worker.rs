@@ -207,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    #[allow(clippy::disallowed_methods)] // what spawns tasks stands on this floor too
+    #[allow(clippy::disallowed_methods)] // a test without a `Shutdown`
     fn spawn(task: impl Future<Output = ()> + Send + 'static) {
         tokio::spawn(task);
     }

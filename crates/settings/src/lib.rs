@@ -1,7 +1,7 @@
 //! A configuration document as located values, and how a part of the program reads its own share.
 //!
-//! Floor 0 and pure: no YAML, no files, no environment. `config` makes a tree of [`Node`]s of the
-//! file; every part of the program turns its own sub-tree into its own `Config`, on its own floor.
+//! Pure: no files, no environment. [`document`] makes a tree of [`Node`]s of the
+//! file; every part of the program turns its own sub-tree into its own `Config`.
 //!
 //! The convention for such a part:
 //!

@@ -2,7 +2,7 @@
 //!
 //! Invariants: every attempt of every kind (call, list, health) comes through here, so the breaker
 //! learns of all of them; the deadline is enforced inside the permit, so silence counts against the
-//! server, unless the caller left it too little time to judge it (`trial`); dropping the future gives
+//! server, unless the caller left it too little time to judge it (`breaker_guard`); dropping the future gives
 //! back place, permit and seat and cancels the request.
 
 use std::pin::pin;

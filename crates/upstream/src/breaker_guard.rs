@@ -2,7 +2,7 @@
 //!
 //! Invariants: whatever ends the attempt, the permit is settled and the call no longer counts as one
 //! that runs; an attempt that its caller ended, by leaving or by a deadline that gave the server less
-//! than its patience, counts as nothing, unless the server is known to be hung (`silence`); then it
+//! than its patience, counts as nothing, unless the server is known to be hung (`liveness`); then it
 //! counts as the silence that it was. Where that is not known it is a reason to ask the server.
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! Invariants: a message only ever moves a deadline away, and never beyond the last moment that it has; a
 //! deadline that its caller chose does not move.
 //!
-//! Not here: when messages arrived, and pauses while a person is asked (`outlet`).
+//! Not here: when messages arrived, and pauses while a person is asked (`call_events`).
 
 use std::time::Duration;
 

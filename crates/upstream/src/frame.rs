@@ -3,7 +3,7 @@
 //! Invariants: nothing is begun after the deadline; work is polled before the clock, so what is done at the
 //! deadline counts.
 //!
-//! Not here: what moves the deadline (`deadline`, `outlet`).
+//! Not here: what moves the deadline (`deadline`, `call_events`).
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -5,7 +5,7 @@
 //! everyone who waits for it, and a caller who leaves does not end it for the others; nobody waits
 //! for a connect while there is a live connection that is free for them; until it is known which eras
 //! the server speaks, only the base dialect connects; a connection that closed is in nobody's way any
-//! more; a server whose connections keep dying young is connected to on the schedule of `stamina`,
+//! more; a server whose connections keep dying young is connected to on the schedule of `flap_backoff`,
 //! however many ask; no lock is held across an await. Whether the server is up, the base dialect says.
 //!
 //! Not here: when to connect unasked (`supervise`) and whether it may be tried at all (`breaker`).
@@ -32,6 +32,7 @@ use super::dialect::{Key, PoolRequest};
 use super::error::Error;
 use super::secrets::Secrets;
 use super::signs::Signs;
+use crate::flap_backoff::Stamina;
 use crate::liveness::Patience;
 use runtime::shutdown::Shutdown;
 
@@ -271,7 +272,7 @@ impl Pool {
     pub(super) fn open(&self) {
         let mut state = self.lock();
         state.shut = None;
-        state.groups.iter_mut().for_each(|group| group.stamina = crate::flap_backoff::Stamina::default());
+        state.groups.iter_mut().for_each(|group| group.stamina = Stamina::default());
     }
 
     /// [`Error::Connect`] while there is no connection for `wish` and none may be made yet.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: each server is named in the log once, with the setting that helps.
 //!
-//! Not here: what follows for connections (`pool`, `signs`) and for cached results (`manager::recall`).
+//! Not here: what follows for connections (`pool`, `signs`) and for cached results (`manager::response_cache`).
 
 use std::collections::HashSet;
 use std::sync::Arc;

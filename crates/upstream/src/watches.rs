@@ -7,7 +7,7 @@
 //! most [`MAX_SUBJECTS`] at a time. A principal can add a subject while it holds fewer than are free,
 //! so one principal holds at most half of them, and a principal that holds none always finds room.
 //!
-//! Not here: how a server is asked (`carrier`), who is told (`gateway`).
+//! Not here: how a server is asked (`subscription_task`), who is told (`gateway`).
 
 use std::collections::HashMap;
 use std::fmt;

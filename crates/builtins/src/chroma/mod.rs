@@ -4,7 +4,7 @@
 //! Vectors come from us ([`super::embedding`]), because Chroma makes none. `client` speaks to it in typed
 //! wishes: nothing of a caller is passed on as it came, and nothing is retried there. `layout` says how
 //! a document lies in it, `writing` how it gets there and `seeking` how it is found, so that nobody ever
-//! finds half of one. One file for the tools of collections, of documents and of searching; `desk` is
+//! finds half of one. One file for the tools of collections, of documents and of searching; `context` is
 //! what they share.
 //!
 //! Not here: how a text is cut ([`super::chunk`]).

@@ -1,6 +1,6 @@
 //! The arguments of the tools, read.
 //!
-//! Names, types and ranges are held against the schemas before (`builtin/shape`).
+//! Names, types and ranges are held against the schemas before (`schema_validator`).
 
 use serde::Deserialize;
 

@@ -96,10 +96,10 @@ pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Opt
 
 /// Reads `exclude`: paths from the folder, with `/` between their parts.
 fn excluded(setting: &Setting<'_>) -> Option<Vec<String>> {
-    let is_below =
-        |path: &str| !path.is_empty() && path.split('/').all(|part| !["", ".", ".."].contains(&part));
-    let path =
-        |text: &str| is_below(text.trim_end_matches('/')).then(|| text.trim_end_matches('/').to_owned());
+    let path = |text: &str| {
+        let path = text.trim_end_matches('/');
+        path.split('/').all(|part| !["", ".", ".."].contains(&part)).then(|| path.to_owned())
+    };
     let expected = "a path below the folder of the handbook, such as `drafts` or `notes/old.md`";
     Some(setting.list()?.iter().filter_map(|item| item.parsed(expected, path)).collect())
 }

@@ -5,7 +5,7 @@
 //! comes before the first snapshot waits for it. Reading and searching run on threads that may
 //! block, a few at a time.
 //!
-//! Bad arguments are an answer of the tool (`isError`, see `builtin/refusal`); an unknown tool is a
+//! Bad arguments are an answer of the tool (`isError`, see `refusal`); an unknown tool is a
 //! JSON-RPC error.
 //!
 //! Where an embedding provider is configured, `meaning` keeps vectors beside the words; then a search goes by

@@ -1,7 +1,7 @@
 //! The tools of an R2R retrieval service (REST API v3) as a server of ours.
 //!
 //! One file per tool: its arguments and answer as types, from which its definition is made, and what is
-//! asked of R2R for it. `desk` is what they share: the client, the project's collection, the answers that
+//! asked of R2R for it. `context` is what they share: the client, the project's collection, the answers that
 //! are kept.
 //!
 //! Not here: how R2R is spoken to (`client`, `session`), which file goes where (`ingest`).

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::bridge::malformed;
-use super::failed::{CallEvent, Failed};
+use super::failed::{Failed, Reported};
 use json::Raw;
 use runtime::secret::SecretString;
 
@@ -70,7 +70,7 @@ pub(super) fn read(answered: &Raw, secrets: &[SecretString]) -> Result<Raw, Fail
         return Err(fault("`success` is neither true nor false"));
     };
     if !success {
-        return Err(Failed::CallEvent(Box::new(CallEvent::of(answered, secrets))));
+        return Err(Failed::Reported(Box::new(Reported::of(answered, secrets))));
     }
     let result =
         answered.get("result").filter(Raw::is_object).ok_or_else(|| fault("there is no `result`"))?;

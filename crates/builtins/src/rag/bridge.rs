@@ -7,7 +7,7 @@ use http::Method;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::failed::CallEvent;
+use super::failed::Reported;
 use super::listed::Listed;
 use crate::rag::config;
 use crate::rest::{Request, Rest, read_json};
@@ -80,7 +80,7 @@ impl Bridge {
     /// Fails with 401 if `body` is a refusal of the key with the status 200, as some bridges send it.
     fn check_denial(&self, body: &Bytes) -> Result<(), Error> {
         let failed = Raw::parse(body).ok().filter(|body| body.get_as("success") == Some(false));
-        let denial = failed.and_then(|failed| CallEvent::of(&failed, self.secrets()).into_denial());
+        let denial = failed.and_then(|failed| Reported::of(&failed, self.secrets()).into_denial());
         denial.map_or(Ok(()), |detail| Err(Error::backend(401, detail)))
     }
 

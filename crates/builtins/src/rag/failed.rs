@@ -40,14 +40,14 @@ pub(super) enum Failed {
     /// The arguments cannot be sent to the bridge.
     Refused(Refusal),
     /// The bridge does not do what was asked, and says why.
-    CallEvent(Box<CallEvent>),
+    Reported(Box<Reported>),
     /// The bridge failed.
     Bridge(Error),
 }
 
 /// A failure as the bridge tells it.
 #[derive(Debug)]
-pub(super) struct CallEvent {
+pub(super) struct Reported {
     kind: Kind,
     /// Its words, cleaned.
     cause: String,
@@ -151,7 +151,7 @@ impl Kind {
     }
 }
 
-impl CallEvent {
+impl Reported {
     /// The failure in `answered`, an object with `success: false`. None of `secrets` is in it.
     pub(super) fn of(answered: &Raw, secrets: &[SecretString]) -> Self {
         let cleaner = Cleaner::new(secrets);
@@ -222,7 +222,7 @@ impl Failed {
         match error {
             Error::Backend { status: status @ (400 | 404 | 410 | 413 | 422), detail, facts, .. } => {
                 let kind = if matches!(status, 404 | 410) { Kind::Missing } else { Kind::Invalid };
-                Self::CallEvent(Box::new(CallEvent { kind, cause: detail, facts: facts.map(|facts| *facts) }))
+                Self::Reported(Box::new(Reported { kind, cause: detail, facts: facts.map(|facts| *facts) }))
             }
             other => Self::Bridge(other),
         }
@@ -231,7 +231,7 @@ impl Failed {
     /// Whether the list of techniques, or the key, may be another than we think.
     pub(super) fn is_of_the_list(&self) -> bool {
         match self {
-            Self::CallEvent(said) => matches!(said.kind, Kind::Missing | Kind::Denied),
+            Self::Reported(said) => matches!(said.kind, Kind::Missing | Kind::Denied),
             Self::Bridge(error) => matches!(error, Error::Backend { status: 401 | 403, .. }),
             Self::Refused(_) => false,
         }
@@ -242,7 +242,7 @@ impl Failed {
         match self {
             Self::Refused(refusal) => Ok(Ok(refused(&refusal))),
             Self::Bridge(error) => Err(error),
-            Self::CallEvent(said) => Ok(Ok(failed(&said.told(technique)))),
+            Self::Reported(said) => Ok(Ok(failed(&said.told(technique)))),
         }
     }
 }
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     fn kind(error: &serde_json::Value) -> Kind {
-        CallEvent::of(&Raw::of(&json!({"success": false, "error": error})), &[]).kind
+        Reported::of(&Raw::of(&json!({"success": false, "error": error})), &[]).kind
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! not say it can answer is refused to the server, which may go on without. What is not answered is
 //! asked again under the same key; answers to what was not asked are ignored.
 //!
-//! Source: 2026-07-28 `basic/patterns/mrtr`. Not here: the table of parked calls (`parked`).
+//! Source: 2026-07-28 `basic/patterns/mrtr`. Not here: the table of parked calls (`suspended_calls`).
 
 use std::convert::Infallible;
 use std::time::Duration;

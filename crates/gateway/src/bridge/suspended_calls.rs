@@ -7,7 +7,7 @@
 //! may not come any more; the shutdown drops all.
 //! Whoever shows a wrong, foreign, used or old state learns only that it is of no use.
 //!
-//! Not here: what a call asks and how it goes on (`bridged`).
+//! Does not ask the client or resume a call (`modern_client`).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

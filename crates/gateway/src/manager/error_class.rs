@@ -114,9 +114,7 @@ impl Error {
             | Self::ResourceNotFound { .. } => None,
         }
     }
-}
 
-impl Error {
     /// Whether it is a refusal that its client can correct or wait out, not a failure of Switchyard or of a server. Over
     /// HTTP a refusal has a status from 400 to 499.
     pub const fn is_refusal(&self) -> bool {
@@ -138,9 +136,7 @@ impl Error {
             | Self::ResourceNotFound { .. } => true,
         }
     }
-}
 
-impl Error {
     /// Advice for the caller: more exact than that of the table, where that is possible.
     pub fn hint(&self) -> Cow<'static, str> {
         match self {

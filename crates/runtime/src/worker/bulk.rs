@@ -7,7 +7,7 @@
 //!
 //! Invariants: a connection moves at most once and stays until it is closed. The threads start with the first large
 //! request. Where there are none, the connection stays on its worker.
-//! Not here: which requests are large (`downstream/reading`), moving the task of a connection (`downstream/listener`).
+//! Not here: which requests are large (`downstream::body_budget`), moving the task of a connection (`downstream::listener`).
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(until_asked(connection.as_mut()).await, Left::Asked);
         let place = threads.place().expect("a thread");
         let runtime = place.runtime.clone();
-        #[allow(clippy::disallowed_methods)] // what spawns tasks stands on this floor too
+        #[allow(clippy::disallowed_methods)] // a test without a `Shutdown`
         runtime.spawn(async move {
             connection.await;
             drop(place);

@@ -58,7 +58,7 @@ impl WorkBudget {
         if !self.may_be_spent() || !self.ends_at(Instant::now()) {
             return Poll::Ready(());
         }
-        // The runtime wakes it after it has looked for events. The waker itself may be silenced here (`bell`).
+        // The runtime wakes it after it has looked for events. The waker itself may be silenced here (`waker`).
         pin!(yield_now()).poll(context)
     }
 

@@ -2,7 +2,7 @@
 //! server has.
 //!
 //! A name may have stars, which stand for any characters: no tool has one in its name. Not here: what becomes of
-//! a tool that changed (`manager/trust`).
+//! a tool that changed (`manager::trust`).
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;

@@ -2,12 +2,12 @@
 //! program where each client has one of its own, and say nothing of this one.
 //!
 //! Invariants: it is asked only when a client gave up a call on the connection, and judged by the rules of all
-//! servers (`silence`): what answers anything does not hang, a call from before the question excuses it, and it
+//! servers (`liveness`): what answers anything does not hang, a call from before the question excuses it, and it
 //! hangs when it owed an answer for two checks, and where calls run for as long as a call may take, too. Then the
 //! connection ends, with what runs on it, which is not made again; the client's next call makes another one.
 //! The other clients notice nothing.
 //!
-//! Not here: what the calls themselves count for the breaker (`trial`).
+//! Not here: what the calls themselves count for the breaker (`breaker_guard`).
 
 use std::future::pending;
 use std::sync::Arc;

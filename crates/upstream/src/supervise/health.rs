@@ -1,10 +1,9 @@
-//! What the task that keeps a server up makes of health checks, answered or not.
+//! The reaction of the supervisor to health checks, answered or not.
 //!
-//! Invariants: a server that is at work on a call from before a question is left to it (`silence`); the
-//! lists are read only of a server that answered just now, because a list has more time than a check,
-//! and all that time nobody could judge it; connections are given up with calls on them only when the
-//! server owed an answer for as long as it may take for one, and none of those calls was there before
-//! it fell silent. What they may have done is not known, and they are told so: nothing is sent twice.
+//! Invariants: a server that works on a call from before the health check is not judged by it (`liveness`). Lists are
+//! read only from a server that has just answered, because a list may take longer than a health check. Connections with
+//! running calls are closed only if an answer is overdue and none of these calls began before the server fell silent.
+//! Such calls fail with an unknown outcome, and are not sent again.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! lock several times on every worker. Here each worker has a list of its own. Invariants: who waits
 //! before the end is woken by it, who comes later does not wait; a wait that is dropped leaves nothing.
 //!
-//! Not here: why it ends (`closing`), and whatever waits for it longer than a call.
+//! Not here: why it ends (`close_reason`), and whatever waits for it longer than a call.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};

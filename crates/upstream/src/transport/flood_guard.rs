@@ -8,7 +8,7 @@
 //! resource, a ping) is slowed down and never ends a connection. While a reader pauses, the server waits for room in
 //! its pipe or socket and costs nothing. All streams of a connection share one guard.
 //!
-//! Not here: sharing a worker among readers (`worker::WorkBudget`); when the next connection is made (`stamina`).
+//! Not here: sharing a worker among readers (`worker::WorkBudget`); when the next connection is made (`flap_backoff`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,9 +1,10 @@
 //! The ways to reach a server, each in its own file.
 //!
-//! [`connector`] is all the floors above need. What the transports have in common stands beside
-//! them: the table of open requests (`pending`), finding the era (`handshake`), what a server says by
-//! itself (`inbound`) and asks (`questions`), how a connection ends (`ending`), what floods it (`flood_guard`); and for those over
-//! HTTP sending (`http`), reading (`body`) and messages nobody waits for (`aside`).
+//! [`connector`] is all that other crates need. All transports share the table of open requests (`pending`) and the
+//! detection of the protocol era (`handshake`). They also share notifications (`inbound`) and requests (`questions`) of a
+//! server, the end of a connection (`close_signal`), and flood protection (`flood_guard`).
+//!
+//! The transports over HTTP share sending (`http`), reading (`body`), and messages without a response (`aside`).
 
 mod aside;
 mod body;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants: what may have been done is never done again before it was looked whether it was;
-//! nothing old is removed before the new file was read to its end and the old one was kept (`kept`). Between
+//! nothing old is removed before the new file was read to its end and the old one was kept (`backup`). Between
 //! `remove` and `send` the document is missing: the service has no way to replace one.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -16,7 +16,7 @@
 //! - A `forget` that Redis did not take keeps it away from this process until it did.
 //! - An epoch word is never used twice, and an epoch that Redis lost is replaced by a new word.
 //!
-//! Not here: the library (`wire`), coming back and clearing up (`tend`).
+//! Not here: the library (`wire`), coming back and clearing up (`maintenance`).
 
 mod maintenance;
 mod wire;
@@ -62,7 +62,7 @@ pub struct Options {
 pub(super) struct Redis {
     options: Options,
     state: Mutex<State>,
-    /// There is something to do for `tend`.
+    /// There is something to do for `maintenance`.
     work: Notify,
 }
 

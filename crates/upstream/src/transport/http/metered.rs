@@ -7,7 +7,7 @@
 //! on that processor.
 //!
 //! Invariant: a read that was refused wakes nobody, so the owner of the [`Meter`] raises the limit and polls again.
-//! Not here: the limits themselves (`link`).
+//! Not here: the limits themselves (`connection`).
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! The one client of a private connection: whatever its server says or asks is meant for this client, also outside
 //! of calls.
 //!
-//! Not here: where a client can be reached (`upstream::home`).
+//! Not here: where a client can be reached (`session_affinity`).
 
 use tokio::sync::watch;
 
