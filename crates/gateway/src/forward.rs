@@ -1,11 +1,10 @@
-//! A request that reaches a server and may be asked back: the one way of `tools/call`, `prompts/get`
-//! and `resources/read`.
+//! Forwards `tools/call`, `prompts/get` and `resources/read`, during which a server may send requests to the client.
 //!
-//! Where client and server speak one era nothing is done here: a legacy client is asked through the
-//! outlet, a modern one gets `input_required` as its server wrote it. Between the eras: [`legacy_client`]
-//! for a legacy client of a modern server, [`modern_client`] for a modern client of a legacy one.
+//! If client and server speak the same era, such requests pass unchanged. A legacy client gets them on the stream of its
+//! call, and a modern one in the result `input_required`. Otherwise [`legacy_client`] serves a legacy client of a modern
+//! server, and [`modern_client`] a modern client of a legacy server.
 //!
-//! Source: 2026-07-28 `basic/patterns/mrtr`. Not here: who owns a name (`manager`).
+//! Does not decide who owns a name (`manager`). Source: 2026-07-28 `basic/patterns/mrtr`.
 
 use super::Gateway;
 use super::caller::Caller;

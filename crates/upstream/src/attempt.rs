@@ -1,9 +1,9 @@
-//! How anything is asked of a server: a place, then attempts, each under a permit of the breaker.
+//! The path of every request to a server: a slot of the bulkhead, then attempts, each with a permit of the breaker.
 //!
-//! Invariants: every attempt of every kind (call, list, health) comes through here, so the breaker
-//! learns of all of them; the deadline is enforced inside the permit, so silence counts against the
-//! server, unless the caller left it too little time to judge it (`breaker_guard`); dropping the future gives
-//! back place, permit and seat and cancels the request.
+//! Invariants: every attempt (call, list, health check) is made here, so the breaker counts all of them. The deadline is
+//! enforced while the permit is held, so a missing answer counts against the server. It does not count if the caller left
+//! too little time to judge the server (`breaker_guard`). Dropping the future frees slot, permit and connection, and
+//! cancels the request.
 
 use std::pin::pin;
 use std::sync::Arc;
