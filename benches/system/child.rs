@@ -42,7 +42,12 @@ pub struct Memory {
 
 /// Starts a part of this program by its subcommand.
 pub fn own(arguments: &[&str]) -> anyhow::Result<Running> {
-    let mut command = Command::new(std::env::current_exe()?);
+    part_of(&std::env::current_exe()?, arguments)
+}
+
+/// Starts a part of `program`, which is this program or another build of it.
+pub fn part_of(program: &Path, arguments: &[&str]) -> anyhow::Result<Running> {
+    let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null());
     listening(Process::start(command), None)
 }

@@ -34,6 +34,9 @@ pub struct Options {
     /// A second gateway, measured in the same rounds
     #[arg(long)]
     pub versus: Option<PathBuf>,
+    /// Another build of this benchmark, made as the gateway was, which the bare hops are started from
+    #[arg(long)]
+    pub bare: Option<PathBuf>,
     /// Calls per second of the open loop, instead of three shares of what the gateway can do
     #[arg(long)]
     pub rate: Option<f64>,

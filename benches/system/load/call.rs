@@ -60,12 +60,14 @@ pub struct Call {
     pub token: Option<String>,
     /// Whether news of progress is asked for.
     pub wants_progress: bool,
+    /// Bytes that each request carries beside the message.
+    pub padding: usize,
 }
 
 impl Call {
     /// A call of the tool `name`, whose text has `size` bytes.
     pub fn tool(form: Form, name: &str, size: usize) -> Self {
-        Self { form, what: What::Tools([name.to_owned()].into(), size), token: None, wants_progress: false }
+        Self { form, what: What::Tools([name.to_owned()].into(), size), token: None, wants_progress: false, padding: 0 }
     }
 
     /// Several tools; each connection keeps to one.
@@ -80,7 +82,7 @@ impl Call {
 
     /// Reading `pages`.
     pub fn pages(pages: Arc<[Page]>) -> Self {
-        Self { form: Form::Modern, what: What::Pages(pages), token: None, wants_progress: false }
+        Self { form: Form::Modern, what: What::Pages(pages), token: None, wants_progress: false, padding: 0 }
     }
 }
 
@@ -202,13 +204,18 @@ fn tool_call(call: &Call, address: SocketAddr, name: &str, session: Option<&str>
     let body = match call.form {
         Form::Rest => format!(r#"{{"tool":"{name}","arguments":{{"message":"{message}"}}}}"#),
         Form::Modern | Form::Legacy => {
-            let meta = meta(call);
+            let (meta, padding) = (meta(call), padding(call.padding));
             format!(
-                r#"{{"jsonrpc":"2.0","id":{PLACE},"method":"tools/call","params":{{"name":"{name}","arguments":{{"message":"{message}"}}{meta}}}}}"#
+                r#"{{"jsonrpc":"2.0","id":{PLACE},"method":"tools/call","params":{{"name":"{name}","arguments":{{"message":"{message}"{padding}}}{meta}}}}}"#
             )
         }
     };
     Template::new(&head, &body)
+}
+
+/// An argument of `bytes`, which servers ignore.
+fn padding(bytes: usize) -> String {
+    if bytes == 0 { String::new() } else { format!(r#","padding":"{}""#, "p".repeat(bytes)) }
 }
 
 /// The request for a list, as a template.

@@ -1,6 +1,6 @@
 //! Calls of 100 bytes: how many callers, and in which form they are put.
 
-use super::{Bench, bare, direct, one_server, through};
+use super::{Bench, direct, one_server, through};
 use crate::child;
 use crate::load::call::{Call, Form, MESSAGE};
 use crate::measure::Role;
@@ -9,7 +9,7 @@ use crate::measure::Role;
 pub async fn connections(bench: &mut Bench) -> anyhow::Result<()> {
     let call = Call::echo(Form::Modern);
     let server = child::own(&["server"])?;
-    let hop = bare(&server)?;
+    let hop = bench.bare(&server)?;
     let gateways = bench.gateways(&one_server(&server), &call).await?;
     for gateway in &gateways {
         bench.report.fact(
@@ -42,7 +42,7 @@ pub async fn forms(bench: &mut Bench) -> anyhow::Result<()> {
     let noticed = Call { wants_progress: true, ..Call::tool(Form::Modern, "noticed", MESSAGE) };
     let server = child::own(&["server"])?;
     let old = child::own(&["server", "--legacy"])?;
-    let (hop, old_hop) = (bare(&server)?, bare(&old)?);
+    let (hop, old_hop) = (bench.bare(&server)?, bench.bare(&old)?);
     let gateways = bench.gateways(&one_server(&server), &modern).await?;
     let old_gateways = bench.gateways(&one_server(&old), &legacy).await?;
     let counts: &[usize] = if bench.pace.is_quick { &[64] } else { &[16, 64] };

@@ -10,7 +10,7 @@ use aws_lc_rs::signature::KeyPair as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Bench, Gateway, bare, one_server, through};
+use super::{Bench, Gateway, one_server, through};
 use crate::child;
 use crate::load::call::{Call, Form};
 use crate::measure::Role;
@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 64;
 pub async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let call = Call::echo(Form::Modern);
     let server = child::own(&["server"])?;
-    let hop = bare(&server)?;
+    let hop = bench.bare(&server)?;
     let open = one_server(&server);
     let folder = tempfile::tempdir()?;
     let guarded = guarded(folder.path(), &open)?;

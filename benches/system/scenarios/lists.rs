@@ -46,7 +46,7 @@ async fn in_pages(bench: &mut Bench, name: &str, gateways: &[Gateway], count: us
         ensure!(pages.len() == count, "{} pages instead of {count}", pages.len());
         let first = pages[0].body.clone();
         if limit.is_none() {
-            limit = Some(fixed(&first)?);
+            limit = Some(fixed(bench, &first)?);
         }
         let first = [Page { cursor: None, body: first, reads_id: true }];
         ways.push(gateway.way("", &Call::pages(first.into()), CONNECTIONS));
@@ -60,12 +60,12 @@ async fn in_pages(bench: &mut Bench, name: &str, gateways: &[Gateway], count: us
 }
 
 /// A program that answers everything with these bytes, and how it is called.
-fn fixed(body: &[u8]) -> anyhow::Result<(Running, Call)> {
+fn fixed(bench: &Bench, body: &[u8]) -> anyhow::Result<(Running, Call)> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("page.json");
     std::fs::write(&file, body)?;
     // It has read the file when it listens.
-    let running = child::own(&["fixed", &file.to_string_lossy()])?;
+    let running = bench.hop(&["fixed", &file.to_string_lossy()])?;
     let page = Page { cursor: None, body: body.to_owned(), reads_id: false };
     Ok((running, Call::pages([page].into())))
 }

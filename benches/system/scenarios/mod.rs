@@ -30,7 +30,7 @@ const NAMES: &[(&str, &str)] = &[
     ("startup", "from starting the process to its first answer, and memory at rest"),
     ("echo", "100 bytes at 1, 16, 64 and 256 connections"),
     ("forms", "legacy sessions, REST and event streams beside the modern form, at 16 and 64 connections"),
-    ("large", "results of 64 KiB and 1 MiB, the id before and behind them"),
+    ("large", "results of 64 KiB and 1 MiB, the id before and behind them, and requests of these sizes"),
     ("stdio", "a child process as the server, for 1 and 16 callers"),
     ("lists", "tools/list of 500 tools, of ten servers and of one"),
     ("sse", "a server of the older HTTP+SSE"),
@@ -59,6 +59,8 @@ pub struct Binary {
 pub struct Bench {
     /// The gateways, the one under test first.
     pub binaries: Vec<Binary>,
+    /// The build of this benchmark that the bare hops are started from.
+    hops: PathBuf,
     /// How long everything takes.
     pub pace: Pace,
     /// How many files a process may open here.
@@ -73,6 +75,16 @@ impl Bench {
         let rows = measure::rounds(group, ways, self.pace).await?;
         self.report.add(rows);
         Ok(())
+    }
+
+    /// The bare pass-through to `server`.
+    pub fn bare(&self, server: &Running) -> anyhow::Result<Running> {
+        self.hop(&["bare", &server.address.to_string()])
+    }
+
+    /// A bare hop by its subcommand.
+    pub fn hop(&self, arguments: &[&str]) -> anyhow::Result<Running> {
+        child::part_of(&self.hops, arguments)
     }
 
     /// Starts each gateway with this configuration, and waits until it answers.
@@ -116,11 +128,6 @@ pub fn direct(server: &Running, call: &Call, connections: usize) -> Way {
     Way::direct(Load { address: server.address, call: call.clone(), connections })
 }
 
-/// The bare pass-through to `server`.
-pub fn bare(server: &Running) -> anyhow::Result<Running> {
-    child::own(&["bare", &server.address.to_string()])
-}
-
 /// A configuration with this one server.
 pub fn one_server(server: &Running) -> String {
     format!("mcp_servers:\n  bench:\n    url: http://{}/mcp\n", server.address)
@@ -149,7 +156,9 @@ fn allow_files() -> usize {
 pub async fn run(options: &Options) -> anyhow::Result<Report> {
     let mut binaries = vec![Binary { name: "gateway", path: options.binary.clone() }];
     binaries.extend(options.versus.iter().map(|path| Binary { name: "versus", path: path.clone() }));
-    let mut bench = Bench { binaries, pace: options.pace(), files: allow_files(), report: Report::default() };
+    let hops = options.bare.clone().map_or_else(std::env::current_exe, Ok)?;
+    let (pace, report) = (options.pace(), Report::default());
+    let mut bench = Bench { binaries, hops, pace, files: allow_files(), report };
     Report::begin();
     let names = if options.is_quick_choice() { &NAMES[..QUICK] } else { NAMES };
     for (name, _) in names.iter().filter(|(name, _)| options.wants(name)) {

@@ -3,7 +3,7 @@
 
 use anyhow::ensure;
 
-use super::{Bench, bare, direct, one_server, through};
+use super::{Bench, direct, one_server, through};
 use crate::child;
 use crate::load::call::{Call, Form};
 use crate::load::{closed, open};
@@ -18,7 +18,7 @@ const STRETCH: u32 = 2;
 pub async fn run(bench: &mut Bench, rate: Option<f64>) -> anyhow::Result<()> {
     let call = Call::echo(Form::Modern);
     let server = child::own(&["server"])?;
-    let hop = bare(&server)?;
+    let hop = bench.bare(&server)?;
     let gateways = bench.gateways(&one_server(&server), &call).await?;
     let mut ways =
         vec![direct(&server, &call, CONNECTIONS), through("bare hop", Role::Limit, &hop, &call, CONNECTIONS)];

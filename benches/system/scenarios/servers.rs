@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Bench, bare, one_server, several_servers, through};
+use super::{Bench, one_server, several_servers, through};
 use crate::child;
 use crate::load::call::{Call, Form, MESSAGE};
 use crate::measure::Role;
@@ -16,7 +16,7 @@ const REST: Duration = Duration::from_secs(3);
 pub async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let echo = Call::echo(Form::Modern);
     let server = child::own(&["server", "--tools", "5"])?;
-    let hop = bare(&server)?;
+    let hop = bench.bare(&server)?;
     let over_all = Call::tools(Form::Modern, (0..SERVERS).map(|number| format!("t{number}_0")), MESSAGE);
     let one = bench.gateways(&one_server(&server), &echo).await?;
     let fifty = bench.gateways(&several_servers(&server, SERVERS), &over_all).await?;

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::lists::pages;
-use super::{Bench, bare, one_server, several_servers, through};
+use super::{Bench, one_server, several_servers, through};
 use crate::child;
 use crate::load::call::{Call, Form, MESSAGE};
 use crate::load::crowd::Crowd;
@@ -20,7 +20,7 @@ const SPARE: usize = 200;
 pub async fn idle(bench: &mut Bench) -> anyhow::Result<()> {
     let call = Call::echo(Form::Modern);
     let server = child::own(&["server"])?;
-    let hop = bare(&server)?;
+    let hop = bench.bare(&server)?;
     let config = one_server(&server);
     let empty = bench.gateways(&config, &call).await?;
     let full = bench.gateways(&config, &call).await?;

@@ -3,14 +3,13 @@
 use serde_json::json;
 
 use super::{Bench, through};
-use crate::child;
 use crate::load::call::{Call, Form};
 use crate::measure::Role;
 
 /// 1 and 16 callers on one child.
 pub async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let call = Call::echo(Form::Modern);
-    let hop = child::own(&["bare-stdio"])?;
+    let hop = bench.hop(&["bare-stdio"])?;
     // JSON is YAML.
     let command = json!(std::env::current_exe()?.to_string_lossy());
     let config = format!("mcp_servers:\n  bench:\n    command: {command}\n    args: [stdio-server]\n");
