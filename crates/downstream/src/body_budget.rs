@@ -21,6 +21,8 @@ use runtime::worker::{WorkBudget, bulk};
 const LARGE: usize = 64 * 1024;
 /// A connection with a body of so many bytes is moved to a bulk thread ([`bulk`]).
 const BULK: usize = 256 * 1024;
+/// hyper keeps so many bytes of the trailers of a chunked body while they arrive, and does not say how many there are.
+const TRAILERS: usize = 16 * 1024;
 
 impl From<Exhausted> for Refusal {
     fn from(_: Exhausted) -> Self {
@@ -28,12 +30,25 @@ impl From<Exhausted> for Refusal {
     }
 }
 
+/// The charge for the trailers that may follow on `body`. None if there can be none.
+pub(super) fn trailers<B: Incoming>(
+    body: &B,
+    open: impl FnOnce() -> Charge,
+) -> Result<Option<Charge>, Exhausted> {
+    if body.size_hint().exact().is_some() {
+        return Ok(None);
+    }
+    let mut charge = open();
+    charge.resize(TRAILERS).map(|()| Some(charge))
+}
+
 /// Reads the whole body, of at most `limit` bytes. `open` gives the charge of its sender.
 pub(super) async fn read<B: Incoming>(
     body: &mut B,
     limit: usize,
-    open: impl FnOnce() -> Charge,
+    open: impl Fn() -> Charge,
 ) -> Result<Bytes, Refusal> {
+    let trailers = trailers(body, &open)?;
     let Some(first) = piece(body).await? else { return Ok(Bytes::new()) };
     if first.len() > limit {
         return Err(Refusal::TooLarge { limit });
@@ -45,8 +60,9 @@ pub(super) async fn read<B: Incoming>(
     if growth.turns_large(body, first.len()) {
         bulk::enter().await;
     }
-    let (mut whole, mut charge, mut work) = (first, open(), WorkBudget::new());
-    charge.cover(whole.len())?;
+    let reserved = trailers.as_ref().map_or(0, |_| TRAILERS);
+    let (mut whole, mut charge, mut work) = (first, trailers.unwrap_or_else(open), WorkBudget::new());
+    charge.cover(reserved + whole.len())?;
     while let Some(data) = piece(body).await? {
         work.charge(data.len());
         work.yield_if_spent().await;
@@ -57,7 +73,7 @@ pub(super) async fn read<B: Incoming>(
         if size > limit {
             return Err(Refusal::TooLarge { limit });
         }
-        charge.cover(size)?;
+        charge.cover(reserved + size)?;
         let rest = rest_of(body, limit - size).filter(|_| size >= LARGE);
         whole = if whole.is_empty() { data } else { joined(whole, &data, rest.unwrap_or(0)) };
     }
@@ -155,9 +171,9 @@ mod tests {
         (pen, Pipe(pipe))
     }
 
-    fn open(budget: &'static Budget, id: &str) -> impl FnOnce() -> Charge {
+    fn open(budget: &'static Budget, id: &str) -> impl Fn() -> Charge {
         let account = Account::Principal(id.into());
-        move || budget.open(account, Kind::Request)
+        move || budget.open(account.clone(), Kind::Request)
     }
 
     #[tokio::test]
@@ -211,6 +227,24 @@ mod tests {
         pen.send(60 * KIB).expect("read");
         let read = read(&mut body, LIMIT, open(budget, "a")).await;
         assert_eq!((read, budget.usage().used), (Err(Refusal::TooLarge { limit: LIMIT }), 0));
+    }
+
+    #[tokio::test]
+    async fn trailers_are_charged_before_they_come_and_only_where_there_can_be_any() {
+        let budget = Budget::of_size(1_000 * KIB);
+        let (pen, mut body) = pipe();
+        {
+            let mut reading = pin!(read(&mut body, LIMIT, open(budget, "a")));
+            assert!(poll!(&mut reading).is_pending());
+            assert_eq!(budget.usage().used, TRAILERS);
+            pen.send(60 * KIB).expect("read");
+            assert!(poll!(&mut reading).is_pending());
+            assert!(budget.usage().used >= TRAILERS + 60 * KIB);
+        }
+        assert_eq!(budget.usage().used, 0);
+        let none = trailers(&Full::new(Bytes::new()), open(Budget::of_size(0), "a"));
+        assert!(none.is_ok_and(|charge| charge.is_none()), "the length of this body is known");
+        assert!(trailers(&body, open(Budget::of_size(0), "a")).is_err());
     }
 
     #[tokio::test]

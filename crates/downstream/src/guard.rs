@@ -235,7 +235,9 @@ impl Guard {
     pub(super) async fn discard<B: Incoming>(&self, head: request::Parts, mut body: B) {
         let is_sent = !head.headers.contains_key(EXPECT);
         drop(head);
-        if is_sent {
+        let nobody = || Charge::open(Account::Nobody, Kind::Request);
+        // A body that has no room is not read: its connection ends after the answer.
+        if is_sent && let Ok(_trailers) = body_budget::trailers(&body, nobody) {
             let rest = drop_rest(&mut body, self.max_body_bytes);
             // Whatever comes of it, the answer is decided.
             let _ = tokio::time::timeout(DISCARD_TIME, rest).await;

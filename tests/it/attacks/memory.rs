@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use http::Method;
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
@@ -199,6 +200,44 @@ async fn large_requests_are_refused_on_a_thread_of_their_own() {
     let head = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{{", 8 * MIB);
     let socket = silent(&gateway.address, head.as_bytes()).await;
     assert_eq!(answered(&gateway, socket).await, ("HTTP/1.1 413".to_owned(), true));
+}
+
+/// Waits until the memory budget has used bytes as `wanted`, or for 5 s. Returns the bytes.
+async fn used(gateway: &Running, wanted: impl Fn(u64) -> bool) -> u64 {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let metrics = gateway.mcp().to(&gateway.url("/metrics")).bare(Method::GET, &[]).await.body;
+        let line = metrics.lines().find_map(|line| line.strip_prefix("switchyard_memory_used_bytes "));
+        let used: u64 = line.expect("a metric").parse().expect("a number");
+        if wanted(used) || Instant::now() > deadline {
+            return used;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn trailers_that_do_not_end_are_charged_to_the_budget() {
+    const SENDERS: u64 = 50;
+    let servers = bulk::servers();
+    let gateway = gateway(&servers).await;
+    let value = "v".repeat(15 * 1024);
+    // The last host is refused, and what follows its head is read and dropped.
+    for (host, data) in [("localhost", "2\r\n{}\r\n"), ("localhost", ""), ("another.example", "2\r\n{}\r\n")]
+    {
+        let head = format!("POST /mcp HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n");
+        let bytes = format!("{head}transfer-encoding: chunked\r\n\r\n{data}0\r\nx-trailer: {value}");
+        let mut sockets = Vec::new();
+        for _ in 0..SENDERS {
+            sockets.push(silent(&gateway.address, bytes.as_bytes()).await);
+        }
+        let least = SENDERS * 16 * 1024;
+        let held = used(&gateway, |used| used >= least).await;
+        eprintln!("{host}, {data:?}: {held} bytes for {SENDERS} requests");
+        assert!(held >= least, "{held}");
+        drop(sockets);
+        assert_eq!(used(&gateway, |used| used == 0).await, 0);
+    }
 }
 
 #[tokio::test]
