@@ -67,7 +67,13 @@ pub struct Call {
 impl Call {
     /// A call of the tool `name`, whose text has `size` bytes.
     pub fn tool(form: Form, name: &str, size: usize) -> Self {
-        Self { form, what: What::Tools([name.to_owned()].into(), size), token: None, wants_progress: false, padding: 0 }
+        Self {
+            form,
+            what: What::Tools([name.to_owned()].into(), size),
+            token: None,
+            wants_progress: false,
+            padding: 0,
+        }
     }
 
     /// Several tools; each connection keeps to one.

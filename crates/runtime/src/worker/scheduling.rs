@@ -6,7 +6,7 @@
 //! about to bring the second request is interrupted for the answer to the first, after which the worker
 //! sleeps again. From [`MANY`] connections on a worker is therefore a batch thread (`SCHED_BATCH` in
 //! sched(7)), whose turn comes when the others have come to their end. What that brings, and what it costs
-//! where all processors have other work too, is in `docs/performance.md`.
+//! where all processors have other work too, is in `benches/NOTES.md`.
 //!
 //! Invariants: only threads that were declared [`ours`] are changed, and none when the program was started
 //! under another policy than the usual one; threads and processes that a worker starts are scheduled as
