@@ -102,9 +102,9 @@ impl Client<'_> {
         let call = async {
             let target =
                 self.manager.tool_target(&Scope::All, "ask", &Raw::of(&params), None).await.expect("a tool");
-            let called = self.manager.perform(&target, &invocation, &outlet).await;
+            let called = self.manager.call(&target, &invocation, &outlet).await;
             drop(outlet);
-            called
+            called.expect("answered").collect().await
         };
         let (called, ()) = tokio::join!(call, self.listen(inlet, &nonce));
         let reply = called.expect("answered").reply.expect("a result");

@@ -37,8 +37,8 @@ use protocol::{Era, ErrorObject, Notification, Reply, Version, headers, meta};
 use runtime::shutdown::Shutdown;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tower::ServiceExt;
-use upstream::connection::Answer;
-use upstream::{Call, Connection, Connector, Dialect, Event, Events, Outlet, config};
+use upstream::connection::{Answer, RequestFuture};
+use upstream::{Call, Connection, Connector, Dialect, Event, Events, Outlet, ResponseBody, config};
 
 /// How long a line of a transcript may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -76,19 +76,15 @@ impl Connection for Scripted {
         &self.peer
     }
 
-    fn request<'a>(
-        &'a self,
-        call: &'a Call,
-        outlet: &'a Outlet,
-    ) -> BoxFuture<'a, Result<Reply, upstream::Error>> {
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
         let token = call.wants_progress.then(|| Raw::of(&7));
         let params = meta::dress(call.params.as_ref(), self.peer.era(), &call.sender, token.as_ref());
         async move {
             if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.method() == call.method) {
-                return Ok(Ok(self.list(kind)));
+                return Ok(ResponseBody::Buffered(Ok(self.list(kind))));
             }
             if ["ping", "server/discover"].contains(&call.method.as_str()) {
-                return Ok(Ok(Raw::empty_object()));
+                return Ok(ResponseBody::Buffered(Ok(Raw::empty_object())));
             }
             let (answer, answered) = oneshot::channel();
             let received = Received {
@@ -99,7 +95,8 @@ impl Connection for Scripted {
                 answer,
             };
             self.received.send(received).expect("the player listens");
-            answered.await.map_err(|_| upstream::Error::Lost { reason: "the transcript ended".into() })
+            let lost = |_| upstream::Error::Lost { reason: "the transcript ended".into() };
+            answered.await.map(ResponseBody::Buffered).map_err(lost)
         }
         .boxed()
     }

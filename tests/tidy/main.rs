@@ -35,7 +35,7 @@ const CYCLES: &[&str] = &[
     "builtins/rest: facts refusal",
     "downstream/: bodies http1 listener",
     "downstream/: body_budget guard",
-    "gateway/: bridge caller era forward resources subscriptions tasks",
+    "gateway/: bridge caller era resources subscriptions tasks",
     "gateway/manager: snapshot views",
     "gateway/subscriptions: followed mailbox notification_router",
     "protocol/: lifecycle meta",

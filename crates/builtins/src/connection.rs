@@ -6,15 +6,17 @@
 
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
 
 use super::declared::{self, Declared, LISTS};
 use super::{Builtin, Report, no_method, no_text};
 use json::Raw;
 use protocol::lifecycle::Peer;
 use protocol::{Era, Notification, Reply, method};
-use upstream::api::{Call, Connection, Connector, Dialect, Error, Events, Offer, Outlet};
+use upstream::api::{
+    Call, Connection, Connector, Dialect, Error, Events, Offer, Outlet, RequestFuture, ResponseBody,
+};
 
 /// Resources to be told of, in a `subscriptions/listen`.
 const RESOURCES: &str = "resourceSubscriptions";
@@ -144,8 +146,8 @@ impl<B: Builtin> Connection for Local<B> {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
-        self.answer(call, outlet).boxed()
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
+        self.answer(call, outlet).map_ok(ResponseBody::Buffered).boxed()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

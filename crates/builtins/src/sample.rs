@@ -174,8 +174,10 @@ async fn it_is_reached_like_any_other_server() {
         let params = Raw::parse(&Bytes::copy_from_slice(params.as_bytes())).expect("JSON");
         Call::of_gateway(method::TOOLS_CALL, Some(params))
     };
-    let ask =
-        async |params: &str| connection.request(&call(params), &Outlet::none()).await.expect("no fault");
+    let ask = async |params: &str| {
+        let body = connection.request(&call(params), &Outlet::none()).await.expect("no fault");
+        body.collect().await.expect("no fault")
+    };
     let counted = ask(r#"{"name":"count_words","arguments":{"text":"a bc def","least_letters":2}}"#).await;
     let counted = counted.expect("a result");
     assert_eq!(counted.get("structuredContent").expect("structure").as_str(), r#"{"words":2}"#);

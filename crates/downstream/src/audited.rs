@@ -56,22 +56,22 @@ impl<'a> Audited<'a> {
     /// audit line cannot be written.
     pub(super) fn end(self, received: &mut ResponseBody) {
         match (self.deed, &*received) {
-            (Some(deed), ResponseBody::Whole(reply)) => deed.answered(reply),
-            (Some(deed), ResponseBody::Flowing(_)) => deed.ended(audit::DONE),
+            (Some(deed), ResponseBody::Buffered(reply)) => deed.answered(reply),
+            (Some(deed), ResponseBody::Streaming(_)) => deed.ended(audit::DONE),
             (None, _) => {}
         }
         match received {
-            ResponseBody::Whole(Ok(_)) => {}
-            ResponseBody::Whole(Err(error)) => failed(&self.request.method, self.id, error),
+            ResponseBody::Buffered(Ok(_)) => {}
+            ResponseBody::Buffered(Err(error)) => failed(&self.request.method, self.id, error),
             // It may still break.
-            ResponseBody::Flowing(flow) => flow.answers(self.id),
+            ResponseBody::Streaming(flow) => flow.answers(self.id),
         }
         // Nothing of theirs reaches a server, so it was us who refused it.
         if !self.caller.principal.may(Action::Call)
             && is_forbidden(received)
             && let Err(full) = audit::refused(who(self.caller, self.id), &self.request.method)
         {
-            *received = ResponseBody::Whole(Err(audit_full(full, self.caller.version.era())));
+            *received = ResponseBody::Buffered(Err(audit_full(full, self.caller.version.era())));
         }
     }
 }
@@ -122,7 +122,7 @@ fn tool(request: &Request) -> String {
 }
 
 fn is_forbidden(received: &ResponseBody) -> bool {
-    let ResponseBody::Whole(Err(error)) = received else { return false };
+    let ResponseBody::Buffered(Err(error)) = received else { return false };
     error.origin() == Origin::Refusal
         && error.data().and_then(|data| data.get_as::<String>("code")).is_some_and(|code| code == "forbidden")
 }

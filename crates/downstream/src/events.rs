@@ -30,7 +30,7 @@ use net::sse::{Event, KEEP_ALIVE};
 use protocol::{Closed, ErrorObject, Message, RequestId};
 use runtime::shutdown::Shutdown;
 use runtime::worker::{now, until};
-use upstream::Flow;
+use upstream::ResponseStream;
 
 /// Time between two signs of life, and the longest a request waits for its first message before it
 /// is answered with a stream.
@@ -72,7 +72,7 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
     let first = async {
         loop {
             // A modern client is not told of pauses.
-            match exchange.first().await {
+            match exchange.step().await {
                 Some(Step::Pause(_)) => {}
                 step => return step,
             }
@@ -90,7 +90,7 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
             let first = event(&exchange.printer(), &first);
             stream_of(exchange, first, tasks)
         }
-        Some(Some(Step::Flow(flow))) => passed(exchange.id(), flow),
+        Some(Some(Step::Stream(flow))) => passed(exchange.id(), flow),
         // Cancelled before anything was said: a stream that ends, because JSON would need a body.
         Some(Some(Step::Pause(_)) | None) => event_stream(Body::empty()),
         None => stream_of(exchange, KEEP_ALIVE, tasks),
@@ -106,11 +106,11 @@ pub(super) async fn recorded(
 ) -> Response {
     let first = match form {
         Form::Stream => None,
-        Form::Json => match within(STREAM_AFTER, exchange.first()).await {
+        Form::Json => match within(STREAM_AFTER, exchange.step()).await {
             Some(Some(Step::Message(Message::Response(response)))) => {
                 return whole(&response, StatusCode::OK);
             }
-            Some(Some(Step::Flow(flow))) => return passed(exchange.id(), flow),
+            Some(Some(Step::Stream(flow))) => return passed(exchange.id(), flow),
             Some(None) => return event_stream(Body::empty()),
             Some(first) => first,
             None => None,
@@ -122,7 +122,7 @@ pub(super) async fn recorded(
         log.prime(RESUME_AFTER);
     }
     if let Some(first) = first {
-        record_one(first, session, &log);
+        record_one(&mut exchange, first, session, &log).await;
     }
     tasks.spawn(record(exchange, Arc::clone(session), log));
     event_stream(read(reader, session.hold()))
@@ -140,17 +140,17 @@ async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> 
 /// Takes down what is said, whether somebody reads it or not.
 async fn record(mut exchange: Exchange, session: Arc<Session>, log: Arc<Log>) {
     while let Some(step) = exchange.step().await {
-        record_one(step, &session, &log);
+        record_one(&mut exchange, step, &session, &log).await;
     }
     session.replay.end(&log);
 }
 
-fn record_one(step: Step, session: &Session, log: &Log) {
+async fn record_one(exchange: &mut Exchange, step: Step, session: &Session, log: &Log) {
     match step {
         Step::Message(message) => log.push(&message),
+        Step::Stream(stream) => log.push(&exchange.collected(stream).await),
         Step::Pause(pause) if session.caller.version.has_polling() => log.pause(pause),
-        // Nobody asked for a flow.
-        Step::Pause(_) | Step::Flow(_) => {}
+        Step::Pause(_) => {}
     }
 }
 
@@ -254,7 +254,7 @@ fn event(printer: &Printer, message: &Message) -> Bytes {
 }
 
 /// The response to the request `id` whose result is still arriving, unless all of it is there.
-fn passed(id: &RequestId, mut flow: Box<Flow>) -> Response {
+fn passed(id: &RequestId, mut flow: Box<ResponseStream>) -> Response {
     let body = match flow.arrived() {
         Some((result, ending)) => Body::new(Parts::new(around(id, result, &ending))),
         None => Body::new(Passing::new(id, flow)),

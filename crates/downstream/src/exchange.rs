@@ -29,12 +29,12 @@ use crate::admission::Place;
 use gateway::error::{audit_full, internal, taken_back};
 use gateway::{Caller, Gateway, era};
 use json::Raw;
-use protocol::{Closed, Era, ErrorObject, Message, Request, RequestId, Response, meta};
+use protocol::{Closed, ErrorObject, Message, Reply, Request, RequestId, Response, meta};
 use runtime::memory::Account;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{self, untrusted};
 use runtime::worker::WorkBudget;
-use upstream::{CallEvent, Flow, Inlet, Outlet, ResponseBody};
+use upstream::{CallEvent, Inlet, Outlet, ResponseBody, ResponseStream};
 
 /// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
 const NOTICES: usize = 128;
@@ -77,8 +77,8 @@ pub enum Step {
     Message(Message),
     /// The server lets its client go and come back after this time.
     Pause(Duration),
-    /// The response, whose result is still arriving. Only [`Exchange::first`] gives it.
-    Flow(Box<Flow>),
+    /// The response, whose result is still arriving.
+    Stream(Box<ResponseStream>),
 }
 
 enum Answer {
@@ -146,21 +146,19 @@ impl Exchange {
         self.life = Some(cancel.drop_guard());
     }
 
-    /// Has the answer be whole.
+    /// Buffers the response.
     fn collect(&mut self) {
         let era = self.caller.version.era();
         self.answer = match std::mem::replace(&mut self.answer, Answer::Given) {
             Answer::Pending(running) => {
-                let whole = async move {
-                    match running.await {
-                        Some(ResponseBody::Flowing(flow)) => collected(flow, era).await,
-                        answered => answered,
-                    }
-                };
+                let whole =
+                    async move { Some(ResponseBody::Buffered(gateway::collect(running.await?, era).await)) };
                 Answer::Pending(whole.boxed())
             }
-            // It came with what is said first.
-            Answer::Ready(Some(ResponseBody::Flowing(flow))) => Answer::Pending(collected(flow, era).boxed()),
+            // It came together with the first message.
+            Answer::Ready(Some(body)) => Answer::Pending(
+                async move { Some(ResponseBody::Buffered(gateway::collect(body, era).await)) }.boxed(),
+            ),
             answer => answer,
         };
     }
@@ -175,7 +173,7 @@ impl Exchange {
             tokio::select! {
                 biased;
                 reply = running => reply,
-                () = principal.taken_back() => Some(ResponseBody::Whole(Err(taken_back()))),
+                () = principal.taken_back() => Some(ResponseBody::Buffered(Err(taken_back()))),
             }
         };
         *answer = lasting.boxed();
@@ -201,23 +199,28 @@ impl Exchange {
         self.caller.version.is_modern()
     }
 
-    /// The next message for the client; none when there is nothing more.
+    /// The next message for the client, responses buffered; none after the last one.
     pub async fn next(&mut self) -> Option<Message> {
         loop {
-            if let Step::Message(message) = self.step().await? {
-                return Some(message);
+            match self.step().await? {
+                Step::Message(message) => return Some(message),
+                Step::Stream(stream) => return Some(self.collected(stream).await),
+                Step::Pause(_) => {}
             }
         }
     }
 
-    /// The same, for a transport on which a stream can go on by another connection.
-    pub async fn step(&mut self) -> Option<Step> {
-        self.advance(false).await
+    /// The response of which `stream` is the result, as one message.
+    pub(super) async fn collected(&mut self, stream: Box<ResponseStream>) -> Message {
+        // Boxed: it is large, and most responses are buffered.
+        let reply =
+            Box::pin(gateway::collect(ResponseBody::Streaming(stream), self.caller.version.era())).await;
+        self.response(reply)
     }
 
-    /// The same, for whoever can pass a response on while it arrives.
-    pub async fn first(&mut self) -> Option<Step> {
-        self.advance(true).await
+    fn response(&self, reply: Reply) -> Message {
+        let reply = reply.map_err(|error| error.of_request(self.named));
+        Message::Response(Response { id: Some(self.id.clone()), reply })
     }
 
     /// Prints messages for its client.
@@ -230,7 +233,8 @@ impl Exchange {
         &self.id
     }
 
-    async fn advance(&mut self, flows: bool) -> Option<Step> {
+    /// The next step; none after the last one.
+    pub async fn step(&mut self) -> Option<Step> {
         loop {
             // Before anything is taken: a future that is dropped here loses nothing.
             self.work.yield_if_spent().await;
@@ -265,13 +269,13 @@ impl Exchange {
                     if let Some(message) = self.unanswered() {
                         return Some(Step::Message(message));
                     }
-                    match self.finish(flows) {
-                        Ok(step) => return step,
-                        // Here, so that nothing is lost when nobody waits for it any more.
-                        Err(flow) => {
-                            self.answer = Answer::Pending(collected(flow, self.caller.version.era()).boxed());
+                    return match std::mem::replace(&mut self.answer, Answer::Given) {
+                        Answer::Ready(Some(ResponseBody::Buffered(reply))) => {
+                            Some(Step::Message(self.response(reply)))
                         }
-                    }
+                        Answer::Ready(Some(ResponseBody::Streaming(stream))) => Some(Step::Stream(stream)),
+                        _ => None,
+                    };
                 }
             }
         }
@@ -281,20 +285,6 @@ impl Exchange {
     fn unanswered(&mut self) -> Option<Message> {
         self.asked.retain(Asked::is_open);
         self.asked.pop().map(Asked::cancel)
-    }
-
-    /// The response; one that is still arriving is refused unless it `flows`.
-    fn finish(&mut self, flows: bool) -> Result<Option<Step>, Box<Flow>> {
-        match std::mem::replace(&mut self.answer, Answer::Given) {
-            Answer::Ready(Some(ResponseBody::Whole(reply))) => {
-                let reply = reply.map_err(|error| error.of_request(self.named));
-                let response = Response { id: Some(self.id.clone()), reply };
-                Ok(Some(Step::Message(Message::Response(response))))
-            }
-            Answer::Ready(Some(ResponseBody::Flowing(flow))) if flows => Ok(Some(Step::Flow(flow))),
-            Answer::Ready(Some(ResponseBody::Flowing(flow))) => Err(flow),
-            _ => Ok(None),
-        }
     }
 
     fn passed(&mut self, said: CallEvent) -> Option<Message> {
@@ -313,10 +303,6 @@ impl Exchange {
             CallEvent::Pause(_) => None,
         }
     }
-}
-
-async fn collected(flow: Box<Flow>, era: Era) -> Option<ResponseBody> {
-    Some(ResponseBody::Whole(gateway::whole(ResponseBody::Flowing(flow), era).await))
 }
 
 /// Resolves when one of the questions is withdrawn, with what its client is told.
@@ -364,9 +350,9 @@ async fn answer(
     let work = async {
         let audited = match Audited::begin(gateway, caller, request, named) {
             Ok(audited) => audited,
-            Err(full) => return ResponseBody::Whole(Err(audit_full(full, caller.version.era()))),
+            Err(full) => return ResponseBody::Buffered(Err(audit_full(full, caller.version.era()))),
         };
-        let mut received = gateway.receive(caller, request, outlet).await;
+        let mut received = gateway.handle(caller, request, outlet).await;
         audited.end(&mut received);
         received
     };
@@ -376,7 +362,7 @@ async fn answer(
         let id = named.unwrap_or_else(telemetry::RequestId::new);
         telemetry::panics::caught(id, Some(&request.method));
         let text = "the gateway failed on this request; its log says more under request_id";
-        ResponseBody::Whole(Err(internal(text, id)))
+        ResponseBody::Buffered(Err(internal(text, id)))
     })
 }
 

@@ -19,7 +19,7 @@ fn exchange(answer: Answer) -> Exchange {
 async fn a_result_behind_a_stream_holds_nothing_of_its_server_while_nobody_reads() {
     for is_known in [false, true] {
         let (flow, pen) = arriving();
-        let received = Some(ResponseBody::Flowing(Box::new(flow)));
+        let received = Some(ResponseBody::Streaming(Box::new(flow)));
         let answer = if is_known {
             Answer::Ready(received)
         } else {

@@ -13,21 +13,21 @@ use http_body::{Body, Frame};
 
 use json::Raw;
 use protocol::{RequestId, Response};
-use upstream::Flow;
+use upstream::ResponseStream;
 
 /// A response as it is passed on.
 pub(super) struct Passing {
     /// The envelope before the result.
     head: Option<Bytes>,
     /// None when it has ended.
-    flow: Option<Box<Flow>>,
+    flow: Option<Box<ResponseStream>>,
     /// The envelope behind it.
     tail: Bytes,
 }
 
 impl Passing {
     /// The response to the request `id`.
-    pub(super) fn new(id: &RequestId, flow: Box<Flow>) -> Self {
+    pub(super) fn new(id: &RequestId, flow: Box<ResponseStream>) -> Self {
         let [head, _, tail] = around(id, Bytes::new(), &[]);
         Self { head: Some(head), flow: Some(flow), tail }
     }

@@ -80,7 +80,10 @@ impl Scene {
         let request = Request { id, method: method.into(), params: Some(params) };
         let (gateway, caller) = (self.gateway.clone(), caller.clone());
         let (outlet, inlet) = Outlet::new(16);
-        (async move { gateway.handle(&caller, &request, &outlet).await }.boxed(), inlet)
+        let reply = async move {
+            crate::collect(gateway.handle(&caller, &request, &outlet).await, caller.version.era()).await
+        };
+        (reply.boxed(), inlet)
     }
 
     /// The same for those who do not listen.

@@ -13,7 +13,6 @@ pub mod era;
 pub mod error;
 #[cfg(test)]
 mod fixture;
-mod forward;
 mod lifecycle;
 mod lists;
 mod logging;
@@ -134,34 +133,29 @@ impl Gateway {
         &self.manager
     }
 
-    /// Answers one request. Dropping the future cancels it at its server.
-    pub async fn handle(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
-        whole(self.receive(caller, request, outlet).await, caller.version.era()).await
-    }
-
-    /// The same, but a large result that nobody here would look at is given while it arrives.
-    pub async fn receive(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> ResponseBody {
+    /// Answers one request. A large result that no code here reads may still be arriving. Dropping the future cancels
+    /// the request at its server.
+    pub async fn handle(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> ResponseBody {
         let params = request.params.as_ref();
         let row = row(&request.method, caller);
         if self.manager.has_to_attend(caller.viewer()) {
             // Boxed: it is large, and each client waits once.
             Box::pin(self.attend(caller, row, params, outlet)).await;
         }
-        let reply = match (logging::check(caller, params), row) {
-            (Ok(()), Some(Row::CallTool)) => match tools::call(self, caller, params, outlet).await {
-                Ok(received) => return received,
-                Err(refusal) => Err(refusal),
-            },
-            // Boxed, so that a call, which is made all the time, does not carry the room for it about.
-            (Ok(()), Some(row)) => Box::pin(self.do_row(row, caller, request, outlet)).await,
+        let answered = match (logging::check(caller, params), row) {
+            (Ok(()), Some(Row::CallTool)) => tools::call(self, caller, params, outlet).await,
+            // Boxed, so that a call of a tool, the most frequent request, does not carry the room for it.
+            (Ok(()), Some(row)) => Box::pin(self.do_row(row, caller, request, outlet))
+                .await
+                .map(|result| ResponseBody::Buffered(Ok(result))),
             (Ok(()), None) => Err(unknown_method(&request.method, caller)),
             (Err(refusal), _) => Err(refusal),
         };
-        ResponseBody::Whole(reply)
+        answered.unwrap_or_else(|refusal| ResponseBody::Buffered(Err(refusal)))
     }
 
-    /// The same for what is answered out of what is known, a list whose servers all were heard: nobody
-    /// waits, and nothing is said meanwhile. None: it takes [`Gateway::receive`].
+    /// Answers a list from memory, without waiting, if all its servers were reached. None: the request needs
+    /// [`Gateway::handle`].
     pub fn at_once(&self, caller: &Caller, request: &Request) -> Option<Result<Closed, ErrorObject>> {
         let params = request.params.as_ref();
         let Some(Row::List(kind)) = row(&request.method, caller) else { return None };
@@ -180,8 +174,7 @@ impl Gateway {
             Row::Ping => Ok(Raw::empty_object()),
             Row::List(kind) => lists::list(&self.manager, caller, (kind, params), outlet).await,
             Row::CallTool => {
-                let received = tools::call(self, caller, params, outlet).await?;
-                whole(received, caller.version.era()).await
+                collect(tools::call(self, caller, params, outlet).await?, caller.version.era()).await
             }
             Row::GetPrompt => prompts::get(self, caller, params, outlet).await,
             Row::ReadResource => resources::read(self, caller, params, outlet).await,
@@ -216,14 +209,14 @@ impl Gateway {
     }
 }
 
-/// All of an answer to a client of `era`, waited for.
-pub async fn whole(received: ResponseBody, era: Era) -> Reply {
-    let flow = match received {
-        ResponseBody::Whole(reply) => return reply,
-        ResponseBody::Flowing(flow) => flow,
+/// The whole of a response to a client of `era`. Waits for the rest of one that is still arriving.
+pub async fn collect(body: ResponseBody, era: Era) -> Reply {
+    let stream = match body {
+        ResponseBody::Buffered(reply) => return reply,
+        ResponseBody::Streaming(stream) => stream,
     };
-    let server = flow.server().unwrap_or_default();
-    let result = flow.whole().await;
+    let server = stream.server().unwrap_or_default();
+    let result = stream.collect().await;
     result.map_err(|source| {
         error::object(&manager::Error::Upstream { server, tool: None, source, retry_in: None }, era)
     })

@@ -2,7 +2,7 @@
 
 use super::caller::Caller;
 use super::{Gateway, error, references};
-use crate::{forward, params};
+use crate::{bridge, collect, params};
 use auth::Action;
 use json::Raw;
 use protocol::Reply;
@@ -19,6 +19,7 @@ pub(super) async fn get(gateway: &Gateway, caller: &Caller, params: Option<&Raw>
     let target = gateway.manager.prompt_target(caller.viewer(), &name, params, None).await;
     let target = target.map_err(|error| error::object(&error, caller.version.era()))?;
     let server = target.server.clone();
-    let result = forward::answer(gateway, caller, (target, invocation), outlet).await?;
+    let answered = bridge::call(gateway, caller, (target, invocation), outlet).await;
+    let result = collect(answered, caller.version.era()).await?;
     Ok(references::followed(&gateway.manager.seen_by(Some(&caller.home)), &caller.scope, &server, result))
 }

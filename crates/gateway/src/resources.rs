@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::caller::Caller;
 use super::{Gateway, era, error, references};
 use crate::manager::{Error, Invocation, Target};
-use crate::{forward, params};
+use crate::{bridge, collect, params};
 use auth::Action;
 use json::Raw;
 use protocol::error::code;
@@ -66,7 +66,8 @@ pub(super) async fn first(
         let place = Place { server: Arc::clone(&target.server), uri: target.subject.to_string() };
         let Some(timeout) = trials.next() else { break };
         let invocation = Invocation { begun: trials.begun, timeout, ..caller.invocation(&target.params) };
-        match forward::answer(gateway, caller, (target, invocation), outlet).await {
+        let answered = bridge::call(gateway, caller, (target, invocation), outlet).await;
+        match collect(answered, caller.version.era()).await {
             Ok(result) => return Ok((place, result)),
             Err(error) if told.as_ref().is_none_or(is_missing) => told = Some(error),
             Err(_) => {}
@@ -138,7 +139,7 @@ mod tests {
     async fn answered(scene: &Scene, caller: &Caller, method: &str, params: &str) -> Reply {
         let id = RequestId::from_u64(1);
         let request = Request { id, method: method.into(), params: Some(raw(params)) };
-        scene.gateway.handle(caller, &request, &Outlet::none()).await
+        collect(scene.gateway.handle(caller, &request, &Outlet::none()).await, caller.version.era()).await
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::caller::Caller;
 use super::{Gateway, error, references};
 use crate::manager::{Error, Manager};
-use crate::{forward, params};
+use crate::{bridge, params};
 use auth::Action;
 use json::Raw;
 use protocol::ErrorObject;
@@ -28,12 +28,12 @@ pub(super) async fn call(
     let target = gateway.manager.tool_target(caller.viewer(), &name, params, None).await;
     let target = target.map_err(|error| error::object(&error, caller.version.era()))?;
     let server = Arc::clone(&target.server);
-    match forward::receive(gateway, caller, (target, invocation), outlet).await {
-        ResponseBody::Whole(reply) => Ok(ResponseBody::Whole(reply.map(|result| {
+    Ok(match bridge::call(gateway, caller, (target, invocation), outlet).await {
+        ResponseBody::Buffered(reply) => ResponseBody::Buffered(reply.map(|result| {
             references::followed(&gateway.manager.seen_by(Some(&caller.home)), &caller.scope, &server, result)
-        }))),
-        flowing @ ResponseBody::Flowing(_) => Ok(flowing),
-    }
+        })),
+        streaming @ ResponseBody::Streaming(_) => streaming,
+    })
 }
 
 /// A parameter that a modern client mirrors into a header.

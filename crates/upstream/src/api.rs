@@ -6,11 +6,12 @@ pub use crate::Means;
 pub use crate::close_reason::Closing;
 pub use crate::config::{BuiltinOptions, Defaults, Given, Kind, Kinds, header_value, require};
 pub use crate::connection::{
-    Answer, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet,
+    Answer, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, RequestFuture,
 };
 pub use crate::discover::Offer;
 pub use crate::error::{Delivery, Error};
 pub use crate::rate_limit::RateLimit;
+pub use crate::response_stream::ResponseBody;
 pub use crate::retry::{ceiling, full_jitter};
 pub use crate::secrets::Secrets;
 pub use crate::session_affinity::Home;

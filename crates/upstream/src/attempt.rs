@@ -16,7 +16,7 @@ use tracing::Instrument;
 
 use super::Upstream;
 use super::bulkhead::Lane;
-use super::connection::{Call, Connection, Outlet};
+use super::connection::{Answered, Call, Connection, Outlet};
 use super::deadline::Deadline;
 use super::dialect::PoolRequest;
 use super::error::{Delivery, Error};
@@ -26,7 +26,7 @@ use super::retry::Kind;
 use crate::breaker_guard::Trial;
 use crate::inflight_guard::Course;
 use crate::liveness::Silence;
-use crate::response_stream::{Flow, ResponseBody};
+use crate::response_stream::{ResponseBody, ResponseStream};
 use protocol::{LogLevel, Version};
 use runtime::worker::now;
 
@@ -74,50 +74,43 @@ pub(super) trait Work: Sync {
         const { &Outlet::none() }
     }
 
-    /// Charges what came of it to its caller, for as long as anything of it lives.
-    fn charged(&self, output: Self::Output) -> Result<Self::Output, Error> {
-        Ok(output)
+    /// Charges its output to its caller, for as long as any part of it lives. The output of a probe is buffered,
+    /// because other calls wait for its result.
+    fn received(
+        &self,
+        output: Self::Output,
+        _is_probe: bool,
+    ) -> impl Future<Output = Result<Self::Output, Error>> + Send {
+        std::future::ready(Ok(output))
     }
 
-    /// What goes on arriving when the work is done.
-    fn flow(_: &mut Self::Output) -> Option<&mut Flow> {
+    /// Its output, if that is still arriving when the work is done.
+    fn stream(_: &mut Self::Output) -> Option<&mut ResponseStream> {
         None
     }
 
     /// Does it once. Has no deadline of its own.
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>>;
-
-    /// The same where others wait for what comes of it: then it is not left to whoever reads the answer.
-    fn probing<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>> {
-        self.on(connection)
-    }
 }
 
-/// One request, and the reply to it.
-pub(super) struct Request<'a> {
-    /// What is sent.
-    pub call: &'a Call,
-    /// Where its notifications go.
-    pub outlet: &'a Outlet,
-}
-
-impl Work for Request<'_> {
+/// A call, and where the messages of its server go.
+impl Work for (&Call, &Outlet) {
     type Output = ResponseBody;
 
     fn name(&self) -> &str {
-        &self.call.method
+        &self.0.method
     }
 
     fn kind(&self) -> Kind {
-        Kind::of(self.call)
+        Kind::of(self.0)
     }
 
     fn log_level(&self) -> Option<LogLevel> {
-        self.call.sender.log_level
+        self.0.sender.log_level
     }
 
     fn wish(&self) -> PoolRequest<'_> {
-        PoolRequest::of(self.call)
+        PoolRequest::of(self.0)
     }
 
     fn is_a_call(&self) -> bool {
@@ -125,34 +118,31 @@ impl Work for Request<'_> {
     }
 
     fn principal(&self) -> Option<&Arc<str>> {
-        self.call.principal.as_ref()
+        self.0.principal.as_ref()
     }
 
     fn outlet(&self) -> &Outlet {
-        self.outlet
+        self.1
     }
 
-    fn charged(&self, output: ResponseBody) -> Result<ResponseBody, Error> {
-        output.charged(self.call.principal.as_ref())
+    async fn received(&self, body: ResponseBody, is_probe: bool) -> Result<ResponseBody, Error> {
+        match body {
+            ResponseBody::Streaming(stream) if is_probe => {
+                stream.collect().await.map(|result| ResponseBody::Buffered(Ok(result)))
+            }
+            body => body.charged(self.0.principal.as_ref()),
+        }
     }
 
-    fn flow(received: &mut ResponseBody) -> Option<&mut Flow> {
-        match received {
-            ResponseBody::Whole(_) => None,
-            ResponseBody::Flowing(flow) => Some(flow),
+    fn stream(body: &mut ResponseBody) -> Option<&mut ResponseStream> {
+        match body {
+            ResponseBody::Buffered(_) => None,
+            ResponseBody::Streaming(stream) => Some(stream),
         }
     }
 
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<ResponseBody, Error>> {
-        connection.receive(self.call, self.outlet)
-    }
-
-    fn probing<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<ResponseBody, Error>> {
-        if self.call.terms.is_none() {
-            return self.on(connection);
-        }
-        let whole = Call { terms: None, ..self.call.clone() };
-        Box::pin(async move { connection.receive(&whole, self.outlet).await })
+        connection.request(self.0, self.1)
     }
 }
 
@@ -187,6 +177,27 @@ impl Work for Health<'_> {
 }
 
 impl Upstream {
+    /// Makes one call, with retries where they do no harm. It ends by `deadline`, and messages of the server go to
+    /// `outlet`. A response that is still arriving keeps everything that the call holds, until the [`ResponseStream`]
+    /// is read to its end or dropped. Dropping the future cancels the call.
+    pub async fn call(
+        &self,
+        call: &Call,
+        deadline: impl Into<Deadline>,
+        outlet: &Outlet,
+    ) -> Result<Answered, Error> {
+        let deadline = deadline.into();
+        if let Some(client) = self.has_to_answer(call) {
+            // Boxed: it is large, and each client waits once.
+            Box::pin(self.answer_first(&client, (call, outlet), deadline)).await;
+        }
+        let result = self.run(&(call, outlet), Lane::of(&call.method), deadline).await;
+        if !matches!(result, Ok((ResponseBody::Streaming(_), _))) {
+            self.facts.called(&result);
+        }
+        result.map(|(body, version)| Answered { body, version })
+    }
+
     /// Does `work` in its own time frame, trying again where the retry table allows it; what came of
     /// it, and the revision of the connection it was done on.
     pub(super) async fn run<W: Work>(
@@ -202,7 +213,7 @@ impl Upstream {
             let span = tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = attempts.number());
             let error = match self.attempt(work, frame).instrument(span).await {
                 Ok(mut output) => {
-                    if let Some(course) = W::flow(&mut output.0).and_then(Flow::course) {
+                    if let Some(course) = W::stream(&mut output.0).and_then(ResponseStream::course) {
                         course.place(slot);
                     }
                     return Ok(output);
@@ -262,7 +273,7 @@ impl Upstream {
         let was_cut_short = ended.is_err() && !trial.had_a_chance();
         let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.cover(error));
         if let Ok((output, _)) = &mut result
-            && let Some(course) = W::flow(output).and_then(Flow::course)
+            && let Some(course) = W::stream(output).and_then(ResponseStream::course)
         {
             self.silence.broken();
             // How it went will be known at the end of the answer.
@@ -323,8 +334,7 @@ impl Upstream {
                 if let Some(level) = work.log_level() {
                     seat.want_log(level).await;
                 }
-                let (on, connection) = (if is_probe { W::probing } else { W::on }, seat.connection());
-                work.charged(on(work, connection).await?)
+                work.received(work.on(seat.connection()).await?, is_probe).await
             });
             frame.limit(outlet, done).await
         };
@@ -342,7 +352,7 @@ impl Upstream {
     ) -> Result<Result<(W::Output, Version), Error>, Error> {
         let is_failed = match &mut done {
             // The outcome of a response that is still arriving is known at its end.
-            Some(Ok(output)) => W::flow(output).is_none().then_some(false),
+            Some(Ok(output)) => W::stream(output).is_none().then_some(false),
             Some(Err(error)) => Some(error.trips_breaker()),
             // A deadline that left no time says nothing, nor does one that passed although messages came.
             None => (trial.had_a_chance() && !outlet.heard_since(begun)).then_some(true),
@@ -354,10 +364,10 @@ impl Upstream {
         seat.answered();
         let version = seat.connection().peer().version;
         if let Ok(output) = &mut done
-            && let Some(flow) = W::flow(output)
+            && let Some(stream) = W::stream(output)
         {
             frame.deadline.at = outlet.moved(frame.deadline);
-            flow.follow(Course::new(self.me.clone(), seat), frame.left(), frame.deadline.moves);
+            stream.follow(Course::new(self.me.clone(), seat), frame.left(), frame.deadline.moves);
         }
         Ok(done.map(|output| (output, version)))
     }

@@ -33,7 +33,7 @@ use protocol::feature::{Effect, List};
 use protocol::headers::HeaderParam;
 use protocol::lifecycle::Peer;
 use protocol::meta::Sender;
-use protocol::{Abilities, Era, Method, Notification, Reply, Version};
+use protocol::{Abilities, Era, Method, Notification, Version};
 use runtime::memory::Payer;
 
 /// Knows how to reach one server.
@@ -104,23 +104,17 @@ pub struct Sockets {
     pub idle: usize,
 }
 
+/// The response of a server to one request, or why there is none.
+pub type RequestFuture<'a> = BoxFuture<'a, Result<ResponseBody, Error>>;
+
 /// One live connection to a server, shared by many callers.
 pub trait Connection: Send + Sync + 'static {
     /// What the server said of itself.
     fn peer(&self) -> &Peer;
 
-    /// Sends a request and waits for its answer; dropping the future cancels the request.
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>>;
-
-    /// The same, but where the call has terms for it a large result is given while it arrives.
-    fn receive<'a>(
-        &'a self,
-        call: &'a Call,
-        outlet: &'a Outlet,
-    ) -> BoxFuture<'a, Result<ResponseBody, Error>> {
-        let reply = self.request(call, outlet);
-        Box::pin(async move { reply.await.map(ResponseBody::Whole) })
-    }
+    /// Sends a request and waits for its response. A large result may still be arriving, if the call has terms for
+    /// that. Dropping the future cancels the request.
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a>;
 
     /// Whether what the server asks says which call it belongs to. Where it does not, calls of one
     /// owner at a time are made on a connection that [`Connection::asks`].
@@ -204,7 +198,7 @@ pub struct Call {
     /// On whose behalf it is made, so that those who share a server have some of it each; none for
     /// programs. The server is not told.
     pub principal: Option<Arc<str>>,
-    /// Under which terms its result may be passed on while it arrives; none: it is wanted whole.
+    /// Terms under which its result may be passed on while it arrives. Without terms the response is buffered.
     pub terms: Option<Terms>,
 }
 
@@ -255,11 +249,11 @@ impl Call {
     }
 }
 
-/// What a server answered, and in which revision.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The response of a server, and its revision.
+#[derive(Debug)]
 pub struct Answered {
-    /// Its reply.
-    pub reply: Reply,
+    /// The response.
+    pub body: ResponseBody,
     /// The revision of the connection that it came over.
     pub version: Version,
 }

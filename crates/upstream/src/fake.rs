@@ -17,9 +17,9 @@ use tokio::time::sleep;
 
 use self::told::Told;
 use super::config::{self, Config};
-use super::connection::{Call, Connection, Connector, Dialect, Event, Events, Outlet, Owner};
+use super::connection::{Call, Connection, Connector, Dialect, Event, Events, Outlet, Owner, RequestFuture};
 use super::dialect::Eras;
-use super::error::Error;
+use super::{Error, ResponseBody};
 use json::Raw;
 use protocol::feature::{Effect, List};
 use protocol::{ErrorObject, Method, Reply, Version, lifecycle::Peer, method};
@@ -274,7 +274,7 @@ impl Connection for FakeConnection {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
         Box::pin(async move {
             if let Some(reason) = self.ended.borrow().clone() {
                 return Err(Error::NotSent { reason });
@@ -311,7 +311,7 @@ impl Connection for FakeConnection {
                 reason = self.end() => Err(Error::Lost { reason }),
             };
             open.done = true;
-            result
+            result.map(ResponseBody::Buffered)
         })
     }
 

@@ -66,7 +66,7 @@ pub use discover::Offer;
 pub use error::{Delivery, Error};
 #[cfg(any(test, feature = "testing"))]
 pub use response_stream::testing::{Pen, flow as arriving};
-pub use response_stream::{Flow, ResponseBody};
+pub use response_stream::{ResponseBody, ResponseStream};
 pub use session_affinity::{ClientSession, Home, Loan};
 pub use signs::Sign;
 pub use signs::any_private;
@@ -75,7 +75,7 @@ pub use supervisor_messages::{Change, Update};
 pub use watches::{Refusal, Subject, Watching};
 
 use breaker::Breaker;
-use bulkhead::{Bulkhead, Lane};
+use bulkhead::Bulkhead;
 use liveness::{Patience, Silence};
 use pool::Pool;
 use protocol::{Era, Version};
@@ -201,39 +201,6 @@ impl Upstream {
             upstream.pool.shut(State::Disabled.as_str());
         }
         upstream
-    }
-
-    /// Makes one call, with retries where they do no harm; it ends by `deadline`. What the server
-    /// says meanwhile goes into `outlet`. Dropping the future cancels the call.
-    pub async fn call(
-        &self,
-        call: &Call,
-        deadline: impl Into<Deadline>,
-        outlet: &Outlet,
-    ) -> Result<Answered, Error> {
-        let (received, version) = self.receive(call, deadline, outlet).await?;
-        let reply = received.whole().await.map_err(|error| self.secrets.cover(error))?;
-        Ok(Answered { reply, version })
-    }
-
-    /// The same, but where the call has terms for it a large result is given while it arrives. Then the
-    /// call goes on, with all it holds, until the [`Flow`] was read to its end or is dropped.
-    pub async fn receive(
-        &self,
-        call: &Call,
-        deadline: impl Into<Deadline>,
-        outlet: &Outlet,
-    ) -> Result<(ResponseBody, Version), Error> {
-        let (request, deadline) = (attempt::Request { call, outlet }, deadline.into());
-        if let Some(client) = self.has_to_answer(call) {
-            // Boxed: it is large, and each client waits once.
-            Box::pin(self.answer_first(&client, (call, outlet), deadline)).await;
-        }
-        let result = self.run(&request, Lane::of(&call.method), deadline).await;
-        if !matches!(result, Ok((ResponseBody::Flowing(_), _))) {
-            self.facts.called(&result);
-        }
-        result
     }
 
     /// Takes a disconnected server into use again, or finishes connecting one that is down; its

@@ -186,7 +186,7 @@ impl Stream {
     fn open(connection: &Arc<dyn Connection>, lists: Lists, asked: BTreeSet<Subject>) -> Self {
         let (outlet, inlet) = Outlet::new(4);
         let (connection, call) = (Arc::clone(connection), call(lists, &asked));
-        let answer = Box::pin(async move { connection.request(&call, &outlet).await });
+        let answer = Box::pin(async move { connection.request(&call, &outlet).await?.collect().await });
         Self { asked, honoured: BTreeSet::new(), begun: Instant::now(), answer, inlet }
     }
 

@@ -1,16 +1,16 @@
-//! An answer that is passed on while it arrives: the parts of its result, one after the other.
+//! A response that is passed on while it arrives: the parts of its result, one after the other.
 //!
-//! A [`Flow`] owns all that has to live as long as the answer does: the connection that it comes over,
-//! the call's place at its server, the permit of the breaker. Invariants: the parts together are the
-//! result, whole, or the flow ends with an error; beyond the cap of one message it is cut, never
-//! shortened; a server that sends nothing for its `timeout`, or that is not done by the call's last moment, is cut; what came of the attempt is
-//! recorded once, at the end, as for an answer that is collected; a flow that is dropped says nothing of
-//! its server and closes its connection. It is never tried again: part of it may have been read.
+//! A [`ResponseStream`] owns everything that lives as long as the response: its connection, the slot of the call, and
+//! the permit of the breaker. Invariants: the parts together are the whole result, or the stream ends with an error. A
+//! response larger than one message may be is cut, never shortened. A server that sends nothing for its `timeout`, or
+//! is not done at the last moment of the call, is cut. The result of the attempt is recorded once, at the end. A stream
+//! that is dropped says nothing of its server and closes its connection. It is never retried, because a client may have
+//! read a part of it.
 //!
-//! The deadline is the server's: the time in which the reader does not ask for more does not count. A
-//! reader may let it wait for [`READER_LIMIT`] in all, because meanwhile it holds a place of others.
+//! The deadline limits the server only: the time in which the reader does not ask for more does not count. A
+//! reader may let it wait for [`READER_LIMIT`] in all, because meanwhile it holds a slot that others need.
 //!
-//! Not here: which answers flow (`transport::streamable_http`), who lets them (`gateway::forward`).
+//! Does not decide which responses are streamed (`transport::streamable_http`, `gateway::bridge`).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -39,21 +39,21 @@ use runtime::worker::WorkBudget;
 /// How long the reader of a flow may let it wait, all together.
 const READER_LIMIT: Duration = Duration::from_mins(2);
 
-/// What a server answers: whole, or begun.
+/// The response of a server, from its transport to the socket of the client.
 #[derive(Debug)]
 pub enum ResponseBody {
-    /// All of it.
-    Whole(Reply),
-    /// A result that is still arriving. Only who said so with the call's `terms` gets one.
-    Flowing(Box<Flow>),
+    /// The whole reply.
+    Buffered(Reply),
+    /// A result that is still arriving. Only a call with `terms` gets one.
+    Streaming(Box<ResponseStream>),
 }
 
 impl ResponseBody {
-    /// It, if all of it is here.
-    pub const fn as_whole(&self) -> Option<&Reply> {
+    /// The reply, if it has arrived completely.
+    pub const fn as_buffered(&self) -> Option<&Reply> {
         match self {
-            Self::Whole(reply) => Some(reply),
-            Self::Flowing(_) => None,
+            Self::Buffered(reply) => Some(reply),
+            Self::Streaming(_) => None,
         }
     }
 
@@ -61,19 +61,21 @@ impl ResponseBody {
     pub(super) fn charged(self, principal: Option<&Arc<str>>) -> Result<Self, Error> {
         let hold = |bytes| memory::hold(bytes, || Account::of(principal), Kind::Answer);
         Ok(match self {
-            Self::Whole(Ok(result)) if result.bytes().len() >= SMALL => Self::Whole(Ok(result.kept(hold)?)),
-            Self::Whole(Err(error)) if error.raw().bytes().len() >= SMALL => {
-                Self::Whole(Err(error.kept(hold)?))
+            Self::Buffered(Ok(result)) if result.bytes().len() >= SMALL => {
+                Self::Buffered(Ok(result.kept(hold)?))
+            }
+            Self::Buffered(Err(error)) if error.raw().bytes().len() >= SMALL => {
+                Self::Buffered(Err(error.kept(hold)?))
             }
             small_or_flowing => small_or_flowing,
         })
     }
 
-    /// All of it, waited for.
-    pub async fn whole(self) -> Result<Reply, Error> {
+    /// The whole reply. Waits for the rest of one that is still arriving.
+    pub async fn collect(self) -> Result<Reply, Error> {
         match self {
-            Self::Whole(reply) => Ok(reply),
-            Self::Flowing(flow) => flow.whole().await.map(Ok),
+            Self::Buffered(reply) => Ok(reply),
+            Self::Streaming(stream) => stream.collect().await.map(Ok),
         }
     }
 }
@@ -82,7 +84,7 @@ impl ResponseBody {
 pub(super) type Source = Box<dyn Body<Data = Bytes, Error = Error> + Send + Unpin>;
 
 /// A result that is arriving.
-pub struct Flow {
+pub struct ResponseStream {
     /// Parts that came before anybody asked for them.
     begun: VecDeque<Bytes>,
     /// None when the end was reached, or the flow was cut.
@@ -103,7 +105,7 @@ pub struct Flow {
     account: Account,
 }
 
-impl Flow {
+impl ResponseStream {
     /// The rest of an answer comes out of `source`, at most `left` bytes of it; `begun` are the parts
     /// that `splice` has taken already. A message has at most `limit` bytes.
     pub(super) fn new(
@@ -194,8 +196,8 @@ impl Flow {
         Some((result, ending))
     }
 
-    /// The whole result. It is judged as a whole, and recorded so.
-    pub async fn whole(mut self) -> Result<Raw, Error> {
+    /// The whole result. Its attempt is recorded at the end, like that of a response that was buffered.
+    pub async fn collect(mut self) -> Result<Raw, Error> {
         self.patience = Duration::MAX;
         let course = self.course.take();
         let result = self.collected().await;
@@ -305,9 +307,9 @@ fn malformed(error: envelope_stream::Error) -> Error {
     }
 }
 
-impl fmt::Debug for Flow {
+impl fmt::Debug for ResponseStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Flow(ended: {})", self.source.is_none())
+        write!(f, "ResponseStream(ended: {})", self.source.is_none())
     }
 }
 

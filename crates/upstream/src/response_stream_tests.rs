@@ -12,12 +12,12 @@ fn say(pen: &Pen, text: &'static str) {
     pen.send(Ok(text)).expect("somebody reads");
 }
 
-async fn next(flow: &mut Flow) -> Option<Result<Bytes, Error>> {
+async fn next(flow: &mut ResponseStream) -> Option<Result<Bytes, Error>> {
     poll_fn(|cx| flow.poll_part(cx)).await
 }
 
 /// All parts, or how it broke.
-async fn all(flow: &mut Flow) -> Result<String, Error> {
+async fn all(flow: &mut ResponseStream) -> Result<String, Error> {
     let mut whole = String::new();
     while let Some(part) = next(flow).await {
         whole.push_str(std::str::from_utf8(&part?).expect("text"));
@@ -41,15 +41,15 @@ async fn the_parts_are_the_result() {
         say(&pen, piece);
     }
     drop(pen);
-    assert_eq!(whole.whole().await.expect("a result").as_str(), r#"{"a":1e400 }"#);
+    assert_eq!(whole.collect().await.expect("a result").as_str(), r#"{"a":1e400 }"#);
 }
 
 /// A flow of which all that comes has come, and was taken.
-fn arrived(text: &'static str) -> Flow {
+fn arrived(text: &'static str) -> ResponseStream {
     let mut splice = Splice::new(7, TERMS);
     let begun = splice.take(&Bytes::from_static(text.as_bytes())).expect("a result");
     let nothing = Empty::new().map_err(|never: Infallible| match never {});
-    Flow::new(Box::new(nothing), splice, VecDeque::from([begun]), (CAP, CAP))
+    ResponseStream::new(Box::new(nothing), splice, VecDeque::from([begun]), (CAP, CAP))
 }
 
 #[tokio::test(start_paused = true)]

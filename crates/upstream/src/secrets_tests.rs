@@ -172,7 +172,7 @@ async fn neither_the_state_of_a_server_nor_the_failure_of_a_call_tells_its_key()
     // What it answers to a call is its caller's.
     server.answer_calls(Answer::Reply(Err(refusal.clone())));
     let answered = upstream.call(&call, deadline(), &Outlet::none()).await.expect("it answers");
-    assert_eq!(answered.reply, Err(refusal));
+    assert_eq!(answered.body.as_buffered(), Some(&Err(refusal)));
 
     upstream.connect(deadline()).await.expect("it lists now");
     server.die(&said);

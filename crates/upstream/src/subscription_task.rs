@@ -183,7 +183,7 @@ impl Carrier {
         let Subject::Resource(uri) = subject else { return Ok(Ok(Raw::empty_object())) };
         let call = Call::of_gateway(method, Some(Raw::of(&json!({ "uri": uri }))));
         let asked = timeout(self.limit, connection.request(&call, &Outlet::none())).await;
-        let reply = asked.unwrap_or(Err(Error::TimedOut { after: self.limit }))?;
+        let reply = asked.unwrap_or(Err(Error::TimedOut { after: self.limit }))?.collect().await?;
         Ok(reply.map_err(Refusal::CallEvent))
     }
 }

@@ -66,7 +66,7 @@ impl Scene {
     async fn call(&self) -> Result<protocol::Reply, Error> {
         let call = tool_call(Effect::Unsafe);
         let answered = self.upstream.call(&call, in_seconds(30), &Outlet::none()).await;
-        answered.map(|answered| answered.reply)
+        answered?.body.collect().await
     }
 }
 

@@ -19,7 +19,8 @@ use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use runtime::shutdown::Shutdown;
 use serde_json::{Value, json};
-use upstream::{Call, Connection, Connector, Dialect, Events, Outlet, config};
+use upstream::connection::RequestFuture;
+use upstream::{Call, Connection, Connector, Dialect, Events, Outlet, ResponseBody, config};
 
 /// The tool that panics where its call is sent.
 pub const BROKEN: &str = "broken-on-purpose";
@@ -40,7 +41,7 @@ impl Connection for Recording {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, _: &'a Outlet) -> BoxFuture<'a, Result<Reply, upstream::Error>> {
+    fn request<'a>(&'a self, call: &'a Call, _: &'a Outlet) -> RequestFuture<'a> {
         let name = || call.params.as_ref().and_then(|params| params.get_as::<String>("name"));
         let reply = match call.method.as_str() {
             "tools/list" => {
@@ -55,7 +56,7 @@ impl Connection for Recording {
             }
             _ => json!({}),
         };
-        async move { Ok(Ok(Raw::of(&reply))) }.boxed()
+        async move { Ok(ResponseBody::Buffered(Ok(Raw::of(&reply)))) }.boxed()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {
@@ -206,7 +207,8 @@ impl Asker<'_> {
             Era::Legacy => Caller::legacy(principal, scope, Some(&params)),
         };
         let request = Request { id: RequestId::from_u64(1), method: method.into(), params: Some(params) };
-        self.gateway.handle(&caller, &request, &Outlet::none()).await
+        gateway::collect(self.gateway.handle(&caller, &request, &Outlet::none()).await, caller.version.era())
+            .await
     }
 
     /// Every page.

@@ -14,13 +14,14 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use tokio::time::{Instant, sleep};
 
+use super::{Begun, begun, buffered};
 use crate::caller::Caller;
-use crate::manager::{Called, Invocation, Target};
+use crate::manager::{Invocation, Target};
 use crate::{Gateway, era, error, tasks};
 use json::{Part, Raw};
 use protocol::feature::Effect;
 use protocol::{ErrorCode, ErrorObject, Method, Reply, Version, method, output_schema};
-use upstream::Outlet;
+use upstream::{Outlet, ResponseBody};
 
 /// How often one request may be asked for more input.
 const MAX_ROUNDS: u32 = 16;
@@ -33,26 +34,23 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The longest such pause.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// Makes a legacy client's request, in as many rounds as its server wants. `first` is what came of the
-/// first one, if that was made already.
-pub(crate) async fn answer(
+/// Makes a legacy client's request, in as many rounds as its server wants.
+pub(super) async fn answer(
     gateway: &Gateway,
     caller: &Caller,
     (mut target, mut invocation): (Target, Invocation),
-    mut first: Option<Called>,
     outlet: &Outlet,
-) -> Reply {
+) -> Result<ResponseBody, ErrorObject> {
     let follows = target.params.part("task").is_some_and(Part::is_object);
     if follows {
         invocation.sender.capabilities = tasks::declared(&invocation.sender.capabilities);
     }
     for round in 0..=MAX_ROUNDS {
-        let mut done = if let Some(done) = first.take() {
-            done
-        } else {
-            let done = gateway.manager.perform(&target, &invocation, outlet).await;
-            done.map_err(|failure| error::object(&failure, caller.version.era()))?
+        let mut done = match begun(gateway, caller, (&target, &invocation), outlet).await? {
+            Begun::Streaming(stream) => return Ok(ResponseBody::Streaming(stream)),
+            Begun::Done(done) => done,
         };
+        invocation.terms = None;
         done.reply = done.reply.map(|result| as_announced(&target, done.version, result));
         if tasks::is_required(&done.reply) && !tasks::has_extension(&invocation.sender.capabilities) {
             // Refused, so nothing was done. The task that it becomes is waited for.
@@ -60,16 +58,16 @@ pub(crate) async fn answer(
             continue;
         }
         if let Some(result) = tasks::created(gateway, caller, &done, follows) {
-            return Ok(result);
+            return Ok(buffered(result));
         }
         if let Some(reply) = tasks::waited_for(gateway, caller, &done, outlet).await {
             let reply = reply.map(|result| as_announced(&target, done.version, result));
-            return era::answer(caller, target.method, done.version, reply);
+            return era::answer(caller, target.method, done.version, reply).map(buffered);
         }
         let Some(wanted) = Wanted::of(&done.reply)? else {
             let reply = era::answer(caller, target.method, done.version, done.reply);
             gateway.note_answer(caller, &target.server, &reply);
-            return reply;
+            return reply.map(buffered);
         };
         if round == MAX_ROUNDS {
             break;

@@ -1,12 +1,120 @@
-//! Requests of servers where client and server speak different protocol eras.
+//! Calls during which a server may send requests to the client: `tools/call`, `prompts/get` and `resources/read`.
 //!
 //! | | server legacy | server modern |
 //! |---|---|---|
-//! | client legacy | the request passes on the stream of the call | [`legacy_client`] asks the client and makes the call again |
-//! | client modern | [`modern_client`] answers `input_required`; the call waits in [`suspended_calls`] | the request passes in the result |
+//! | client legacy | requests pass on the stream of the call | [`legacy_client`] asks the client and makes the call again |
+//! | client modern | [`modern_client`] answers `input_required`; the call waits in [`suspended_calls`] | requests pass in the result |
 //!
-//! Does not translate results and lists between the eras, which `era` does.
+//! Invariant: where the eras are the same, a large result of a tool may pass while it arrives.
+//!
+//! Does not decide who owns a name (`manager`), and does not translate results and lists (`era`).
+//! Source: 2026-07-28 `basic/patterns/mrtr`.
 
 pub(crate) mod legacy_client;
 pub(crate) mod modern_client;
 pub(crate) mod suspended_calls;
+
+use crate::caller::Caller;
+use crate::manager::{Called, Invocation, Target};
+use crate::{Gateway, era, error, tasks};
+use json::envelope_stream::{Added, Terms};
+use protocol::{Era, ErrorObject, method};
+use upstream::{Outlet, ResponseBody, ResponseStream};
+
+/// A result that passes from a modern server to a modern client while it arrives. A task is not the
+/// client's own before its id is exposed.
+const MODERN: Terms = Terms {
+    refused: &["task"],
+    added: &[Added { name: "resultType", value: "\"complete\"", only_final: false }],
+};
+/// A result that passes from a legacy server to a legacy client while it arrives. A type that only the modern era
+/// has would be acted on here.
+const LEGACY: Terms = Terms { refused: &["task", "input_required"], added: &[] };
+
+/// Makes a request and answers it in the era of its client. Dropping the future cancels it at its server.
+pub(super) async fn call(
+    gateway: &Gateway,
+    caller: &Caller,
+    (target, invocation): (Target, Invocation),
+    outlet: &Outlet,
+) -> ResponseBody {
+    let client = caller.version.era();
+    let server = gateway.manager.era_of(&target.server);
+    let terms = if server == Some(client) { terms(gateway, caller, &target) } else { None };
+    let request = (target, Invocation { terms, ..invocation });
+    let answered = match (client, server) {
+        (Era::Modern, Some(Era::Modern)) => pass(gateway, caller, request, outlet).await,
+        // Boxed, so that a response that passes does not carry the room for them.
+        (Era::Modern, Some(Era::Legacy) | None) => {
+            Box::pin(modern_client::answer(gateway, caller, request, outlet)).await.map(buffered)
+        }
+        // The call decides the era of a server that speaks both.
+        (Era::Legacy, _) => Box::pin(legacy_client::answer(gateway, caller, request, outlet)).await,
+    };
+    answered.unwrap_or_else(|refusal| ResponseBody::Buffered(Err(refusal)))
+}
+
+/// Terms under which the result of a tool may pass while it arrives, where client and server speak the same era.
+/// Without terms it is buffered, because some code here reads or changes it. No such code runs under terms:
+///
+/// - `era::answer`: the eras are the same, and the terms add the members that the modern era requires;
+/// - `tasks::created`, `tasks::waited_for` and `legacy_client` look for types that the terms refuse; the result is
+///   buffered for a legacy client that asks for a task (`params.task`);
+/// - `legacy_client` wraps a structured result if the list of its legacy client says so (`wraps_result`);
+/// - `references` looks for URIs if some can clash.
+fn terms(gateway: &Gateway, caller: &Caller, target: &Target) -> Option<Terms> {
+    if target.method != method::TOOLS_CALL || gateway.manager.can_clash(caller.viewer()) {
+        return None;
+    }
+    match caller.version.era() {
+        Era::Modern => Some(MODERN),
+        Era::Legacy => (!target.wraps_result && target.params.get("task").is_none()).then_some(LEGACY),
+    }
+}
+
+/// The response of a modern server to a modern client.
+async fn pass(
+    gateway: &Gateway,
+    caller: &Caller,
+    (target, invocation): (Target, Invocation),
+    outlet: &Outlet,
+) -> Result<ResponseBody, ErrorObject> {
+    let done = match begun(gateway, caller, (&target, &invocation), outlet).await? {
+        Begun::Streaming(stream) => return Ok(ResponseBody::Streaming(stream)),
+        Begun::Done(done) => done,
+    };
+    match tasks::created(gateway, caller, &done, true) {
+        Some(task) => Ok(buffered(task)),
+        None => era::answer(caller, target.method, done.version, done.reply).map(buffered),
+    }
+}
+
+/// The response to one request of a call.
+enum Begun {
+    /// A result in the client's era that may pass while it arrives.
+    Streaming(Box<ResponseStream>),
+    /// The whole response.
+    Done(Called),
+}
+
+/// Makes one request of a call, under the terms of `invocation`.
+async fn begun(
+    gateway: &Gateway,
+    caller: &Caller,
+    (target, invocation): (&Target, &Invocation),
+    outlet: &Outlet,
+) -> Result<Begun, ErrorObject> {
+    let era = caller.version.era();
+    let done = match gateway.manager.call(target, invocation, outlet).await {
+        Ok(Called { reply: ResponseBody::Streaming(stream), version, .. }) if version.era() == era => {
+            return Ok(Begun::Streaming(stream));
+        }
+        Ok(called) => called.collect().await,
+        Err(failure) => Err(failure),
+    };
+    done.map(Begun::Done).map_err(|failure| error::object(&failure, era))
+}
+
+const fn buffered(result: json::Raw) -> ResponseBody {
+    ResponseBody::Buffered(Ok(result))
+}

@@ -42,7 +42,7 @@ const RESPONSES: &str = "inputResponses";
 const STATE: &str = "requestState";
 
 /// Makes a modern client's request, or goes on with the one that it brings the answers for.
-pub(crate) async fn answer(
+pub(super) async fn answer(
     gateway: &Gateway,
     caller: &Caller,
     request: (Target, Invocation),

@@ -165,7 +165,7 @@ async fn what_a_reload_denies_is_not_called_by_who_had_found_it_before() {
         let stricter = upstream::Config { tools: policy, ..changed(&of_a) };
         manager.apply_with(config(vec![stricter, of_b]), |_| Ok(next_a.connector())).await.expect("applied");
         let invocation = Invocation::begin(Sender::gateway(), Era::Modern, Owner::new());
-        let called = manager.perform(&found, &invocation, &Outlet::none()).await;
+        let called = manager.call(&found, &invocation, &Outlet::none()).await;
         let is_unknown = matches!(&called, Err(Error::NameNotFound { name, .. }) if name == "t");
         assert_eq!((called.is_ok(), is_unknown), (may, !may), "{called:?}");
         assert_eq!((a.executed("tools/call"), next_a.executed("tools/call")), (0, usize::from(may)));

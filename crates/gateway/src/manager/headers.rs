@@ -15,18 +15,17 @@ use tokio::time::{Instant, timeout_at};
 
 use super::snapshot::Server;
 use super::{Manager, Target};
-use protocol::Version;
 use protocol::error::code;
 use protocol::feature::List;
 use protocol::headers::HeaderParam;
-use upstream::ResponseBody;
+use upstream::{Answered, ResponseBody};
 
 /// How long a new list is waited for. A server that lists so slowly is told of as it answered.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether `reply` refuses the headers of a tool's call. In the older revisions the code may mean anything.
-pub(super) fn are_refused(target: &Target, (reply, version): &(ResponseBody, Version)) -> bool {
-    let ResponseBody::Whole(Err(refusal)) = reply else { return false };
+/// Whether the response refuses the headers of a tool's call. In the older revisions the code may mean anything.
+pub(super) fn are_refused(target: &Target, Answered { body, version }: &Answered) -> bool {
+    let ResponseBody::Buffered(Err(refusal)) = body else { return false };
     refusal.code() == code::HEADER_MISMATCH && version.is_modern() && target.tool().is_some()
 }
 
@@ -75,7 +74,7 @@ mod tests {
     use crate::manager::config::Config;
     use crate::manager::{Called, Scope};
     use json::Raw;
-    use protocol::{ErrorObject, method};
+    use protocol::{ErrorObject, Version, method};
     use runtime::shutdown::Shutdown;
     use upstream::fake::{self, Answer, Fake};
 

@@ -45,12 +45,11 @@ pub use trust::{Approval, Change, Trust};
 pub use views::Viewer;
 
 use json::Raw;
-use json::envelope_stream::Terms;
 use protocol::Era;
 use protocol::meta::Sender;
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
-use upstream::{Call, Connector, Means, Outlet, Owner, ResponseBody, Update, Upstream, transport};
+use upstream::{Answered, Connector, Means, Outlet, Owner, ResponseBody, Update, Upstream, transport};
 
 use registry::{Approve, Order, Published, Registry};
 use response_cache::Recall;
@@ -150,16 +149,9 @@ impl Manager {
         Some(offer.peer.version.era())
     }
 
-    /// Whether what `server` answers is the same for clients of `era`: the eras are the same, no URI can clash,
-    /// and the client sees what all see.
-    pub fn passes(&self, viewer: Viewer<'_>, server: &str, era: Era) -> bool {
-        if self.view(viewer.home).is_some() {
-            return false;
-        }
-        let scope = viewer.scope;
-        let snapshot = self.published.snapshot.load();
-        let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
-        offer.is_some_and(|offer| offer.peer.version.era() == era) && !snapshot.can_clash(scope)
+    /// Whether results may refer to resources by URIs that several servers have, as `viewer` sees them.
+    pub fn can_clash(&self, viewer: Viewer<'_>) -> bool {
+        self.view(viewer.home).is_some() || self.published.snapshot.load().can_clash(viewer.scope)
     }
 
     /// Changes whenever something that [`Manager::snapshot`] shows has changed.
@@ -243,27 +235,15 @@ impl Manager {
         let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
         let target = self.tool_target(scope, tool, &params, timeout).await?;
         let outlet = if timeout.is_none() { Outlet::unread() } else { Outlet::none() };
-        self.perform(&target, &invocation, &outlet).await
+        self.call(&target, &invocation, &outlet).await?.collect().await
     }
 
-    /// Makes one request of its server. What the server says meanwhile goes to `outlet`. Dropping
-    /// the future cancels it there.
-    pub async fn perform(
+    /// Makes one request of its server. Messages of the server before its response go to `outlet`. Dropping the
+    /// future cancels the request at the server.
+    pub async fn call(
         &self,
         target: &Target,
         invocation: &Invocation,
-        outlet: &Outlet,
-    ) -> Result<Called, Error> {
-        let called = self.receive(target, invocation, None, outlet).await?;
-        called.whole(target.tool()).await
-    }
-
-    /// The same, but where there are `terms` for it a large result is given while it arrives.
-    pub async fn receive(
-        &self,
-        target: &Target,
-        invocation: &Invocation,
-        terms: Option<Terms>,
         outlet: &Outlet,
     ) -> Result<Called<ResponseBody>, Error> {
         let snapshot = self.snapshot();
@@ -276,20 +256,20 @@ impl Manager {
         }
         let upstream = &server.upstream;
         let deadline = invocation.deadline(upstream);
-        let (_params, mut call) = (target.charged(invocation)?, Call { terms, ..target.call(invocation) });
-        let mut answered = upstream.receive(&call, deadline, outlet).await;
+        let (_params, mut call) = (target.charged(invocation)?, target.call(invocation));
+        let mut answered = upstream.call(&call, deadline, outlet).await;
         if answered.as_ref().is_ok_and(|answer| headers::are_refused(target, answer)) {
             // Boxed: they are large, and seldom needed.
             if let Some(others) = Box::pin(self.other_headers(target, deadline.at)).await {
                 target.check_unambiguous(&others)?;
                 call.header_params = others;
-                answered = Box::pin(upstream.receive(&call, deadline, outlet)).await;
+                answered = Box::pin(upstream.call(&call, deadline, outlet)).await;
             }
         }
         match answered {
-            Ok((reply, version)) => {
-                let called = target.called(invocation, reply, version);
-                server.ended(Ok(called.reply.as_whole()), called.elapsed);
+            Ok(Answered { body, version }) => {
+                let called = target.called(invocation, body, version);
+                server.ended(Ok(called.reply.as_buffered()), called.elapsed);
                 Ok(called)
             }
             Err(source) => {

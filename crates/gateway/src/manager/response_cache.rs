@@ -26,7 +26,7 @@ use protocol::caching::{self, Caching};
 use protocol::feature::List;
 use protocol::{Era, ErrorObject, Version};
 use runtime::store::{Group, Keep, Key, Made, Places};
-use upstream::{Deadline, Outlet, ResponseBody};
+use upstream::{Answered, Call, Deadline, Outlet, ResponseBody};
 
 /// The area that these answers are counted in.
 const AREA: &str = "tools";
@@ -87,14 +87,14 @@ impl<'a> Recall<'a> {
     }
 
     async fn ask(&self, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
-        let call = self.target.call(self.invocation);
+        let call = Call { terms: None, ..self.target.call(self.invocation) };
         let answered = self.server.upstream.call(&call, self.deadline(), outlet).await;
-        let reply = answered.as_ref().map(|answered| Some(&answered.reply));
+        let reply = answered.as_ref().map(|answered| answered.body.as_buffered());
         self.server.ended(reply, self.invocation.begun.elapsed());
-        let answered = answered.map_err(Failure::Ours)?;
-        match answered.reply {
-            Ok(result) => Ok((result, answered.version)),
-            Err(error) => Err(Failure::Theirs(error, answered.version)),
+        let Answered { body, version } = answered.map_err(Failure::Ours)?;
+        match body.collect().await.map_err(Failure::Ours)? {
+            Ok(result) => Ok((result, version)),
+            Err(error) => Err(Failure::Theirs(error, version)),
         }
     }
 
@@ -115,7 +115,7 @@ impl<'a> Recall<'a> {
     }
 
     fn called(&self, reply: Result<Raw, ErrorObject>, version: Version) -> Called<ResponseBody> {
-        self.target.called(self.invocation, ResponseBody::Whole(reply), version)
+        self.target.called(self.invocation, ResponseBody::Buffered(reply), version)
     }
 }
 
@@ -149,7 +149,7 @@ impl Manager {
         call: &'a Recall<'_>,
         outlet: &'a Outlet,
     ) -> BoxFuture<'a, Result<Called<ResponseBody>, Error>> {
-        Box::pin(self.receive(call.target, call.invocation, None, outlet))
+        Box::pin(self.call(call.target, call.invocation, outlet))
     }
 
     /// The same. Who waits for another's call does so for half of the time that it has, and then asks as

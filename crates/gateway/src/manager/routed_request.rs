@@ -1,7 +1,7 @@
 //! One request as the server that is to answer it knows it, and on whose behalf it is made.
 //!
 //! Finding out which server that is, and rewriting names and URIs to its own, ends in a [`Target`];
-//! [`super::Manager::perform`] then makes the request without asking what it is about.
+//! [`super::Manager::call`] then makes the request without asking what it is about.
 //!
 //! Not here: who owns a name (`catalog`), how a server is reached (`upstream`).
 
@@ -14,6 +14,7 @@ use super::catalog::{Place, Route};
 use super::error::Error;
 use super::failed;
 use json::Raw;
+use json::envelope_stream::Terms;
 use protocol::feature::Effect;
 use protocol::headers::HeaderParam;
 use protocol::meta::Sender;
@@ -172,7 +173,7 @@ impl Target {
             owner: invocation.owner,
             home: invocation.home.clone(),
             principal: invocation.principal.clone(),
-            terms: None,
+            terms: invocation.terms,
         }
     }
 }
@@ -210,13 +211,16 @@ pub struct Invocation {
     pub principal: Option<Arc<str>>,
     /// When its time began.
     pub begun: Instant,
+    /// Terms under which its result may be passed on while it arrives. Without terms the response is buffered.
+    pub terms: Option<Terms>,
 }
 
 impl Invocation {
     /// One that begins now, without progress and with the server's own timeout.
     pub fn begin(sender: Sender, era: Era, owner: Owner) -> Self {
         let begun = now();
-        Self { sender, era, wants_progress: false, timeout: None, owner, home: None, principal: None, begun }
+        let (wants_progress, timeout) = (false, None);
+        Self { sender, era, wants_progress, timeout, owner, home: None, principal: None, begun, terms: None }
     }
 
     /// When its time is over, at `upstream`.
@@ -229,14 +233,14 @@ impl Invocation {
     }
 }
 
-/// The answer of a server, and whose it was.
+/// The response of a server, and the name of that server.
 #[derive(Debug, Clone)]
 pub struct Called<R = Reply> {
     /// The server that gave it.
     pub server: Arc<str>,
     /// What was asked about, as that server calls it.
     pub subject: Arc<str>,
-    /// What it answered.
+    /// The response: a [`ResponseBody`], or the [`Reply`] that was collected from it.
     pub reply: R,
     /// The revision that it answered in.
     pub version: Version,
@@ -246,10 +250,10 @@ pub struct Called<R = Reply> {
 }
 
 impl Called<ResponseBody> {
-    /// The same with all of the answer, waited for.
-    pub async fn whole(self, tool: Option<&str>) -> Result<Called, Error> {
+    /// Waits for the rest of the response. Only results of tools arrive in parts, so a failure names the tool.
+    pub async fn collect(self) -> Result<Called, Error> {
         let Self { server, subject, reply, version, elapsed } = self;
-        let reply = reply.whole().await.map_err(|source| failed(&server, tool, source))?;
+        let reply = reply.collect().await.map_err(|source| failed(&server, Some(&subject), source))?;
         Ok(Called { server, subject, reply, version, elapsed })
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: each request is found in one immutable [`Snapshot`]. While servers are still
 //! connecting for the first time, what is unknown may yet become known, so "unknown" waits for them.
 //!
-//! Not here: making the request ([`Manager::perform`]), what names and URIs mean (`catalog`).
+//! Not here: making the request ([`Manager::call`]), what names and URIs mean (`catalog`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -295,7 +295,10 @@ async fn a_call_that_was_found_before_the_change_is_not_made_after_it() {
     let target = manager.tool_target(&Scope::All, "t", &params, None).await.expect("found");
     a.shift(&manager, &[("t", "2")]).await;
     let invocation = Invocation::begin(Sender::gateway(), Era::Modern, Owner::new());
-    let called = manager.perform(&target, &invocation, &Outlet::none()).await;
+    let called = match manager.call(&target, &invocation, &Outlet::none()).await {
+        Ok(called) => called.collect().await,
+        Err(error) => Err(error),
+    };
     assert!(is_held(&called) && a.calls() == 0);
 }
 

@@ -44,7 +44,7 @@ pub(super) async fn ask(
 ) -> Reply {
     let id = RequestId::from_u64(1);
     let request = Request { id, method: method.into(), params: Some(raw(&params)) };
-    gateway.handle(caller, &request, &Outlet::none()).await
+    crate::collect(gateway.handle(caller, &request, &Outlet::none()).await, caller.version.era()).await
 }
 
 /// A legacy session that has said `initialize`.

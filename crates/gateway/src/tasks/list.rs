@@ -65,9 +65,11 @@ async fn page(
         wraps_result: false,
         needs_task: false,
     };
-    let done = gateway.manager.perform(&target, &invocation(caller), &Outlet::none()).await;
+    let done = gateway.manager.call(&target, &invocation(caller), &Outlet::none()).await;
     // A server that is away or does not list after all hides the tasks of no other one.
-    let Ok(Ok(result)) = done.map(|done| done.reply) else { return Ok((Vec::new(), None)) };
+    let Some(Ok(result)) = done.as_ref().ok().and_then(|done| done.reply.as_buffered()) else {
+        return Ok((Vec::new(), None));
+    };
     let ids = gateway.task_ids.of(&caller.principal, server);
     let tasks = result.get("tasks").map(|tasks| tasks.elements().map(|task| ids.exposed(&task)).collect());
     Ok((tasks.unwrap_or_default(), result.get_as("nextCursor")))

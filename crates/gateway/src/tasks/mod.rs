@@ -22,7 +22,7 @@ use super::caller::Caller;
 use super::era::task::{self, EXTENSION};
 use super::error::Wrong;
 use super::{Gateway, era, error};
-use crate::manager::{Called, Error, Invocation, Target};
+use crate::manager::{Called, Error, Invocation, Manager, Target};
 use auth::Action;
 use json::Raw;
 use protocol::error::code;
@@ -120,7 +120,8 @@ impl Asking<'_> {
     /// Makes the request `name` about the task.
     async fn perform(&self, name: &'static str) -> Result<Called, ErrorObject> {
         let target = target(self.found, name, self.params.clone());
-        let done = self.gateway.manager.perform(&target, &invocation(self.caller), &Outlet::none()).await;
+        let done =
+            performed(&self.gateway.manager, (&target, &invocation(self.caller)), &Outlet::none()).await;
         done.map_err(|failure| error::object(&failure, self.caller.version.era()))
     }
 
@@ -256,6 +257,15 @@ fn inner(result: &Raw, ids: ids::Ids<'_>) -> Raw {
 }
 
 type Performed = Result<Called, Error>;
+
+/// The response to a request about a task.
+async fn performed(
+    manager: &Manager,
+    (target, invocation): (&Target, &Invocation),
+    outlet: &Outlet,
+) -> Performed {
+    manager.call(target, invocation, outlet).await?.collect().await
+}
 
 #[cfg(test)]
 #[path = "tasks_tests.rs"]

@@ -3,8 +3,8 @@
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::Performed;
 use super::ids::Ids;
+use super::{Performed, performed};
 use crate::manager::{Invocation, Manager, Target};
 use json::Raw;
 use protocol::Notification;
@@ -22,7 +22,7 @@ pub(super) async fn perform(
     ids: Ids<'_>,
 ) -> Performed {
     let (own, mut inlet) = Outlet::paid_by(NOTICES, Account::of(invocation.principal.as_ref()));
-    let call = manager.perform(target, invocation, &own);
+    let call = performed(manager, (target, invocation), &own);
     tokio::pin!(call);
     let mut questions = FuturesUnordered::new();
     let done = loop {

@@ -10,7 +10,7 @@ use super::super::caller::Caller;
 use super::super::era::task::{self, EXTENSION};
 use super::super::{Gateway, error};
 use super::ids::Found;
-use super::{LIMIT, Performed, invocation, status, target};
+use super::{LIMIT, Performed, invocation, performed, status, target};
 use crate::bridge::legacy_client::Wanted;
 use crate::manager::{Called, Invocation, Manager, Target};
 use json::Raw;
@@ -87,7 +87,7 @@ pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, o
 }
 
 async fn perform(gateway: &Gateway, caller: &Caller, target: &Target) -> Reply {
-    let done = gateway.manager.perform(target, &invocation(caller), &Outlet::none()).await;
+    let done = performed(&gateway.manager, (target, &invocation(caller)), &Outlet::none()).await;
     done.map_err(|failure| error::object(&failure, caller.version.era()))?.reply
 }
 
@@ -101,10 +101,10 @@ pub(crate) async fn call_as_task(
     outlet: Outlet,
 ) -> Performed {
     if !target.needs_task {
-        return manager.perform(&target, &invocation, &outlet).await;
+        return performed(&manager, (&target, &invocation), &outlet).await;
     }
     let target = Target { params: target.params.with("task", &Raw::empty_object()), ..target };
-    let made = manager.perform(&target, &invocation, &outlet).await?;
+    let made = performed(&manager, (&target, &invocation), &outlet).await?;
     let id = made.reply.as_ref().ok().and_then(|result| result.get("task")?.get_as::<String>("taskId"));
     let Some(id) = id.filter(|_| !is_asked) else { return Ok(made) };
     let found = Found { server: Arc::clone(&made.server), id };
@@ -112,7 +112,7 @@ pub(crate) async fn call_as_task(
     let rest = self::target(&found, method::TASKS_RESULT, params);
     let invocation = Invocation { timeout: Some(LIMIT), begun: Instant::now(), ..invocation };
     let abandoned = Abandoned::new(&manager, &shutdown, &found, invocation.clone());
-    let done = manager.perform(&rest, &invocation, &outlet).await?;
+    let done = performed(&manager, (&rest, &invocation), &outlet).await?;
     abandoned.keep();
     Ok(Called { reply: done.reply.map(|result| task::without_related(&result)), ..done })
 }
@@ -150,7 +150,7 @@ impl Drop for Abandoned {
         shutdown.spawn(async move {
             let invocation = Invocation { begun: Instant::now(), timeout: Some(CANCEL_LIMIT), ..invocation };
             // Nobody is left to be told how it went.
-            let _ = timeout(CANCEL_LIMIT, manager.perform(&target, &invocation, &Outlet::none())).await;
+            let _ = timeout(CANCEL_LIMIT, manager.call(&target, &invocation, &Outlet::none())).await;
         });
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn read(
     let mut params = None;
     loop {
         let call = Call::of_gateway(kind.method(), params);
-        let page = match connection.request(&call, &Outlet::none()).await? {
+        let page = match connection.request(&call, &Outlet::none()).await?.collect().await? {
             Ok(page) => page,
             Err(refusal) if refusal.code() == code::METHOD_NOT_FOUND && walk.pages == 0 => {
                 // Declared, and yet not there: some servers declare what they never registered. To

@@ -26,7 +26,8 @@ async fn have_it_ask(server: &Fake, pool: &Arc<Pool>) {
     let call = legacy();
     let seat = seat(pool, &call).await.expect("a seat");
     let outlet = Outlet::none();
-    seat.connection().request(&call, &outlet).await.expect("answered").expect_err("nobody");
+    let body = seat.connection().request(&call, &outlet).await.expect("answered");
+    body.collect().await.expect("whole").expect_err("nobody");
 }
 
 /// A server that was seen asking, with one connection, and room for another.

@@ -11,11 +11,12 @@ use super::super::PooledConnection;
 use super::super::dialects::tests::{legacy, pool_over, seat};
 use super::*;
 use crate::close_reason::Closing;
-use crate::connection::{Call, Connection, Connector, Dialect, Events, Outlet};
+use crate::connection::{Call, Connection, Connector, Dialect, Events, Outlet, RequestFuture};
 use crate::error::Error;
+use crate::response_stream::ResponseBody;
 use json::Raw;
 use protocol::lifecycle::Peer;
-use protocol::{Era, Reply, Version};
+use protocol::{Era, Version};
 
 /// A legacy program, one connection of which is for all.
 #[derive(Clone, Default)]
@@ -100,8 +101,8 @@ impl Connection for Pipe {
         &self.0.peer
     }
 
-    fn request<'a>(&'a self, _: &'a Call, _: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
-        async { Ok(Ok(Raw::empty_object())) }.boxed()
+    fn request<'a>(&'a self, _: &'a Call, _: &'a Outlet) -> RequestFuture<'a> {
+        async { Ok(ResponseBody::Buffered(Ok(Raw::empty_object()))) }.boxed()
     }
 
     fn tells_whose(&self) -> bool {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::Body;
 use tokio::sync::mpsc;
 
-use super::{Clock, Flow, Splice};
+use super::{Clock, ResponseStream, Splice};
 use crate::error::Error;
 use json::envelope_stream::Terms;
 
@@ -36,10 +36,10 @@ impl Body for Pipe {
 pub type Pen = mpsc::UnboundedSender<Result<&'static str, Error>>;
 
 /// Returns a flow of which nothing has come, and the way to write it.
-pub fn flow() -> (Flow, Pen) {
+pub fn flow() -> (ResponseStream, Pen) {
     let (pen, pipe) = mpsc::unbounded_channel();
     let splice = Splice::new(7, TERMS);
-    let mut flow = Flow::new(Box::new(Pipe(pipe)), splice, VecDeque::new(), (CAP, CAP));
+    let mut flow = ResponseStream::new(Box::new(Pipe(pipe)), splice, VecDeque::new(), (CAP, CAP));
     flow.clock = Clock::of(LEFT);
     (flow, pen)
 }

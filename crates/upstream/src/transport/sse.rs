@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
 use http::{HeaderMap, StatusCode};
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -24,8 +24,11 @@ use super::streamable_http::is_message;
 use super::{cancelled, compose, inbound};
 use crate::close_reason::Closing;
 use crate::config::{Config, Http};
-use crate::connection::{Call, Connection, Connector, Dialect, Events, Outlet, Owner, Sockets, Unanswered};
+use crate::connection::{
+    Call, Connection, Connector, Dialect, Events, Outlet, Owner, RequestFuture, Sockets, Unanswered,
+};
 use crate::error::Error;
+use crate::response_stream::ResponseBody;
 use json::Raw;
 use net::sse::Item;
 use protocol::lifecycle::Peer;
@@ -332,9 +335,11 @@ impl Connection for Stream {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
         let compose = |id| compose(call, id, Era::Legacy);
-        self.ending.0.exchange(outlet, Purpose::of(call), !call.effect.is_repeatable(), compose).boxed()
+        let exchange =
+            self.ending.0.exchange(outlet, Purpose::of(call), !call.effect.is_repeatable(), compose);
+        exchange.map_ok(ResponseBody::Buffered).boxed()
     }
 
     fn tells_whose(&self) -> bool {

@@ -78,7 +78,7 @@ fn call(name: &str) -> Call {
 }
 
 async fn ask(connection: &Arc<dyn Connection>, name: &str) -> Result<Raw, Error> {
-    Ok(connection.request(&call(name), &Outlet::none()).await?.expect("a result"))
+    Ok(connection.request(&call(name), &Outlet::none()).await?.collect().await?.expect("a result"))
 }
 
 #[tokio::test]
@@ -107,7 +107,8 @@ async fn requests_are_posted_and_answered_on_the_stream() {
         },
         bench.go_on_after(2),
     );
-    assert_eq!(two.expect("answered").expect("a result").as_str(), r#"{"n":2}"#);
+    let two = two.expect("answered").collect().await.expect("whole");
+    assert_eq!(two.expect("a result").as_str(), r#"{"n":2}"#);
     assert_eq!(three.expect("a result").as_str(), r#"{"n":1e400}"#);
     assert_eq!(reader.try_recv().expect("progress").method(), method::PROGRESS);
     assert_eq!(events.try_recv(), Ok(Event::Changed(List::Tools)));

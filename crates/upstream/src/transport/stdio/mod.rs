@@ -26,8 +26,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
 
 use self::link::Link;
 use self::stderr::StderrTail;
@@ -36,9 +36,12 @@ use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::http::proxy_variable;
 use super::pending::Purpose;
 use crate::config::{Config, Stdio};
-use crate::connection::{Call, Connection, Connector, Dialect, Events, Outlet, Owner, Unanswered};
+use crate::connection::{
+    Call, Connection, Connector, Dialect, Events, Outlet, Owner, RequestFuture, Unanswered,
+};
 use crate::dialect::Eras;
 use crate::error::Error;
+use crate::response_stream::ResponseBody;
 use crate::secrets::Secrets;
 use crate::session_affinity::Home;
 use json::Raw;
@@ -301,8 +304,10 @@ impl Connection for ToServer {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
-        self.link.exchange(outlet, Purpose::of(call), |id| compose_line(call, id, self.peer.era())).boxed()
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
+        let exchange =
+            self.link.exchange(outlet, Purpose::of(call), |id| compose_line(call, id, self.peer.era()));
+        exchange.map_ok(ResponseBody::Buffered).boxed()
     }
 
     fn tells_whose(&self) -> bool {

@@ -88,8 +88,8 @@ fn call(name: &str) -> Call {
 }
 
 async fn ask(connection: &Arc<dyn Connection>, name: &str) -> Result<Raw, Error> {
-    let reply = connection.request(&call(name), &Outlet::none()).await?;
-    Ok(reply.expect("a result"))
+    let body = connection.request(&call(name), &Outlet::none()).await?;
+    Ok(body.collect().await?.expect("a result"))
 }
 
 #[tokio::test]
@@ -206,7 +206,8 @@ async fn what_the_server_says_goes_to_whom_it_belongs() {
     let bench = Bench::new(&script("say 'Starting up…'", &[LEGACY, talk]));
     let (connection, mut events) = bench.connect().await;
     let (outlet, mut reader) = Outlet::new(8);
-    let result = connection.request(&call("x"), &outlet).await.expect("answered").expect("a result");
+    let body = connection.request(&call("x"), &outlet).await.expect("answered");
+    let result = body.collect().await.expect("whole").expect("a result");
     let answers: Vec<Raw> = result.elements().collect();
     assert!(answers[0].as_str().contains(r#""id":"q","error":{"code":-32601"#), "{result:?}");
     assert_eq!(answers[1].as_str(), r#"{"jsonrpc":"2.0","id":"p","result":{}}"#);
@@ -311,7 +312,8 @@ async fn full_pipes_in_both_directions_do_not_lock_us() {
     let outlet = Outlet::none();
     let (flood, answer) = tokio::join!(ask(&connection, "flood"), connection.request(&big, &outlet));
     assert_eq!(flood, Ok(Raw::empty_object()));
-    let length: usize = answer.expect("answered").expect("a result").get_as("length").expect("a length");
+    let reply = answer.expect("answered").collect().await.expect("whole");
+    let length: usize = reply.expect("a result").get_as("length").expect("a length");
     assert!(length > 300_000);
     drop(connection);
     bench.is_over().await;

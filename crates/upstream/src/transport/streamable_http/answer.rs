@@ -10,7 +10,7 @@ use http::StatusCode;
 
 use super::peek::{Peeked, peek};
 use crate::error::Error;
-use crate::response_stream::{Flow, ResponseBody};
+use crate::response_stream::{ResponseBody, ResponseStream};
 use crate::transport::body::{self, EventStream};
 use crate::transport::flood_guard::{FloodGuard, Worth};
 use crate::transport::http::{Body, Response, is_media_type, status_error};
@@ -42,7 +42,7 @@ pub(super) enum Outcome {
     /// The server answered it, with this status.
     Reply(Reply, StatusCode),
     /// A result that is still arriving.
-    Flowing(Box<Flow>),
+    Streaming(Box<ResponseStream>),
     /// An HTTP status that is an error, without an answer to the request.
     Refusal(Refusal),
 }
@@ -58,23 +58,15 @@ pub(super) struct Refusal {
 }
 
 impl Outcome {
-    /// What it means where nothing more is known.
-    pub(super) fn into_received(self) -> Result<ResponseBody, Error> {
+    /// The response, or the failure that an HTTP status stands for.
+    pub(super) fn into_body(self) -> Result<ResponseBody, Error> {
         match self {
-            Self::Flowing(flow) => Ok(ResponseBody::Flowing(flow)),
-            whole => whole.into_reply().map(ResponseBody::Whole),
-        }
-    }
-
-    /// The same for a request without terms, whose answer is whole.
-    pub(super) fn into_reply(self) -> Result<Reply, Error> {
-        match self {
-            Self::Reply(reply, _) => Ok(reply),
-            Self::Flowing(_) => Err(Error::Malformed { reason: "it is not there yet".into() }),
+            Self::Reply(reply, _) => Ok(ResponseBody::Buffered(reply)),
+            Self::Streaming(stream) => Ok(ResponseBody::Streaming(stream)),
             Self::Refusal(Refusal { status, error: Some(error), .. })
                 if !NOT_NOW.contains(&status.as_u16()) =>
             {
-                Ok(Err(error))
+                Ok(ResponseBody::Buffered(Err(error)))
             }
             Self::Refusal(refusal) => Err(refusal.bare),
         }
@@ -161,7 +153,7 @@ impl Reader<'_> {
         }
         if let Some(terms) = self.terms.filter(|_| status == StatusCode::OK) {
             return match peek(body, Splice::new(self.id, terms), self.limit, self.payer).await? {
-                Peeked::Flows(flow) => Ok(Outcome::Flowing(flow)),
+                Peeked::Flows(flow) => Ok(Outcome::Streaming(flow)),
                 Peeked::Whole(body) => Ok(self.judge(status, bare, &body)?),
             };
         }

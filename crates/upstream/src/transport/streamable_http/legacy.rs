@@ -20,7 +20,7 @@ use super::Server;
 use super::answer::{Broken, Outcome, Reader, Refusal, Resume};
 use super::listening;
 use crate::close_reason::Closing;
-use crate::connection::{Call, Connection, Dialect, Events, Outlet};
+use crate::connection::{Call, Connection, Dialect, Events, Outlet, RequestFuture};
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
 use crate::transport::aside::Aside;
@@ -166,7 +166,11 @@ async fn initialize(
     let reader = Reader { id: FIRST_ID, limit, terms: None, hear: &hear, floods: &floods, shutdown, payer };
     let outcome = reader.read(response).await.map_err(|broken| broken.error)?;
     let status = if let Outcome::Refusal(refusal) = &outcome { Some(refusal.status.as_u16()) } else { None };
-    let peer = outcome.into_reply().and_then(handshake::initialized);
+    let reply = match outcome.into_body() {
+        Ok(body) => body.collect().await,
+        Err(error) => Err(error),
+    };
+    let peer = reply.and_then(handshake::initialized);
     let peer = peer.map_err(|error| Failure { status, is_answer: true, error })?;
     if peer.version.has_version_header() {
         headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(peer.version.as_str()));
@@ -232,7 +236,7 @@ impl State {
                 if let Some(asked) = broken.resume.as_ref().and_then(|resume| pause(resume.retry)) {
                     outlet.pause(asked);
                 }
-                self.resume(&reader, broken).await.map(ResponseBody::Whole)
+                self.resume(&reader, broken).await.map(ResponseBody::Buffered)
             }
         }
     }
@@ -300,11 +304,11 @@ impl State {
             }
             _ => {}
         }
-        let mut received = outcome.into_received()?;
-        if let ResponseBody::Flowing(flow) = &mut received {
-            flow.cut_by(self.end.clone());
+        let mut body = outcome.into_body()?;
+        if let ResponseBody::Streaming(stream) = &mut body {
+            stream.cut_by(self.end.clone());
         }
-        Ok(received)
+        Ok(body)
     }
 
     /// The session is of no more use. What is open on it may still be answered.
@@ -347,15 +351,7 @@ impl Connection for Session {
         &self.state.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
-        async move { self.state.exchange(call, outlet).await?.whole().await }.boxed()
-    }
-
-    fn receive<'a>(
-        &'a self,
-        call: &'a Call,
-        outlet: &'a Outlet,
-    ) -> BoxFuture<'a, Result<ResponseBody, Error>> {
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
         self.state.exchange(call, outlet).boxed()
     }
 

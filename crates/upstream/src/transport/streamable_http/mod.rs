@@ -137,7 +137,7 @@ impl Server {
                 return Err(refusal.into_error());
             }
             Ok(Ok(Outcome::Refusal(Refusal { error: Some(error), .. }))) => handshake::find(&Err(error)),
-            Ok(Ok(Outcome::Refusal(_) | Outcome::Flowing(_)) | Err(Error::Malformed { .. })) => {
+            Ok(Ok(Outcome::Refusal(_) | Outcome::Streaming(_)) | Err(Error::Malformed { .. })) => {
                 Finding::Legacy
             }
             Ok(Err(error)) => return Err(error),

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::Server;
 use super::answer::{Hear, Outcome, Reader, Refusal};
 use crate::close_reason::Closing;
-use crate::connection::{Call, Connection, Event, Events, Outlet};
+use crate::connection::{Call, Connection, Event, Events, Outlet, RequestFuture};
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
 use crate::transport::close_signal::Ending;
@@ -27,7 +27,7 @@ use json::Part;
 use protocol::error::code;
 use protocol::feature::List;
 use protocol::lifecycle::Peer;
-use protocol::{Message, Notification, Reply, Version, headers, meta, method};
+use protocol::{Message, Notification, Version, headers, meta, method};
 
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
 const METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
@@ -148,10 +148,10 @@ impl Wire {
         {
             self.find_out_again();
         }
-        let mut received = outcome.into_received()?;
-        match &mut received {
-            ResponseBody::Flowing(flow) => flow.cut_by(self.end.clone()),
-            ResponseBody::Whole(Err(refusal)) => match refusal.code() {
+        let mut body = outcome.into_body()?;
+        match &mut body {
+            ResponseBody::Streaming(stream) => stream.cut_by(self.end.clone()),
+            ResponseBody::Buffered(Err(refusal)) => match refusal.code() {
                 code::UNSUPPORTED_PROTOCOL_VERSION => {
                     self.misfit("the server no longer speaks this revision");
                 }
@@ -159,9 +159,9 @@ impl Wire {
                 code::HEADER_MISMATCH => self.events.report(Event::Changed(List::Tools)),
                 _ => {}
             },
-            ResponseBody::Whole(Ok(_)) => {}
+            ResponseBody::Buffered(Ok(_)) => {}
         }
-        Ok(received)
+        Ok(body)
     }
 
     /// Asks in the background whether the server is still a modern one.
@@ -176,7 +176,7 @@ impl Wire {
                 Ok(Ok(Outcome::Reply(reply, _))) => !matches!(handshake::find(&reply), Finding::Modern(_)),
                 Ok(Ok(Outcome::Refusal(refusal))) => is_like_another_era(&refusal),
                 // No news.
-                Ok(Ok(Outcome::Flowing(_)) | Err(_)) | Err(_) => false,
+                Ok(Ok(Outcome::Streaming(_)) | Err(_)) | Err(_) => false,
             };
             if is_other {
                 wire.misfit("the server answers like one of another era");
@@ -223,15 +223,7 @@ impl Connection for Modern {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> BoxFuture<'a, Result<Reply, Error>> {
-        async move { self.wire.exchange(call, outlet).await?.whole().await }.boxed()
-    }
-
-    fn receive<'a>(
-        &'a self,
-        call: &'a Call,
-        outlet: &'a Outlet,
-    ) -> BoxFuture<'a, Result<ResponseBody, Error>> {
+    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
         self.wire.exchange(call, outlet).boxed()
     }
 

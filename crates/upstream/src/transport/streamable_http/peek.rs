@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::Body as _;
 
 use crate::error::Error;
-use crate::response_stream::Flow;
+use crate::response_stream::ResponseStream;
 use crate::transport::body::{chunk, collect};
 use crate::transport::http::Body;
 use json::envelope_stream::Splice;
@@ -22,7 +22,7 @@ const LARGE: usize = 16 * 1024;
 /// An answer after the look.
 pub(super) enum Peeked {
     /// It is a large result that has begun.
-    Flows(Box<Flow>),
+    Flows(Box<ResponseStream>),
     /// All of it.
     Whole(Bytes),
 }
@@ -48,7 +48,7 @@ pub(super) async fn peek(
     let parts: Result<VecDeque<Bytes>, _> = pieces.iter().map(|piece| splice.take(piece)).collect();
     match (parts, limit.checked_sub(size)) {
         (Ok(parts), Some(left)) if splice.has_begun() => {
-            let flow = Flow::new(Box::new(body), splice, parts, (left, limit));
+            let flow = ResponseStream::new(Box::new(body), splice, parts, (left, limit));
             Ok(Peeked::Flows(Box::new(flow.paid_by(payer.account()))))
         }
         _ => collect(body, joined(pieces), limit, payer).await.map(Peeked::Whole),

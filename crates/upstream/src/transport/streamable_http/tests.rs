@@ -74,7 +74,7 @@ impl Bench {
     /// What a call to this server comes to.
     async fn outcome(&self) -> Result<Reply, Error> {
         let (connection, _events) = self.connect().await;
-        connection.request(&call("t"), &Outlet::none()).await
+        connection.request(&call("t"), &Outlet::none()).await?.collect().await
     }
 }
 
@@ -85,5 +85,5 @@ fn call(name: &str) -> Call {
 }
 
 async fn ask(connection: &Arc<dyn Connection>, name: &str) -> Result<Raw, Error> {
-    Ok(connection.request(&call(name), &Outlet::none()).await?.expect("a result"))
+    Ok(connection.request(&call(name), &Outlet::none()).await?.collect().await?.expect("a result"))
 }

@@ -186,7 +186,14 @@ async fn after_a_stale_connection_an_unsafe_call_takes_a_fresh_one() {
         if round >= 2 {
             call.effect = Effect::ReadOnly;
         }
-        connection.request(&call, &Outlet::none()).await.expect("answered").expect("a result");
+        connection
+            .request(&call, &Outlet::none())
+            .await
+            .expect("answered")
+            .collect()
+            .await
+            .expect("whole")
+            .expect("a result");
         used.push(bench.server.seen().last().expect("a request").connection);
     }
     assert!(used[0] != used[1] && used[1] != used[2], "unsafe calls share no connection: {used:?}");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::ResponseBody;
 use crate::transport::testing::server::{end, event, full, stream};
 use protocol::feature::List;
 use protocol::headers::HeaderParam;
@@ -23,7 +24,14 @@ async fn a_modern_request_says_in_its_headers_what_stands_in_its_body() {
     );
     let param = |header: &str, path: &str| HeaderParam { header: header.into(), path: vec![path.into()] };
     call.header_params = Arc::new([param("Region", "where"), param("N", "n"), param("No", "no")]);
-    let answer = connection.request(&call, &Outlet::none()).await.expect("answered").expect("a result");
+    let answer = connection
+        .request(&call, &Outlet::none())
+        .await
+        .expect("answered")
+        .collect()
+        .await
+        .expect("whole")
+        .expect("a result");
     assert_eq!(answer.as_str(), r#"{"big":1e400,"content":[]}"#, "not one byte is touched");
 
     let seen = bench.server.seen().pop().expect("a request");
@@ -177,8 +185,8 @@ async fn a_server_that_changed_its_era_is_found_out_anew() {
         assert!(ask(&before, "t").await.is_ok());
         now.store(is_modern, std::sync::atomic::Ordering::Relaxed);
         let calls = count(&bench, method::TOOLS_CALL);
-        let reply = before.request(&call("t"), &Outlet::none()).await.expect("an answer, never sent again");
-        assert!(reply.is_err(), "{reply:?}");
+        let body = before.request(&call("t"), &Outlet::none()).await.expect("an answer, never sent again");
+        assert!(matches!(body, ResponseBody::Buffered(Err(_))), "{body:?}");
         assert_eq!(count(&bench, method::TOOLS_CALL), calls + 1);
         assert!(before.closed().await.contains("era"));
         assert!(matches!(ask(&before, "t").await, Err(Error::NotSent { .. })), "nothing new on it");
@@ -238,7 +246,14 @@ async fn what_a_modern_server_says_during_a_call_goes_to_its_outlet() {
     .await;
     let (connection, mut events) = bench.connect().await;
     let (outlet, mut reader) = Outlet::new(8);
-    let answer = connection.request(&call("t"), &outlet).await.expect("answered").expect("a result");
+    let answer = connection
+        .request(&call("t"), &outlet)
+        .await
+        .expect("answered")
+        .collect()
+        .await
+        .expect("whole")
+        .expect("a result");
     assert_eq!(answer.as_str(), r#"{"ok":1}"#);
     let said: Vec<_> = std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method().to_owned()).collect();
     assert_eq!(said, ["notifications/progress", "notifications/message"]);
@@ -275,7 +290,8 @@ async fn a_refusal_that_names_no_request_harms_no_other_call() {
             odd
         });
         slow.expect("the other call is answered");
-        assert!(matches!(odd, Ok(Err(_)) | Err(Error::Status { .. })), "{odd:?}");
+        let is_refused = matches!(odd, Ok(ResponseBody::Buffered(Err(_))) | Err(Error::Status { .. }));
+        assert!(is_refused, "{odd:?}");
         ask(&connection, "slow").await.expect("the connection is kept");
         assert!(futures_util::FutureExt::now_or_never(connection.closed()).is_none());
     }
@@ -289,7 +305,7 @@ async fn a_modern_connection_out_of_use_lets_its_calls_finish() {
     let (slow, ()) = tokio::join!(ask(&connection, "slow"), async {
         bench.server.saw(1, |seen| seen.has(r#""slow""#)).await;
         let odd = connection.request(&call("odd"), &Outlet::none()).await.expect("answered");
-        assert_eq!(odd.expect_err("an error").code(), -32022);
+        assert_eq!(odd.collect().await.expect("whole").expect_err("an error").code(), -32022);
         connection.closed().await;
         connection.close().await;
         bench.server.go.add_permits(1);

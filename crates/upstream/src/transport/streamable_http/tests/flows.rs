@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::breaker::State;
 use crate::transport::testing::server::{chunk, end};
-use crate::{Config, Flow, ResponseBody, Update, Upstream};
+use crate::{Config, ResponseBody, ResponseStream, Update, Upstream};
 use json::envelope_stream::Terms;
 
 const TERMS: Terms = Terms { refused: &["task"], added: &[] };
@@ -50,14 +50,14 @@ impl Scene {
     async fn receive(&self, limit: Duration) -> ResponseBody {
         self.discovered().await;
         let call = Call { terms: Some(TERMS), ..call("t") };
-        let received = self.upstream.receive(&call, Instant::now() + limit, &Outlet::none()).await;
-        received.expect("an answer").0
+        let answered = self.upstream.call(&call, Instant::now() + limit, &Outlet::none()).await;
+        answered.expect("an answer").body
     }
 
-    async fn flow(&self) -> Box<Flow> {
+    async fn flow(&self) -> Box<ResponseStream> {
         match self.receive(Duration::from_secs(20)).await {
-            ResponseBody::Flowing(flow) => flow,
-            whole @ ResponseBody::Whole(_) => panic!("{whole:?}"),
+            ResponseBody::Streaming(flow) => flow,
+            whole @ ResponseBody::Buffered(_) => panic!("{whole:?}"),
         }
     }
 
@@ -66,11 +66,11 @@ impl Scene {
     }
 }
 
-async fn next(flow: &mut Flow) -> Option<Result<Bytes, Error>> {
+async fn next(flow: &mut ResponseStream) -> Option<Result<Bytes, Error>> {
     poll_fn(|cx| flow.poll_part(cx)).await
 }
 
-async fn broken(flow: &mut Flow) -> Error {
+async fn broken(flow: &mut ResponseStream) -> Error {
     loop {
         match next(flow).await {
             Some(Ok(_)) => {}
@@ -131,9 +131,9 @@ async fn a_large_result_flows_and_a_small_one_does_not_in_both_eras() {
             let scene = Scene::of(bench);
             for _ in 0..2 {
                 let received = scene.receive(Duration::from_secs(20)).await;
-                assert_eq!(matches!(received, ResponseBody::Flowing(_)), flows, "{size} {variant}");
+                assert_eq!(matches!(received, ResponseBody::Streaming(_)), flows, "{size} {variant}");
                 assert_eq!(scene.upstream.status().running, usize::from(flows), "it holds its place");
-                let result = received.whole().await.expect("whole").expect("a result");
+                let result = received.collect().await.expect("whole").expect("a result");
                 assert_eq!(result.as_str(), large(size));
                 assert_eq!(scene.upstream.status().running, 0);
             }
@@ -165,12 +165,13 @@ async fn what_is_no_large_result_of_ours_is_judged_as_a_whole() {
         let scene = Scene::of(Bench::modern(script).await);
         let call = Call { terms: Some(TERMS), ..call("t") };
         let deadline = Instant::now() + Duration::from_secs(20);
-        let said = match scene.upstream.receive(&call, deadline, &Outlet::none()).await {
-            Ok((ResponseBody::Whole(Ok(_)), _)) => "Ok(Ok)".to_owned(),
-            Ok((ResponseBody::Whole(Err(error)), _)) => format!("Ok(Err({}))", error.code()),
-            Ok((ResponseBody::Flowing(_), _)) => "it flows".to_owned(),
-            Err(_) => "Err".to_owned(),
-        };
+        let said =
+            match scene.upstream.call(&call, deadline, &Outlet::none()).await.map(|answered| answered.body) {
+                Ok(ResponseBody::Buffered(Ok(_))) => "Ok(Ok)".to_owned(),
+                Ok(ResponseBody::Buffered(Err(error))) => format!("Ok(Err({}))", error.code()),
+                Ok(ResponseBody::Streaming(_)) => "it flows".to_owned(),
+                Err(_) => "Err".to_owned(),
+            };
         assert_eq!(said, expected);
         assert_eq!(scene.upstream.status().running, 0);
     }
@@ -216,7 +217,7 @@ async fn a_reader_that_leaves_frees_the_place_and_closes_the_connection() {
 async fn a_flow_that_stalls_is_cut_at_the_deadline_of_its_call() {
     let script = scripted(|seen| vec![half(&answer(seen, &large(60_000), false)), Step::Hang]);
     let scene = Scene::of(Bench::modern(script).await);
-    let ResponseBody::Flowing(mut flow) = scene.receive(Duration::from_millis(300)).await else {
+    let ResponseBody::Streaming(mut flow) = scene.receive(Duration::from_millis(300)).await else {
         panic!("it flows")
     };
     assert!(matches!(broken(&mut flow).await, Error::TimedOut { .. }));
@@ -247,16 +248,13 @@ async fn a_call_that_became_the_probe_while_it_waited_is_not_left_to_its_reader(
     scene.discovered().await;
     let breaks = Call { terms: Some(TERMS), ..call("breaks") };
     let deadline = Instant::now() + Duration::from_secs(20);
-    let Ok((ResponseBody::Flowing(mut flow), _)) =
-        scene.upstream.receive(&breaks, deadline, &Outlet::none()).await
-    else {
-        panic!("it flows")
-    };
+    let answered = scene.upstream.call(&breaks, deadline, &Outlet::none()).await;
+    let ResponseBody::Streaming(mut flow) = answered.expect("an answer").body else { panic!("it flows") };
     let mut waits = Box::pin(scene.receive(Duration::from_secs(20)));
     assert!(futures_util::poll!(&mut waits).is_pending());
     assert_eq!((scene.upstream.status().waiting, scene.upstream.breaker().state), (1, State::Closed));
     assert!(matches!(broken(&mut flow).await, Error::Cut { .. }));
     assert_eq!(scene.upstream.breaker().state, State::Open);
-    assert!(matches!(waits.await, ResponseBody::Whole(Ok(_))), "others wait for what it says");
+    assert!(matches!(waits.await, ResponseBody::Buffered(Ok(_))), "others wait for what it says");
     assert_eq!(scene.upstream.breaker().state, State::Closed);
 }

@@ -101,8 +101,12 @@ async fn what_only_sounds_like_a_lost_session_is_an_answer() {
             Bench::legacy(move |seen| if is_get(seen) { no_stream() } else { vec![json(status, &body)] })
                 .await;
         let (connection, _events) = bench.connect().await;
-        let reply = connection.request(&call("t"), &Outlet::none()).await.expect("an answer");
-        assert_eq!(reply.expect_err("an error").code(), code, "{status} {id} {said}");
+        let body = connection.request(&call("t"), &Outlet::none()).await.expect("an answer");
+        assert_eq!(
+            body.collect().await.expect("whole").expect_err("an error").code(),
+            code,
+            "{status} {id} {said}"
+        );
         assert!(futures_util::FutureExt::now_or_never(connection.closed()).is_none());
     }
 }
@@ -129,7 +133,10 @@ async fn a_lost_session_lets_its_calls_finish() {
         slow.expect("answered all the same");
         match status {
             404 => assert!(matches!(outcome, Err(Error::NotSent { .. })), "{outcome:?}"),
-            _ => assert_eq!(outcome.expect("answered").expect_err("an error").code(), -32020),
+            _ => {
+                let reply = outcome.expect("answered").collect().await.expect("whole");
+                assert_eq!(reply.expect_err("an error").code(), -32020);
+            }
         }
         drop(connection);
         assert!(bench.shutdown.wait(Duration::from_secs(20)).await, "a task is left");
@@ -214,7 +221,7 @@ async fn the_get_stream_carries_what_belongs_to_no_stream_of_a_call() {
         bench.server.saw(1, |seen| seen.has(r#""id":"p","result":{}"#)).await;
         bench.server.go.add_permits(1);
     });
-    answer.expect("answered").expect("a result");
+    answer.expect("answered").collect().await.expect("whole").expect("a result");
     let said: Vec<_> = std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method().to_owned()).collect();
     assert_eq!(said, ["notifications/progress", "notifications/message"]);
     drop(connection);
@@ -238,7 +245,14 @@ async fn a_stream_that_was_cut_is_resumed_where_it_left_off() {
     let (connection, _events) = bench.connect().await;
     let (outlet, mut reader) = Outlet::new(8);
     let begun = std::time::Instant::now();
-    let answer = connection.request(&call("t"), &outlet).await.expect("answered").expect("a result");
+    let answer = connection
+        .request(&call("t"), &outlet)
+        .await
+        .expect("answered")
+        .collect()
+        .await
+        .expect("whole")
+        .expect("a result");
     assert_eq!(answer.as_str(), r#"{"ok":1}"#);
     assert!(reader.try_recv().is_ok());
     assert!(begun.elapsed() >= Duration::from_millis(120), "the pause asked for is kept, twice");
