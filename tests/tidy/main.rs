@@ -42,7 +42,7 @@ const CYCLES: &[&str] = &[
     "runtime/telemetry: audit log_queue",
     "settings/: fields setting",
     "switchyard/cli: check reach",
-    "upstream/: attempt attendant backoff breaker breaker_guard bulkhead config connection dialect discover flap_backoff frame inflight_guard liveness pool response_stream retry secrets session_affinity signs status supervisor_messages verbosity",
+    "upstream/: attempt attendant backoff breaker bulkhead config connection dialect discover flap_backoff frame inflight_guard liveness pool response_stream retry secrets session_affinity signs status supervisor_messages verbosity",
     "upstream/: listen subscription_task",
     "upstream/config: builtin parse transport",
     "upstream/pool: group private replace",

@@ -2,7 +2,7 @@
 //!
 //! Invariants: every attempt (call, list, health check) is made here, so the breaker counts all of them. The deadline is
 //! enforced while the permit is held, so a missing answer counts against the server. It does not count if the caller left
-//! too little time to judge the server (`breaker_guard`). Dropping the future frees slot, permit and connection, and
+//! too little time to judge the server (`inflight_guard`). Dropping the future frees slot, permit and connection, and
 //! cancels the request.
 
 use std::pin::pin;
@@ -21,10 +21,8 @@ use super::deadline::Deadline;
 use super::dialect::PoolRequest;
 use super::error::{Delivery, Error};
 use super::frame::Frame;
-use super::pool::PooledConnection;
 use super::retry::Kind;
-use crate::breaker_guard::Trial;
-use crate::inflight_guard::Course;
+use crate::inflight_guard::InflightGuard;
 use crate::liveness::Silence;
 use crate::response_stream::{ResponseBody, ResponseStream};
 use protocol::{LogLevel, Version};
@@ -181,7 +179,7 @@ impl Upstream {
     /// `outlet`. A response that is still arriving keeps everything that the call holds, until the [`ResponseStream`]
     /// is read to its end or dropped. Dropping the future cancels the call.
     pub async fn call(
-        &self,
+        self: &Arc<Self>,
         call: &Call,
         deadline: impl Into<Deadline>,
         outlet: &Outlet,
@@ -201,20 +199,21 @@ impl Upstream {
     /// Does `work` in its own time frame, trying again where the retry table allows it; what came of
     /// it, and the revision of the connection it was done on.
     pub(super) async fn run<W: Work>(
-        &self,
+        self: &Arc<Self>,
         work: &W,
         lane: Lane,
         deadline: Deadline,
     ) -> Result<(W::Output, Version), Error> {
-        let (mut frame, slot) = self.enter(lane, work.principal(), deadline).await?;
+        let (mut frame, mut guard) = self.enter(lane, work.principal(), deadline).await?;
         let mut attempts = self.retries.begin(work.kind());
         let mut failed = None;
         loop {
             let span = tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = attempts.number());
-            let error = match self.attempt(work, frame).instrument(span).await {
+            let error = match self.attempt(work, &mut frame, &mut guard).instrument(span).await {
                 Ok(mut output) => {
-                    if let Some(course) = W::stream(&mut output.0).and_then(ResponseStream::course) {
-                        course.place(slot);
+                    if let Some(stream) = W::stream(&mut output.0) {
+                        frame.deadline.at = work.outlet().moved(frame.deadline);
+                        stream.follow(guard, frame.left(), frame.deadline.moves);
                     }
                     return Ok(output);
                 }
@@ -238,58 +237,65 @@ impl Upstream {
     }
 
     /// Does `work` once: for the supervisor, which has a schedule of its own for trying again.
-    pub(super) async fn run_once<W: Work>(&self, work: &W, deadline: Instant) -> Result<W::Output, Error> {
-        let (frame, _slot) = self.enter(Lane::Own, None, deadline.into()).await?;
+    pub(super) async fn run_once<W: Work>(
+        self: &Arc<Self>,
+        work: &W,
+        deadline: Instant,
+    ) -> Result<W::Output, Error> {
+        let (mut frame, mut guard) = self.enter(Lane::Own, None, deadline.into()).await?;
         let span =
             tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = 1);
-        self.attempt(work, frame).instrument(span).await.map(|(output, _)| output)
+        self.attempt(work, &mut frame, &mut guard).instrument(span).await.map(|(output, _)| output)
     }
 
-    /// A place. Who would be refused anyway is refused here, and does not queue for it.
+    /// Takes a slot. A call that would be refused later is refused here, before it waits for one.
     async fn enter(
-        &self,
+        self: &Arc<Self>,
         lane: Lane,
         who: Option<&Arc<str>>,
         deadline: Deadline,
-    ) -> Result<(Frame, super::bulkhead::Slot<'_>), Error> {
+    ) -> Result<(Frame, InflightGuard), Error> {
         self.pool.check_open()?;
         if let Some(retry_in) = self.breaker.refuses_for() {
             return Err(Error::CircuitOpen { retry_in });
         }
         let mut frame = Frame::until(deadline);
-        let slot = self.bulkhead.enter(lane, who, &mut frame).await?;
-        Ok((frame, slot))
+        let slot = self.bulkhead.enter(lane, who, &mut frame).await?.keep();
+        Ok((frame, InflightGuard::new(Arc::clone(self), lane, slot, frame.now)))
     }
 
-    async fn attempt<W: Work>(&self, work: &W, frame: Frame) -> Result<(W::Output, Version), Error> {
+    async fn attempt<W: Work>(
+        &self,
+        work: &W,
+        frame: &mut Frame,
+        guard: &mut InflightGuard,
+    ) -> Result<(W::Output, Version), Error> {
+        let begun = frame.now;
         // Refused here, a request says nothing of the server.
         if let Some(rate) = self.rate.as_ref().filter(|_| work.is_a_call()) {
-            rate.take(work.principal(), frame.now)?;
+            rate.take(work.principal(), begun)?;
         }
         // Before the permit: that we do not connect yet says nothing new of the server.
         self.pool.check_stamina(work.wish())?;
-        let mut trial = Trial::begin(self, work.is_a_call(), (frame.now, frame.left()))?;
-        let ended = self.on_a_connection(work, frame, &mut trial).await;
-        let was_cut_short = ended.is_err() && !trial.had_a_chance();
+        guard.begin(work.is_a_call(), (begun, frame.left()))?;
+        let ended = self.on_a_connection(work, frame, guard).await;
+        let was_cut_short = ended.is_err() && !guard.had_a_chance();
         let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.cover(error));
-        if let Ok((output, _)) = &mut result
-            && let Some(course) = W::stream(output).and_then(ResponseStream::course)
-        {
+        if result.as_mut().is_ok_and(|(output, _)| W::stream(output).is_some()) {
             self.silence.broken();
-            // How it went will be known at the end of the answer.
-            course.admitted(trial.keep());
+            guard.stream();
             return result;
         }
         // Deadlines are the callers': with short ones anybody could shut a good server for all.
         if was_cut_short {
-            drop(trial);
+            guard.abandon();
         } else if matches!(result, Err(Error::TimedOut { .. }))
-            && (work.is_excused() || work.outlet().heard_since(frame.now))
+            && (work.is_excused() || work.outlet().heard_since(begun))
         {
-            trial.forgotten();
+            guard.forget();
             return result;
         } else {
-            trial.ended(&result);
+            guard.record(&result);
         }
         self.attempted(result.as_ref().err());
         result
@@ -306,8 +312,8 @@ impl Upstream {
     async fn on_a_connection<W: Work>(
         &self,
         work: &W,
-        mut frame: Frame,
-        trial: &mut Trial<'_>,
+        frame: &mut Frame,
+        guard: &mut InflightGuard,
     ) -> Result<Result<(W::Output, Version), Error>, Error> {
         let (begun, outlet) = (frame.now, work.outlet());
         let leased = AtomicBool::new(false);
@@ -318,18 +324,19 @@ impl Upstream {
                 return Ok(Err(Error::Leased { retry_in: LEASE_RETRY_IN }));
             }
             Some(Err(error)) => {
-                self.excuse_private(work, trial);
+                self.excuse_private(work, guard);
                 return Ok(Err(error));
             }
             None => {
-                self.excuse_private(work, trial);
+                self.excuse_private(work, guard);
                 let reason = format!("no connection within {:.1} s", frame.whole(outlet).as_secs_f64());
                 // Not `TimedOut`, whose outcome is unknown: nothing was sent.
                 return Err(Error::Connect { reason });
             }
         };
-        let is_probe = trial.is_probe();
-        let done = {
+        let (is_probe, seat) = (guard.is_probe(), guard.hold(seat));
+        let version = seat.connection().peer().version;
+        let mut done = {
             let done = pin!(async {
                 if let Some(level) = work.log_level() {
                     seat.want_log(level).await;
@@ -338,44 +345,22 @@ impl Upstream {
             });
             frame.limit(outlet, done).await
         };
-        self.settled::<W>(done, (outlet, begun), frame, trial, seat)
-    }
-
-    /// Tells breaker and connection how the work of one attempt ended. `done` is none after the deadline.
-    fn settled<W: Work>(
-        &self,
-        mut done: Option<Result<W::Output, Error>>,
-        (outlet, begun): (&Outlet, Instant),
-        mut frame: Frame,
-        trial: &mut Trial<'_>,
-        mut seat: PooledConnection,
-    ) -> Result<Result<(W::Output, Version), Error>, Error> {
         let is_failed = match &mut done {
             // The outcome of a response that is still arriving is known at its end.
             Some(Ok(output)) => W::stream(output).is_none().then_some(false),
             Some(Err(error)) => Some(error.trips_breaker()),
             // A deadline that left no time says nothing, nor does one that passed although messages came.
-            None => (trial.had_a_chance() && !outlet.heard_since(begun)).then_some(true),
+            None => (guard.had_a_chance() && !outlet.heard_since(begun)).then_some(true),
         };
-        if is_failed.is_some_and(|is_failed| !seat.is_news(is_failed)) {
-            trial.excuse();
-        }
-        let mut done = done.ok_or_else(|| Error::TimedOut { after: frame.whole(outlet) })?;
-        seat.answered();
-        let version = seat.connection().peer().version;
-        if let Ok(output) = &mut done
-            && let Some(stream) = W::stream(output)
-        {
-            frame.deadline.at = outlet.moved(frame.deadline);
-            stream.follow(Course::new(self.me.clone(), seat), frame.left(), frame.deadline.moves);
-        }
+        guard.note(is_failed, done.is_some());
+        let done = done.ok_or_else(|| Error::TimedOut { after: frame.whole(outlet) })?;
         Ok(done.map(|output| (output, version)))
     }
 
     /// Nobody else is shut out because one client's own connection can not be made.
-    fn excuse_private<W: Work>(&self, work: &W, trial: &mut Trial<'_>) {
+    fn excuse_private<W: Work>(&self, work: &W, guard: &mut InflightGuard) {
         if self.pool.is_private_matter(work.wish()) {
-            trial.excuse();
+            guard.excuse();
         }
     }
 }

@@ -138,11 +138,11 @@ impl Breaker {
     }
 
     /// Asks to make one attempt; [`Error::CircuitOpen`] when the server is to be left alone.
-    pub fn admit(&self) -> Result<Permit<'_>, Error> {
+    pub fn admit(&self) -> Result<Permit, Error> {
         self.admit_at(Instant::now)
     }
 
-    fn admit_at(&self, now: impl FnOnce() -> Instant) -> Result<Permit<'_>, Error> {
+    fn admit_at(&self, now: impl FnOnce() -> Instant) -> Result<Permit, Error> {
         let mut inner = self.lock();
         if let Some(retry_in) = inner.refuses_for(now) {
             return Err(Error::CircuitOpen { retry_in });
@@ -155,8 +155,7 @@ impl Breaker {
                 inner.phase = Phase::HalfOpen { probing: true, successes };
             }
         }
-        let pass = Pass { generation: inner.generation, faults: inner.faults };
-        Ok(Permit { breaker: self, pass, is_probe, recorded: false })
+        Ok(Permit { generation: inner.generation, faults: inner.faults, is_probe })
     }
 
     /// Time for which [`Breaker::admit`] would refuse; `None` when it would not. Takes no seat.
@@ -179,14 +178,14 @@ impl Breaker {
         Snapshot { state, consecutive_failures: inner.failures, retry_in }
     }
 
-    /// Tells how the attempt went whose permit was kept.
-    pub fn judge<T>(&self, pass: Pass, result: &Result<T, Error>) {
-        self.settle(pass, Verdict::of(result), Instant::now);
+    /// Records how the attempt with this permit ended.
+    pub fn judge<T>(&self, permit: Permit, result: &Result<T, Error>) {
+        self.settle(permit, Verdict::of(result), Instant::now);
     }
 
-    /// Nothing was learnt of the attempt whose permit was kept.
-    pub fn forget(&self, pass: Pass) {
-        self.settle(pass, Verdict::Nothing, Instant::now);
+    /// Records an attempt that says nothing of the server.
+    pub fn forget(&self, permit: Permit) {
+        self.settle(permit, Verdict::Nothing, Instant::now);
     }
 
     /// Closes it now; results of calls that are still running no longer count.
@@ -201,7 +200,7 @@ impl Breaker {
     /// Calls that share a connection fail together, and so do all that wait for one connect. Such a
     /// failure counts once: a connection fault does not count for a call that was admitted before
     /// the last one that did. Otherwise one crash of a busy child process would open the breaker.
-    fn settle(&self, permit: Pass, verdict: Verdict, now: impl FnOnce() -> Instant) {
+    fn settle(&self, permit: Permit, verdict: Verdict, now: impl FnOnce() -> Instant) {
         let mut inner = self.lock();
         if inner.generation != permit.generation {
             return;
@@ -262,52 +261,19 @@ impl Inner {
     }
 }
 
-/// Leave to make one attempt. Record its result; a permit that is dropped instead counts as nothing.
+/// Leave to make one attempt. Its holder owes the breaker [`Breaker::judge`] or [`Breaker::forget`].
 #[derive(Debug)]
-#[must_use = "an unrecorded permit teaches the breaker nothing"]
-pub struct Permit<'a> {
-    breaker: &'a Breaker,
-    pass: Pass,
-    is_probe: bool,
-    recorded: bool,
-}
-
-/// When a permit was given. Who keeps one owes the breaker [`Breaker::judge`] or [`Breaker::forget`].
-#[derive(Debug, Clone, Copy)]
 #[must_use = "a probe that is never settled keeps the breaker half-open"]
-pub struct Pass {
+pub struct Permit {
     generation: u64,
     faults: u64,
+    is_probe: bool,
 }
 
-impl Permit<'_> {
-    /// Whether it is the one that others wait for.
+impl Permit {
+    /// Whether other calls wait for its result.
     pub const fn is_probe(&self) -> bool {
         self.is_probe
-    }
-
-    /// Tells the breaker how the attempt went.
-    pub fn record<T>(self, result: &Result<T, Error>) {
-        self.record_at(result, Instant::now);
-    }
-
-    fn record_at<T>(mut self, result: &Result<T, Error>, now: impl FnOnce() -> Instant) {
-        self.recorded = true;
-        self.breaker.settle(self.pass, Verdict::of(result), now);
-    }
-
-    /// It for an attempt that outlives whoever asked for it.
-    pub fn keep(mut self) -> Pass {
-        self.recorded = true;
-        self.pass
-    }
-}
-
-impl Drop for Permit<'_> {
-    fn drop(&mut self) {
-        if !self.recorded {
-            self.breaker.settle(self.pass, Verdict::Nothing, Instant::now);
-        }
     }
 }
 

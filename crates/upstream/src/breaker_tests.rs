@@ -29,7 +29,7 @@ fn refused() -> Outcome {
 fn opened() -> Breaker {
     let breaker = Breaker::new(CONFIG);
     for _ in 0..CONFIG.threshold {
-        breaker.admit().expect("closed").record(&timed_out());
+        breaker.judge(breaker.admit().expect("closed"), &timed_out());
     }
     assert_eq!(breaker.snapshot().state, State::Open);
     breaker
@@ -178,7 +178,7 @@ impl Model {
 
 fn run_both(config: config::Breaker, steps: &[Step]) -> Result<(), String> {
     let (start, breaker, mut model) = (Instant::now(), Breaker::new(config), Model::new(config));
-    let mut out: Vec<(Permit<'_>, Ticket)> = Vec::new();
+    let mut out: Vec<(Permit, Ticket)> = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         let now = start + Duration::from_secs(model.clock);
         let result = match *step {
@@ -213,8 +213,8 @@ fn run_both(config: config::Breaker, steps: &[Step]) -> Result<(), String> {
                 let (result, past) = result.unzip();
                 model.settle(&ticket, past.unwrap_or(Past::Left(ticket.number)));
                 match result {
-                    Some(result) => permit.record_at(&result, || now),
-                    None => drop(permit),
+                    Some(result) => breaker.settle(permit, Verdict::of(&result), || now),
+                    None => breaker.settle(permit, Verdict::Nothing, || now),
                 }
             }
         }
@@ -255,7 +255,7 @@ async fn of_a_hundred_callers_one_probes() {
             let _ = sender.send(permit.is_ok()).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
             if let Ok(permit) = permit {
-                permit.record(&Ok::<_, Error>(()));
+                breaker.judge(permit, &Ok::<_, Error>(()));
             }
         });
     }
@@ -275,10 +275,10 @@ async fn a_probe_that_leaves_frees_the_seat() {
     for _ in 0..3 {
         let permit = breaker.admit().expect("the seat is free");
         assert!(breaker.admit().is_err(), "and now it is taken");
-        drop(permit);
+        breaker.forget(permit);
     }
     assert_eq!(breaker.snapshot().state, State::HalfOpen);
-    breaker.admit().expect("free").record(&Ok::<_, Error>(()));
+    breaker.judge(breaker.admit().expect("free"), &Ok::<_, Error>(()));
     assert_eq!(
         breaker.snapshot(),
         Snapshot { state: State::Closed, consecutive_failures: 0, retry_in: None }
@@ -299,10 +299,10 @@ async fn late_results_do_not_touch_a_newer_state() {
     let breaker = Breaker::new(CONFIG);
     let early: Vec<_> = (0..10).map(|_| breaker.admit().expect("closed")).collect();
     for _ in 0..CONFIG.threshold {
-        breaker.admit().expect("closed").record(&timed_out());
+        breaker.judge(breaker.admit().expect("closed"), &timed_out());
     }
     for (index, permit) in early.into_iter().enumerate() {
-        permit.record(&if index % 2 == 0 { Ok(()) } else { timed_out() });
+        breaker.judge(permit, &if index % 2 == 0 { Ok(()) } else { timed_out() });
     }
     assert_eq!(
         breaker.snapshot().state,
@@ -313,7 +313,7 @@ async fn late_results_do_not_touch_a_newer_state() {
     tokio::time::advance(CONFIG.timeout).await;
     let probe = breaker.admit().expect("the probe");
     breaker.reset();
-    probe.record(&timed_out());
+    breaker.judge(probe, &timed_out());
     let after = breaker.snapshot();
     assert_eq!(
         (after.state, after.consecutive_failures),
@@ -322,13 +322,13 @@ async fn late_results_do_not_touch_a_newer_state() {
     );
     let before = breaker.admit().expect("closed");
     for _ in 0..CONFIG.threshold {
-        breaker.admit().expect("closed").record(&timed_out());
+        breaker.judge(breaker.admit().expect("closed"), &timed_out());
     }
     tokio::time::advance(CONFIG.timeout).await;
     let probe = breaker.admit().expect("the probe");
-    before.record(&Ok::<_, Error>(()));
+    breaker.judge(before, &Ok::<_, Error>(()));
     assert_eq!(breaker.snapshot().state, State::HalfOpen, "only the probe decides");
-    probe.record(&timed_out());
+    breaker.judge(probe, &timed_out());
     assert_eq!(breaker.snapshot().state, State::Open);
 }
 
@@ -337,16 +337,16 @@ async fn late_results_do_not_touch_a_newer_state() {
 async fn what_is_the_callers_fault_never_counts() {
     let breaker = Breaker::new(CONFIG);
     for _ in 0..2 {
-        breaker.admit().expect("closed").record(&timed_out());
+        breaker.judge(breaker.admit().expect("closed"), &timed_out());
     }
     let not_found: Outcome = Err(Error::Status { status: 404, retry_after: None });
     for result in [refused(), not_found.clone(), refused()] {
-        breaker.admit().expect("closed").record(&result);
+        breaker.judge(breaker.admit().expect("closed"), &result);
     }
     assert_eq!(breaker.snapshot().consecutive_failures, 0, "the 404 is an answer");
     for _ in 0..100 {
-        breaker.admit().expect("closed").record(&not_found);
-        breaker.admit().expect("closed").record(&refused());
+        breaker.judge(breaker.admit().expect("closed"), &not_found);
+        breaker.judge(breaker.admit().expect("closed"), &refused());
     }
     assert_eq!(breaker.snapshot().state, State::Closed);
 }
@@ -356,14 +356,14 @@ async fn one_crash_counts_once_however_many_calls_it_takes_along() {
     let breaker = Breaker::new(CONFIG);
     for crash in 1..=CONFIG.threshold {
         let calls: Vec<_> = (0..20).map(|_| breaker.admit().expect("closed")).collect();
-        join_all(calls.into_iter().map(|permit| async { permit.record(&lost()) })).await;
+        join_all(calls.into_iter().map(|permit| async { breaker.judge(permit, &lost()) })).await;
         assert_eq!(breaker.snapshot().consecutive_failures, crash);
     }
     assert_eq!(breaker.snapshot().state, State::Open);
     let breaker = Breaker::new(CONFIG);
     let calls: Vec<_> = (0..20).map(|_| breaker.admit().expect("closed")).collect();
     for permit in calls {
-        permit.record(&timed_out());
+        breaker.judge(permit, &timed_out());
     }
     assert_eq!(breaker.snapshot().state, State::Open, "silence towards many is many failures");
 }

@@ -5,6 +5,7 @@
 //!
 //! Not here: when a server is asked without request, and what follows from the answer (`supervise`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -18,7 +19,7 @@ use crate::supervisor_messages::Command;
 
 impl Upstream {
     /// Asks whether the server is alive, connecting if need be; how long the answer took.
-    pub async fn health_check(&self) -> Result<Duration, Error> {
+    pub async fn health_check(self: &Arc<Self>) -> Result<Duration, Error> {
         let begun = Instant::now();
         self.run(&Health(&self.silence), Lane::Own, (begun + self.health_limit()).into()).await?;
         let latency = begun.elapsed();
@@ -27,7 +28,7 @@ impl Upstream {
     }
 
     /// Asks the server once, now, whether it is alive, and returns when its state says so.
-    pub async fn check_now(&self) {
+    pub async fn check_now(self: &Arc<Self>) {
         if !self.config.enabled {
             return;
         }

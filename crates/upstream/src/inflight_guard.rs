@@ -1,78 +1,188 @@
-//! What a call holds at its server while its answer is still being passed on, and what becomes of it.
+//! Everything that a call holds at its server: a slot of the bulkhead, a permit of the breaker, and a connection.
 //!
-//! Invariants: the place, the connection's share and the permit of the breaker are given back when this
-//! is dropped, whatever happened; how the answer ended is told once, to the breaker and the counters,
-//! exactly as for an answer that was collected; an answer that nobody reads any more counts as nothing.
+//! Invariants: one guard owns all three from admission to the last byte of the response, and returns them when it is
+//! dropped. The connection is returned first, because the next call may wait for it. The result of each attempt is
+//! recorded once. An attempt that its caller ended, by leaving or by a deadline shorter than the patience with the
+//! server, counts as nothing. If the server is known to hang (`liveness`), such an attempt counts as a timeout. If that
+//! is not known, the supervisor checks the server. A response that its client stops reading counts as nothing.
+//!
+//! Does not wait for a slot (`bulkhead`), and does not decide whether to try again (`retry`).
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::Upstream;
-use super::bulkhead::{Held, Lane, Slot};
+use super::breaker::Permit;
+use super::bulkhead::{Held, Lane};
 use super::error::Error;
 use super::pool::PooledConnection;
-use crate::breaker_guard::Kept;
+use crate::liveness::Round;
+use runtime::worker::now;
 
-/// A call whose answer is under way.
-pub(super) struct Course {
-    upstream: Weak<Upstream>,
-    seat: Option<PooledConnection>,
-    /// What is to be settled, until it was told how the attempt went.
-    kept: Option<Kept>,
-    /// The place of the call, once it has one.
-    place: Option<Held>,
+/// A server that was silent for so long is at fault, whatever its own `timeout` allows.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// An attempt that was given up sooner says nothing, not even of a server that hangs: its caller did not wait.
+const GLANCE: Duration = Duration::from_secs(1);
+
+/// A call at its server. The fields of the attempt are set by [`InflightGuard::begin`].
+pub(super) struct InflightGuard {
+    upstream: Arc<Upstream>,
+    lane: Lane,
+    slot: Held,
+    /// None while no attempt is under way.
+    permit: Option<Permit>,
+    /// Present for attempts of clients only.
+    round: Option<Round>,
+    begun: Instant,
+    had_a_chance: bool,
+    /// Whether a failure of the attempt says something of the server.
+    counts: bool,
+    is_streaming: bool,
+    connection: Option<PooledConnection>,
 }
 
-impl Course {
-    /// One that stands on a connection.
-    pub(super) const fn new(upstream: Weak<Upstream>, seat: PooledConnection) -> Self {
-        Self { upstream, seat: Some(seat), kept: None, place: None }
+impl InflightGuard {
+    /// The guard of a call that has a slot and makes no attempt yet.
+    pub(super) const fn new(upstream: Arc<Upstream>, lane: Lane, slot: Held, begun: Instant) -> Self {
+        let (permit, round, connection) = (None, None, None);
+        let (had_a_chance, counts, is_streaming) = (false, true, false);
+        Self { upstream, lane, slot, permit, round, begun, had_a_chance, counts, is_streaming, connection }
     }
 
-    /// Holds what is to be settled at the end.
-    pub(super) const fn admitted(&mut self, kept: Option<Kept>) {
-        self.kept = kept;
+    /// Begins an attempt that has `left` of time, for a client if it `is_a_call`.
+    pub(super) fn begin(&mut self, is_a_call: bool, (begun, left): (Instant, Duration)) -> Result<(), Error> {
+        self.permit = Some(self.upstream.breaker.admit()?);
+        self.round = is_a_call.then(|| self.upstream.silence.begins());
+        (self.begun, self.had_a_chance, self.counts) = (begun, left >= self.upstream.patience(), true);
+        Ok(())
     }
 
-    /// Holds the place.
-    pub(super) fn place(&mut self, slot: Slot<'_>) {
-        self.place = Some(slot.keep());
+    /// Marks a failure of the attempt as one that says nothing of the server: it concerns one client, or was counted.
+    pub(super) const fn excuse(&mut self) {
+        self.counts = false;
     }
 
-    /// The server's name.
-    pub(super) fn server(&self) -> Option<Arc<str>> {
-        Some(Arc::clone(&self.upstream.upgrade()?.config.name))
+    /// Whether silence counts against the server, however the attempt ends.
+    pub(super) const fn had_a_chance(&self) -> bool {
+        self.had_a_chance
     }
 
-    /// The answer was read to its end, or broke.
-    pub(super) fn ended(mut self, result: &Result<(), Error>) {
-        let is_late = matches!(result, Err(Error::TimedOut { .. }));
-        let Some(upstream) = self.upstream.upgrade() else { return };
-        if let Some(kept) = self.kept.take_if(|kept| kept.had_a_chance || !is_late) {
-            upstream.over(kept.round);
-            let is_failed = result.as_ref().is_err_and(Error::trips_breaker);
-            if self.seat.as_ref().is_none_or(|seat| seat.is_news(is_failed)) {
-                upstream.breaker.judge(kept.pass, result);
-            } else {
-                upstream.breaker.forget(kept.pass);
-            }
+    /// Whether other calls wait for the result of the attempt.
+    pub(super) fn is_probe(&self) -> bool {
+        self.permit.as_ref().is_some_and(Permit::is_probe)
+    }
+
+    /// Holds the connection of the attempt.
+    pub(super) fn hold(&mut self, connection: PooledConnection) -> &PooledConnection {
+        self.connection.insert(connection)
+    }
+
+    /// Notes how the request on the connection ended. None: its end says nothing of the server yet.
+    pub(super) fn note(&mut self, is_failed: Option<bool>, has_response: bool) {
+        let Some(connection) = &mut self.connection else { return };
+        if is_failed.is_some_and(|is_failed| !connection.is_news(is_failed)) {
+            self.counts = false;
         }
-        upstream.attempted(result.as_ref().err());
-        upstream.facts.called(result);
+        if has_response {
+            connection.answered();
+        }
+    }
+
+    /// Notes that the response is still arriving. The result of the attempt is known at its end.
+    pub(super) const fn stream(&mut self) {
+        self.is_streaming = true;
+    }
+
+    /// Records the result of the attempt.
+    pub(super) fn record<T>(&mut self, result: &Result<T, Error>) {
+        self.leave();
+        match self.permit.take() {
+            Some(permit) if self.counts => self.upstream.breaker.judge(permit, result),
+            permit => self.forgotten(permit),
+        }
+    }
+
+    /// Ends the attempt, which says nothing of the server.
+    pub(super) fn forget(&mut self) {
+        self.leave();
+        let permit = self.permit.take();
+        self.forgotten(permit);
+    }
+
+    /// Ends the attempt, which its caller ended.
+    pub(super) fn abandon(&mut self) {
+        let is_a_call = self.leave();
+        let Some(permit) = self.permit.take() else { return };
+        let (upstream, lasted) = (&self.upstream, now().saturating_duration_since(self.begun));
+        let is_hint =
+            self.counts && is_a_call && !self.is_streaming && lasted >= GLANCE.min(upstream.patience());
+        if is_hint && upstream.silence.is_hung(upstream.health_limit()) {
+            return upstream.breaker.judge::<()>(permit, &Err(Error::TimedOut { after: lasted }));
+        }
+        if is_hint && upstream.is_in_doubt() {
+            upstream.silence.doubt();
+        }
+        upstream.breaker.forget(permit);
+    }
+
+    /// Records the end of a response that was read while it arrived.
+    pub(super) fn finish(mut self, result: &Result<(), Error>) {
+        if self.had_a_chance || !matches!(result, Err(Error::TimedOut { .. })) {
+            self.note(Some(result.as_ref().is_err_and(Error::trips_breaker)), false);
+            self.record(result);
+        } else {
+            self.forget();
+        }
+        self.upstream.attempted(result.as_ref().err());
+        self.upstream.facts.called(result);
+    }
+
+    /// The name of the server.
+    pub(super) fn server(&self) -> Arc<str> {
+        Arc::clone(&self.upstream.config.name)
+    }
+
+    /// The error without the secrets of the server.
+    pub(super) fn cover(&self, error: Error) -> Error {
+        self.upstream.secrets.cover(error)
+    }
+
+    fn forgotten(&self, permit: Option<Permit>) {
+        if let Some(permit) = permit {
+            self.upstream.breaker.forget(permit);
+        }
+    }
+
+    /// Returns the connection, and no longer counts the attempt as running. Whether it was one of a client.
+    fn leave(&mut self) -> bool {
+        self.connection = None;
+        let round = self.round.take();
+        if let Some(round) = round {
+            self.upstream.silence.ended(round);
+        }
+        round.is_some()
     }
 }
 
-impl Drop for Course {
+impl Drop for InflightGuard {
     fn drop(&mut self) {
-        // The share first: who gets the place next may want the connection.
-        self.seat = None;
-        let Some(upstream) = self.upstream.upgrade() else { return };
-        if let Some(kept) = self.kept.take() {
-            upstream.over(kept.round);
-            upstream.breaker.forget(kept.pass);
-        }
-        if let Some(held) = self.place.take() {
-            // Nothing but calls of tools flows.
-            upstream.bulkhead.free(Lane::Calls, held);
-        }
+        self.abandon();
+        self.upstream.bulkhead.free(self.lane, self.slot);
+    }
+}
+
+impl Upstream {
+    /// The time that an attempt must have before silence counts against the server. A tenth less than a call gets
+    /// from the configuration, because some of that is gone when an attempt begins.
+    fn patience(&self) -> Duration {
+        self.config.timeout.min(PATIENCE) * 9 / 10
+    }
+
+    /// Whether nothing was heard of the server for a while, and no check of it is under way.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        let heard = self.facts.seen_ago();
+        self.silence.open_for().is_none() && heard.is_none_or(|ago| ago >= self.patience())
     }
 }

@@ -11,7 +11,6 @@ mod attempt;
 mod attendant;
 mod backoff;
 pub mod breaker;
-mod breaker_guard;
 mod bulkhead;
 mod call_events;
 pub mod close_reason;

@@ -13,7 +13,7 @@
 //! check counts, and no connection is given up. What was begun after the question excuses nothing: the
 //! server has not come to it. Nor does a call whose caller has left: nobody waits for it.
 //!
-//! Not here: what follows from it (`breaker_guard`, `supervise`).
+//! Not here: what follows from it (`inflight_guard`, `supervise`).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;

@@ -27,7 +27,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::deadline::Moves;
 use super::error::Error;
-use crate::inflight_guard::Course;
+use crate::inflight_guard::InflightGuard;
 use json::Raw;
 use json::envelope_stream::{self, Splice};
 use protocol::Reply;
@@ -98,7 +98,7 @@ pub struct ResponseStream {
     patience: Duration,
     given: Option<Instant>,
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    course: Option<Course>,
+    guard: Option<InflightGuard>,
     named: Option<RequestId>,
     work: WorkBudget,
     /// The payer when it is collected.
@@ -126,7 +126,7 @@ impl ResponseStream {
             patience: READER_LIMIT,
             given: Some(Instant::now()),
             closing: None,
-            course: None,
+            guard: None,
             named: None,
             work: WorkBudget::new(),
             account: Account::Nobody,
@@ -143,9 +143,9 @@ impl ResponseStream {
         self.closing = Some(Box::pin(closing.cancelled_owned()));
     }
 
-    /// Has it report to `course`, and gives its server `left` of time, which what arrives `moves`.
-    pub(super) fn follow(&mut self, course: Course, left: Duration, moves: Option<Moves>) {
-        (self.course, self.clock) = (Some(course), Clock { moves, ..Clock::of(left) });
+    /// Keeps what its call holds, and gives the server `left` of time, which each part that arrives `moves`.
+    pub(super) fn follow(&mut self, guard: InflightGuard, left: Duration, moves: Option<Moves>) {
+        (self.guard, self.clock) = (Some(guard), Clock { moves, ..Clock::of(left) });
     }
 
     /// It is the answer to the request `id` of a client, which the log names if it is cut.
@@ -155,12 +155,7 @@ impl ResponseStream {
 
     /// The server that it comes from.
     pub fn server(&self) -> Option<Arc<str>> {
-        self.course.as_ref()?.server()
-    }
-
-    /// What it reports to.
-    pub(super) const fn course(&mut self) -> Option<&mut Course> {
-        self.course.as_mut()
+        self.guard.as_ref().map(InflightGuard::server)
     }
 
     /// The next part of the result; none behind the last one. After an error there is nothing more.
@@ -168,8 +163,8 @@ impl ResponseStream {
         if self.is_forgotten() {
             let error = Error::Cut { reason: "its reader took too long".into() };
             // Not the server's fault: nothing is recorded.
-            if let Some(course) = self.course.take() {
-                told(&course, self.named, &error);
+            if let Some(guard) = self.guard.take() {
+                told(&guard, self.named, &error);
             }
             return self.cut(error);
         }
@@ -199,14 +194,14 @@ impl ResponseStream {
     /// The whole result. Its attempt is recorded at the end, like that of a response that was buffered.
     pub async fn collect(mut self) -> Result<Raw, Error> {
         self.patience = Duration::MAX;
-        let course = self.course.take();
+        let guard = self.guard.take();
         let result = self.collected().await;
-        if let Some(course) = course {
-            if let Err(error) = &result {
-                told(&course, self.named, error);
-            }
-            course.ended(&result.as_ref().map(|_| ()).map_err(Clone::clone));
+        let Some(guard) = guard else { return result };
+        let result = result.map_err(|error| guard.cover(error));
+        if let Err(error) = &result {
+            told(&guard, self.named, error);
         }
+        guard.finish(&result.as_ref().map(|_| ()).map_err(Clone::clone));
         result
     }
 
@@ -280,20 +275,20 @@ impl ResponseStream {
 
     fn end(&mut self, result: &Result<(), Error>) {
         self.source = None;
-        if let Some(course) = self.course.take() {
+        if let Some(guard) = self.guard.take() {
             if let Err(error) = result {
-                told(&course, self.named, error);
+                told(&guard, self.named, error);
             }
-            course.ended(result);
+            guard.finish(result);
         }
     }
 }
 
 /// The line of a call whose answer had begun: who made the request has been told that it went well.
-fn told(course: &Course, named: Option<RequestId>, error: &Error) {
+fn told(guard: &InflightGuard, named: Option<RequestId>, error: &Error) {
     let (request_id, error) = (named.map(tracing::field::display), error.to_string());
-    let (server, detail) = (course.server(), untrusted(&error));
-    let server = server.as_deref();
+    let (server, detail) = (guard.server(), untrusted(&error));
+    let server = &*server;
     if let Some(suppressed) = FAILURES.admit() {
         let suppressed = (suppressed > 0).then_some(suppressed);
         tracing::warn!(request_id, server, %detail, suppressed, "an answer was cut while it was passed on");

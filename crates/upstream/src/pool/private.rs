@@ -7,7 +7,7 @@
 //! connection ends, with what runs on it, which is not made again; the client's next call makes another one.
 //! The other clients notice nothing.
 //!
-//! Not here: what the calls themselves count for the breaker (`breaker_guard`).
+//! Not here: what the calls themselves count for the breaker (`inflight_guard`).
 
 use std::future::pending;
 use std::sync::Arc;

@@ -37,7 +37,12 @@ fn client(name: &str) -> Call {
 }
 
 /// Makes the call again and again, for `time`, each with `patience`; what came of each.
-async fn calls(upstream: &Upstream, call: &Call, patience: Duration, time: Duration) -> Vec<Option<bool>> {
+async fn calls(
+    upstream: &Arc<Upstream>,
+    call: &Call,
+    patience: Duration,
+    time: Duration,
+) -> Vec<Option<bool>> {
     let (begun, mut ends) = (Instant::now(), Vec::new());
     while begun.elapsed() < time {
         let outlet = Outlet::none();

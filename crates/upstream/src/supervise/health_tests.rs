@@ -32,7 +32,7 @@ const BOTH: [Client; 2] =
 
 impl Client {
     /// Makes one call; none when it left.
-    async fn call(self, upstream: &Upstream) -> Option<Result<(), Error>> {
+    async fn call(self, upstream: &Arc<Upstream>) -> Option<Result<(), Error>> {
         let (call, outlet) = (tool_call(Effect::Unsafe), Outlet::none());
         let (time, leaves) = match self {
             Self::Hurried(time) => (time, Duration::MAX),
