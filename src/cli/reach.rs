@@ -13,15 +13,15 @@ use serde_json::json;
 
 use super::check::table;
 use crate::app::CLOSE_TIME;
-use gateway::manager::{self, Invocation, Manager, Scope, ServerStatus};
+use gateway::manager::{self, Manager, Scope, ServerStatus};
 use json::Raw;
-use protocol::Era;
 use protocol::meta::Sender;
+use protocol::{Era, method};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{untrusted, untrusted_reason};
 use runtime::worker;
 use upstream::config::Sharing;
-use upstream::{Home, Owner, State};
+use upstream::{Call, Home, Owner, State};
 
 /// Beyond the longest first attempt.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -59,12 +59,12 @@ async fn reached(mut config: manager::Config) -> Result<Vec<ServerStatus>, upstr
 async fn look_for_state(manager: &Manager) {
     let capabilities = Raw::of(&json!({"roots": {"listChanged": true}}));
     let sender = Sender { capabilities, ..Sender::gateway() };
-    let begun = Invocation::begin(sender, Era::Legacy, Owner::new());
-    let invocation = Invocation { home: Some(Home::session()), ..begun };
+    let call = Call::of_gateway(method::TOOLS_LIST, None);
+    let call = Call { sender, era: Era::Legacy, owner: Owner::new(), home: Some(Home::session()), ..call };
     let ready = manager.list_servers().into_iter().filter(|server| server.status.state == State::Ready);
     let legacy = ready.filter(|server| server.status.version.is_some_and(|version| !version.is_modern()));
     let names: Vec<_> = legacy.map(|server| server.config.name).collect();
-    let met = names.iter().map(|name| manager.attend(&Scope::All, &invocation, Some(name)));
+    let met = names.iter().map(|name| manager.attend(&Scope::All, &call, Some(name)));
     join_all(met).await;
 }
 

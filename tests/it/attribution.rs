@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use gateway::manager::config::ToolNames;
-use gateway::manager::{self, Invocation, Manager, Scope};
+use gateway::manager::{self, Manager, Scope};
 use json::Raw;
 use protocol::Era;
 use protocol::meta::Sender;
 use runtime::shutdown::Shutdown;
 use serde_json::{Value, json};
 use upstream::config::{self, Config, Transport};
-use upstream::{CallEvent, Inlet, Outlet, Owner};
+use upstream::{Call, CallEvent, Inlet, Outlet, Owner};
 
 use crate::support::asking::Asking;
 use crate::support::child;
@@ -96,13 +96,12 @@ impl Client<'_> {
         let arguments = json!({"nonce": nonce, "asks": asks});
         let params = json!({"name": "ask", "arguments": arguments, "_meta": {"progressToken": 1}});
         let sender = Sender { capabilities: Raw::of(&json!({"elicitation": {}})), ..Sender::gateway() };
-        let begun = Invocation::begin(sender, Era::Legacy, self.owner);
-        let invocation = Invocation { wants_progress: true, ..begun };
+        let call = Call::of_gateway("tools/call", Some(Raw::of(&params)));
+        let call = Call { sender, era: Era::Legacy, owner: self.owner, wants_progress: true, ..call };
         let (outlet, inlet) = Outlet::new(16);
         let call = async {
-            let target =
-                self.manager.tool_target(&Scope::All, "ask", &Raw::of(&params), None).await.expect("a tool");
-            let called = self.manager.call(&target, &invocation, &outlet).await;
+            let request = self.manager.tool_request(&Scope::All, "ask", call, None).await.expect("a tool");
+            let called = self.manager.call(&request, &outlet).await;
             drop(outlet);
             called.expect("answered").collect().await
         };

@@ -13,6 +13,7 @@ use super::caller::Caller;
 use super::{Gateway, Row};
 use crate::manager::{Named, Viewer};
 use json::Raw;
+use protocol::method;
 use upstream::{Loan, Outlet};
 
 impl Gateway {
@@ -55,9 +56,9 @@ impl Gateway {
     /// Waits for the connections of `caller`; with `only` for that to one server.
     async fn connect(&self, caller: &Caller, params: Option<&Raw>, only: Option<&str>) {
         let nothing = Raw::empty_object();
-        let invocation = caller.invocation(params.unwrap_or(&nothing));
+        let call = caller.call(method::TOOLS_LIST, params.unwrap_or(&nothing));
         let waiting = caller.mailbox.as_ref().map(|mailbox| mailbox.wait());
-        self.manager.attend(&caller.scope, &invocation, only).await;
+        self.manager.attend(&caller.scope, &call, only).await;
         if let Some(mailbox) = &caller.mailbox {
             mailbox.begin_with(self.manager.seen_by(Some(&caller.home)).revisions(&caller.scope));
         }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::era::questions;
 use super::subscriptions::Mailbox;
-use crate::manager::{Invocation, Scope, Viewer};
+use crate::manager::{Scope, Viewer};
 use auth::Principal;
 use json::Raw;
+use protocol::feature::Effect;
 use protocol::meta::{self, Sender};
-use protocol::{Abilities, LogLevel, Version, lifecycle};
+use protocol::{Abilities, LogLevel, Method, Version, lifecycle};
 use runtime::memory::{Account, Charge, Exhausted, Kind};
-use upstream::{Home, Owner};
+use upstream::{Call, Home, Owner};
 
 /// A session's description of its client is charged from so many bytes on.
 const SMALL_DESCRIPTION: usize = 512;
@@ -110,13 +111,20 @@ impl Caller {
         Sender { log_level: self.log_level(), ..self.sender.clone() }
     }
 
-    /// A request of it that begins now, with `params`.
-    pub(super) fn invocation(&self, params: &Raw) -> Invocation {
-        Invocation {
+    /// A request of it, under the names that it uses itself. Routing sets the effect and the header parameters.
+    pub(super) fn call(&self, method: &'static str, params: &Raw) -> Call {
+        Call {
+            method: Method::constant(method),
+            params: Some(params.clone()),
+            sender: self.sender(),
+            era: self.version.era(),
             wants_progress: meta::has_progress_token(params),
+            effect: Effect::Unsafe,
+            header_params: Arc::default(),
+            owner: self.owner,
             home: Some(self.home.clone()),
             principal: Some(self.principal.id().clone()),
-            ..Invocation::begin(self.sender(), self.version.era(), self.owner)
+            terms: None,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::manager::Reference;
 use crate::params;
 use auth::Action;
 use json::Raw;
-use protocol::{ErrorObject, Reply};
+use protocol::{ErrorObject, Reply, method};
 use upstream::Outlet;
 
 /// What `ref` has to be.
@@ -26,9 +26,10 @@ pub(super) async fn complete(
     let params = params
         .ok_or_else(|| params::bad("params is missing; ref says what to complete", "ref", None, REFERENCE))?;
     let reference = reference(params)?;
-    let found = gateway.manager.completion_targets(caller.viewer(), &reference, params).await;
-    let targets = found.map_err(|failure| refused(caller, &failure))?;
-    first(gateway, caller, targets, outlet).await.map(|(_, result)| result)
+    let call = caller.call(method::COMPLETE, params);
+    let found = gateway.manager.completion_requests(caller.viewer(), &reference, &call).await;
+    let requests = found.map_err(|failure| refused(caller, &failure))?;
+    first(gateway, caller, requests, outlet).await.map(|(_, result)| result)
 }
 
 fn reference(params: &Raw) -> Result<Reference, ErrorObject> {

@@ -13,12 +13,12 @@ use tokio::time::Instant;
 
 use super::caller::Caller;
 use super::{Gateway, era, error, references};
-use crate::manager::{Error, Invocation, Target};
+use crate::manager::{Error, RoutedRequest};
 use crate::{bridge, collect, params};
 use auth::Action;
 use json::Raw;
 use protocol::error::code;
-use protocol::{ErrorCode, ErrorObject, Reply};
+use protocol::{ErrorCode, ErrorObject, Reply, method};
 use upstream::Outlet;
 
 /// How long one of several servers is asked for what it may not have.
@@ -33,10 +33,11 @@ pub(super) async fn read(gateway: &Gateway, caller: &Caller, params: Option<&Raw
     }
     let (uri, params) = params::text(params, "uri", "which resource to read")?;
     params::short_uri(&uri, "uri")?;
-    let found = gateway.manager.resource_targets(caller.viewer(), &uri, params, None).await;
-    let targets = found.map_err(|failure| refused(caller, &failure))?;
-    let is_alone = targets.len() == 1;
-    match first(gateway, caller, targets, outlet).await {
+    let call = caller.call(method::RESOURCES_READ, params);
+    let found = gateway.manager.resource_requests(caller.viewer(), &uri, &call, None).await;
+    let requests = found.map_err(|failure| refused(caller, &failure))?;
+    let is_alone = requests.len() == 1;
+    match first(gateway, caller, requests, outlet).await {
         Ok((place, result)) => {
             let snapshot = gateway.manager.seen_by(Some(&caller.home));
             Ok(references::of_contents(&snapshot, &caller.scope, (&place.server, &place.uri, &uri), &result))
@@ -52,21 +53,21 @@ pub(super) struct Place {
     uri: String,
 }
 
-/// The first result that one of `targets` gives; else the first error that says more than that
+/// The first result that one of `requests` gives; else the first error that says more than that
 /// there is no such thing, else the last one.
 pub(super) async fn first(
     gateway: &Gateway,
     caller: &Caller,
-    targets: Vec<Target>,
+    requests: Vec<RoutedRequest>,
     outlet: &Outlet,
 ) -> Result<(Place, Raw), ErrorObject> {
-    let mut trials = Trials::of(gateway, &targets);
+    let mut trials = Trials::of(gateway, &requests);
     let mut told: Option<ErrorObject> = None;
-    for target in targets {
-        let place = Place { server: Arc::clone(&target.server), uri: target.subject.to_string() };
+    for request in requests {
+        let place = Place { server: Arc::clone(&request.server), uri: request.subject.to_string() };
         let Some(timeout) = trials.next() else { break };
-        let invocation = Invocation { begun: trials.begun, timeout, ..caller.invocation(&target.params) };
-        let answered = bridge::call(gateway, caller, (target, invocation), outlet).await;
+        let request = RoutedRequest { begun: trials.begun, timeout, ..request };
+        let answered = bridge::call(gateway, caller, request, outlet).await;
         match collect(answered, caller.version.era()).await {
             Ok(result) => return Ok((place, result)),
             Err(error) if told.as_ref().is_none_or(is_missing) => told = Some(error),
@@ -87,20 +88,20 @@ struct Trials {
 }
 
 impl Trials {
-    fn of(gateway: &Gateway, targets: &[Target]) -> Self {
-        let (begun, left) = (Instant::now(), u32::try_from(targets.len()).unwrap_or(u32::MAX));
+    fn of(gateway: &Gateway, requests: &[RoutedRequest]) -> Self {
+        let (begun, left) = (Instant::now(), u32::try_from(requests.len()).unwrap_or(u32::MAX));
         let timeouts = || {
             let snapshot = gateway.manager.snapshot();
-            let timeout = |target: &Target| {
-                snapshot.server(&target.server).ok().map(|server| server.upstream.config().timeout)
+            let timeout = |request: &RoutedRequest| {
+                snapshot.server(&request.server).ok().map(|server| server.upstream.config().timeout)
             };
-            targets.iter().filter_map(timeout).max().map_or(TRIALS, |longest| longest.min(TRIALS))
+            requests.iter().filter_map(timeout).max().map_or(TRIALS, |longest| longest.min(TRIALS))
         };
         Self { begun, whole: (left > 1).then(timeouts), left }
     }
 
     /// Until when the next one is asked, from the beginning on; none when the time is over.
-    #[allow(clippy::option_option)] // the inner one is what an invocation has
+    #[allow(clippy::option_option)] // the inner one is the timeout of a request
     fn next(&mut self) -> Option<Option<Duration>> {
         let Some(whole) = self.whole else { return Some(None) };
         let gone = self.begun.elapsed();

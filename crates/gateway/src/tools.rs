@@ -8,8 +8,8 @@ use crate::manager::{Error, Manager};
 use crate::{bridge, params};
 use auth::Action;
 use json::Raw;
-use protocol::ErrorObject;
 use protocol::headers::HeaderParam;
+use protocol::{ErrorObject, method};
 use upstream::{Outlet, ResponseBody};
 
 /// Runs a tool where it lives.
@@ -24,11 +24,11 @@ pub(super) async fn call(
     }
     let (name, params) = params::text(params, "name", "which tool to call")?;
     params::arguments(params)?;
-    let invocation = caller.invocation(params);
-    let target = gateway.manager.tool_target(caller.viewer(), &name, params, None).await;
-    let target = target.map_err(|error| error::object(&error, caller.version.era()))?;
-    let server = Arc::clone(&target.server);
-    Ok(match bridge::call(gateway, caller, (target, invocation), outlet).await {
+    let call = caller.call(method::TOOLS_CALL, params);
+    let request = gateway.manager.tool_request(caller.viewer(), &name, call, None).await;
+    let request = request.map_err(|error| error::object(&error, caller.version.era()))?;
+    let server = Arc::clone(&request.server);
+    Ok(match bridge::call(gateway, caller, request, outlet).await {
         ResponseBody::Buffered(reply) => ResponseBody::Buffered(reply.map(|result| {
             references::followed(&gateway.manager.seen_by(Some(&caller.home)), &caller.scope, &server, result)
         })),

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Begun, begun, buffered};
 use crate::caller::Caller;
-use crate::manager::{Invocation, Target};
+use crate::manager::RoutedRequest;
 use crate::{Gateway, era, error, tasks};
 use json::{Part, Raw};
 use protocol::feature::Effect;
@@ -38,53 +38,51 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 pub(super) async fn answer(
     gateway: &Gateway,
     caller: &Caller,
-    (mut target, mut invocation): (Target, Invocation),
+    mut request: RoutedRequest,
     outlet: &Outlet,
 ) -> Result<ResponseBody, ErrorObject> {
-    let follows = target.params.part("task").is_some_and(Part::is_object);
+    let follows = request.params().part("task").is_some_and(Part::is_object);
     if follows {
-        invocation.sender.capabilities = tasks::declared(&invocation.sender.capabilities);
+        request.call.sender.capabilities = tasks::declared(&request.call.sender.capabilities);
     }
     for round in 0..=MAX_ROUNDS {
-        let mut done = match begun(gateway, caller, (&target, &invocation), outlet).await? {
+        let mut done = match begun(gateway, caller, &request, outlet).await? {
             Begun::Streaming(stream) => return Ok(ResponseBody::Streaming(stream)),
             Begun::Done(done) => done,
         };
-        invocation.terms = None;
-        done.reply = done.reply.map(|result| as_announced(&target, done.version, result));
-        if tasks::is_required(&done.reply) && !tasks::has_extension(&invocation.sender.capabilities) {
+        request.call.terms = None;
+        done.reply = done.reply.map(|result| as_announced(&request, done.version, result));
+        if tasks::is_required(&done.reply) && !tasks::has_extension(&request.call.sender.capabilities) {
             // Refused, so nothing was done. The task that it becomes is waited for.
-            invocation.sender.capabilities = tasks::declared(&invocation.sender.capabilities);
+            request.call.sender.capabilities = tasks::declared(&request.call.sender.capabilities);
             continue;
         }
         if let Some(result) = tasks::created(gateway, caller, &done, follows) {
             return Ok(buffered(result));
         }
         if let Some(reply) = tasks::waited_for(gateway, caller, &done, outlet).await {
-            let reply = reply.map(|result| as_announced(&target, done.version, result));
-            return era::answer(caller, target.method, done.version, reply).map(buffered);
+            let reply = reply.map(|result| as_announced(&request, done.version, result));
+            return era::answer(caller, &request.call.method, done.version, reply).map(buffered);
         }
         let Some(wanted) = Wanted::of(&done.reply)? else {
-            let reply = era::answer(caller, target.method, done.version, done.reply);
-            gateway.note_answer(caller, &target.server, &reply);
+            let reply = era::answer(caller, &request.call.method, done.version, done.reply);
+            gateway.note_answer(caller, &request.server, &reply);
             return reply.map(buffered);
         };
         if round == MAX_ROUNDS {
             break;
         }
-        let responses = wanted.responses(caller, (&target.server, outlet), &mut invocation, round).await?;
-        target.params = target
-            .params
-            .edit(&[("inputResponses", responses.as_ref()), ("requestState", wanted.state.as_ref())]);
-        target.effect = Effect::Unsafe;
+        let responses = wanted.responses(caller, &mut request, outlet, round).await?;
+        request.edit(&[("inputResponses", responses.as_ref()), ("requestState", wanted.state.as_ref())]);
+        request.call.effect = Effect::Unsafe;
     }
     let text = format!("the server asked for more input {} times, which is the limit", MAX_ROUNDS + 1);
     Err(error::input(ErrorCode::TooManyRounds, &text))
 }
 
 /// A structured result as the client was told that it looks.
-fn as_announced(target: &Target, version: Version, result: Raw) -> Raw {
-    match target.wraps_result {
+fn as_announced(request: &RoutedRequest, version: Version, result: Raw) -> Raw {
+    match request.wraps_result {
         true if version.has_any_output() => output_schema::wrap_result(&result),
         // The server knows older clients and wraps by itself; what it left bare is wrapped here.
         true => output_schema::wrap_unannounced(&result),
@@ -138,8 +136,8 @@ impl Wanted {
     async fn responses(
         &self,
         caller: &Caller,
-        (server, outlet): (&Arc<str>, &Outlet),
-        invocation: &mut Invocation,
+        request: &mut RoutedRequest,
+        outlet: &Outlet,
         round: u32,
     ) -> Result<Option<Raw>, ErrorObject> {
         if self.requests.is_empty() {
@@ -147,8 +145,8 @@ impl Wanted {
             return Ok(None);
         }
         let begun = Instant::now();
-        let responses = self.asked(caller, server, outlet).await?;
-        invocation.begun += begun.elapsed();
+        let responses = self.asked(caller, &request.server, outlet).await?;
+        request.begun += begun.elapsed();
         Ok(Some(responses))
     }
 

@@ -15,10 +15,10 @@ pub(crate) mod modern_client;
 pub(crate) mod suspended_calls;
 
 use crate::caller::Caller;
-use crate::manager::{Called, Invocation, Target};
+use crate::manager::{Called, RoutedRequest};
 use crate::{Gateway, era, error, tasks};
 use json::envelope_stream::{Added, Terms};
-use protocol::{Era, ErrorObject, method};
+use protocol::{Era, ErrorObject};
 use upstream::{Outlet, ResponseBody, ResponseStream};
 
 /// A result that passes from a modern server to a modern client while it arrives. A task is not the
@@ -35,15 +35,16 @@ const LEGACY: Terms = Terms { refused: &["task", "input_required"], added: &[] }
 pub(super) async fn call(
     gateway: &Gateway,
     caller: &Caller,
-    (target, invocation): (Target, Invocation),
+    mut request: RoutedRequest,
     outlet: &Outlet,
 ) -> ResponseBody {
     let client = caller.version.era();
-    let server = gateway.manager.era_of(&target.server);
-    let terms = if server == Some(client) { terms(gateway, caller, &target) } else { None };
-    let request = (target, Invocation { terms, ..invocation });
+    let server = gateway.manager.era_of(&request.server);
+    if server == Some(client) {
+        request.call.terms = terms(gateway, caller, &request);
+    }
     let answered = match (client, server) {
-        (Era::Modern, Some(Era::Modern)) => pass(gateway, caller, request, outlet).await,
+        (Era::Modern, Some(Era::Modern)) => pass(gateway, caller, &request, outlet).await,
         // Boxed, so that a response that passes does not carry the room for them.
         (Era::Modern, Some(Era::Legacy) | None) => {
             Box::pin(modern_client::answer(gateway, caller, request, outlet)).await.map(buffered)
@@ -62,13 +63,13 @@ pub(super) async fn call(
 ///   buffered for a legacy client that asks for a task (`params.task`);
 /// - `legacy_client` wraps a structured result if the list of its legacy client says so (`wraps_result`);
 /// - `references` looks for URIs if some can clash.
-fn terms(gateway: &Gateway, caller: &Caller, target: &Target) -> Option<Terms> {
-    if target.method != method::TOOLS_CALL || gateway.manager.can_clash(caller.viewer()) {
+fn terms(gateway: &Gateway, caller: &Caller, request: &RoutedRequest) -> Option<Terms> {
+    if request.tool().is_none() || gateway.manager.can_clash(caller.viewer()) {
         return None;
     }
     match caller.version.era() {
         Era::Modern => Some(MODERN),
-        Era::Legacy => (!target.wraps_result && target.params.get("task").is_none()).then_some(LEGACY),
+        Era::Legacy => (!request.wraps_result && request.params().get("task").is_none()).then_some(LEGACY),
     }
 }
 
@@ -76,16 +77,16 @@ fn terms(gateway: &Gateway, caller: &Caller, target: &Target) -> Option<Terms> {
 async fn pass(
     gateway: &Gateway,
     caller: &Caller,
-    (target, invocation): (Target, Invocation),
+    request: &RoutedRequest,
     outlet: &Outlet,
 ) -> Result<ResponseBody, ErrorObject> {
-    let done = match begun(gateway, caller, (&target, &invocation), outlet).await? {
+    let done = match begun(gateway, caller, request, outlet).await? {
         Begun::Streaming(stream) => return Ok(ResponseBody::Streaming(stream)),
         Begun::Done(done) => done,
     };
     match tasks::created(gateway, caller, &done, true) {
         Some(task) => Ok(buffered(task)),
-        None => era::answer(caller, target.method, done.version, done.reply).map(buffered),
+        None => era::answer(caller, &request.call.method, done.version, done.reply).map(buffered),
     }
 }
 
@@ -97,15 +98,15 @@ enum Begun {
     Done(Called),
 }
 
-/// Makes one request of a call, under the terms of `invocation`.
+/// Makes one request of a call.
 async fn begun(
     gateway: &Gateway,
     caller: &Caller,
-    (target, invocation): (&Target, &Invocation),
+    request: &RoutedRequest,
     outlet: &Outlet,
 ) -> Result<Begun, ErrorObject> {
     let era = caller.version.era();
-    let done = match gateway.manager.call(target, invocation, outlet).await {
+    let done = match gateway.manager.call(request, outlet).await {
         Ok(Called { reply: ResponseBody::Streaming(stream), version, .. }) if version.era() == era => {
             return Ok(Begun::Streaming(stream));
         }

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::caller::Caller;
 use crate::era::questions;
 use crate::error::Wrong;
-use crate::manager::{Called, Error, Invocation, Target};
+use crate::manager::{Called, Error, RoutedRequest};
 use crate::{Gateway, era, error, params, tasks};
 use json::Raw;
 use protocol::Abilities;
@@ -45,14 +45,13 @@ const STATE: &str = "requestState";
 pub(super) async fn answer(
     gateway: &Gateway,
     caller: &Caller,
-    request: (Target, Invocation),
+    mut request: RoutedRequest,
     outlet: &Outlet,
 ) -> Reply {
-    let (mut target, invocation) = request;
-    let given = Given::of(&target.params)?;
-    target.params = target.params.edit(&[(RESPONSES, None), (STATE, None)]);
-    let place = Place { gateway, caller, target: &target };
-    let begin = || OpenCall::begin(gateway, target.clone(), invocation.clone());
+    let given = Given::of(&request.params())?;
+    request.edit(&[(RESPONSES, None), (STATE, None)]);
+    let place = Place { gateway, caller, request: &request };
+    let begin = || OpenCall::begin(gateway, request.clone());
     let mut call = match given.state {
         None => begin(),
         Some(state) => match place.taken(&state).await?.answered(given.responses.as_ref())? {
@@ -92,13 +91,13 @@ impl Given {
 struct Place<'a> {
     gateway: &'a Gateway,
     caller: &'a Caller,
-    /// It as its server gets it.
-    target: &'a Target,
+    /// The request as its server gets it.
+    request: &'a RoutedRequest,
 }
 
 impl Place<'_> {
     async fn taken(&self, state: &str) -> Result<Waiting, ErrorObject> {
-        let taken = self.gateway.parked.take(&self.caller.principal, &purpose(self.target), state).await;
+        let taken = self.gateway.parked.take(&self.caller.principal, &purpose(self.request), state).await;
         taken.ok_or_else(|| {
             let wrong = Wrong {
                 field: "params.requestState",
@@ -118,7 +117,7 @@ impl Place<'_> {
     /// The result that asks the client, with the call parked behind it.
     fn park(&self, waiting: Waiting) -> Reply {
         let requests = waiting.requests();
-        let parked = self.gateway.parked.park(&self.caller.principal, &purpose(self.target), waiting);
+        let parked = self.gateway.parked.park(&self.caller.principal, &purpose(self.request), waiting);
         let state = parked.map_err(|refused| error::input(ErrorCode::NotParked, &refused.to_string()))?;
         let result =
             Raw::empty_object().edit(&[("inputRequests", Some(&requests)), (STATE, Some(&Raw::of(&state)))]);
@@ -133,7 +132,7 @@ impl Place<'_> {
             return Ok(task);
         }
         let Err(refusal) = &done.reply else {
-            return era::answer(self.caller, self.target.method, done.version, done.reply);
+            return era::answer(self.caller, &self.request.call.method, done.version, done.reply);
         };
         let Some(questions) = questions::of_error(refusal) else {
             // It was asked for what this client cannot give, and could not do without.
@@ -141,7 +140,7 @@ impl Place<'_> {
             if can_be_helped {
                 return Err(error::lacking(refusal, lacking));
             }
-            return era::answer(self.caller, self.target.method, done.version, done.reply);
+            return era::answer(self.caller, &self.request.call.method, done.version, done.reply);
         };
         let by_url = questions::required_by_url();
         if !self.caller.abilities().covers(Abilities::of(&by_url)) {
@@ -153,8 +152,9 @@ impl Place<'_> {
 
 /// What a sealed state is bound to beside its principal: the server, the method, and every member of
 /// the parameters that makes the request what it is.
-fn purpose(target: &Target) -> String {
-    let mut members: Vec<_> = target.params.members().filter(|(key, _)| key != "_meta").collect();
+fn purpose(request: &RoutedRequest) -> String {
+    let params = request.params();
+    let mut members: Vec<_> = params.members().filter(|(key, _)| key != "_meta").collect();
     members.sort_by(|one, other| one.0.cmp(&other.0));
     let mut digest = Sha256::new();
     for (key, value) in &members {
@@ -164,7 +164,7 @@ fn purpose(target: &Target) -> String {
         }
     }
     let digest = URL_SAFE_NO_PAD.encode(digest.finalize());
-    format!("requestState\n{}\n{}\n{digest}", target.server, target.method)
+    format!("requestState\n{}\n{}\n{digest}", request.server, request.call.method.as_str())
 }
 
 /// What is parked.
@@ -265,11 +265,11 @@ impl Work {
 }
 
 impl OpenCall {
-    fn begin(gateway: &Gateway, target: Target, invocation: Invocation) -> Self {
-        let (outlet, inlet) = Outlet::paid_by(NOTICES, Account::of(invocation.principal.as_ref()));
-        let follows = tasks::has_extension(&invocation.sender.capabilities);
+    fn begin(gateway: &Gateway, request: RoutedRequest) -> Self {
+        let (outlet, inlet) = Outlet::paid_by(NOTICES, Account::of(request.call.principal.as_ref()));
+        let follows = tasks::has_extension(&request.call.sender.capabilities);
         let hands = (gateway.manager.clone(), gateway.shutdown.clone());
-        let call = tasks::call_as_task(hands, (target, invocation), follows, outlet);
+        let call = tasks::call_as_task(hands, request, follows, outlet);
         Self {
             work: Work::Running(Box::pin(call)),
             inlet,

@@ -144,11 +144,8 @@ async fn another_target_offers_nothing_until_it_was_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_reload_denies_is_not_called_by_who_had_found_it_before() {
-    use crate::manager::Invocation;
-    use protocol::Era;
-    use protocol::meta::Sender;
     use upstream::config::Tools;
-    use upstream::{Outlet, Owner};
+    use upstream::{Call, Outlet, Owner};
 
     let tools = |allow: Option<&str>, deny: &[&str]| Tools {
         allow: allow.map(|tool| vec![tool.to_owned()]),
@@ -161,11 +158,11 @@ async fn what_a_reload_denies_is_not_called_by_who_had_found_it_before() {
         let (a, b, next_a) = (server(&["t", "u"]), server(&["v"]), server(&["t", "u"]));
         let (manager, [of_a, of_b]) = two(&a, &b).await;
         let params = Raw::of(&serde_json::json!({"name": "t", "arguments": {}}));
-        let found = manager.tool_target(&Scope::All, "t", &params, None).await.expect("offered");
+        let call = Call { owner: Owner::new(), ..Call::of_gateway("tools/call", Some(params)) };
+        let found = manager.tool_request(&Scope::All, "t", call, None).await.expect("offered");
         let stricter = upstream::Config { tools: policy, ..changed(&of_a) };
         manager.apply_with(config(vec![stricter, of_b]), |_| Ok(next_a.connector())).await.expect("applied");
-        let invocation = Invocation::begin(Sender::gateway(), Era::Modern, Owner::new());
-        let called = manager.call(&found, &invocation, &Outlet::none()).await;
+        let called = manager.call(&found, &Outlet::none()).await;
         let is_unknown = matches!(&called, Err(Error::NameNotFound { name, .. }) if name == "t");
         assert_eq!((called.is_ok(), is_unknown), (may, !may), "{called:?}");
         assert_eq!((a.executed("tools/call"), next_a.executed("tools/call")), (0, usize::from(may)));

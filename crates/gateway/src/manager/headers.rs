@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::snapshot::Server;
-use super::{Manager, Target};
+use super::{Manager, RoutedRequest};
 use protocol::error::code;
 use protocol::feature::List;
 use protocol::headers::HeaderParam;
@@ -24,17 +24,17 @@ use upstream::{Answered, ResponseBody};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether the response refuses the headers of a tool's call. In the older revisions the code may mean anything.
-pub(super) fn are_refused(target: &Target, Answered { body, version }: &Answered) -> bool {
+pub(super) fn are_refused(request: &RoutedRequest, Answered { body, version }: &Answered) -> bool {
     let ResponseBody::Buffered(Err(refusal)) = body else { return false };
-    refusal.code() == code::HEADER_MISMATCH && version.is_modern() && target.tool().is_some()
+    refusal.code() == code::HEADER_MISMATCH && version.is_modern() && request.tool().is_some()
 }
 
 impl Manager {
-    /// What the call of `target` is to mirror by the next list of its server; none where that is the same, and
+    /// The parameters that `request` is to mirror by the next list of its server; none where that is the same, and
     /// when no such list comes in time.
     pub(super) async fn other_headers(
         &self,
-        target: &Target,
+        request: &RoutedRequest,
         deadline: Instant,
     ) -> Option<Arc<[HeaderParam]>> {
         let (mut changes, mut first) = (self.changes(), None);
@@ -42,9 +42,9 @@ impl Manager {
             loop {
                 changes.mark_unchanged();
                 let snapshot = self.snapshot();
-                let server = snapshot.server(&target.server).ok()?;
-                let wanted = wanted(server, target)?;
-                if wanted != target.header_params {
+                let server = snapshot.server(&request.server).ok()?;
+                let wanted = wanted(server, request)?;
+                if wanted != request.call.header_params {
                     return Some(wanted);
                 }
                 // What was announced counts as changed, also where it says the same.
@@ -60,9 +60,9 @@ impl Manager {
 }
 
 /// What the list of now says; none when the tool is gone.
-fn wanted(server: &Server, target: &Target) -> Option<Arc<[HeaderParam]>> {
+fn wanted(server: &Server, request: &RoutedRequest) -> Option<Arc<[HeaderParam]>> {
     let mut tools = server.catalog.tools().iter();
-    let found = tools.find(|entry| entry.route.subject == target.subject)?;
+    let found = tools.find(|entry| entry.route.subject == request.subject)?;
     Some(Arc::clone(&found.route.header_params))
 }
 

@@ -236,22 +236,23 @@ async fn prompts_and_uris_wait_for_servers_that_are_starting() {
     let (early, late) = (library(&["p"], &["test://x"]), library(&["q"], &["test://y"]));
     late.dial(Dial::AcceptAfter(Duration::from_secs(3)));
     let manager = manager(&[("early", &early), ("late", &late)]);
-    let none = Raw::empty_object();
+    let none = upstream::Call::of_gateway("", Some(Raw::empty_object()));
     let started = Instant::now();
     let found = manager.places(&Scope::All, "test://x", None).await.expect("listed");
     assert_eq!((found.len(), started.elapsed()), (1, Duration::ZERO), "who is known is not waited for");
     let found = manager.places(&Scope::All, "test://y", None).await.expect("listed");
     assert_eq!((found.len(), found[0].server.as_ref()), (1, "late"));
-    let target = manager.prompt_target(&Scope::All, "late__q", &none, None).await.expect("known");
+    let target = manager.prompt_request(&Scope::All, "late__q", none.clone(), None).await.expect("known");
     assert_eq!((target.server.as_ref(), target.subject.as_ref()), ("late", "q"));
     assert!(started.elapsed() <= Duration::from_secs(4));
 
-    let missing = manager.prompt_target(&Scope::All, "r", &none, None).await.expect_err("nobody has it");
+    let missing =
+        manager.prompt_request(&Scope::All, "r", none.clone(), None).await.expect_err("nobody has it");
     assert!(matches!(missing, Error::NameNotFound { kind: Named::Prompt, .. }));
-    let guessed = manager.resource_targets(&Scope::All, "test://z", &none, None).await.expect("two may");
+    let guessed = manager.resource_requests(&Scope::All, "test://z", &none, None).await.expect("two may");
     assert_eq!(guessed.iter().map(|target| target.server.as_ref()).collect::<Vec<_>>(), ["early", "late"]);
     let alone = Scope::Server("late".into());
-    let alone = manager.resource_targets(&alone, "test://early/x", &none, None).await.expect("asked");
+    let alone = manager.resource_requests(&alone, "test://early/x", &none, None).await.expect("asked");
     assert_eq!((alone.len(), alone[0].subject.as_ref()), (1, "test://early/x"), "verbatim");
 }
 

@@ -37,7 +37,7 @@ pub use config::Config;
 pub use error::{Error, Named};
 pub use error_class::{ErrorClass, MEMORY_EXHAUSTED};
 pub use registry::Told;
-pub use routed_request::{Called, Invocation, Target};
+pub use routed_request::{Called, RoutedRequest};
 pub use routing::Reference;
 pub use server_status::{MovedTool, ServerStatus};
 pub use snapshot::{Revisions, Scope, Server, Snapshot};
@@ -45,11 +45,10 @@ pub use trust::{Approval, Change, Trust};
 pub use views::Viewer;
 
 use json::Raw;
-use protocol::Era;
-use protocol::meta::Sender;
+use protocol::{Era, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
-use upstream::{Answered, Connector, Means, Outlet, Owner, ResponseBody, Update, Upstream, transport};
+use upstream::{Answered, Call, Connector, Means, Outlet, Owner, ResponseBody, Update, Upstream, transport};
 
 use registry::{Approve, Order, Published, Registry};
 use response_cache::Recall;
@@ -230,51 +229,49 @@ impl Manager {
         timeout: Option<Duration>,
         principal: Option<&Arc<str>>,
     ) -> Result<Called, Error> {
-        let begun = Invocation::begin(Sender::gateway(), Era::Modern, Owner::new());
-        let invocation = Invocation { timeout, principal: principal.cloned(), ..begun };
         let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
-        let target = self.tool_target(scope, tool, &params, timeout).await?;
+        let of_program = Call::of_gateway(method::TOOLS_CALL, Some(params));
+        let call = Call { owner: Owner::new(), principal: principal.cloned(), ..of_program };
+        let request = RoutedRequest { timeout, ..self.tool_request(scope, tool, call, timeout).await? };
         let outlet = if timeout.is_none() { Outlet::unread() } else { Outlet::none() };
-        self.call(&target, &invocation, &outlet).await?.collect().await
+        self.call(&request, &outlet).await?.collect().await
     }
 
     /// Makes one request of its server. Messages of the server before its response go to `outlet`. Dropping the
     /// future cancels the request at the server.
     pub async fn call(
         &self,
-        target: &Target,
-        invocation: &Invocation,
+        request: &RoutedRequest,
         outlet: &Outlet,
     ) -> Result<Called<ResponseBody>, Error> {
         let snapshot = self.snapshot();
-        let server = snapshot.server(&target.server)?;
-        server.check_policy(target)?;
-        target.check_unambiguous(&target.header_params)?;
-        if let Some(recall) = Recall::of(server, target, invocation) {
-            // Boxed: it is large, and seldom needed.
+        let server = snapshot.server(&request.server)?;
+        server.check_policy(request)?;
+        request.check_unambiguous(&request.call.header_params)?;
+        if let Some(recall) = Recall::of(server, request) {
+            // Boxed: it is large, and rarely needed.
             return Box::pin(self.recall(&recall, outlet)).await;
         }
         let upstream = &server.upstream;
-        let deadline = invocation.deadline(upstream);
-        let (_params, mut call) = (target.charged(invocation)?, target.call(invocation));
-        let mut answered = upstream.call(&call, deadline, outlet).await;
-        if answered.as_ref().is_ok_and(|answer| headers::are_refused(target, answer)) {
-            // Boxed: they are large, and seldom needed.
-            if let Some(others) = Box::pin(self.other_headers(target, deadline.at)).await {
-                target.check_unambiguous(&others)?;
-                call.header_params = others;
+        let (deadline, _charge) = (request.deadline(upstream), request.charged()?);
+        let mut answered = upstream.call(&request.call, deadline, outlet).await;
+        if answered.as_ref().is_ok_and(|answered| headers::are_refused(request, answered)) {
+            // Boxed: they are large, and rarely needed.
+            if let Some(others) = Box::pin(self.other_headers(request, deadline.at)).await {
+                request.check_unambiguous(&others)?;
+                let call = Box::new(Call { header_params: others, ..request.call.clone() });
                 answered = Box::pin(upstream.call(&call, deadline, outlet)).await;
             }
         }
         match answered {
             Ok(Answered { body, version }) => {
-                let called = target.called(invocation, body, version);
+                let called = request.called(body, version);
                 server.ended(Ok(called.reply.as_buffered()), called.elapsed);
                 Ok(called)
             }
             Err(source) => {
-                server.ended(Err(&source), invocation.begun.elapsed());
-                Err(failed_at(upstream, target.tool(), source))
+                server.ended(Err(&source), request.begun.elapsed());
+                Err(failed_at(upstream, request.tool(), source))
             }
         }
     }

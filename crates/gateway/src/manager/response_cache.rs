@@ -20,7 +20,7 @@ use tokio::time::sleep_until;
 use super::apply::is_in;
 use super::snapshot::Server;
 use super::{Error, Manager, failed_at};
-use crate::manager::routed_request::{Called, Invocation, Target};
+use crate::manager::routed_request::{Called, RoutedRequest};
 use json::Raw;
 use protocol::caching::{self, Caching};
 use protocol::feature::List;
@@ -38,8 +38,7 @@ const MARGIN: Duration = Duration::from_millis(500);
 /// A call whose answer may be given again.
 pub(super) struct Recall<'a> {
     server: &'a Server,
-    target: &'a Target,
-    invocation: &'a Invocation,
+    request: &'a RoutedRequest,
     ttl: Duration,
     principal: &'a Arc<str>,
 }
@@ -54,28 +53,28 @@ enum Failure {
 }
 
 impl<'a> Recall<'a> {
-    /// Whether `target` is such a call. For nearly all servers that is one look.
-    pub(super) fn of(server: &'a Server, target: &'a Target, invocation: &'a Invocation) -> Option<Self> {
+    /// `request`, if its response may be cached. For most servers one comparison decides.
+    pub(super) fn of(server: &'a Server, request: &'a RoutedRequest) -> Option<Self> {
         let ttl = server.upstream.config().tools.cache_ttl?;
-        let principal = invocation.principal.as_ref().filter(|_| !server.upstream.keeps_state())?;
-        let fits = target.tool().is_some()
-            && target.effect.is_read_only()
-            && GOES_ON.iter().all(|member| target.params.part(member).is_none());
-        fits.then_some(Self { server, target, invocation, ttl, principal })
+        let principal = request.call.principal.as_ref().filter(|_| !server.upstream.keeps_state())?;
+        let fits = request.tool().is_some()
+            && request.call.effect.is_read_only()
+            && GOES_ON.iter().all(|member| request.params().part(member).is_none());
+        fits.then_some(Self { server, request, ttl, principal })
     }
 
     /// Under which keys the answer is kept: for the principal, and for everybody.
     fn keys(&self) -> (Key, Key) {
-        let (server, tool) = (&self.server.upstream.config(), &self.target.subject);
+        let (server, tool) = (&self.server.upstream.config(), &self.request.subject);
         let tools = self.server.catalog.tools();
         let definition = tools.iter().find(|entry| entry.route.subject == *tool);
-        let params = self.target.params.without("_meta");
+        let params = self.request.params().without("_meta");
         let inputs = (
             // Another account may be answered otherwise.
             (server.source.bytes(), self.server.revisions.of(List::Tools)),
             (tool, definition.map(|entry| entry.definition.as_str())),
             params.as_str(),
-            (self.invocation.era == Era::Modern, self.invocation.sender.capabilities.as_str()),
+            (self.request.call.era == Era::Modern, self.request.call.sender.capabilities.as_str()),
         );
         let own = Group::new(&[AREA, &server.name, "principal", self.principal]);
         let common = Group::new(&[AREA, &server.name, "public"]);
@@ -83,14 +82,14 @@ impl<'a> Recall<'a> {
     }
 
     fn deadline(&self) -> Deadline {
-        self.invocation.deadline(&self.server.upstream)
+        self.request.deadline(&self.server.upstream)
     }
 
     async fn ask(&self, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
-        let call = Call { terms: None, ..self.target.call(self.invocation) };
+        let call = Call { terms: None, ..self.request.call.clone() };
         let answered = self.server.upstream.call(&call, self.deadline(), outlet).await;
         let reply = answered.as_ref().map(|answered| answered.body.as_buffered());
-        self.server.ended(reply, self.invocation.begun.elapsed());
+        self.server.ended(reply, self.request.begun.elapsed());
         let Answered { body, version } = answered.map_err(Failure::Ours)?;
         match body.collect().await.map_err(Failure::Ours)? {
             Ok(result) => Ok((result, version)),
@@ -115,7 +114,7 @@ impl<'a> Recall<'a> {
     }
 
     fn called(&self, reply: Result<Raw, ErrorObject>, version: Version) -> Called<ResponseBody> {
-        self.target.called(self.invocation, ResponseBody::Buffered(reply), version)
+        self.request.called(ResponseBody::Buffered(reply), version)
     }
 }
 
@@ -139,7 +138,7 @@ impl Manager {
             {
                 self.receive_anew(call, outlet).await
             }
-            Err(Failure::Ours(source)) => Err(failed_at(&call.server.upstream, call.target.tool(), source)),
+            Err(Failure::Ours(source)) => Err(failed_at(&call.server.upstream, call.request.tool(), source)),
         }
     }
 
@@ -149,14 +148,14 @@ impl Manager {
         call: &'a Recall<'_>,
         outlet: &'a Outlet,
     ) -> BoxFuture<'a, Result<Called<ResponseBody>, Error>> {
-        Box::pin(self.call(call.target, call.invocation, outlet))
+        Box::pin(self.call(call.request, outlet))
     }
 
     /// The same. Who waits for another's call does so for half of the time that it has, and then asks as
     /// well: the other may be waiting for a person, or had less time to begin with.
     async fn recalled(&self, call: &Recall<'_>, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
         let (own, common) = call.keys();
-        let (begun, deadline, asks) = (call.invocation.begun, call.deadline(), AtomicBool::new(false));
+        let (begun, deadline, asks) = (call.request.begun, call.deadline(), AtomicBool::new(false));
         let make = async {
             asks.store(true, Ordering::Relaxed);
             let (result, version) = call.ask(outlet).await?;

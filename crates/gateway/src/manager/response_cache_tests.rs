@@ -8,6 +8,7 @@ use super::*;
 use crate::manager::config::Config;
 use crate::manager::{Scope, ServerStatus};
 use protocol::meta::Sender;
+use protocol::method;
 use runtime::shutdown::Shutdown;
 use upstream::fake::{self, Answer, Fake};
 use upstream::{CallEvent, Owner, State};
@@ -48,21 +49,15 @@ impl Scene {
 
     /// The answer that `principal` gets, and whether the server was called for it.
     async fn ask(&self, principal: &str, params: Value) -> (String, bool) {
-        let invocation = invocation(Some(principal));
-        self.ask_as(&invocation, params, &Outlet::none()).await.expect("an answer")
+        self.ask_as(call(Some(principal)), params, &Outlet::none()).await.expect("an answer")
     }
 
-    async fn ask_as(
-        &self,
-        invocation: &Invocation,
-        params: Value,
-        outlet: &Outlet,
-    ) -> Result<(String, bool), Error> {
+    async fn ask_as(&self, call: Call, params: Value, outlet: &Outlet) -> Result<(String, bool), Error> {
         let (before, params) = (self.calls(), Raw::of(&params));
         let name: String = params.get_as("name").expect("a name");
-        let target = self.manager.tool_target(&Scope::All, &name, &params, None).await?;
-        let reply =
-            self.manager.call(&target, invocation, outlet).await?.collect().await?.reply.expect("a result");
+        let call = Call { params: Some(params), ..call };
+        let request = self.manager.tool_request(&Scope::All, &name, call, None).await?;
+        let reply = self.manager.call(&request, outlet).await?.collect().await?.reply.expect("a result");
         Ok((reply.as_str().to_owned(), self.calls() > before))
     }
 
@@ -71,9 +66,9 @@ impl Scene {
     }
 }
 
-fn invocation(principal: Option<&str>) -> Invocation {
-    let begun = Invocation::begin(Sender::gateway(), Era::Modern, Owner::new());
-    Invocation { principal: principal.map(Into::into), ..begun }
+fn call(principal: Option<&str>) -> Call {
+    let call = Call::of_gateway(method::TOOLS_CALL, None);
+    Call { owner: Owner::new(), principal: principal.map(Into::into), ..call }
 }
 
 fn reading() -> Value {
@@ -151,7 +146,7 @@ async fn what_goes_on_or_changes_something_or_is_nobodys_is_not_kept() {
         }
     }
     for _ in 0..2 {
-        let asked = scene.ask_as(&invocation(None), reading(), &Outlet::none()).await;
+        let asked = scene.ask_as(call(None), reading(), &Outlet::none()).await;
         assert!(asked.expect("an answer").1);
     }
 }
@@ -180,10 +175,10 @@ async fn other_parameters_eras_and_abilities_are_other_calls_and_other_meta_is_n
     assert!(!scene.ask("ann", with_meta).await.1);
     assert!(scene.ask("ann", json!({"name": "read", "arguments": {"x": 2}})).await.1);
     let able = Sender { capabilities: Raw::of(&json!({"sampling": {}})), ..Sender::gateway() };
-    let able = Invocation { sender: able, ..invocation(Some("ann")) };
-    assert!(scene.ask_as(&able, reading(), &Outlet::none()).await.expect("an answer").1);
-    let legacy = Invocation { era: Era::Legacy, ..invocation(Some("ann")) };
-    assert!(scene.ask_as(&legacy, reading(), &Outlet::none()).await.expect("an answer").1);
+    let able = Call { sender: able, ..call(Some("ann")) };
+    assert!(scene.ask_as(able, reading(), &Outlet::none()).await.expect("an answer").1);
+    let legacy = Call { era: Era::Legacy, ..call(Some("ann")) };
+    assert!(scene.ask_as(legacy, reading(), &Outlet::none()).await.expect("an answer").1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,11 +196,12 @@ async fn when_its_list_of_tools_changes_what_a_server_answered_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waited_while_its_server_was_replaced_is_made_at_the_new_one() {
     let scene = Scene::of(Version::NEWEST_MODERN, json!({})).await;
-    let (snapshot, invocation) = (scene.manager.snapshot(), invocation(Some("ann")));
-    let target = scene.manager.tool_target(&Scope::All, "read", &Raw::of(&reading()), None).await;
-    let target = target.expect("it is offered");
+    let snapshot = scene.manager.snapshot();
+    let call = Call { params: Some(Raw::of(&reading())), ..call(Some("ann")) };
+    let request = scene.manager.tool_request(&Scope::All, "read", call, None).await;
+    let request = request.expect("it is offered");
     let old = snapshot.server("s").expect("it is there");
-    let waiting = Recall::of(old, &target, &invocation).expect("its answers are kept");
+    let waiting = Recall::of(old, &request).expect("its answers are kept");
     let next = upstream::Config { source: settings::Fingerprint::default(), ..old.upstream.config().clone() };
     let apply = |next| scene.manager.apply_with(Config::of(next), |_| Ok(scene.server.connector()));
     apply(vec![next]).await.expect("applied");
@@ -227,7 +223,7 @@ async fn a_server_that_is_disconnected_is_not_answered_for_and_one_that_is_down_
     assert_eq!(scene.ask("ann", reading()).await, (answer, false));
     let ServerStatus { status, .. } = scene.manager.disconnect("s").await.expect("it goes");
     assert_eq!(status.state, State::Disconnected);
-    let refused = scene.ask_as(&invocation(Some("ann")), reading(), &Outlet::none()).await;
+    let refused = scene.ask_as(call(Some("ann")), reading(), &Outlet::none()).await;
     assert!(matches!(refused, Err(Error::Upstream { source: upstream::Error::Unavailable { .. }, .. })));
 }
 
@@ -244,8 +240,8 @@ async fn what_came_of_a_question_is_not_kept_and_holds_up_nobody() {
         _ => None,
     });
     let (outlet, mut inlet) = Outlet::new(4);
-    let asked = invocation(Some("ann"));
-    let mut asking = Box::pin(scene.ask_as(&asked, reading(), &outlet));
+    let asked = call(Some("ann"));
+    let mut asking = Box::pin(scene.ask_as(asked, reading(), &outlet));
     let question = tokio::select! {
         _ = &mut asking => panic!("it asks first"),
         said = inlet.recv() => said,

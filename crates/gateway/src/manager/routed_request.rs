@@ -1,9 +1,9 @@
-//! One request as the server that is to answer it knows it, and on whose behalf it is made.
+//! One request with its server found.
 //!
-//! Finding out which server that is, and rewriting names and URIs to its own, ends in a [`Target`];
-//! [`super::Manager::call`] then makes the request without asking what it is about.
+//! Routing gives each name and URI in a [`Call`] of a client the name that the server uses. The result is a
+//! [`RoutedRequest`]; [`super::Manager::call`] makes it at the server and returns [`Called`].
 //!
-//! Not here: who owns a name (`catalog`), how a server is reached (`upstream`).
+//! Does not find out who owns a name (`catalog`), and does not reach a server (`upstream`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,33 +14,29 @@ use super::catalog::{Place, Route};
 use super::error::Error;
 use super::failed;
 use json::Raw;
-use json::envelope_stream::Terms;
 use protocol::feature::Effect;
 use protocol::headers::HeaderParam;
-use protocol::meta::Sender;
-use protocol::{Era, Method, Reply, Version, method};
+use protocol::{Reply, Version, method};
 use runtime::memory::{Account, Charge, Kind, SMALL};
 use runtime::worker::now;
-use upstream::{Call, Deadline, Home, Owner, ResponseBody, Upstream};
+use upstream::{Call, Deadline, ResponseBody, Upstream};
 
 /// When the memory budget may have room for a request again.
 const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
 
 /// A request with its server found and every name in it the server's own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+#[derive(Debug, Clone)]
+pub struct RoutedRequest {
     /// The server's name.
     pub server: Arc<str>,
-    /// The method.
-    pub method: &'static str,
-    /// What it is about, as the server calls it: a tool, a prompt, a URI.
+    /// The subject as the server calls it: a tool, a prompt, a URI.
     pub subject: Arc<str>,
-    /// The parameters as the server gets them, less what its era wants in `_meta`.
-    pub params: Raw,
-    /// Whether it may be made twice.
-    pub effect: Effect,
-    /// What modern HTTP mirrors into `Mcp-Param-*`.
-    pub header_params: Arc<[HeaderParam]>,
+    /// The request as the server gets it, less the members of `_meta` that its era wants.
+    pub call: Call,
+    /// Overrides the server's timeout; messages of the server do not move it.
+    pub timeout: Option<Duration>,
+    /// When its time began.
+    pub begun: Instant,
     /// Whether a client that knows only objects as structured results was told that this tool's are
     /// wrapped into one.
     pub wraps_result: bool,
@@ -48,67 +44,64 @@ pub struct Target {
     pub needs_task: bool,
 }
 
-impl Target {
-    /// The call of a tool. `params` are the client's, in which it goes by `name`.
-    pub(super) fn of_tool(route: &Route, name: &str, params: &Raw) -> Self {
-        Self {
-            server: Arc::clone(&route.server),
-            method: method::TOOLS_CALL,
-            subject: Arc::clone(&route.subject),
-            params: renamed(params, "name", name, &route.subject),
-            effect: if route.effect == Effect::Unsafe {
-                route.effect
-            } else {
-                effect_of(params, route.effect)
-            },
-            header_params: route.header_params.clone(),
-            wraps_result: route.wraps_result,
-            needs_task: route.needs_task,
+impl RoutedRequest {
+    /// A request about `subject` at `server`, whose time begins now.
+    pub fn new(server: Arc<str>, subject: Arc<str>, call: Call) -> Self {
+        let (timeout, begun) = (None, now());
+        Self { server, subject, call, timeout, begun, wraps_result: false, needs_task: false }
+    }
+
+    /// The call of a tool that the client calls `name`.
+    pub(super) fn of_tool(route: &Route, name: &str, mut call: Call) -> Self {
+        // Nothing makes an unsafe tool safer.
+        if route.effect == Effect::Unsafe {
+            call.effect = Effect::Unsafe;
+        } else {
+            call.effect = effect_of(&call, route.effect);
         }
+        rename(&mut call, "name", (name, &route.subject));
+        call.header_params = Arc::clone(&route.header_params);
+        let (wraps_result, needs_task) = (route.wraps_result, route.needs_task);
+        let routed = Self::new(Arc::clone(&route.server), Arc::clone(&route.subject), call);
+        Self { wraps_result, needs_task, ..routed }
     }
 
     /// Getting a prompt that the client calls `name`.
-    pub(super) fn of_prompt(route: &Route, name: &str, params: &Raw) -> Self {
-        let params = renamed(params, "name", name, &route.subject);
-        Self {
-            effect: effect_of(&params, Effect::ReadOnly),
-            ..Self::reading(method::PROMPTS_GET, (&route.server, &route.subject), params)
-        }
+    pub(super) fn of_prompt(route: &Route, name: &str, mut call: Call) -> Self {
+        call.effect = effect_of(&call, Effect::ReadOnly);
+        rename(&mut call, "name", (name, &route.subject));
+        Self::new(Arc::clone(&route.server), Arc::clone(&route.subject), call)
     }
 
     /// Reading a resource that the client calls `uri`.
-    pub(super) fn of_resource(place: &Place, uri: &str, params: &Raw) -> Self {
-        let params = renamed(params, "uri", uri, &place.uri);
-        Self {
-            effect: effect_of(&params, Effect::ReadOnly),
-            ..Self::reading(method::RESOURCES_READ, (&place.server, &place.uri), params)
-        }
+    pub(super) fn of_resource(place: &Place, uri: &str, mut call: Call) -> Self {
+        call.effect = effect_of(&call, Effect::ReadOnly);
+        rename(&mut call, "uri", (uri, &place.uri));
+        Self::new(Arc::clone(&place.server), place.uri.as_str().into(), call)
     }
 
-    /// Completing an argument. The member of `ref` with a name or URI says what of, in the client's
-    /// words and in the server's.
+    /// Completing an argument. `member` of `ref` has the name or URI in the client's words, and gets the server's.
     pub(super) fn of_completion(
         server: &Arc<str>,
         (member, from, to): (&str, &str, &str),
-        params: &Raw,
+        mut call: Call,
     ) -> Self {
-        let reference =
-            params.get("ref").filter(|_| from != to).map(|reference| reference.with(member, &Raw::of(to)));
-        let params = reference.map_or_else(|| params.clone(), |reference| params.with("ref", &reference));
-        Self::reading(method::COMPLETE, (server, to), params)
+        let reference = call.params.as_ref().filter(|_| from != to).and_then(|params| params.get("ref"));
+        if let (Some(params), Some(reference)) = (&call.params, reference) {
+            call.params = Some(params.with("ref", &reference.with(member, &Raw::of(to))));
+        }
+        call.effect = Effect::ReadOnly;
+        Self::new(Arc::clone(server), to.into(), call)
     }
 
-    fn reading(method: &'static str, (server, subject): (&Arc<str>, &str), params: Raw) -> Self {
-        Self {
-            server: Arc::clone(server),
-            method,
-            subject: subject.into(),
-            params,
-            effect: Effect::ReadOnly,
-            header_params: Arc::default(),
-            wraps_result: false,
-            needs_task: false,
-        }
+    /// The parameters as the server gets them.
+    pub fn params(&self) -> Raw {
+        self.call.params.clone().unwrap_or_else(Raw::empty_object)
+    }
+
+    /// Changes members of the parameters.
+    pub(crate) fn edit(&mut self, changes: &[(&str, Option<&Raw>)]) {
+        self.call.params = Some(self.params().edit(changes));
     }
 
     /// Whether each of `header_params` stands at most once in its arguments: the first one would be in the
@@ -117,7 +110,8 @@ impl Target {
         if header_params.is_empty() {
             return Ok(());
         }
-        let arguments = self.params.part("arguments");
+        let params = self.params();
+        let arguments = params.part("arguments");
         match header_params.iter().find(|param| param.is_ambiguous_in(arguments)) {
             None => Ok(()),
             Some(param) => Err(Error::AmbiguousArgument {
@@ -130,97 +124,7 @@ impl Target {
 
     /// The tool that it calls, if it calls one.
     pub fn tool(&self) -> Option<&str> {
-        (self.method == method::TOOLS_CALL).then_some(&*self.subject)
-    }
-
-    /// What came of it when it was made for `invocation`.
-    pub(super) fn called<R>(&self, invocation: &Invocation, reply: R, version: Version) -> Called<R> {
-        Called {
-            server: Arc::clone(&self.server),
-            subject: Arc::clone(&self.subject),
-            reply,
-            version,
-            // By the clock and not by the turn, in which no time passes: what is answered in the turn it was
-            // asked in takes some too.
-            elapsed: Instant::now().saturating_duration_since(invocation.begun),
-        }
-    }
-
-    /// The charge of the parameters, which were printed anew where a tool has another name here than at its
-    /// server.
-    pub(super) fn charged(&self, invocation: &Invocation) -> Result<Option<Charge>, Error> {
-        let size = self.params.bytes().len();
-        if size < SMALL {
-            return Ok(None);
-        }
-        let mut charge = Charge::open(Account::of(invocation.principal.as_ref()), Kind::Request);
-        let full =
-            |_| failed(&self.server, self.tool(), upstream::Error::Overloaded { retry_in: ROOM_RETRY_IN });
-        charge.resize(size).map_err(full)?;
-        Ok(Some(charge))
-    }
-
-    /// It for the layers below.
-    pub(super) fn call(&self, invocation: &Invocation) -> Call {
-        Call {
-            method: Method::constant(self.method),
-            params: Some(self.params.clone()),
-            sender: invocation.sender.clone(),
-            era: invocation.era,
-            wants_progress: invocation.wants_progress,
-            effect: self.effect,
-            header_params: self.header_params.clone(),
-            owner: invocation.owner,
-            home: invocation.home.clone(),
-            principal: invocation.principal.clone(),
-            terms: invocation.terms,
-        }
-    }
-}
-
-/// `params` with the server's own name in `member`. Where that is the client's too, not a byte
-/// changes.
-fn renamed(params: &Raw, member: &str, from: &str, to: &str) -> Raw {
-    if from == to { params.clone() } else { params.with(member, &Raw::of(to)) }
-}
-
-/// What `alone` may be made twice may not be as the end of a conversation: what a person said is not said
-/// twice (2026-07-28 `basic/patterns/mrtr`).
-fn effect_of(params: &Raw, alone: Effect) -> Effect {
-    let goes_on = ["inputResponses", "requestState"].iter().any(|member| params.part(member).is_some());
-    if goes_on { Effect::Unsafe } else { alone }
-}
-
-/// On whose behalf a request is made, and how long it may take.
-#[derive(Debug, Clone)]
-pub struct Invocation {
-    /// Whom it is made for.
-    pub sender: Sender,
-    /// The era of that client.
-    pub era: Era,
-    /// Whether progress is wanted.
-    pub wants_progress: bool,
-    /// Overrides the server's timeout; messages of the server do not move it.
-    pub timeout: Option<Duration>,
-    /// Whose it is.
-    pub owner: Owner,
-    /// Where the private connections of that client belong.
-    pub home: Option<Home>,
-    /// Who is answered: what one is told is not told another, and a server is shared with the others.
-    /// None: nothing is kept of it.
-    pub principal: Option<Arc<str>>,
-    /// When its time began.
-    pub begun: Instant,
-    /// Terms under which its result may be passed on while it arrives. Without terms the response is buffered.
-    pub terms: Option<Terms>,
-}
-
-impl Invocation {
-    /// One that begins now, without progress and with the server's own timeout.
-    pub fn begin(sender: Sender, era: Era, owner: Owner) -> Self {
-        let begun = now();
-        let (wants_progress, timeout) = (false, None);
-        Self { sender, era, wants_progress, timeout, owner, home: None, principal: None, begun, terms: None }
+        (self.call.method == method::TOOLS_CALL).then_some(&*self.subject)
     }
 
     /// When its time is over, at `upstream`.
@@ -231,6 +135,47 @@ impl Invocation {
             None => Deadline::moving(self.begun, config.timeout, config.max_timeout),
         }
     }
+
+    /// The response to it.
+    pub(super) fn called<R>(&self, reply: R, version: Version) -> Called<R> {
+        Called {
+            server: Arc::clone(&self.server),
+            subject: Arc::clone(&self.subject),
+            reply,
+            version,
+            // By the clock and not by the turn, in which no time passes: what is answered in the turn it was
+            // asked in takes some too.
+            elapsed: Instant::now().saturating_duration_since(self.begun),
+        }
+    }
+
+    /// The charge of the parameters, which were printed anew where a tool has another name here than at its
+    /// server.
+    pub(super) fn charged(&self) -> Result<Option<Charge>, Error> {
+        let size = self.call.params.as_ref().map_or(0, |params| params.bytes().len());
+        if size < SMALL {
+            return Ok(None);
+        }
+        let mut charge = Charge::open(Account::of(self.call.principal.as_ref()), Kind::Request);
+        let full =
+            |_| failed(&self.server, self.tool(), upstream::Error::Overloaded { retry_in: ROOM_RETRY_IN });
+        charge.resize(size).map_err(full)?;
+        Ok(Some(charge))
+    }
+}
+
+/// Puts the server's own name into `member` of the parameters. If the client uses the same name, no byte changes.
+fn rename(call: &mut Call, member: &str, (from, to): (&str, &str)) {
+    if from != to {
+        call.params = call.params.take().map(|params| params.with(member, &Raw::of(to)));
+    }
+}
+
+/// The effect of `call`, where it is `alone` if the call is not the end of a conversation. What a person said is not
+/// said twice (2026-07-28 `basic/patterns/mrtr`).
+fn effect_of(call: &Call, alone: Effect) -> Effect {
+    let has = |member: &&str| call.params.as_ref().is_some_and(|params| params.part(member).is_some());
+    if ["inputResponses", "requestState"].iter().any(has) { Effect::Unsafe } else { alone }
 }
 
 /// The response of a server, and the name of that server.
@@ -264,8 +209,9 @@ mod tests {
 
     use super::*;
 
-    fn raw(text: &str) -> Raw {
-        Raw::parse(&Bytes::from(text.to_owned())).expect("JSON")
+    fn call(params: &str) -> Call {
+        let params = Raw::parse(&Bytes::from(params.to_owned())).expect("JSON");
+        Call::of_gateway(method::TOOLS_CALL, Some(params))
     }
 
     fn place() -> Place {
@@ -290,8 +236,9 @@ mod tests {
             (r#","inputResponses":{}"#, Effect::Unsafe),
             (r#","requestState":"s""#, Effect::Unsafe),
         ] {
-            let params = raw(&format!(r#"{{"uri":"test://x"{more}}}"#));
-            assert_eq!(Target::of_resource(&place(), "test://x", &params).effect, effect, "{more}");
+            let call = call(&format!(r#"{{"uri":"test://x"{more}}}"#));
+            let routed = RoutedRequest::of_resource(&place(), "test://x", call);
+            assert_eq!(routed.call.effect, effect, "{more}");
         }
     }
 
@@ -300,8 +247,8 @@ mod tests {
         let route = |effect| Route { effect, ..route() };
         for effect in [Effect::ReadOnly, Effect::Idempotent, Effect::Unsafe] {
             let of = |more: &str| {
-                let params = raw(&format!(r#"{{"name":"t"{more}}}"#));
-                Target::of_tool(&route(effect), "t", &params).effect
+                let call = call(&format!(r#"{{"name":"t"{more}}}"#));
+                RoutedRequest::of_tool(&route(effect), "t", call).call.effect
             };
             assert_eq!(of(""), effect);
             assert_eq!(of(r#","inputResponses":{}"#), Effect::Unsafe);
@@ -314,7 +261,7 @@ mod tests {
         let deep = HeaderParam { header: "Region".into(), path: vec!["at".into(), "region".into()] };
         let target = |arguments: &str| {
             let route = Route { header_params: [deep.clone()].into(), ..route() };
-            Target::of_tool(&route, "t", &raw(&format!(r#"{{"name":"t","arguments":{arguments}}}"#)))
+            RoutedRequest::of_tool(&route, "t", call(&format!(r#"{{"name":"t","arguments":{arguments}}}"#)))
         };
         for fine in [r#"{"at":{"region":"us"},"x":1,"x":2}"#, "{}", r#"{"at":{}}"#] {
             assert!(target(fine).check_unambiguous(std::slice::from_ref(&deep)).is_ok(), "{fine}");
@@ -331,25 +278,24 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_made_on_behalf_of_whoever_asked() {
-        let target = Target::of_resource(&place(), "test://x", &raw(r#"{"uri":"test://x"}"#));
-        let begun = Invocation::begin(Sender::gateway(), Era::Modern, Owner::new());
-        let call = target.call(&Invocation { principal: Some("key:ann".into()), ..begun });
-        assert_eq!(call.principal.as_deref(), Some("key:ann"));
+    fn routing_keeps_the_principal_of_a_call() {
+        let call = Call { principal: Some("key:ann".into()), ..call(r#"{"uri":"test://x"}"#) };
+        let routed = RoutedRequest::of_resource(&place(), "test://x", call);
+        assert_eq!(routed.call.principal.as_deref(), Some("key:ann"));
     }
 
     #[test]
-    fn what_the_server_calls_the_same_is_not_written_anew() {
-        let params = raw(r#"{ "uri" : "test:\/\/x","n":1e400}"#);
-        assert_eq!(Target::of_resource(&place(), "test://x", &params).params, params);
-        let renamed = Target::of_resource(&place(), "test://s/x", &params).params;
+    fn a_name_that_the_server_uses_too_changes_no_byte() {
+        let read = r#"{ "uri" : "test:\/\/x","n":1e400}"#;
+        assert_eq!(RoutedRequest::of_resource(&place(), "test://x", call(read)).params().as_str(), read);
+        let renamed = RoutedRequest::of_resource(&place(), "test://s/x", call(read)).params();
         assert_eq!(renamed.as_str(), r#"{ "uri" : "test://x","n":1e400}"#);
-        let params = raw(r#"{"ref":{"x":1.0,"name":"s__p","type":"ref/prompt"},"argument":null}"#);
-        let completed = Target::of_completion(&"s".into(), ("name", "s__p", "p"), &params);
+        let complete = call(r#"{"ref":{"x":1.0,"name":"s__p","type":"ref/prompt"},"argument":null}"#);
+        let completed = RoutedRequest::of_completion(&"s".into(), ("name", "s__p", "p"), complete);
         assert_eq!(
-            completed.params.as_str(),
+            completed.params().as_str(),
             r#"{"ref":{"x":1.0,"name":"p","type":"ref/prompt"},"argument":null}"#
         );
-        assert_eq!((&*completed.subject, completed.tool()), ("p", None));
+        assert_eq!(&*completed.subject, "p");
     }
 }

@@ -15,10 +15,11 @@ use super::error::{Error, Named};
 use super::snapshot::{Scope, Snapshot};
 use super::views::Viewer;
 use super::{Manager, failed_at};
-use crate::manager::routed_request::Target;
+use crate::manager::routed_request::RoutedRequest;
 use json::Raw;
 use protocol::sanitize;
-use upstream::{Home, Subject, Watching};
+use runtime::worker::now;
+use upstream::{Call, Home, Subject, Watching};
 
 /// What is completed: an argument of a prompt, or a variable of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,43 +31,44 @@ pub enum Reference {
 }
 
 impl Manager {
-    /// The request that calls the tool which `name` means in `scope`, as its server wants it:
-    /// `params` with the server's own name. Waits for servers that are still starting, at most for
+    /// Routes a `call` of the tool that `viewer` calls `name`. Waits for servers that are still starting, at most for
     /// `patience`.
-    pub async fn tool_target(
+    pub async fn tool_request(
         &self,
         viewer: impl Into<Viewer<'_>>,
         name: &str,
-        params: &Raw,
+        call: Call,
         patience: Option<Duration>,
-    ) -> Result<Target, Error> {
+    ) -> Result<RoutedRequest, Error> {
+        let begun = now();
         let route = self.named(viewer.into(), (Named::Tool, name), patience).await?;
-        Ok(Target::of_tool(&route, name, params))
+        Ok(RoutedRequest { begun, ..RoutedRequest::of_tool(&route, name, call) })
     }
 
-    /// The same for getting a prompt.
-    pub async fn prompt_target(
+    /// Routes a `call` that gets the prompt that `viewer` calls `name`, like [`Manager::tool_request`].
+    pub async fn prompt_request(
         &self,
         viewer: impl Into<Viewer<'_>>,
         name: &str,
-        params: &Raw,
+        call: Call,
         patience: Option<Duration>,
-    ) -> Result<Target, Error> {
+    ) -> Result<RoutedRequest, Error> {
+        let begun = now();
         let route = self.named(viewer.into(), (Named::Prompt, name), patience).await?;
-        Ok(Target::of_prompt(&route, name, params))
+        Ok(RoutedRequest { begun, ..RoutedRequest::of_prompt(&route, name, call) })
     }
 
     /// The requests that read `uri`: one, or, when nobody lists it, several that are worth trying
     /// one after another, best first.
-    pub async fn resource_targets(
+    pub async fn resource_requests(
         &self,
         viewer: impl Into<Viewer<'_>>,
         uri: &str,
-        params: &Raw,
+        call: &Call,
         patience: Option<Duration>,
-    ) -> Result<Vec<Target>, Error> {
+    ) -> Result<Vec<RoutedRequest>, Error> {
         let places = self.places(viewer, uri, patience).await?;
-        Ok(places.iter().map(|place| Target::of_resource(place, uri, params)).collect())
+        Ok(places.iter().map(|place| RoutedRequest::of_resource(place, uri, call.clone())).collect())
     }
 
     /// The places where `uri` is, or may be when nobody lists it, best first and at least one.
@@ -97,25 +99,27 @@ impl Manager {
     }
 
     /// The requests that complete an argument of what `reference` means: as
-    /// [`Manager::resource_targets`].
-    pub async fn completion_targets(
+    /// [`Manager::resource_requests`].
+    pub async fn completion_requests(
         &self,
         viewer: impl Into<Viewer<'_>>,
         reference: &Reference,
-        params: &Raw,
-    ) -> Result<Vec<Target>, Error> {
+        call: &Call,
+    ) -> Result<Vec<RoutedRequest>, Error> {
         match reference {
             Reference::Prompt(name) => {
                 let route = self.named(viewer.into(), (Named::Prompt, name), None).await?;
-                Ok(vec![Target::of_completion(&route.server, ("name", name, &route.subject), params)])
+                let renamed = ("name", name.as_str(), &*route.subject);
+                Ok(vec![RoutedRequest::of_completion(&route.server, renamed, call.clone())])
             }
             Reference::Resource(uri) => {
                 let viewer = viewer.into();
                 let look = |snapshot: &Snapshot| snapshot.template_places(viewer.scope, uri);
                 let places = some(self.when_settled(viewer, None, look).await?, uri)?;
-                let target =
-                    |place: &Place| Target::of_completion(&place.server, ("uri", uri, &place.uri), params);
-                Ok(places.iter().map(target).collect())
+                let request = |place: &Place| {
+                    RoutedRequest::of_completion(&place.server, ("uri", uri, &place.uri), call.clone())
+                };
+                Ok(places.iter().map(request).collect())
             }
         }
     }

@@ -20,7 +20,7 @@ use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
 use super::naming::Rules;
 use super::trust::{Approval, Trust};
-use crate::manager::routed_request::Target;
+use crate::manager::routed_request::RoutedRequest;
 use protocol::Reply;
 use protocol::feature::{List, Lists};
 use runtime::telemetry::durations::{Durations, Outcome};
@@ -324,11 +324,11 @@ impl Server {
         self.durations.ended(outcome, elapsed);
     }
 
-    /// Whether `target` may be asked of it. What was found before a reload, or before the server changed it, may
+    /// Whether `request` is allowed. A tool that was routed before a reload, or before the server changed it, may
     /// be denied by now.
-    pub(super) fn check_policy(&self, target: &Target) -> Result<(), Error> {
+    pub(super) fn check_policy(&self, request: &RoutedRequest) -> Result<(), Error> {
         let config = self.upstream.config();
-        match target.tool() {
+        match request.tool() {
             Some(tool) if !config.tools.let_through(tool) => {
                 let names = self.catalog.tools().iter().map(|entry| entry.exposed.as_str());
                 Err(Error::name_not_found(Named::Tool, tool, Some(&config.name), names))

@@ -8,12 +8,11 @@ use serde_json::json;
 
 use super::*;
 use crate::manager::config::Config;
-use crate::manager::{Called, Invocation, Manager, Scope};
-use protocol::meta::Sender;
-use protocol::{Era, Version, method};
+use crate::manager::{Called, Manager, Scope};
+use protocol::{Version, method};
 use runtime::shutdown::Shutdown;
 use upstream::fake::{self, Answer, Fake};
-use upstream::{Outlet, Owner};
+use upstream::{Call, Outlet, Owner};
 
 fn tool(text: &str) -> Tool {
     Tool::from_definition(Raw::parse(&Bytes::from(text.to_owned())).expect("JSON")).expect("a tool")
@@ -292,10 +291,10 @@ async fn a_call_that_was_found_before_the_change_is_not_made_after_it() {
     let a = Shifty::new(&[("t", "1")]);
     let manager = manager(&[("a", &a)], OnChange::Block).await;
     let params = Raw::of(&json!({"name": "t"}));
-    let target = manager.tool_target(&Scope::All, "t", &params, None).await.expect("found");
+    let call = Call { owner: Owner::new(), ..Call::of_gateway("tools/call", Some(params)) };
+    let request = manager.tool_request(&Scope::All, "t", call, None).await.expect("found");
     a.shift(&manager, &[("t", "2")]).await;
-    let invocation = Invocation::begin(Sender::gateway(), Era::Modern, Owner::new());
-    let called = match manager.call(&target, &invocation, &Outlet::none()).await {
+    let called = match manager.call(&request, &Outlet::none()).await {
         Ok(called) => called.collect().await,
         Err(error) => Err(error),
     };

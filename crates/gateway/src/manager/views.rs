@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::snapshot::Snapshot;
-use super::{Invocation, Manager, Scope};
+use super::{Manager, Scope};
 use protocol::{LogLevel, method};
 use upstream::{Call, Home, Offer, Owner, Upstream, any_private};
 
@@ -118,15 +118,15 @@ impl Manager {
         }
     }
 
-    /// Connects the client of `invocation` to the servers in `scope` that have a connection for each client, and waits
+    /// Connects the client of `call` to the servers in `scope` that have a connection for each client, and waits
     /// until each listed what it has for this client. With `only` it is that one server.
-    pub async fn attend(&self, scope: &Scope, invocation: &Invocation, only: Option<&str>) {
+    pub async fn attend(&self, scope: &Scope, call: &Call, only: Option<&str>) {
         let call = Call {
-            sender: invocation.sender.clone(),
-            era: invocation.era,
+            sender: call.sender.clone(),
+            era: call.era,
             owner: Owner::GATEWAY,
-            home: invocation.home.clone(),
-            principal: invocation.principal.clone(),
+            home: call.home.clone(),
+            principal: call.principal.clone(),
             ..Call::of_gateway(method::TOOLS_LIST, None)
         };
         let snapshot = self.snapshot();

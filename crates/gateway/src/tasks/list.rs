@@ -5,13 +5,13 @@
 
 use super::super::caller::Caller;
 use super::super::{Gateway, error};
-use super::invocation;
-use crate::manager::{Scope, Target};
+use super::call_of;
+use crate::manager::{RoutedRequest, Scope};
 use auth::Principal;
 use json::Raw;
 use protocol::feature::Effect;
-use protocol::{ErrorCode, ErrorObject, Reply, method};
-use upstream::Outlet;
+use protocol::{ErrorCode, ErrorObject, Method, Reply, method};
+use upstream::{Call, Outlet};
 
 /// What cursors are sealed for.
 const PURPOSE: &str = "tasks/list";
@@ -55,17 +55,11 @@ async fn page(
     cursor: Option<String>,
 ) -> Result<(Vec<Raw>, Option<String>), ErrorObject> {
     let cursor = cursor.map(|cursor| Raw::of(&cursor));
-    let target = Target {
-        server: server.into(),
-        method: method::TASKS_LIST,
-        subject: "".into(),
-        params: Raw::empty_object().edit(&[("cursor", cursor.as_ref())]),
-        effect: Effect::ReadOnly,
-        header_params: std::sync::Arc::default(),
-        wraps_result: false,
-        needs_task: false,
-    };
-    let done = gateway.manager.call(&target, &invocation(caller), &Outlet::none()).await;
+    let params = Raw::empty_object().edit(&[("cursor", cursor.as_ref())]);
+    let method = Method::constant(method::TASKS_LIST);
+    let call = Call { method, params: Some(params), effect: Effect::ReadOnly, ..call_of(caller) };
+    let done =
+        gateway.manager.call(&RoutedRequest::new(server.into(), "".into(), call), &Outlet::none()).await;
     // A server that is away or does not list after all hides the tasks of no other one.
     let Some(Ok(result)) = done.as_ref().ok().and_then(|done| done.reply.as_buffered()) else {
         return Ok((Vec::new(), None));

@@ -22,13 +22,13 @@ use super::caller::Caller;
 use super::era::task::{self, EXTENSION};
 use super::error::Wrong;
 use super::{Gateway, era, error};
-use crate::manager::{Called, Error, Invocation, Manager, Target};
+use crate::manager::{Called, Error, Manager, RoutedRequest};
 use auth::Action;
 use json::Raw;
 use protocol::error::code;
 use protocol::feature::Effect;
-use protocol::{Era, ErrorCode, ErrorObject, Reply, method};
-use upstream::Outlet;
+use protocol::{Era, ErrorCode, ErrorObject, Method, Reply, method};
+use upstream::{Call, Outlet};
 
 use ids::Found;
 pub(super) use ids::TaskIds;
@@ -119,9 +119,8 @@ pub(super) fn has_extension(capabilities: &Raw) -> bool {
 impl Asking<'_> {
     /// Makes the request `name` about the task.
     async fn perform(&self, name: &'static str) -> Result<Called, ErrorObject> {
-        let target = target(self.found, name, self.params.clone());
-        let done =
-            performed(&self.gateway.manager, (&target, &invocation(self.caller)), &Outlet::none()).await;
+        let request = about(call_of(self.caller), self.found, name, self.params.clone());
+        let done = performed(&self.gateway.manager, &request, &Outlet::none()).await;
         done.map_err(|failure| error::object(&failure, self.caller.version.era()))
     }
 
@@ -189,11 +188,11 @@ impl Asking<'_> {
 
     /// The result of the task, as soon as there is one.
     async fn result(&self, outlet: &Outlet) -> Reply {
-        let target = target(self.found, method::TASKS_RESULT, self.params.clone());
-        let invocation = Invocation { timeout: Some(LIMIT), ..invocation(self.caller) };
+        let request = about(call_of(self.caller), self.found, method::TASKS_RESULT, self.params.clone());
+        let request = RoutedRequest { timeout: Some(LIMIT), ..request };
         let manager = &self.gateway.manager;
         let ids = self.gateway.task_ids.of(&self.caller.principal, &self.found.server);
-        let done = relay::perform(manager, (&target, &invocation), outlet, ids).await;
+        let done = relay::perform(manager, &request, outlet, ids).await;
         let done = done.map_err(|failure| error::object(&failure, self.caller.version.era()))?;
         match done.reply {
             Err(refusal) if done.version.is_modern() && refusal.code() == code::METHOD_NOT_FOUND => {
@@ -204,31 +203,23 @@ impl Asking<'_> {
     }
 }
 
-/// A request about a task.
-fn target(found: &Found, name: &'static str, params: Raw) -> Target {
+/// A request about a task, on behalf of the client of `call`.
+fn about(call: Call, found: &Found, name: &'static str, params: Raw) -> RoutedRequest {
     let effect = match name {
         method::TASKS_UPDATE => Effect::Unsafe,
         method::TASKS_CANCEL => Effect::Idempotent,
         _ => Effect::ReadOnly,
     };
-    Target {
-        server: Arc::clone(&found.server),
-        method: name,
-        subject: found.id.as_str().into(),
-        params,
-        effect,
-        header_params: Arc::default(),
-        wraps_result: false,
-        needs_task: false,
-    }
+    let (method, params, header_params) = (Method::constant(name), Some(params), Arc::default());
+    let call = Call { method, params, effect, header_params, terms: None, ..call };
+    RoutedRequest::new(Arc::clone(&found.server), found.id.as_str().into(), call)
 }
 
-/// The caller's own request; a modern server hears that tasks are followed.
-fn invocation(caller: &Caller) -> Invocation {
-    let mut sender = caller.sender();
-    sender.capabilities = declared(&sender.capabilities);
-    let (home, principal) = (Some(caller.home.clone()), Some(caller.principal.id().clone()));
-    Invocation { home, principal, ..Invocation::begin(sender, caller.version.era(), caller.owner) }
+/// A call of the caller that tells a modern server that it follows tasks.
+fn call_of(caller: &Caller) -> Call {
+    let mut call = caller.call(method::TASKS_GET, &Raw::empty_object());
+    call.sender.capabilities = declared(&call.sender.capabilities);
+    call
 }
 
 fn status(task: &Raw) -> String {
@@ -259,12 +250,8 @@ fn inner(result: &Raw, ids: ids::Ids<'_>) -> Raw {
 type Performed = Result<Called, Error>;
 
 /// The response to a request about a task.
-async fn performed(
-    manager: &Manager,
-    (target, invocation): (&Target, &Invocation),
-    outlet: &Outlet,
-) -> Performed {
-    manager.call(target, invocation, outlet).await?.collect().await
+async fn performed(manager: &Manager, request: &RoutedRequest, outlet: &Outlet) -> Performed {
+    manager.call(request, outlet).await?.collect().await
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::ids::Ids;
 use super::{Performed, performed};
-use crate::manager::{Invocation, Manager, Target};
+use crate::manager::{Manager, RoutedRequest};
 use json::Raw;
 use protocol::Notification;
 use runtime::memory::Account;
@@ -17,12 +17,12 @@ const NOTICES: usize = 128;
 /// Makes the request.
 pub(super) async fn perform(
     manager: &Manager,
-    (target, invocation): (&Target, &Invocation),
+    request: &RoutedRequest,
     outlet: &Outlet,
     ids: Ids<'_>,
 ) -> Performed {
-    let (own, mut inlet) = Outlet::paid_by(NOTICES, Account::of(invocation.principal.as_ref()));
-    let call = performed(manager, (target, invocation), &own);
+    let (own, mut inlet) = Outlet::paid_by(NOTICES, Account::of(request.call.principal.as_ref()));
+    let call = performed(manager, request, &own);
     tokio::pin!(call);
     let mut questions = FuturesUnordered::new();
     let done = loop {

@@ -10,14 +10,14 @@ use super::super::caller::Caller;
 use super::super::era::task::{self, EXTENSION};
 use super::super::{Gateway, error};
 use super::ids::Found;
-use super::{LIMIT, Performed, invocation, performed, status, target};
+use super::{LIMIT, Performed, about, call_of, performed, status};
 use crate::bridge::legacy_client::Wanted;
-use crate::manager::{Called, Invocation, Manager, Target};
+use crate::manager::{Called, Manager, RoutedRequest};
 use json::Raw;
 use protocol::error::code;
 use protocol::{ErrorCode, Reply, method};
 use runtime::shutdown::Shutdown;
-use upstream::Outlet;
+use upstream::{Call, Outlet};
 
 /// Bounds of the pause between two looks at a task, whatever its server wishes.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
@@ -53,7 +53,7 @@ pub(crate) async fn waited_for(
     let result = done.reply.as_ref().ok()?;
     result.text("resultType").filter(|kind| kind == "task")?;
     let found = Found { server: Arc::clone(&done.server), id: result.get_as("taskId")? };
-    let abandoned = Abandoned::new(&gateway.manager, &gateway.shutdown, &found, invocation(caller));
+    let abandoned = Abandoned::new(&gateway.manager, &gateway.shutdown, &found, call_of(caller));
     let outcome = outcome(gateway, caller, &found, outlet).await;
     abandoned.keep();
     Some(outcome.map(|result| task::without_related(&result)))
@@ -65,7 +65,7 @@ pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, o
     let mut answered = HashSet::new();
     let end = Instant::now() + LIMIT;
     while Instant::now() < end {
-        let look = target(found, method::TASKS_GET, id.clone());
+        let look = about(call_of(caller), found, method::TASKS_GET, id.clone());
         let task = perform(gateway, caller, &look).await?;
         if let Some(outcome) = task::outcome(&task) {
             return outcome;
@@ -73,7 +73,8 @@ pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, o
         let wanted = (status(&task) == "input_required").then(|| Wanted::of_task(&task, &mut answered));
         if let Some(wanted) = wanted.transpose()?.flatten() {
             let responses = wanted.asked(caller, &look.server, outlet).await?;
-            let update = target(found, method::TASKS_UPDATE, id.with("inputResponses", &responses));
+            let params = id.with("inputResponses", &responses);
+            let update = about(call_of(caller), found, method::TASKS_UPDATE, params);
             perform(gateway, caller, &update).await?;
             continue;
         }
@@ -86,8 +87,8 @@ pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, o
     ))
 }
 
-async fn perform(gateway: &Gateway, caller: &Caller, target: &Target) -> Reply {
-    let done = performed(&gateway.manager, (target, &invocation(caller)), &Outlet::none()).await;
+async fn perform(gateway: &Gateway, caller: &Caller, request: &RoutedRequest) -> Reply {
+    let done = performed(&gateway.manager, request, &Outlet::none()).await;
     done.map_err(|failure| error::object(&failure, caller.version.era()))?.reply
 }
 
@@ -96,23 +97,23 @@ async fn perform(gateway: &Gateway, caller: &Caller, target: &Target) -> Reply {
 /// `is_asked`: the client follows the task itself.
 pub(crate) async fn call_as_task(
     (manager, shutdown): (Arc<Manager>, Shutdown),
-    (target, invocation): (Target, Invocation),
+    mut request: RoutedRequest,
     is_asked: bool,
     outlet: Outlet,
 ) -> Performed {
-    if !target.needs_task {
-        return performed(&manager, (&target, &invocation), &outlet).await;
+    if !request.needs_task {
+        return performed(&manager, &request, &outlet).await;
     }
-    let target = Target { params: target.params.with("task", &Raw::empty_object()), ..target };
-    let made = performed(&manager, (&target, &invocation), &outlet).await?;
+    request.edit(&[("task", Some(&Raw::empty_object()))]);
+    let made = performed(&manager, &request, &outlet).await?;
     let id = made.reply.as_ref().ok().and_then(|result| result.get("task")?.get_as::<String>("taskId"));
     let Some(id) = id.filter(|_| !is_asked) else { return Ok(made) };
     let found = Found { server: Arc::clone(&made.server), id };
     let params = Raw::empty_object().with("taskId", &Raw::of(&found.id));
-    let rest = self::target(&found, method::TASKS_RESULT, params);
-    let invocation = Invocation { timeout: Some(LIMIT), begun: Instant::now(), ..invocation };
-    let abandoned = Abandoned::new(&manager, &shutdown, &found, invocation.clone());
-    let done = performed(&manager, (&rest, &invocation), &outlet).await?;
+    let rest = about(request.call.clone(), &found, method::TASKS_RESULT, params);
+    let abandoned = Abandoned::new(&manager, &shutdown, &found, request.call);
+    let rest = RoutedRequest { timeout: Some(LIMIT), ..rest };
+    let done = performed(&manager, &rest, &outlet).await?;
     abandoned.keep();
     Ok(Called { reply: done.reply.map(|result| task::without_related(&result)), ..done })
 }
@@ -123,18 +124,16 @@ struct Abandoned(Option<Cancel>);
 struct Cancel {
     manager: Arc<Manager>,
     shutdown: Shutdown,
-    target: Target,
-    invocation: Invocation,
+    request: RoutedRequest,
 }
 
 impl Abandoned {
-    fn new(manager: &Arc<Manager>, shutdown: &Shutdown, found: &Found, invocation: Invocation) -> Self {
+    fn new(manager: &Arc<Manager>, shutdown: &Shutdown, found: &Found, call: Call) -> Self {
         let params = Raw::empty_object().with("taskId", &Raw::of(&found.id));
         Self(Some(Cancel {
             manager: Arc::clone(manager),
             shutdown: shutdown.clone(),
-            target: target(found, method::TASKS_CANCEL, params),
-            invocation,
+            request: about(call, found, method::TASKS_CANCEL, params),
         }))
     }
 
@@ -146,11 +145,11 @@ impl Abandoned {
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
-        let Some(Cancel { manager, shutdown, target, invocation }) = self.0.take() else { return };
+        let Some(Cancel { manager, shutdown, request }) = self.0.take() else { return };
         shutdown.spawn(async move {
-            let invocation = Invocation { begun: Instant::now(), timeout: Some(CANCEL_LIMIT), ..invocation };
+            let request = RoutedRequest { begun: Instant::now(), timeout: Some(CANCEL_LIMIT), ..request };
             // Nobody is left to be told how it went.
-            let _ = timeout(CANCEL_LIMIT, manager.call(&target, &invocation, &Outlet::none())).await;
+            let _ = timeout(CANCEL_LIMIT, manager.call(&request, &Outlet::none())).await;
         });
     }
 }
