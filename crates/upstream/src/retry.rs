@@ -84,8 +84,8 @@ const fn after(error: &Error, kind: Kind) -> Next {
         // It ran, and part of the answer is gone.
         (Error::Cut { .. }, Read) => Next::Again,
         (Error::Cut { .. }, Repeatable | Unsafe) => Next::Answer,
-        (Error::Status { status, retry_after }, kind) => after_status(*status, *retry_after, kind),
-        (Error::Backend { status, retry_after, .. }, kind) => after_backend(*status, *retry_after, kind),
+        (Error::Status { status, retry_after }, kind) => after_status(*status, *retry_after, kind, false),
+        (Error::Backend { status, retry_after, .. }, kind) => after_status(*status, *retry_after, kind, true),
         // It ran, and there was no room for the answer; asking again would need the same room.
         (Error::MemoryExhausted, Read | Repeatable | Unsafe) => Next::Answer,
         // It answered; the same question gets the same answer.
@@ -93,23 +93,16 @@ const fn after(error: &Error, kind: Kind) -> Next {
     }
 }
 
-/// The rows of [`after`] for an HTTP status without a message.
-const fn after_status(status: u16, retry_after: Option<Duration>, kind: Kind) -> Next {
+/// The rows of [`after`] for an HTTP status without a message. The 429 of the service behind a built-in server is a
+/// refusal also without a time, and its 500 may be a model that failed once.
+const fn after_status(status: u16, retry_after: Option<Duration>, kind: Kind, is_backend: bool) -> Next {
     match (status, retry_after, kind) {
         // With `Retry-After` both say "I did not take it", which is safe for every kind.
         (429 | 503, Some(pause), _) => Next::Pace(pause),
         // A proxy reports for its server what we else see ourselves: lost, or silent.
         (502..=504, _, Kind::Read | Kind::Repeatable) => Next::Again,
+        (429 | 500, _, Kind::Read | Kind::Repeatable) if is_backend => Next::Again,
         _ => Next::Answer,
-    }
-}
-
-/// The same for the service behind a built-in server, whose 429 is a refusal also where it names no
-/// time, and whose 500 may be a model that failed once.
-const fn after_backend(status: u16, retry_after: Option<Duration>, kind: Kind) -> Next {
-    match (status, retry_after, kind) {
-        (429, None, Kind::Read | Kind::Repeatable) | (500, _, Kind::Read | Kind::Repeatable) => Next::Again,
-        _ => after_status(status, retry_after, kind),
     }
 }
 

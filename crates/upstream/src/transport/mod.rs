@@ -33,7 +33,7 @@ use crate::Means;
 use crate::config::{Config, Transport};
 use crate::connection::{Call, Connector};
 use crate::error::Error;
-use json::Raw;
+use json::{Part, Raw};
 use net::lines;
 use protocol::{Era, Notification, message, meta, method};
 use runtime::memory::{self, Account, Kind};
@@ -41,19 +41,16 @@ use runtime::memory::{self, Account, Kind};
 /// When the memory budget may have room for a request again.
 const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
 
-/// A call as a request of one server, in JSON: our id, `_meta` as its era wants it.
-fn compose(call: &Call, id: u64, era: Era) -> Result<Bytes, Error> {
-    charged(call, print(call, id, (era, is_described(call, era)), 0).into())
+/// A call as a request of one server, in JSON: our id, `_meta` as its era wants it. `claimed` is the revision that the
+/// call claims itself.
+fn compose(call: &Call, id: u64, era: Era, claimed: Option<Part<'_>>) -> Result<Bytes, Error> {
+    charged(call, print(call, id, (era, claimed), 0).into())
 }
 
-/// The same in the modern era for who knows whether the call describes itself.
-fn compose_modern(call: &Call, id: u64, is_described: bool) -> Result<Bytes, Error> {
-    charged(call, print(call, id, (Era::Modern, is_described), 0).into())
-}
-
-/// The same as a line.
+/// A call as a line with a request of one server.
 fn compose_line(call: &Call, id: u64, era: Era) -> Result<Bytes, Error> {
-    charged(call, lines::of(print(call, id, (era, is_described(call, era)), 1)))
+    let claimed = if era == Era::Modern { meta::claimed_version(call.params.as_ref()) } else { None };
+    charged(call, lines::of(print(call, id, (era, claimed), 1)))
 }
 
 /// A printed request, charged until it was sent. Requests of our own are small.
@@ -62,13 +59,10 @@ fn charged(call: &Call, request: Bytes) -> Result<Bytes, Error> {
         .map_err(|_| Error::Overloaded { retry_in: ROOM_RETRY_IN })
 }
 
-/// Whether nothing has to be written into the call that describes it.
-fn is_described(call: &Call, era: Era) -> bool {
-    era == Era::Legacy || meta::claimed_version(call.params.as_ref()).is_some()
-}
-
-/// The same with room for `more` bytes.
-fn print(call: &Call, id: u64, (era, is_described): (Era, bool), more: usize) -> Vec<u8> {
+/// The printed request, with room for `more` bytes.
+fn print(call: &Call, id: u64, (era, claimed): (Era, Option<Part<'_>>), more: usize) -> Vec<u8> {
+    // Nothing that describes the call has to be written into such a one.
+    let is_described = era == Era::Legacy || claimed.is_some();
     let (params, sender, token) = (call.params.as_ref(), &call.sender, call.wants_progress.then_some(id));
     let room = meta::room(params, is_described, sender, token) + more;
     message::compose(id, &call.method, room, |out| {

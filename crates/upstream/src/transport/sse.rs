@@ -241,7 +241,7 @@ impl Link {
     async fn initialize(&self, capabilities: Raw) -> Result<Reply, Error> {
         let params = handshake::initialize_params(capabilities);
         let call = Call::of_gateway(method::INITIALIZE, Some(params));
-        let compose = |id| compose(&call, id, Era::Legacy);
+        let compose = |id| compose(&call, id, Era::Legacy, None);
         self.exchange(&Outlet::none(), Purpose::Handshake, false, compose).await
     }
 
@@ -336,7 +336,7 @@ impl Connection for Stream {
     }
 
     fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
-        let compose = |id| compose(call, id, Era::Legacy);
+        let compose = |id| compose(call, id, Era::Legacy, None);
         let exchange =
             self.ending.0.exchange(outlet, Purpose::of(call), !call.effect.is_repeatable(), compose);
         exchange.map_ok(ResponseBody::Buffered).boxed()

@@ -151,7 +151,7 @@ async fn initialize(
 ) -> Result<(Peer, HeaderMap), Failure> {
     let params = handshake::initialize_params(capabilities);
     let call = Call::of_gateway(method::INITIALIZE, Some(params));
-    let request = compose(&call, FIRST_ID, Era::Legacy)?;
+    let request = compose(&call, FIRST_ID, Era::Legacy, None)?;
     let client = &server.client;
     let post = client.post(&client.endpoint().path, &HeaderMap::new());
     let response = client.send(post, request, false).await?;
@@ -222,7 +222,7 @@ impl State {
 
     async fn send(&self, call: &Call, id: u64, outlet: &Outlet) -> Result<ResponseBody, Error> {
         let client = &self.server.client;
-        let body = compose(call, id, Era::Legacy)?;
+        let body = compose(call, id, Era::Legacy, None)?;
         let once = !call.effect.is_repeatable();
         let response = client.send(self.post.clone(), body, once).await?;
         let hear = OfCall { id, wants_progress: call.wants_progress, outlet, state: self };

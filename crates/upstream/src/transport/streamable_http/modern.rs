@@ -22,12 +22,12 @@ use crate::transport::close_signal::Ending;
 use crate::transport::flood_guard::{FloodGuard, Worth};
 use crate::transport::handshake::{self, Finding, PROBE_LIMIT};
 use crate::transport::http::Head;
-use crate::transport::{compose_modern, inbound};
+use crate::transport::{compose, inbound};
 use json::Part;
 use protocol::error::code;
 use protocol::feature::List;
 use protocol::lifecycle::Peer;
-use protocol::{Message, Notification, Version, headers, meta, method};
+use protocol::{Era, Message, Notification, Version, headers, meta, method};
 
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
 const METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
@@ -92,7 +92,7 @@ impl Wire {
     async fn send(&self, call: &Call, outlet: &Outlet) -> Result<Outcome, Error> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let claimed = meta::claimed_version(call.params.as_ref());
-        let (head, body) = (self.head(call, claimed), compose_modern(call, id, claimed.is_some())?);
+        let (head, body) = (self.head(call, claimed), compose(call, id, Era::Modern, claimed)?);
         let client = &self.server.client;
         let once = !call.effect.is_repeatable();
         let response = client.send(head, body, once).await?;
