@@ -1,5 +1,8 @@
-//! The bodies that a connection carries: a request's, which has to arrive in time, and an answer's,
-//! which keeps its request running until the last byte was handed over.
+//! The bodies that a connection carries: one of a request, which has to arrive in time, and one of a response, which
+//! keeps its request running until its last byte.
+//!
+//! Invariant: a result that breaks off makes the body of its response break off. Then hyper closes the connection
+//! without an end of the body. So no client takes half a response for a whole one.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,7 +18,10 @@ use tokio::time::Sleep;
 
 use super::activity::{Activity, Running};
 use super::http1::WRITE_BUFFER;
+use json::Raw;
+use protocol::{RequestId, Response};
 use runtime::worker::hushed;
+use upstream::ResponseStream;
 
 /// The body did not arrive within `body_timeout`.
 #[derive(Debug, thiserror::Error)]
@@ -125,6 +131,60 @@ impl<const N: usize> HttpBody for Parts<N> {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.rest.as_slice().iter().map(|part| part.len() as u64).sum())
+    }
+}
+
+/// A response whose result is passed on while it arrives from its server. The envelope is Switchyard's.
+pub(super) struct StreamingBody {
+    /// The envelope before the result.
+    head: Option<Bytes>,
+    /// None when the result has ended.
+    stream: Option<Box<ResponseStream>>,
+    /// The envelope after the result.
+    tail: Bytes,
+}
+
+impl StreamingBody {
+    /// The response to the request `id`.
+    pub(super) fn new(id: &RequestId, stream: Box<ResponseStream>) -> Self {
+        let [head, _, tail] = enveloped(id, Bytes::new(), &[]);
+        Self { head: Some(head), stream: Some(stream), tail }
+    }
+}
+
+/// The response to the request `id` in three parts: the envelope before `result`, `result`, and `ending` with the rest
+/// of the envelope.
+pub(super) fn enveloped(id: &RequestId, result: Bytes, ending: &[u8]) -> [Bytes; 3] {
+    // Only the envelope of this one is used.
+    let response = Response { id: Some(id.clone()), reply: Ok(Raw::empty_object()) };
+    let [head, _, tail] = response.parts();
+    let tail = if ending.is_empty() { tail } else { [ending, &tail].concat().into() };
+    [head, result, tail]
+}
+
+impl HttpBody for StreamingBody {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if let Some(head) = self.head.take() {
+            return Poll::Ready(Some(Ok(Frame::data(head))));
+        }
+        let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+        let part = match ready!(stream.poll_part(cx)) {
+            Some(Ok(part)) => return Poll::Ready(Some(Ok(Frame::data(part)))),
+            Some(Err(error)) => Err(error.into()),
+            None => Ok(Frame::data(std::mem::take(&mut self.tail))),
+        };
+        self.stream = None;
+        Poll::Ready(Some(part))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.stream.is_none()
     }
 }
 

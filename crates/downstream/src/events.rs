@@ -16,14 +16,13 @@ use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use super::bodies::Parts;
+use super::bodies::{Parts, StreamingBody, enveloped};
 use super::error::status_of;
 use super::exchange::{Exchange, Step};
 use super::outside_calls::OutsideCalls;
 use super::printed::{Printer, retry};
 use super::replay::{Log, Reader};
 use super::sessions::{Held, Session};
-use crate::streaming_body::{Passing, around};
 use gateway::Gateway;
 use gateway::subscriptions::Feed;
 use net::sse::{Event, KEEP_ALIVE};
@@ -90,7 +89,7 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
             let first = event(&exchange.printer(), &first);
             stream_of(exchange, first, tasks)
         }
-        Some(Some(Step::Stream(flow))) => passed(exchange.id(), flow),
+        Some(Some(Step::Stream(stream))) => passed(exchange.id(), stream),
         // Cancelled before anything was said: a stream that ends, because JSON would need a body.
         Some(Some(Step::Pause(_)) | None) => event_stream(Body::empty()),
         None => stream_of(exchange, KEEP_ALIVE, tasks),
@@ -110,7 +109,7 @@ pub(super) async fn recorded(
             Some(Some(Step::Message(Message::Response(response)))) => {
                 return whole(&response, StatusCode::OK);
             }
-            Some(Some(Step::Stream(flow))) => return passed(exchange.id(), flow),
+            Some(Some(Step::Stream(stream))) => return passed(exchange.id(), stream),
             Some(None) => return event_stream(Body::empty()),
             Some(first) => first,
             None => None,
@@ -254,14 +253,12 @@ fn event(printer: &Printer, message: &Message) -> Bytes {
 }
 
 /// The response to the request `id` whose result is still arriving, unless all of it is there.
-fn passed(id: &RequestId, mut flow: Box<ResponseStream>) -> Response {
-    let body = match flow.arrived() {
-        Some((result, ending)) => Body::new(Parts::new(around(id, result, &ending))),
-        None => Body::new(Passing::new(id, flow)),
+fn passed(id: &RequestId, mut stream: Box<ResponseStream>) -> Response {
+    let body = match stream.arrived() {
+        Some((result, ending)) => Body::new(Parts::new(enveloped(id, result, &ending))),
+        None => Body::new(StreamingBody::new(id, stream)),
     };
-    let mut answer = Response::new(body);
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    answer
+    json(body, StatusCode::OK)
 }
 
 /// A response that is there. A large one is written in its parts.

@@ -30,6 +30,5 @@ pub mod sessions;
 pub mod sse;
 pub mod stdio;
 pub mod streamable_http;
-mod streaming_body;
 
 pub use config::Config;

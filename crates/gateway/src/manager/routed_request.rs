@@ -171,8 +171,8 @@ fn rename(call: &mut Call, member: &str, (from, to): (&str, &str)) {
     }
 }
 
-/// The effect of `call`, where it is `alone` if the call is not the end of a conversation. What a person said is not
-/// said twice (2026-07-28 `basic/patterns/mrtr`).
+/// The effect of `call`: `alone`, unless the call ends a conversation. An answer of a person is not sent twice
+/// (2026-07-28 `basic/patterns/mrtr`).
 fn effect_of(call: &Call, alone: Effect) -> Effect {
     let has = |member: &&str| call.params.as_ref().is_some_and(|params| params.part(member).is_some());
     if ["inputResponses", "requestState"].iter().any(has) { Effect::Unsafe } else { alone }

@@ -3,15 +3,16 @@
 //! Invariant: an answer counts only for the request whose id it carries. An error that names no
 //! request stands beside the status it came with, and the transport decides what the two mean.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
+use http_body::Body as _;
 
-use super::peek::{Peeked, peek};
 use crate::error::Error;
 use crate::response_stream::{ResponseBody, ResponseStream};
-use crate::transport::body::{self, EventStream};
+use crate::transport::body::{self, EventStream, chunk, collect};
 use crate::transport::flood_guard::{FloodGuard, Worth};
 use crate::transport::http::{Body, Response, is_media_type, status_error};
 use json::envelope_stream::{Splice, Terms};
@@ -20,6 +21,8 @@ use protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
 use runtime::memory::Payer;
 use runtime::shutdown::Shutdown;
 
+/// Smaller answers are buffered: they come in one or two pieces, and passing those on would save less than it costs.
+const LARGE: usize = 16 * 1024;
 /// How long the end of a stream may take to arrive after its answer.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 /// Statuses that say something of the way to the server, not of the request. 425 is Too Early.
@@ -152,16 +155,41 @@ impl Reader<'_> {
             return Box::pin(self.read_stream(status, bare, body)).await;
         }
         if let Some(terms) = self.terms.filter(|_| status == StatusCode::OK) {
-            return match peek(body, Splice::new(self.id, terms), self.limit, self.payer).await? {
-                Peeked::Flows(flow) => Ok(Outcome::Streaming(flow)),
-                Peeked::Whole(body) => Ok(self.judge(status, bare, &body)?),
+            return match self.peek(body, terms).await? {
+                Peeked::Streaming(stream) => Ok(Outcome::Streaming(stream)),
+                Peeked::Buffered(body) => Ok(self.judge(status, bare, &body)?),
             };
         }
         let body = body::body(body, self.limit, self.payer).await;
         Ok(self.judge(status, bare, &body?)?)
     }
 
-    /// The same for a body that is labelled as an event stream.
+    /// Looks at the beginning of a JSON body. A large result of the request is streamed. Everything else is
+    /// buffered and judged as a whole: small responses, errors, and bodies that are no response.
+    async fn peek(&self, mut body: Body, terms: Terms) -> Result<Peeked, Error> {
+        let announced = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        if announced.is_some_and(|length| length < LARGE || length > self.limit) {
+            return body::body(body, self.limit, self.payer).await.map(Peeked::Buffered);
+        }
+        let wanted = if announced.is_some() { 1 } else { LARGE };
+        let (mut pieces, mut size) = (Vec::new(), 0);
+        while size < wanted {
+            let Some(piece) = chunk(&mut body).await? else { return Ok(Peeked::Buffered(joined(pieces))) };
+            size += piece.len();
+            pieces.push(piece);
+        }
+        let mut splice = Splice::new(self.id, terms);
+        let parts: Result<VecDeque<Bytes>, _> = pieces.iter().map(|piece| splice.take(piece)).collect();
+        match (parts, self.limit.checked_sub(size)) {
+            (Ok(parts), Some(left)) if splice.has_begun() => {
+                let stream = ResponseStream::new(Box::new(body), splice, parts, (left, self.limit));
+                Ok(Peeked::Streaming(Box::new(stream.paid_by(self.payer.account()))))
+            }
+            _ => collect(body, joined(pieces), self.limit, self.payer).await.map(Peeked::Buffered),
+        }
+    }
+
+    /// Reads the answer out of a body that is labelled as an event stream.
     async fn read_stream(&self, status: StatusCode, bare: Error, body: Body) -> Result<Outcome, Broken> {
         let mut stream = EventStream::of(body, self.limit, self.payer.account());
         if stream.is_bare_json().await? {
@@ -258,6 +286,21 @@ impl Reader<'_> {
             // Not worth more than a new connection costs.
             let _ = tokio::time::timeout(DRAIN_LIMIT, stream.drain()).await;
         });
+    }
+}
+
+/// A JSON body after a look at its beginning.
+enum Peeked {
+    /// A large result that has begun.
+    Streaming(Box<ResponseStream>),
+    /// The whole body.
+    Buffered(Bytes),
+}
+
+fn joined(mut pieces: Vec<Bytes>) -> Bytes {
+    match pieces.len() {
+        1 => pieces.remove(0),
+        _ => pieces.concat().into(),
     }
 }
 

@@ -15,7 +15,6 @@ mod answer;
 mod legacy;
 mod listening;
 mod modern;
-mod peek;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
