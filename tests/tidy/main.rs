@@ -46,7 +46,6 @@ const CYCLES: &[&str] = &[
     "upstream/: listen subscription_task",
     "upstream/config: builtin parse transport",
     "upstream/pool: group private replace",
-    "upstream/transport/http: connect connection",
     "upstream/transport/stdio: link reader reaper",
     "upstream/transport/streamable_http: legacy listening",
     "upstream/transport: sse streamable_http",

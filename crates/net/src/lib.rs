@@ -1,9 +1,10 @@
-//! Framing: bytes to messages and back. No protocol knowledge.
+//! The network below MCP: the one HTTP client ([`http`]), and framing, which is bytes to messages and back.
 //!
-//! Both framings are bounded while they read: a message that is too long is thrown away as it
-//! arrives, and what is kept of it ([`Clip`]) is enough to say whose answer it was.
+//! No knowledge of MCP. Both framings are bounded while they read. A message that is too long is discarded as it arrives,
+//! apart from a part ([`Clip`]) that says which request it answers.
 
 mod clip;
+pub mod http;
 pub mod joined;
 pub mod lines;
 pub mod sse;

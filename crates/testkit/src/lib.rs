@@ -1,8 +1,10 @@
-//! Services that tests run in place of real ones: R2R and a bridge of RAG techniques, each on a port of its own.
+//! Services that tests run in place of real ones: R2R, a bridge of RAG techniques, and an HTTP server that follows a
+//! script. Each has its own port.
 //!
-//! Shared by the unit tests of `builtins` and the integration tests of the program. Never a dependency outside of
+//! Shared by the unit tests of several crates and the integration tests of the program. Never a dependency outside of
 //! tests.
 
 pub mod r2r;
 pub mod rag;
+pub mod scripted;
 pub mod served;

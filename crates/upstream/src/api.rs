@@ -15,4 +15,3 @@ pub use crate::response_stream::ResponseBody;
 pub use crate::retry::{ceiling, full_jitter};
 pub use crate::secrets::Secrets;
 pub use crate::session_affinity::Home;
-pub use crate::transport::{certified, decoded, reason, retry_after};

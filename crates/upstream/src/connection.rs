@@ -21,6 +21,7 @@ use tokio::time::{Instant, timeout_at};
 
 pub use super::dialect::Dialect;
 pub use crate::call_events::{Answer, CallEvent, Hold, Inlet, Outlet, Question};
+pub use net::http::Sockets;
 
 use super::discover::Offer;
 use super::error::Error;
@@ -92,16 +93,6 @@ pub trait Connector: Send + Sync + 'static {
     fn sockets(&self) -> Option<Sockets> {
         None
     }
-}
-
-/// Sockets to one server at a moment. Over HTTP/1.1 each request has one of its own while it runs, so they
-/// are not the connections of which there are so many at most: those are sessions with the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sockets {
-    /// All of them.
-    pub open: usize,
-    /// Of those, the ones that wait for their next request.
-    pub idle: usize,
 }
 
 /// The response of a server to one request, or why there is none.

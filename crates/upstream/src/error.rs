@@ -143,6 +143,23 @@ impl From<Exhausted> for Error {
     }
 }
 
+impl From<net::http::Error> for Error {
+    fn from(error: net::http::Error) -> Self {
+        use net::http::Error as Http;
+        match error {
+            Http::Unwritable { .. } => Self::backend(400, error.to_string()),
+            Http::Connect { reason } => Self::Connect { reason },
+            Http::NotSent { reason } => Self::NotSent { reason },
+            Http::Lost { reason } => Self::Lost { reason },
+            Http::Cut { reason } => Self::Cut { reason },
+            Http::Malformed { reason } => Self::Malformed { reason },
+            Http::TooLarge { limit } => Self::TooLarge { limit },
+            Http::MemoryExhausted => Self::MemoryExhausted,
+            Http::TimedOut { after } => Self::TimedOut { after },
+        }
+    }
+}
+
 impl Error {
     /// It, where what failed is what every call begins with: who refuses our credentials there refuses
     /// them for all. One that says when to come again refuses something else (RFC 9110, 15.5.4).

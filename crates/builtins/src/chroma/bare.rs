@@ -71,7 +71,7 @@ impl Chroma {
     ) -> Result<Vec<Distant>, Error> {
         let body = Wanted { query_embeddings: [vector], n_results: limit, ids, include: ["distances"] };
         let found: Found =
-            self.of(Method::POST, collection, "query")?.json(&body).send().await?.json().await?;
+            self.of(Method::POST, collection, "query").json(&body).send().await?.json().await?;
         let ids = found.ids.into_iter().next().unwrap_or_default();
         let distances = found.distances.and_then(|lists| lists.into_iter().next()).unwrap_or_default();
         let all = ids.into_iter().zip(distances);
@@ -84,7 +84,7 @@ impl Chroma {
             return Ok(Vec::new());
         }
         let body = Known { ids, include: ["embeddings"] };
-        let got: Got = self.of(Method::POST, collection, "get")?.json(&body).send().await?.json().await?;
+        let got: Got = self.of(Method::POST, collection, "get").json(&body).send().await?.json().await?;
         let all = got.ids.into_iter().zip(got.embeddings.unwrap_or_default());
         let vector = |(id, numbers): (String, Option<Vec<f32>>)| Some(Vector { id, numbers: numbers? });
         Ok(all.filter_map(vector).take(ids.len()).collect())

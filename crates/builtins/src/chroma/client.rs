@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::model::{Collection, Hit, Metadata, Query, Records, Select, Space};
 use crate::rest::{Request, Rest};
+use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
 /// Records in one request when the server does not say.
@@ -107,14 +108,15 @@ struct Found {
 
 impl Chroma {
     /// The database at `place`; nothing is sent yet.
-    pub fn new(place: &Place) -> Result<Self, Error> {
-        Ok(Self { rest: Rest::new(&place.url)?, place: place.clone(), most_records: OnceCell::new() })
+    pub fn new(place: &Place, shutdown: &Shutdown) -> Result<Self, Error> {
+        let rest = Rest::new(&place.url, shutdown)?;
+        Ok(Self { rest, place: place.clone(), most_records: OnceCell::new() })
     }
 
     /// Whether the server is there and has the database.
     pub async fn health(&self) -> Result<(), Error> {
         let path = ["api", "v2", "tenants", &self.place.tenant, "databases", &self.place.database];
-        self.to(Method::GET, &path)?.send().await?.json::<IgnoredAny>().await.map(drop)
+        self.to(Method::GET, &path).send().await?.json::<IgnoredAny>().await.map(drop)
     }
 
     /// Makes the tenant and the database; one that is there is left alone.
@@ -122,7 +124,7 @@ impl Chroma {
         let Place { tenant, database, .. } = &self.place;
         let databases = ["api", "v2", "tenants", tenant, "databases"];
         for (path, name) in [(&databases[..3], tenant), (&databases[..], database)] {
-            let made = self.to(Method::POST, path)?.json(&json!({"name": name})).send().await;
+            let made = self.to(Method::POST, path).json(&json!({"name": name})).send().await;
             match made {
                 Ok(answer) => drop(answer.bytes().await?),
                 Err(Error::Backend { status: 409, .. }) => {}
@@ -136,7 +138,7 @@ impl Chroma {
     pub async fn most_records(&self) -> Result<usize, Error> {
         let ask = || async {
             let limits: Limits =
-                self.to(Method::GET, &["api", "v2", "pre-flight-checks"])?.send().await?.json().await?;
+                self.to(Method::GET, &["api", "v2", "pre-flight-checks"]).send().await?.json().await?;
             Ok(if limits.max_batch_size == 0 { USUAL_BATCH } else { limits.max_batch_size })
         };
         self.most_records.get_or_try_init(ask).await.copied()
@@ -145,13 +147,13 @@ impl Chroma {
     /// Collections, in the order of the server.
     pub async fn collections(&self, limit: usize, offset: usize) -> Result<Vec<Collection>, Error> {
         let (limit, offset) = (limit.to_string(), offset.to_string());
-        let request = self.below(Method::GET, &[])?;
+        let request = self.below(Method::GET, &[]);
         request.query(&[("limit", &limit), ("offset", &offset)]).send().await?.json().await
     }
 
     /// The collection `name`, if there is one.
     pub async fn collection(&self, name: &str) -> Result<Option<Collection>, Error> {
-        let answer = match self.below(Method::GET, &[name])?.send().await {
+        let answer = match self.below(Method::GET, &[name]).send().await {
             Ok(answer) => answer,
             Err(error) => return missing(error).map(|()| None),
         };
@@ -164,12 +166,12 @@ impl Chroma {
         // Chroma refuses metadata that are empty.
         let metadata = metadata.filter(|metadata| !metadata.is_empty());
         let body = Creation { name, metadata, configuration };
-        self.below(Method::POST, &[])?.json(&body).send().await?.json().await
+        self.below(Method::POST, &[]).json(&body).send().await?.json().await
     }
 
     /// Drops the collection `name` with all that is in it; false when there is none.
     pub async fn drop_collection(&self, name: &str) -> Result<bool, Error> {
-        match self.below(Method::DELETE, &[name])?.send().await {
+        match self.below(Method::DELETE, &[name]).send().await {
             Ok(answer) => answer.bytes().await.map(|_| true),
             Err(error) => missing(error).map(|()| false),
         }
@@ -179,17 +181,17 @@ impl Chroma {
     pub async fn describe(&self, collection: Uuid, metadata: &Metadata) -> Result<(), Error> {
         let path = collection.to_string();
         let body = json!({"new_metadata": metadata});
-        self.below(Method::PUT, &[path.as_str()])?.json(&body).send().await?.bytes().await.map(drop)
+        self.below(Method::PUT, &[path.as_str()]).json(&body).send().await?.bytes().await.map(drop)
     }
 
     /// Records in a collection.
     pub async fn count(&self, collection: Uuid) -> Result<u64, Error> {
-        self.of(Method::GET, collection, "count")?.send().await?.json().await
+        self.of(Method::GET, collection, "count").send().await?.json().await
     }
 
     /// Stores records, each in the place of one of its id that is there. All of them, or none.
     pub async fn upsert(&self, collection: Uuid, records: &Records) -> Result<(), Error> {
-        self.of(Method::POST, collection, "upsert")?.json(records).send().await?.bytes().await.map(drop)
+        self.of(Method::POST, collection, "upsert").json(records).send().await?.bytes().await.map(drop)
     }
 
     /// The records that `select` means.
@@ -210,7 +212,7 @@ impl Chroma {
     }
 
     async fn got(&self, collection: Uuid, body: &Including<'_, Select>) -> Result<Vec<Hit>, Error> {
-        let got: Got = self.of(Method::POST, collection, "get")?.json(body).send().await?.json().await?;
+        let got: Got = self.of(Method::POST, collection, "get").json(body).send().await?.json().await?;
         Ok(hits(got.ids, got.documents, got.metadatas, None))
     }
 
@@ -223,7 +225,7 @@ impl Chroma {
             include: ["documents", "metadatas", "distances"],
         };
         let found: Found =
-            self.of(Method::POST, collection, "query")?.json(&body).send().await?.json().await?;
+            self.of(Method::POST, collection, "query").json(&body).send().await?.json().await?;
         let distances = first(found.distances);
         let ids = found.ids.into_iter().next().unwrap_or_default();
         Ok(hits(ids, first(found.documents), first(found.metadatas), distances))
@@ -234,7 +236,7 @@ impl Chroma {
         if ids.is_empty() {
             return Ok(()); // Chroma would refuse it
         }
-        self.of(Method::POST, collection, "delete")?
+        self.of(Method::POST, collection, "delete")
             .json(&json!({"ids": ids}))
             .send()
             .await?
@@ -246,13 +248,12 @@ impl Chroma {
     /// Drops the records that fit `filter`, see [`super::filter`]; gives how many.
     pub async fn delete_where(&self, collection: Uuid, filter: &Value) -> Result<u64, Error> {
         let body = json!({"where": filter});
-        let gone: Gone =
-            self.of(Method::POST, collection, "delete")?.json(&body).send().await?.json().await?;
+        let gone: Gone = self.of(Method::POST, collection, "delete").json(&body).send().await?.json().await?;
         Ok(gone.deleted)
     }
 
     /// A request for what stands at `path` below the collections.
-    fn below(&self, method: Method, path: &[&str]) -> Result<Request, Error> {
+    fn below(&self, method: Method, path: &[&str]) -> Request {
         let Place { tenant, database, .. } = &self.place;
         let mut whole = vec!["api", "v2", "tenants", tenant, "databases", database, "collections"];
         whole.extend(path);
@@ -260,16 +261,16 @@ impl Chroma {
     }
 
     /// A request about the records of a collection.
-    pub(super) fn of(&self, method: Method, collection: Uuid, what: &str) -> Result<Request, Error> {
+    pub(super) fn of(&self, method: Method, collection: Uuid, what: &str) -> Request {
         let id = collection.to_string();
         self.below(method, &[id.as_str(), what])
     }
 
-    fn to(&self, method: Method, path: &[&str]) -> Result<Request, Error> {
-        let request = self.rest.request(method, path)?;
+    fn to(&self, method: Method, path: &[&str]) -> Request {
+        let request = self.rest.request(method, path);
         match &self.place.token {
-            None => Ok(request),
-            Some(Token::Bearer(token)) => Ok(request.bearer(token)),
+            None => request,
+            Some(Token::Bearer(token)) => request.bearer(token),
             Some(Token::Cloud(token)) => request.header(&CLOUD_TOKEN, token),
         }
     }

@@ -17,6 +17,7 @@ use crate::embedding::{self, Embedding, NoProvider, Window};
 use crate::{Builtin, Report};
 use json::Raw;
 use protocol::Reply;
+use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
 /// Says how often each letter is there.
@@ -89,7 +90,7 @@ pub(super) fn options(url: &url::Url, who: Option<&str>) -> config::Chroma {
 /// Our server, as `who`.
 pub(super) fn server(double: &Double, who: Option<&str>, embedding: Arc<dyn Embedding>) -> VectorStore {
     let options = options(&double.url, who);
-    let chroma = Chroma::new(&options.place).expect("usable");
+    let chroma = Chroma::new(&options.place, &Shutdown::new()).expect("usable");
     VectorStore::new(Desk::new(chroma, &options, embedding))
 }
 

@@ -76,12 +76,12 @@ impl VectorStore {
         means: &Means,
         _: Events,
     ) -> Result<Self, Error> {
-        let chroma = Chroma::new(&options.place)?;
+        let chroma = Chroma::new(&options.place, &means.shutdown)?;
         if options.create_database {
             chroma.make_database().await?;
         }
         chroma.health().await?;
-        let embedding = embedding::open(&options.embedding, &means.store).await;
+        let embedding = embedding::open(&options.embedding, means).await;
         let embedding = embedding.map_err(|error| Error::Connect { reason: error.to_string() })?;
         Ok(Self::new(Desk::new(chroma, options, embedding)))
     }

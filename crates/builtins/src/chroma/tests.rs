@@ -47,7 +47,7 @@ impl Recorded {
     }
 
     fn chroma(&self) -> Chroma {
-        Chroma::new(&Place::usual(self.url.clone())).expect("usable")
+        Chroma::new(&Place::usual(self.url.clone()), &Shutdown::new()).expect("usable")
     }
 }
 
@@ -177,7 +177,8 @@ fn records_that_chroma_would_garble_are_not_sent() {
 #[tokio::test]
 async fn a_real_server_keeps_what_it_is_given() {
     let Ok(url) = std::env::var("SWITCHYARD_CHROMA") else { return };
-    let chroma = Chroma::new(&Place::usual(Url::parse(&url).expect("a URL"))).expect("usable");
+    let chroma =
+        Chroma::new(&Place::usual(Url::parse(&url).expect("a URL")), &Shutdown::new()).expect("usable");
     chroma.health().await.expect("there");
     let name = format!("mcp_test-{}", Uuid::new_v4());
     let collection = chroma.create(&name, None).await.expect("made");

@@ -34,8 +34,7 @@ pub use numbers::{MOST_DIMENSIONS, is_same_direction, product};
 pub use openai::Remote;
 pub use window::Window;
 
-use runtime::store::Store;
-use upstream::api::Error as Failure;
+use upstream::api::{Error as Failure, Means};
 
 /// A model that makes vectors of texts.
 pub trait Embedding: Send + Sync + 'static {
@@ -161,13 +160,13 @@ const fn is_retryable(failure: &Failure) -> bool {
     }
 }
 
-/// What `config` means, with what it made kept in `store`. A model of our own is read now.
-pub async fn open(config: &Config, store: &Store) -> Result<Arc<dyn Embedding>, Error> {
+/// Returns the provider that `config` describes. Its vectors are cached in the store of `means`. A local model is read now.
+pub async fn open(config: &Config, means: &Means) -> Result<Arc<dyn Embedding>, Error> {
     Ok(match config {
-        Config::Local(options) => Arc::new(Cached::new(load(options).await?, &options.place(), store)),
+        Config::Local(options) => Arc::new(Cached::new(load(options).await?, &options.place(), &means.store)),
         Config::None => Arc::new(NoProvider::any()),
-        Config::OpenAi(options) => match Remote::new(options)? {
-            Some(remote) => Arc::new(Cached::new(Arc::new(remote), &options.place(), store)),
+        Config::OpenAi(options) => match Remote::new(options, &means.shutdown)? {
+            Some(remote) => Arc::new(Cached::new(Arc::new(remote), &options.place(), &means.store)),
             None => Arc::new(NoProvider::key(options)),
         },
     })

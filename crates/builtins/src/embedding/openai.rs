@@ -18,6 +18,7 @@ use super::dimension::Dimension;
 use super::numbers::is_vector;
 use super::{Embedding, Error, OpenAi, Window, is_retryable};
 use crate::rest::{self, Rest};
+use runtime::shutdown::Shutdown;
 use upstream::api::{Error as Failure, ceiling, full_jitter};
 
 /// Extra tries of one request.
@@ -71,13 +72,13 @@ struct Embedded {
 
 impl Remote {
     /// The service of `options`; `None` when it is OpenAI's own and there is no key for it.
-    pub fn new(options: &OpenAi) -> Result<Option<Self>, Error> {
+    pub fn new(options: &OpenAi, shutdown: &Shutdown) -> Result<Option<Self>, Error> {
         if options.needs_key && options.api_key.is_none() {
             return Ok(None);
         }
         let failed = |failure| failed(&options.model, failure);
         Ok(Some(Self {
-            rest: Rest::new(&options.url).map_err(failed)?,
+            rest: Rest::new(&options.url, shutdown).map_err(failed)?,
             model: options.model.clone(),
             key: options.api_key.clone(),
             dimensions: options.dimensions,
@@ -123,7 +124,7 @@ impl Remote {
 
     async fn ask(&self, texts: &[String]) -> Result<Response, Failure> {
         let body = Request { model: &self.model, input: texts, dimensions: self.dimensions };
-        let mut request = self.rest.request(Method::POST, &["embeddings"])?.json(&body);
+        let mut request = self.rest.request(Method::POST, &["embeddings"]).json(&body);
         if let Some(key) = &self.key {
             request = request.bearer(key);
         }

@@ -110,17 +110,18 @@ impl Handbook {
         if means.only_looks || matches!(config.embedding, embedding::Config::None) {
             return Ok(handbook);
         }
-        let (embedding, store) = (config.embedding.clone(), means.store.clone());
+        let (embedding, means) = (config.embedding.clone(), means.clone());
         let (kept, shelf) = match &config.keeping {
             config::Keeping::Memory => {
                 let file = kept_file(config, name, "vectors");
                 (KeptVectors::new(file, &embedding.identity()), Shelf::Memory)
             }
-            config::Keeping::Chroma(collection) => {
-                (KeptVectors::new(None, ""), Shelf::at(Arc::new(Link::new(collection, name)?)))
-            }
+            config::Keeping::Chroma(collection) => (
+                KeptVectors::new(None, ""),
+                Shelf::at(Arc::new(Link::new(collection, name, &means.shutdown)?)),
+            ),
         };
-        let opening = async move { embedding::open(&embedding, &store).await }.boxed();
+        let opening = async move { embedding::open(&embedding, &means).await }.boxed();
         Ok(handbook.with(opening, kept, shelf))
     }
 

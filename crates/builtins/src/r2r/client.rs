@@ -11,7 +11,6 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt};
 use http::Method;
-use reqwest::multipart::Form;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +18,7 @@ use super::pace::Pace;
 use super::session::Session;
 use crate::r2r::config;
 use crate::rest::{Answer, Request, Rest};
+use net::http::Form;
 use net::sse::Event;
 use upstream::api::{Error, Means};
 
@@ -47,7 +47,7 @@ impl Client {
     /// Logs in, or finds out whether the key, or nobody, is accepted. [`Error::AuthFailed`] when R2R
     /// refuses us.
     pub(super) async fn open(options: &config::R2r, means: &Means) -> Result<Self, Error> {
-        let rest = Rest::new(&options.url)?;
+        let rest = Rest::new(&options.url, &means.shutdown)?;
         let session = Session::open(rest.clone(), options.credentials.clone(), &means.shutdown).await?;
         let pace = options.requests_per_minute.map(|most| Arc::new(Pace::new(most)));
         Ok(Self { rest, session, pace })
@@ -60,7 +60,7 @@ impl Client {
         query: &[(&str, &str)],
     ) -> Result<T, Error> {
         let answered =
-            async { self.made(|| Ok(self.request(Method::GET, path)?.query(query))).await?.json().await };
+            async { self.made(|| self.request(Method::GET, path).query(query)).await?.json().await };
         Box::pin(answered).await
     }
 
@@ -88,7 +88,7 @@ impl Client {
         body: &B,
     ) -> Result<T, Error> {
         let answered =
-            async { self.made(|| Ok(self.request(Method::POST, path)?.json(body))).await?.json().await };
+            async { self.made(|| self.request(Method::POST, path).json(body)).await?.json().await };
         Box::pin(answered).await
     }
 
@@ -101,9 +101,9 @@ impl Client {
     pub(super) async fn upload<T: DeserializeOwned>(
         &self,
         path: &[&str],
-        form: impl Fn() -> Result<Form, Error> + Sync,
+        form: impl Fn() -> Form + Sync,
     ) -> Result<T, Error> {
-        self.made(|| Ok(self.request(Method::POST, path)?.multipart(form()?))).await?.json().await
+        self.made(|| self.request(Method::POST, path).multipart(form())).await?.json().await
     }
 
     /// Sends `body` and gives the events of the answer. The stream just ends when R2R gives up: whether
@@ -113,14 +113,14 @@ impl Client {
         path: &[&str],
         body: &B,
     ) -> Result<impl Stream<Item = Result<Event, Error>> + Send + use<B>, Error> {
-        let answer = self.made(|| Ok(self.request(Method::POST, path)?.json(body))).await?;
+        let answer = self.made(|| self.request(Method::POST, path).json(body)).await?;
         Ok(answer.events().boxed())
     }
 
     /// Whether R2R runs and still takes us.
     pub(super) async fn health(&self) -> Result<(), Error> {
         self.session.pass().await?;
-        let _: IgnoredAny = self.request(Method::GET, &["health"])?.send().await?.json().await?;
+        let _: IgnoredAny = self.request(Method::GET, &["health"]).send().await?.json().await?;
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Client {
         Box::pin(self.session.refused())
     }
 
-    fn request(&self, method: Method, path: &[&str]) -> Result<Request, Error> {
+    fn request(&self, method: Method, path: &[&str]) -> Request {
         let path: Vec<&str> = std::iter::once(VERSION).chain(path.iter().copied()).collect();
         self.rest.request(method, &path)
     }
@@ -140,16 +140,16 @@ impl Client {
     }
 
     /// Makes a request as whoever we are, a second time if our token was refused.
-    async fn made(&self, request: impl Fn() -> Result<Request, Error>) -> Result<Answer, Error> {
+    async fn made(&self, request: impl Fn() -> Request) -> Result<Answer, Error> {
         // On the heap: a request in flight is large, and a tool may make several.
         Box::pin(async move {
             let pass = self.session.pass().await?;
             self.admit()?;
-            match pass.on(request()?).send().await {
+            match pass.on(request()).send().await {
                 Err(error) if is_of_our_token(&error) => {
                     let pass = self.session.renewed(&pass, error).await?;
                     self.admit()?;
-                    pass.on(request()?).send().await
+                    pass.on(request()).send().await
                 }
                 answered => answered,
             }

@@ -12,6 +12,7 @@ use super::double::{EMAIL, Fault, KEY, PASSWORD, R2r, Seen};
 use super::session::is_open_to_all;
 use crate::means;
 use crate::r2r::config::{self, CacheTtl, Credentials};
+use net::http::Form;
 use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
@@ -129,7 +130,7 @@ async fn a_401_of_the_provider_behind_r2r_is_not_of_our_token() {
     let r2r = R2r::start();
     let client = logged_in(&r2r).await;
     r2r.fail_next("documents", 1, Fault::Recorded("document-create-embedding-401"));
-    let form = || Ok(reqwest::multipart::Form::new().text("raw_text", "some text"));
+    let form = || Form::new().text("raw_text", "some text");
     let refused = client.upload::<IgnoredAny>(&["documents"], form).await.expect_err("refused");
     assert_eq!(status(&refused), 401);
     assert_eq!((r2r.count("POST /v3/documents"), r2r.count(REFRESH)), (1, 0));
@@ -140,7 +141,7 @@ async fn a_form_is_made_again_for_the_one_repetition() {
     let r2r = R2r::start();
     let client = logged_in(&r2r).await;
     r2r.expire_access();
-    let form = || Ok(reqwest::multipart::Form::new().text("raw_text", "some text"));
+    let form = || Form::new().text("raw_text", "some text");
     let created: Results<Value> = client.upload(&["documents"], form).await.expect("it is taken");
     assert_eq!(created.results["document_id"], r2r.documents()[0]["id"]);
     assert_eq!((r2r.count("POST /v3/documents"), r2r.documents().len()), (2, 1));
@@ -284,7 +285,7 @@ async fn no_segment_reaches_another_route() {
 async fn a_generated_answer_comes_as_events() {
     let r2r = R2r::start();
     let client = logged_in(&r2r).await;
-    let form = || Ok(reqwest::multipart::Form::new().text("raw_text", "Tokens expire after one hour."));
+    let form = || Form::new().text("raw_text", "Tokens expire after one hour.");
     client.upload::<IgnoredAny>(&["documents"], form).await.expect("it is taken");
     let body = json!({"query": "When do tokens expire?", "rag_generation_config": {"stream": true}});
     let events: Vec<_> = client.events(&["retrieval", "rag"], &body).await.expect("a stream").collect().await;
@@ -309,7 +310,7 @@ async fn an_r2r_that_takes_whoever_comes_is_noticed() {
         };
         assert_eq!(r2r.seen().iter().filter(|seen| bare(seen)).count(), 1);
         list(&client).await.expect("whatever came of it");
-        let rest = crate::rest::Rest::new(&r2r.url().parse().expect("a URL"));
+        let rest = crate::rest::Rest::new(&r2r.url().parse().expect("a URL"), &Shutdown::new());
         is_open_to_all(&rest.expect("a client")).await
     };
     assert_eq!((looks(false).await, looks(true).await), (false, true));

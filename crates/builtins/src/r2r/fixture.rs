@@ -1,6 +1,7 @@
 //! For tests: our server of R2R's tools before an R2R that answers as it was recorded.
 
-use reqwest::multipart::Form;
+use bytes::Bytes;
+use futures_util::stream;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -13,6 +14,7 @@ use crate::r2r::config::{self, CacheTtl, Credentials};
 use crate::r2r::project_name::ProjectName;
 use crate::{Builtin, Report};
 use json::Raw;
+use net::http::Form;
 use protocol::Reply;
 use runtime::shutdown::Shutdown;
 use upstream::api::{Error, Events};
@@ -89,10 +91,11 @@ impl Fixture {
     pub(super) async fn put(&self, collection: Id, name: &str, text: &str) -> String {
         let title = name.trim_end_matches(".md");
         let made = self.ours.desk.client.upload::<Results<Value>>(&["documents"], || {
-            let part = reqwest::multipart::Part::text(text.to_owned()).file_name(name.to_owned());
+            let pieces = stream::iter([Ok::<_, Error>(Bytes::from(text.to_owned()))]);
             let ids = json!([collection]).to_string();
             let metadata = json!({"team": "core", "note": title, "collection_ids": [collection]}).to_string();
-            Ok(Form::new().part("file", part).text("collection_ids", ids).text("metadata", metadata))
+            let form = Form::new().file("file", name, text.len() as u64, pieces);
+            form.text("collection_ids", &ids).text("metadata", &metadata)
         });
         let made = made.await.expect("taken in");
         made.results["document_id"].as_str().expect("an id").to_owned()

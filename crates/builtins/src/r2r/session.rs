@@ -234,7 +234,7 @@ async fn first(rest: &Rest, credentials: &Credentials) -> Result<Shown, Error> {
 /// Whether R2R takes what we show.
 async fn look(rest: &Rest, shown: &Shown) -> Result<(), Error> {
     let pass = Pass { number: 0, shown: shown.clone() };
-    let request = rest.request(Method::GET, &[VERSION, "users", "me"])?;
+    let request = rest.request(Method::GET, &[VERSION, "users", "me"]);
     let answer = pass.on(request).send().await.map_err(|error| match error {
         Error::Backend { status: 400 | 401 | 403, detail, .. } => {
             Error::AuthFailed { reason: refused(shown, &detail) }

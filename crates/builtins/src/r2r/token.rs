@@ -72,7 +72,7 @@ pub(super) async fn log_in(
     password: &SecretString,
 ) -> Result<Token, Error> {
     let asked = Instant::now();
-    let request = rest.request(Method::POST, &[VERSION, "users", "login"])?;
+    let request = rest.request(Method::POST, &[VERSION, "users", "login"]);
     let answer = request.form(&[("username", email), ("password", password)]).send().await;
     let answer = answer.map_err(|error| match error {
         // An unknown account is 404.
@@ -89,7 +89,7 @@ pub(super) async fn log_in(
 /// Renews `token`, whose refresh token is dead from then on.
 pub(super) async fn refresh(rest: &Rest, token: &Token) -> Result<Token, Error> {
     let asked = Instant::now();
-    let request = rest.request(Method::POST, &[VERSION, "users", "refresh-token"])?;
+    let request = rest.request(Method::POST, &[VERSION, "users", "refresh-token"]);
     let answer = request.secret_json(&token.refresh).send().await?;
     Ok(Token::new(answer.json::<Results<Pair>>().await?.results, asked))
 }

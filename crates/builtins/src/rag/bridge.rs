@@ -10,9 +10,11 @@ use serde_json::{Map, Value};
 use super::failed::Reported;
 use super::listed::Listed;
 use crate::rag::config;
-use crate::rest::{Request, Rest, read_json};
+use crate::rest::{Request, Rest};
 use json::Raw;
+use net::http::read_json;
 use runtime::secret::SecretString;
+use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
 /// Bytes of what the bridge says of its health.
@@ -35,21 +37,21 @@ pub(super) struct Wish<'a> {
 }
 
 impl Bridge {
-    pub(super) fn new(options: &config::Rag) -> Result<Self, Error> {
-        Ok(Self { rest: Rest::new(&options.url)?, key: options.api_key.clone() })
+    pub(super) fn new(options: &config::Rag, shutdown: &Shutdown) -> Result<Self, Error> {
+        Ok(Self { rest: Rest::new(&options.url, shutdown)?, key: options.api_key.clone() })
     }
 
     /// The names of its techniques. [`Error::AuthFailed`] when it does not take our key.
     pub(super) async fn techniques(&self) -> Result<Listed, Error> {
-        let answer = self.request(Method::GET, "list_techniques")?.send().await;
+        let answer = self.request(Method::GET, "list_techniques").send().await;
         let body = answer.map_err(|error| self.refusal(error))?.bytes().await?;
         self.check_denial(&body).map_err(|error| self.refusal(error))?;
-        read_json(&body)
+        Ok(read_json(&body)?)
     }
 
     /// What it says of its health: an object.
     pub(super) async fn health(&self) -> Result<Raw, Error> {
-        let body = self.request(Method::GET, "health_check")?.send().await?.bytes().await?;
+        let body = self.request(Method::GET, "health_check").send().await?.bytes().await?;
         if body.len() > MOST_HEALTH {
             return Err(Error::TooLarge { limit: MOST_HEALTH });
         }
@@ -59,7 +61,7 @@ impl Bridge {
 
     /// Has a technique answer: the whole body, an object.
     pub(super) async fn invoke(&self, wish: &Wish<'_>) -> Result<Raw, Error> {
-        let request = self.request(Method::POST, "invoke_technique")?.json(wish);
+        let request = self.request(Method::POST, "invoke_technique").json(wish);
         // On the heap: a request in flight is large.
         object(&Box::pin(async { request.send().await?.bytes().await }).await?)
     }
@@ -69,12 +71,12 @@ impl Bridge {
         self.key.as_slice()
     }
 
-    fn request(&self, method: Method, route: &str) -> Result<Request, Error> {
-        let request = self.rest.request(method, &["mcp", route])?;
-        Ok(match &self.key {
+    fn request(&self, method: Method, route: &str) -> Request {
+        let request = self.rest.request(method, &["mcp", route]);
+        match &self.key {
             Some(key) => request.bearer(key),
             None => request,
-        })
+        }
     }
 
     /// Fails with 401 if `body` is a refusal of the key with the status 200, as some bridges send it.

@@ -59,7 +59,7 @@ impl Rag {
         means: &Means,
         events: Events,
     ) -> Result<Self, Error> {
-        let bridge = Bridge::new(options)?;
+        let bridge = Bridge::new(options, &means.shutdown)?;
         let shelf = Arc::new(Shelf::open(name, &bridge, options, events).await?);
         bridge.health().await?;
         let tasks = means.shutdown.child();

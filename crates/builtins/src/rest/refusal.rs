@@ -5,15 +5,16 @@
 //! no trace of the service's program (`trace`); one short line. A body that is not JSON is not shown: it
 //! may be anything.
 
-use http::{Response, StatusCode};
-use hyper::body::Incoming;
+use std::sync::Arc;
+
+use http::StatusCode;
 use serde_json::Value;
 
-use super::{facts, trace, whole};
+use super::{facts, trace};
 use json::Raw;
-use runtime::memory::Account;
+use net::http::{Response, retry_after, whole};
 use runtime::secret::{ExposeSecret, SecretString};
-use upstream::api::{Error, Secrets, retry_after};
+use upstream::api::{Error, Secrets};
 
 /// Bytes of such an answer that are read.
 const MOST_BYTES: usize = 64 << 10;
@@ -22,11 +23,11 @@ const LONGEST: usize = 300;
 /// Problems of one validation error that are shown.
 const MOST_PROBLEMS: usize = 5;
 
-/// The error that `response` is. `secrets` were sent with the request, and `account` pays while it is read.
-pub(super) async fn of(response: Response<Incoming>, secrets: &[SecretString], account: Account) -> Error {
+/// The error that `response` is. `secrets` were sent with the request, and `origin` pays while it is read.
+pub(super) async fn of(response: Response, secrets: &[SecretString], origin: &Arc<str>) -> Error {
     let status = response.status();
     let waits = retry_after(response.headers());
-    let body = whole(response.into_body(), MOST_BYTES, account).await.unwrap_or_default();
+    let body = whole(response.into_body(), MOST_BYTES, origin).await.unwrap_or_default();
     let cleaner = Cleaner::new(secrets);
     let said = said(&body).map(|text| cleaner.line(text)).filter(|text| !text.is_empty());
     let detail = said.unwrap_or_else(|| of_status(status));

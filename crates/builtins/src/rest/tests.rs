@@ -8,11 +8,12 @@ use axum::routing::{get, post};
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use http::Method;
-use reqwest::multipart::Form;
 use serde_json::json;
 
 use super::Rest;
+use net::http::Form;
 use runtime::memory::budget;
+use runtime::shutdown::Shutdown;
 use testkit::served::Served;
 use upstream::api::Error;
 
@@ -36,19 +37,19 @@ impl Counted {
             }),
         );
         let served = Served::start(routes);
-        let rest = Rest::new(&served.url().parse().expect("a URL")).expect("a client");
+        let rest = Rest::new(&served.url().parse().expect("a URL"), &Shutdown::new()).expect("a client");
         Self { served, done, rest }
     }
 
     async fn act(&self) -> Result<(), Error> {
-        let request = self.rest.request(Method::POST, &["do"])?.json(&json!({"n": 1}));
+        let request = self.rest.request(Method::POST, &["do"]).json(&json!({"n": 1}));
         request.send().await?.bytes().await.map(drop)
     }
 
     async fn upload(&self) -> Result<(), Error> {
-        let part = reqwest::Body::wrap_stream(futures_util::stream::iter([Ok::<_, Error>("a"), Ok("b")]));
-        let form = Form::new().part("file", reqwest::multipart::Part::stream(part));
-        let request = self.rest.request(Method::POST, &["do"])?.multipart(form);
+        let pieces = futures_util::stream::iter([Ok::<_, Error>("a".into()), Ok("b".into())]);
+        let form = Form::new().file("file", "ab", 2, pieces);
+        let request = self.rest.request(Method::POST, &["do"]).multipart(form);
         request.send().await?.bytes().await.map(drop)
     }
 
@@ -89,8 +90,8 @@ async fn while_the_service_is_away_nothing_was_sent_to_it() {
 async fn a_large_answer_is_charged_as_long_as_any_of_it_lives() {
     const SIZE: usize = 8 << 20;
     let served = Served::start(Router::new().route("/large", get(|| async { vec![b'x'; SIZE] })));
-    let rest = Rest::new(&served.url().parse().expect("a URL")).expect("a client");
-    let answer = rest.request(Method::GET, &["large"]).expect("a request").send().await.expect("an answer");
+    let rest = Rest::new(&served.url().parse().expect("a URL"), &Shutdown::new()).expect("a client");
+    let answer = rest.request(Method::GET, &["large"]).send().await.expect("an answer");
     let part = answer.bytes().await.expect("there is room").slice(..10);
     assert!(budget().usage().used >= SIZE);
     drop(part);

@@ -1,16 +1,13 @@
-//! The body of an answer, as an event stream or as one JSON text, under the cap of one message.
+//! The body of an answer as an event stream, under the cap of one message.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::FutureExt;
-use http_body::Body as _;
 
 use super::flood_guard::{FloodGuard, Worth};
-use super::http::Body;
 use crate::error::Error;
+use net::http::{Body, chunk, collect};
 use net::sse::{Decoder, Item};
 use runtime::memory::{Account, Charge, Kind, Payer, SMALL};
 use runtime::worker::WorkBudget;
@@ -109,67 +106,6 @@ impl EventStream {
     /// The whole body, when it is no event stream after all.
     pub(super) async fn into_body(mut self, limit: usize, payer: Payer<'_>) -> Result<Bytes, Error> {
         let begun = std::mem::take(&mut self.input);
-        collect(self.body, begun, limit, payer).await
-    }
-}
-
-/// The whole body of an answer.
-pub(super) async fn body(body: Body, limit: usize, payer: Payer<'_>) -> Result<Bytes, Error> {
-    collect(body, Bytes::new(), limit, payer).await
-}
-
-/// A body of which `begun` has come; one that arrives in one piece is not copied. It is charged while it arrives;
-/// the caller charges what it keeps.
-pub(super) async fn collect(
-    mut body: Body,
-    begun: Bytes,
-    limit: usize,
-    payer: Payer<'_>,
-) -> Result<Bytes, Error> {
-    let announced =
-        body.size_hint().exact().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
-    if announced > limit || begun.len() > limit {
-        return Err(Error::TooLarge { limit });
-    }
-    let (mut first, mut whole, mut work) = (begun, BytesMut::new(), WorkBudget::new());
-    let open = || Charge::open(payer.account(), Kind::Answer);
-    let mut charge = None;
-    // A body of known length finds its room before it is read.
-    if announced >= SMALL {
-        charge.insert(open()).resize(announced)?;
-    }
-    while let Some(chunk) = chunk(&mut body).await? {
-        work.charge(chunk.len());
-        work.yield_if_spent().await;
-        if first.is_empty() && whole.is_empty() {
-            first = chunk;
-        } else {
-            if whole.is_empty() {
-                whole.reserve(announced.max(first.len() + chunk.len()));
-                whole.extend_from_slice(&first);
-            }
-            whole.extend_from_slice(&chunk);
-        }
-        let size = first.len().max(whole.len());
-        if size > limit {
-            return Err(Error::TooLarge { limit });
-        }
-        if size >= SMALL && !body.is_end_stream() {
-            charge.get_or_insert_with(open).cover(size)?;
-        }
-    }
-    Ok(if whole.is_empty() { first } else { whole.freeze() })
-}
-
-/// The next piece; an error when the answer was cut.
-pub(super) async fn chunk(body: &mut Body) -> Result<Option<Bytes>, Error> {
-    loop {
-        let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await else {
-            return Ok(None);
-        };
-        // Trailers say nothing to us.
-        if let Ok(piece) = frame?.into_data() {
-            return Ok(Some(piece));
-        }
+        Ok(collect(self.body, begun, limit, payer).await?)
     }
 }

@@ -28,7 +28,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 
-pub use self::http::{certified, decoded, reason, retry_after};
 use crate::Means;
 use crate::config::{Config, Transport};
 use crate::connection::{Call, Connector};

@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::aside::Aside;
-use super::body::{self, EventStream};
+use super::body::EventStream;
 use super::flood_guard::{FLOODED, FloodGuard, Worth};
 use super::handshake::{self, PROBE_LIMIT};
-use super::http::{Client, Head, is_media_type, path, status_error};
+use super::http::{Client, Head, status_error};
 use super::pending::{Pending, Purpose};
 use super::questions::Questions;
 use super::streamable_http::is_message;
@@ -30,6 +30,7 @@ use crate::connection::{
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
 use json::Raw;
+use net::http::{collect, is_media_type, path};
 use net::sse::Item;
 use protocol::lifecycle::Peer;
 use protocol::{Era, Message, Notification, Reply, method};
@@ -230,7 +231,7 @@ impl Link {
             return Err(status_error(status, response.headers()));
         }
         // It says nothing, but the connection can be used again when it was read.
-        let _ = body::body(response.into_body(), self.client.limit, self.payer()).await;
+        let _ = collect(response.into_body(), Bytes::new(), self.client.limit, self.payer()).await;
         Ok(())
     }
 

@@ -9,10 +9,10 @@ use super::*;
 use crate::Owner;
 use crate::config::Transport;
 use crate::connection::Event;
-use crate::transport::testing::server::{Seen, Step, TestServer, chunk, end, event, full, json, stream};
 use crate::transport::testing::{MESSAGE_BYTES, config};
 use json::Raw;
 use protocol::feature::List;
+use testkit::scripted::{Seen, Step, TestServer, chunk, end, event, full, json, stream};
 
 const INITIALIZED: &str =
     r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2024-11-05","capabilities":{}}}"#;

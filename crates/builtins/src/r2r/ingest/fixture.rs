@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, TryStreamExt};
+use http_body_util::BodyExt;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -228,14 +229,10 @@ impl Remote for Fake {
                 world.sending_time
             };
             sleep(time).await;
-            let read = form()?.into_stream().try_fold(Vec::new(), |mut all, piece| async move {
-                all.extend_from_slice(&piece);
-                Ok(all)
-            });
-            let read = read.await;
+            let read = form().into_body().1.collect().await;
             self.world().at_once.0 -= 1;
             let Ok(all) = read else { return Err(Error::Lost { reason: "the body ended early".into() }) };
-            self.take(String::from_utf8(all).expect("text")).await
+            self.take(String::from_utf8(all.to_bytes().into()).expect("text")).await
         }
         .boxed()
     }

@@ -3,8 +3,6 @@
 //! Invariants: one file in one collection, ingested by one identity, has one id for ever, so sending
 //! it again never makes two; what we say about a document wins over what the caller says.
 
-use reqwest::Body;
-use reqwest::multipart::{Form, Part};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
@@ -15,8 +13,7 @@ use super::Mode;
 use super::source::{Faults, Sent, Source};
 use crate::r2r::model::has_nul;
 use crate::refusal::Refusal;
-use crate::rest::unsendable;
-use upstream::api::Error;
+use net::http::Form;
 
 /// Bytes of the caller's metadata. The service takes a megabyte; what is said about a document is less.
 const MOST_METADATA: usize = 16 * 1024;
@@ -165,24 +162,19 @@ impl Sheet {
     }
 
     /// The form with `source` as its file.
-    pub(super) fn form(&self, source: &Source, faults: &Faults, sent: Sent) -> Result<Form, Error> {
+    pub(super) fn form(&self, source: &Source, faults: &Faults, sent: Sent) -> Form {
         let mut metadata = self.lasting.clone();
         metadata.insert("ingested_by".to_owned(), json!("switchyard"));
         let now = OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default();
         metadata.entry(INGESTED_AT).or_insert_with(|| json!(now));
         let digest = self.lasting.get(DIGEST).and_then(Value::as_str).unwrap_or_default();
-        let body = Body::wrap_stream(source.pieces(digest, faults, sent));
-        let file = Part::stream_with_length(body, source.len)
-            .file_name(self.file_name.clone())
-            .mime_str("application/octet-stream")
-            .map_err(|_| unsendable("its type cannot be written"))?;
-        Ok(Form::new()
-            .text("id", self.id.to_string())
-            .text("collection_ids", json!([self.collection.to_string()]).to_string())
-            .text("metadata", Value::Object(metadata).to_string())
+        Form::new()
+            .text("id", &self.id.to_string())
+            .text("collection_ids", &json!([self.collection.to_string()]).to_string())
+            .text("metadata", &Value::Object(metadata).to_string())
             .text("ingestion_mode", self.mode.word())
             .text("run_with_orchestration", "true")
-            .part("file", file))
+            .file("file", &self.file_name, source.len, source.pieces(digest, faults, sent))
     }
 }
 

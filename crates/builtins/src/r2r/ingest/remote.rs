@@ -5,17 +5,17 @@
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use reqwest::multipart::Form;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use uuid::Uuid;
 
 use crate::r2r::client::{Client, Results};
 use crate::r2r::model::Document;
+use net::http::Form;
 use upstream::api::Error;
 
 /// Makes the form of an upload, more than once if it has to be sent again for a renewed token.
-pub(super) type MakeForm<'a> = Box<dyn Fn() -> Result<Form, Error> + Send + Sync + 'a>;
+pub(super) type MakeForm<'a> = Box<dyn Fn() -> Form + Send + Sync + 'a>;
 
 /// R2R, as far as ingesting goes.
 pub(super) trait Remote: Send + Sync + 'static {

@@ -1,61 +1,32 @@
-//! The HTTP client for one server: how requests are sent, and what a failure to send them means.
+//! Requests of MCP to one server over HTTP: the headers that all of them carry, its credentials, and its endpoint.
 //!
-//! Invariants: a request carries what its transport puts there and the headers configured for this
-//! server, and nothing else; no proxy comes from the environment, and redirects are followed within the
-//! origin only (`place`), so credentials go where they were meant for; nothing is sent twice. Reasons of failures name neither
-//! the URL nor a header, because both may hold secrets. Dropping a request, or the body of its answer
-//! before its end, closes the connection.
+//! Invariants: a request carries the headers of its transport and the headers configured for this server, and nothing
+//! else. Redirects are followed within the origin only (`place`), so credentials go where they were meant for. Nothing is
+//! sent twice, apart from a request whose token was replaced. Reasons of failures name neither the URL nor a header,
+//! because both may hold secrets.
 //!
-//! ```text
-//! Client ── takes a Link ──> Idle (per worker), or opens one (Dialer)
-//!    └──── exchange on the Link ──> Response whose Body owns the Link ── read to its end ──> Idle
-//! ```
-//!
-//! What is the same for each request is in its [`Head`], made once. Not here: what is sent, and
-//! reading answers (`body`, `streamable_http::answer`).
+//! The parts that all requests of one kind share are in their [`Head`], which is made once. Not here: connections and
+//! their pool (`net::http`), what is sent, and reading answers (`body`, `streamable_http::answer`).
 
 mod advice;
-mod body;
-mod connect;
-mod connection;
-mod error;
-mod idle;
-mod metered;
 mod place;
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use percent_encoding::percent_decode_str;
 use secrecy::ExposeSecret;
-use tokio::time::Instant;
-use url::{Position, Url};
 
 use self::advice::Challenge;
 pub(crate) use self::advice::proxy_variable;
-pub(crate) use self::body::Body;
-use self::body::Line;
-use self::connect::Dialer;
-pub use self::connect::certified;
-pub use self::error::{decoded, reason, retry_after};
-pub(super) use self::error::{is_media_type, status_error};
-use self::idle::Idle;
 use self::place::{At, Place};
 use crate::config::{Http, Limits};
-use crate::connection::Sockets;
 use crate::error::Error;
 use crate::token_file::TokenFile;
-use crate::transport::http::connection::Failure;
+use net::http::{OUR_USER_AGENT, RequestBody, Response, Sockets, basic_credentials, host, retry_after};
 use runtime::shutdown::Shutdown;
 
 /// Both kinds of answer to a POST.
@@ -64,27 +35,13 @@ const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, 
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const OURSELVES: HeaderValue = HeaderValue::from_static(concat!("switchyard/", env!("CARGO_PKG_VERSION")));
-
-/// After an idle connection turned out to be dead, calls that must not run twice avoid idle ones
-/// for this long.
-const WARY: Duration = Duration::from_secs(30);
 
 /// Room in a [`Head`] for the headers that are put there.
 const SPARE: usize = 8;
 
-/// The body of a request.
-type Sent = Full<Bytes>;
-/// An answer: status, headers, and the body as it arrives.
-pub(super) type Response = http::Response<Body>;
-
 /// Sends requests to one server.
 pub(super) struct Client {
-    dialer: Dialer,
-    idle: Idle,
-    /// When idle connections are trusted again, in milliseconds after `made`.
-    wary_until: AtomicU64,
-    made: Instant,
+    http: net::http::Client,
     place: Place,
     /// What every request to it carries.
     headers: HeaderMap,
@@ -112,8 +69,8 @@ impl Head {
         self.headers.insert(name, value);
     }
 
-    fn with(self, body: Bytes) -> Request<Sent> {
-        let mut request = Request::new(Full::new(body));
+    fn with(self, body: Bytes) -> Request<RequestBody> {
+        let mut request = Request::new(body.into());
         *request.method_mut() = self.method;
         *request.uri_mut() = self.path;
         *request.headers_mut() = self.headers;
@@ -124,10 +81,7 @@ impl Head {
 impl Client {
     pub(super) fn new(http: &Http, limits: &Limits, shutdown: &Shutdown) -> Result<Self, Error> {
         Ok(Self {
-            dialer: Dialer::new(&http.url)?,
-            idle: Idle::new(limits.connections, shutdown),
-            wary_until: AtomicU64::new(0),
-            made: Instant::now(),
+            http: net::http::Client::new(&http.url, limits.connections, shutdown)?,
             place: Place::new(&http.url)?,
             headers: headers(http)?,
             token: http.token.clone(),
@@ -139,7 +93,7 @@ impl Client {
 
     /// Its connections now.
     pub(super) fn sockets(&self) -> Sockets {
-        Sockets { open: self.dialer.count(), idle: self.idle.len() }
+        self.http.sockets()
     }
 
     /// The head of requests that send JSON to `path`; `protocol` are the headers of the protocol.
@@ -182,34 +136,12 @@ impl Client {
         {
             return self.send_with(token, head, body, once).await;
         }
-        let mut request = head.with(body);
-        let idle = (!(once && self.is_wary())).then(|| self.idle.here());
-        let received = |answer: http::Response<Incoming>, link| {
-            if !answer.status().is_success() {
-                self.challenge.note(answer.status(), answer.headers());
-                self.place.note(answer.status(), answer.headers());
-            }
-            decoded(answer)
-                .map(|answer| answer.map(|body| Body::new(body, Line { link, shelf: idle.cloned() })))
-        };
-        while let Some(mut link) = idle.and_then(|idle| idle.take()) {
-            match link.exchange(request).await {
-                Ok(answer) => return received(answer, link),
-                Err(Failure::Hyper(mut failure)) => match failure.take_message() {
-                    // It had been closed, so nothing was sent.
-                    Some(unsent) => request = unsent,
-                    None => return Err(self.failed(failure.error())),
-                },
-                Err(Failure::Flooded) => return Err(error::flooded()),
-            }
+        let answer = self.http.send(head.with(body), once).await?;
+        if !answer.status().is_success() {
+            self.challenge.note(answer.status(), answer.headers());
+            self.place.note(answer.status(), answer.headers());
         }
-        // Boxed: it is rare, and would make the future of each call a large one.
-        let mut link = Box::pin(self.dialer.open()).await?;
-        match link.exchange(request).await {
-            Ok(answer) => received(answer, link),
-            Err(Failure::Hyper(failure)) => Err(self.failed(failure.error())),
-            Err(Failure::Flooded) => Err(error::flooded()),
-        }
+        Ok(answer)
     }
 
     /// The same with the token that its file holds. A request that is refused for a token that was
@@ -269,27 +201,11 @@ impl Client {
     pub(super) fn remark(&self) -> Option<String> {
         self.place.remark()
     }
-
-    fn failed(&self, error: &hyper::Error) -> Error {
-        let error = error::unanswered(error);
-        if let Error::Lost { .. } = error {
-            let until = self.made.elapsed() + WARY;
-            self.wary_until.store(u64::try_from(until.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        }
-        error
-    }
-
-    fn is_wary(&self) -> bool {
-        let until = self.wary_until.load(Ordering::Relaxed);
-        until != 0 && self.made.elapsed() < Duration::from_millis(until)
-    }
 }
 
-/// The path and the query of `url`, as they stand in a request.
-pub(super) fn path(url: &Url) -> Result<Uri, Error> {
-    // Nothing of it may be quoted.
-    let cannot = |_| Error::Connect { reason: "the URL cannot be used".into() };
-    url[Position::BeforePath..Position::AfterQuery].parse().map_err(cannot)
+/// The error for an answer that is nothing but its status.
+pub(super) fn status_error(status: StatusCode, headers: &HeaderMap) -> Error {
+    Error::Status { status: status.as_u16(), retry_after: retry_after(headers) }
 }
 
 /// What every request to this server carries: what is configured wins over what is ours.
@@ -301,30 +217,12 @@ fn headers(http: &Http) -> Result<HeaderMap, Error> {
         value.set_sensitive(true);
         headers.append(name, value);
     }
-    headers.entry(USER_AGENT).or_insert(OURSELVES);
-    // The host, and the port where it is not the usual one.
-    let host = &http.url[Position::BeforeHost..Position::AfterPort];
-    let host = HeaderValue::from_str(host);
-    headers
-        .entry(HOST)
-        .or_insert(host.map_err(|_| Error::Connect { reason: "the URL cannot be used".into() })?);
-    if let Some(credentials) = credentials(&http.url).filter(|_| http.token.is_none()) {
+    headers.entry(USER_AGENT).or_insert(OUR_USER_AGENT);
+    headers.entry(HOST).or_insert(host(&http.url)?);
+    if let Some(credentials) = basic_credentials(&http.url).filter(|_| http.token.is_none()) {
         headers.entry(AUTHORIZATION).or_insert(credentials);
     }
     Ok(headers)
-}
-
-/// RFC 7617: user and password of a URL.
-fn credentials(url: &Url) -> Option<HeaderValue> {
-    if url.username().is_empty() && url.password().is_none() {
-        return None;
-    }
-    let mut pair: Vec<u8> = percent_decode_str(url.username()).collect();
-    pair.push(b':');
-    pair.extend(percent_decode_str(url.password().unwrap_or_default()));
-    let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(pair))).ok()?;
-    value.set_sensitive(true);
-    Some(value)
 }
 
 #[cfg(test)]

@@ -13,8 +13,9 @@ use http::header::LOCATION;
 use http::{HeaderMap, StatusCode, Uri};
 use url::Url;
 
-use super::{Client, path};
+use super::Client;
 use crate::error::Error;
+use net::http::path;
 use protocol::sanitize::shown;
 
 /// Paths that are tried if nothing is at a URL without a path.

@@ -9,13 +9,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use http_body::Body as _;
+use http_body_util::BodyExt as _;
 
 use crate::error::Error;
 use crate::response_stream::{ResponseBody, ResponseStream};
-use crate::transport::body::{self, EventStream, chunk, collect};
+use crate::transport::body::EventStream;
 use crate::transport::flood_guard::{FloodGuard, Worth};
-use crate::transport::http::{Body, Response, is_media_type, status_error};
+use crate::transport::http::status_error;
 use json::envelope_stream::{Splice, Terms};
+use net::http::{Body, Response, chunk, collect, is_media_type};
 use net::sse::{Event, Item};
 use protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
 use runtime::memory::Payer;
@@ -160,8 +162,8 @@ impl Reader<'_> {
                 Peeked::Buffered(body) => Ok(self.judge(status, bare, &body)?),
             };
         }
-        let body = body::body(body, self.limit, self.payer).await;
-        Ok(self.judge(status, bare, &body?)?)
+        let body = collect(body, Bytes::new(), self.limit, self.payer).await.map_err(Error::from)?;
+        Ok(self.judge(status, bare, &body)?)
     }
 
     /// Looks at the beginning of a JSON body. A large result of the request is streamed. Everything else is
@@ -169,7 +171,7 @@ impl Reader<'_> {
     async fn peek(&self, mut body: Body, terms: Terms) -> Result<Peeked, Error> {
         let announced = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if announced.is_some_and(|length| length < LARGE || length > self.limit) {
-            return body::body(body, self.limit, self.payer).await.map(Peeked::Buffered);
+            return Ok(Peeked::Buffered(collect(body, Bytes::new(), self.limit, self.payer).await?));
         }
         let wanted = if announced.is_some() { 1 } else { LARGE };
         let (mut pieces, mut size) = (Vec::new(), 0);
@@ -182,10 +184,10 @@ impl Reader<'_> {
         let parts: Result<VecDeque<Bytes>, _> = pieces.iter().map(|piece| splice.take(piece)).collect();
         match (parts, self.limit.checked_sub(size)) {
             (Ok(parts), Some(left)) if splice.has_begun() => {
-                let stream = ResponseStream::new(Box::new(body), splice, parts, (left, self.limit));
+                let stream = ResponseStream::new(Box::new(body.map_err(Error::from)), splice, parts, (left, self.limit));
                 Ok(Peeked::Streaming(Box::new(stream.paid_by(self.payer.account()))))
             }
-            _ => collect(body, joined(pieces), self.limit, self.payer).await.map(Peeked::Buffered),
+            _ => Ok(Peeked::Buffered(collect(body, joined(pieces), self.limit, self.payer).await?)),
         }
     }
 

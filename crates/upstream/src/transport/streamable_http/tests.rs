@@ -12,10 +12,10 @@ use super::*;
 use crate::config::Transport;
 use crate::connection::{Call, Event, Outlet, Owner};
 use crate::transport::testing::config;
-use crate::transport::testing::server::{Seen, Step, TestServer, json, result};
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::{Reply, method};
+use testkit::scripted::{Seen, Step, TestServer, json, result};
 
 const DISCOVERED: &str = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#;
 const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}}}"#;
@@ -53,7 +53,7 @@ impl Bench {
             method::INITIALIZE => {
                 let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{INITIALIZED}}}"#, seen.id());
                 let headers = "content-type: application/json\r\nMcp-Session-Id: s-1\r\n";
-                vec![crate::transport::testing::server::full(200, headers, &body)]
+                vec![testkit::scripted::full(200, headers, &body)]
             }
             method::INITIALIZED => vec![json(202, "")],
             _ => script(seen),

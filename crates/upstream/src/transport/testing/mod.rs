@@ -1,7 +1,5 @@
 //! What the tests of all transports need.
 
-pub(super) mod server;
-
 use std::time::Duration;
 
 use crate::config::{Breaker, Config, Limits, Retry, Sharing, Tools, Transport};

@@ -17,6 +17,7 @@ use crate::chroma::double::Double;
 use crate::chroma::{Chroma, Place, Records, Vector};
 use crate::handbook::config;
 use crate::handbook::meaning::vector_cache::KeptVectors;
+use runtime::shutdown::Shutdown;
 
 /// What the collection of the fixture's handbook is called when nothing is said.
 pub(super) const NAME: &str = "handbook_docs_vectors";
@@ -31,7 +32,7 @@ pub(super) async fn at(double: &Double, model: &Arc<Concepts>) -> Fixture {
 pub(super) fn kept(handbook: Handbook, double: &Double, model: &Arc<Concepts>) -> Handbook {
     let place = Place::usual(double.url.clone());
     let collection = config::Collection { place, create_database: false, name: None };
-    let link = Link::new(&collection, "docs").expect("usable");
+    let link = Link::new(&collection, "docs", &Shutdown::new()).expect("usable");
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
     handbook.with(Box::pin(async { Ok(model) }), KeptVectors::new(None, ""), Shelf::at(Arc::new(link)))
 }
@@ -96,7 +97,7 @@ pub(super) async fn answer(fixture: &Fixture, arguments: &Value) -> Value {
 
 /// The collection of the fixture's handbook, to be changed past it.
 pub(super) async fn collection(double: &Double) -> (Chroma, Uuid) {
-    let chroma = Chroma::new(&Place::usual(double.url.clone())).expect("usable");
+    let chroma = Chroma::new(&Place::usual(double.url.clone()), &Shutdown::new()).expect("usable");
     let id = chroma.collection(NAME).await.expect("asked").expect("there").id;
     (chroma, id)
 }

@@ -14,6 +14,7 @@ use super::Trouble;
 use crate::chroma::{Chroma, Collection, Metadata, Model, Space};
 use crate::embedding::{Embedding, MOST_DIMENSIONS};
 use crate::handbook::config;
+use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
 /// What the metadata of a collection say when a handbook made it.
@@ -36,9 +37,13 @@ pub(in super::super::super) struct Link {
 
 impl Link {
     /// For the handbook that is called `server`. Nothing is sent yet.
-    pub(in super::super::super) fn new(config: &config::Collection, server: &str) -> Result<Self, Error> {
+    pub(in super::super::super) fn new(
+        config: &config::Collection,
+        server: &str,
+        shutdown: &Shutdown,
+    ) -> Result<Self, Error> {
         Ok(Self {
-            chroma: Chroma::new(&config.place)?,
+            chroma: Chroma::new(&config.place, shutdown)?,
             name: config.name_for(server),
             create_database: config.create_database,
             outage: Outage::of("Chroma"),

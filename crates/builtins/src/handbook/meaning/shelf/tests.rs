@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use http::Method;
 use serde_json::{Value, json};
 
 use super::super::super::fixture::*;
@@ -12,6 +13,8 @@ use super::*;
 use crate::chroma::double::Double;
 use crate::chroma::{Chroma, Place};
 use crate::handbook::meaning::vector_cache::KeptVectors;
+use crate::rest::Rest;
+use runtime::shutdown::Shutdown;
 
 #[tokio::test]
 async fn chroma_has_a_vector_for_each_text_and_nothing_else() {
@@ -27,7 +30,7 @@ async fn chroma_has_a_vector_for_each_text_and_nothing_else() {
         let length: f64 = stored.vector.iter().map(|number| number * number).sum();
         assert!((length - 1.0).abs() < 1e-3, "{length}");
     }
-    let chroma = Chroma::new(&Place::usual(double.url.clone())).expect("usable");
+    let chroma = Chroma::new(&Place::usual(double.url.clone()), &Shutdown::new()).expect("usable");
     let collection = chroma.collection(NAME).await.expect("asked").expect("there");
     let said = collection.metadata.expect("metadata");
     let wanted = json!({"kept_by": "switchyard handbook", "embedding_provider": "openai", "embedding_model": "m",
@@ -262,9 +265,10 @@ async fn a_collection_of_others_is_not_touched() {
     ] {
         let (double, model) = (Double::start().await, Concepts::working());
         let body = json!({"name": NAME, "metadata": metadata, "configuration": {"hnsw": {"space": space}}});
-        let url = double.url.join("/api/v2/tenants/default_tenant/databases/default_database/collections");
-        let made = reqwest::Client::new().post(url.expect("a URL")).body(body.to_string()).send().await;
-        assert!(made.expect("sent").status().is_success());
+        let path = "api/v2/tenants/default_tenant/databases/default_database/collections";
+        let rest = Rest::new(&double.url, &Shutdown::new()).expect("a client");
+        let path: Vec<_> = path.split('/').collect();
+        rest.request(Method::POST, &path).json(&body).send().await.expect("made");
         let fixture = at(&double, &model).await;
         let looks = || double.seen().iter().filter(|seen| **seen == format!("GET {NAME}")).count();
         eventually(|| looks() > 1).await;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::Delivery;
 use crate::transport::testing::MESSAGE_BYTES;
-use crate::transport::testing::server::{chunk, end, event, full, stream};
+use testkit::scripted::{chunk, end, event, full, stream};
 
 /// The kind of a failure, without its words.
 fn kind(outcome: Result<Reply, Error>) -> &'static str {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::ResponseBody;
-use crate::transport::testing::server::{end, event, full, stream};
 use protocol::feature::List;
 use protocol::headers::HeaderParam;
+use testkit::scripted::{end, event, full, stream};
 
 /// How many requests of each method there were.
 fn count(bench: &Bench, method: &str) -> usize {

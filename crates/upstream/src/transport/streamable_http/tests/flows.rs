@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::breaker::State;
-use crate::transport::testing::server::{chunk, end};
 use crate::{Config, ResponseBody, ResponseStream, Update, Upstream};
 use json::envelope_stream::Terms;
+use testkit::scripted::{chunk, end};
 
 const TERMS: Terms = Terms { refused: &["task"], added: &[] };
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::transport::testing::server::{chunk, end, event, full, stream};
 use protocol::feature::List;
+use testkit::scripted::{chunk, end, event, full, stream};
 
 fn is_get(seen: &Seen) -> bool {
     seen.line == "GET /mcp"

@@ -1,8 +1,8 @@
 //! Opening connections to the origin of one server.
 //!
-//! Invariants: HTTP/1.1 only, no proxy, no delay of small packets; a connection is open, TLS
-//! included, within [`CONNECT_LIMIT`]; over TLS the server's certificate is checked as the system
-//! says, and a server without TLS costs no reading of the system's certificates.
+//! Invariants: HTTP/1.1 only, no proxy, no delay of small packets. A connection is open, TLS included, within
+//! [`CONNECT_LIMIT`]. The certificate of a server is checked with those that the system trusts, which are read only if
+//! there is a server with TLS.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,11 +21,11 @@ use tower::util::MapResponse;
 use tower::{BoxError, ServiceExt};
 use url::{Position, Url};
 
-use super::error::reason;
+use super::connection::{Counted, Io, Link, Tcp, Wire};
+use super::error::Error;
 use super::metered::{Meter, Metered};
-use crate::error::Error;
-use crate::transport::http::connection::{Counted, Link};
-use net::joined::Joined;
+use super::request_body::RequestBody;
+use crate::joined::Joined;
 
 /// How long a connection may take to open, TLS included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -33,11 +33,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// connection, and the default of hyper is 408 KiB.
 const READ_BUFFER: usize = 128 * 1024;
 
-/// A connection's socket.
-pub(super) type Io = MaybeHttpsStream<Tcp>;
-/// What is below TLS.
-type Tcp = TokioIo<Metered<Joined<TcpStream>>>;
-/// Opens that.
+/// Opens the part of a socket below TLS.
 type Opener = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> Tcp>;
 
 /// Opens connections to one origin.
@@ -52,12 +48,10 @@ pub(super) struct Dialer {
 
 impl Dialer {
     pub(super) fn new(url: &Url) -> Result<Self, Error> {
-        // Nothing of the URL may be quoted.
-        let cannot = |_: http::uri::InvalidUri| Error::Connect { reason: "the URL cannot be used".into() };
         let is_tls = url.scheme() == "https";
         // Without user and password, which stand before the host.
         let authority = &url[Position::BeforeHost..Position::AfterPort];
-        let origin = format!("{}://{authority}", url.scheme()).parse().map_err(cannot)?;
+        let origin = format!("{}://{authority}", url.scheme()).parse().map_err(|_| Error::unusable_url())?;
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_LIMIT));
@@ -75,15 +69,11 @@ impl Dialer {
     pub(super) async fn open(&self) -> Result<Box<Link>, Error> {
         let opened = tokio::time::timeout(CONNECT_LIMIT, self.dial()).await;
         let in_time = opened.map_err(|_| Error::Connect { reason: "it took too long".into() })?;
-        let (meter, (sender, connection)) =
-            in_time.map_err(|error| Error::Connect { reason: reason(error.as_ref()) })?;
+        let (meter, (sender, connection)) = in_time.map_err(|error| Error::connect(error.as_ref()))?;
         Ok(Link::new(sender, connection, meter, Counted::among(&self.count)))
     }
 
-    async fn dial(
-        &self,
-    ) -> Result<(Meter, (http1::SendRequest<super::Sent>, crate::transport::http::connection::Wire)), BoxError>
-    {
+    async fn dial(&self) -> Result<(Meter, (http1::SendRequest<RequestBody>, Wire)), BoxError> {
         let io = match &self.tls {
             Some(tls) => tls.clone().oneshot(self.origin.clone()).await?,
             None => MaybeHttpsStream::Http(self.tcp.clone().oneshot(self.origin.clone()).await?),
@@ -116,14 +106,14 @@ impl Connection for Metered<Joined<TcpStream>> {
     }
 }
 
-/// How servers prove who they are: to the certificates that the system trusts. Reading those takes
-/// long, so all clients share them.
-pub fn certified() -> Result<Arc<ClientConfig>, Error> {
+/// Returns the settings of TLS: servers are checked with the certificates that the system trusts. Reading those
+/// takes long, so all clients share them.
+fn certified() -> Result<Arc<ClientConfig>, Error> {
     static SHARED: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     if let Some(config) = SHARED.get() {
         return Ok(Arc::clone(config));
     }
-    let cannot = |error: rustls::Error| Error::Connect { reason: reason(&error) };
+    let cannot = |error: rustls::Error| Error::connect(&error);
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(BuilderVerifierExt::with_platform_verifier)

@@ -1,11 +1,11 @@
 //! Connections that wait for their next request.
 //!
-//! Invariants: those of one worker are handed out on that worker only, the last one first, so that
-//! few are kept warm; one that has waited for [`IDLE_LIMIT`] is closed and never handed out; of those
-//! that have waited for [`SURPLUS_LIMIT`] there are, on all workers together, no more than are to be
-//! kept; at most [`AT_MOST`] wait on one worker. While none waits nothing runs.
+//! Invariants: a connection is handed out on its worker only, and the last one first, so that few are kept warm. After
+//! [`IDLE_LIMIT`] it is closed and never handed out. All workers together keep no more than the configured number of
+//! connections that have been idle for [`SURPLUS_LIMIT`], and each worker at most [`AT_MOST`]. Without idle connections
+//! no task runs.
 //!
-//! Not here: how many are in use, which is what the calls need (`bulkhead`): each has one of its own.
+//! Not here: how many connections are in use. Each request has its own.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::transport::http::connection::Link;
+use super::connection::Link;
 use runtime::shutdown::Shutdown;
 use runtime::worker;
 
 /// Idle connections are closed before the server does: common MCP runtimes close after 5 s.
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
-/// More than are to be kept wait for so long: calls that come in bursts leave some of them idle again
-/// and again, and to open one for each burst would cost more than to keep it.
+/// Time for which more connections are kept than configured. Calls in bursts leave some of them idle again and again,
+/// and opening new ones for each burst would cost more.
 const SURPLUS_LIMIT: Duration = Duration::from_secs(1);
 /// How often it is looked for those whose time is over.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -87,6 +87,7 @@ impl IdleSet {
     /// One that may still be open.
     pub(super) fn take(&self) -> Option<Box<Link>> {
         let (link, since) = self.lock().links.pop()?;
+        link.note_idle();
         (worker::now().saturating_duration_since(since) < IDLE_LIMIT).then_some(link)
     }
 

@@ -1,7 +1,7 @@
 //! The body of an answer, as it comes off its connection.
 //!
-//! It owns the connection: read to its end it gives it back to the idle ones, dropped before that it
-//! closes it, which tells a modern server that nobody waits any more.
+//! It owns the connection. At its end the connection joins the idle ones. If the body is dropped before that, the
+//! connection closes, which tells a modern MCP server that nobody waits any more.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,16 +11,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 
-use super::error::reason;
+use super::connection::{Link, quietly};
+use super::error::Error;
 use super::idle::IdleSet;
-use crate::error::Error;
-use crate::transport::http::connection::{Link, quietly};
 
 /// How long the rest of a request may take when its answer was complete before.
 const REST_LIMIT: Duration = Duration::from_secs(10);
 
 /// The body of an answer. `size_hint` has the length that was announced, less what was read.
-pub(crate) struct Body {
+pub struct Body {
     /// `None` when it was read to its end.
     incoming: Option<Incoming>,
     /// `None` when it was read to its end.
@@ -84,7 +83,7 @@ impl http_body::Body for Body {
         let (Some(incoming), Some(line)) = (&mut this.incoming, &mut this.line) else {
             return Poll::Ready(None);
         };
-        // What it waits for comes out of `work`, so that alone has to wake the task.
+        // Frames come out of `work`, so that alone has to wake the task.
         let mut look = |link: &Link| link.look(|| Pin::new(&mut *incoming).poll_frame(&mut quietly()));
         let mut frame = look(&line.link);
         if frame.is_pending() {
@@ -98,7 +97,7 @@ impl http_body::Body for Body {
             }
             Poll::Ready(Some(Err(error))) => {
                 (this.incoming, this.line) = (None, None);
-                Poll::Ready(Some(Err(Error::Cut { reason: reason(&error) })))
+                Poll::Ready(Some(Err(Error::cut(&error))))
             }
             Poll::Ready(None) => {
                 this.end();
@@ -118,7 +117,7 @@ impl http_body::Body for Body {
 }
 
 impl Drop for Body {
-    /// What has come of it may be all there is, and then the connection can be used again.
+    /// If the end has arrived already, the connection can be used again.
     fn drop(&mut self) {
         self.incoming = None;
         if let Some(Line { mut link, shelf: Some(shelf) }) = self.line.take() {

@@ -15,11 +15,14 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Connection, SendRequest};
+use hyper_rustls::MaybeHttpsStream;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 use tokio::task::unconstrained;
 
-use super::Sent;
-use super::connect::Io;
-use super::metered::Meter;
+use super::metered::{Meter, Metered};
+use super::request_body::RequestBody;
+use crate::joined::Joined;
 use runtime::worker::{Bell, hushed};
 
 /// Bytes that are read in one poll before the head of an answer is complete: some 900 interim responses, a third of a
@@ -32,16 +35,21 @@ const MAX_BEFORE_HEAD: usize = 64 * 1024;
 #[allow(clippy::large_enum_variant)] // it is as large as the answer beside it, and passed on at once
 pub(super) enum Failure {
     /// The error of hyper, with the request if nothing of it was sent.
-    Hyper(TrySendError<Request<Sent>>),
+    Hyper(TrySendError<Request<RequestBody>>),
     /// The server sent more than [`MAX_BEFORE_HEAD`] and no final head; the connection is closed.
     Flooded,
 }
 
+/// The socket of a connection.
+pub(super) type Io = MaybeHttpsStream<Tcp>;
+/// The part of a socket below TLS.
+pub(super) type Tcp = TokioIo<Metered<Joined<TcpStream>>>;
+
 /// What moves the bytes.
-pub(super) type Wire = Connection<Io, Sent>;
+pub(super) type Wire = Connection<Io, RequestBody>;
 
 pub(super) struct Link {
-    sender: SendRequest<Sent>,
+    sender: SendRequest<RequestBody>,
     /// `None` once it has ended.
     wire: Option<Wire>,
     /// Wakes the task of the request, or of who reads the answer.
@@ -69,13 +77,21 @@ impl Drop for Counted {
 }
 
 impl Link {
-    pub(super) fn new(sender: SendRequest<Sent>, wire: Wire, meter: Meter, socket: Counted) -> Box<Self> {
+    pub(super) fn new(
+        sender: SendRequest<RequestBody>,
+        wire: Wire,
+        meter: Meter,
+        socket: Counted,
+    ) -> Box<Self> {
         Box::new(Self { sender, wire: Some(wire), bell: Bell::new(), meter, socket })
     }
 
     /// Sends `request` and waits for the head of its answer. The error holds the request if nothing
     /// of it was sent.
-    pub(super) async fn exchange(&mut self, request: Request<Sent>) -> Result<Response<Incoming>, Failure> {
+    pub(super) async fn exchange(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, Failure> {
         // Whoever polled it last has nothing to do with this request, which is taken up below.
         let _ = self.bell.answered_by(&quietly());
         // The answer comes out of `work`, right before it is asked for: it need not wake the task
@@ -101,6 +117,11 @@ impl Link {
             Poll::Pending
         })
         .await
+    }
+
+    /// Notes that its socket was not looked at for a while.
+    pub(super) fn note_idle(&self) {
+        self.meter.note_idle();
     }
 
     /// Reads and writes what can be; wakes `context` when there is more to do.

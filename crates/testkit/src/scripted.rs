@@ -1,5 +1,4 @@
-//! An HTTP server that does to each request exactly what its script says, down to the byte after
-//! which a connection is cut.
+//! An HTTP server that answers each request as its script says, down to the byte after which a connection is cut.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +12,7 @@ use runtime::shutdown::Shutdown;
 
 /// One step of an answer.
 #[derive(Debug, Clone)]
-pub(in super::super) enum Step {
+pub enum Step {
     /// Sends this.
     Say(String),
     /// Ends the connection in good order.
@@ -28,49 +27,58 @@ pub(in super::super) enum Step {
 
 /// One request as it arrived.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Seen {
+pub struct Seen {
     /// Which connection, counted from 0.
-    pub(in super::super) connection: usize,
+    pub connection: usize,
     /// `POST /mcp`.
-    pub(in super::super) line: String,
+    pub line: String,
     headers: Vec<(String, String)>,
     /// The body; `null` when there was none.
-    pub(in super::super) body: Raw,
+    pub body: Raw,
 }
 
 impl Seen {
-    pub(in super::super) fn header(&self, name: &str) -> Option<&str> {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    pub(in super::super) fn has(&self, text: &str) -> bool {
+    /// Whether the body contains `text`.
+    pub fn has(&self, text: &str) -> bool {
         self.body.as_str().contains(text)
     }
 
-    pub(in super::super) fn method(&self) -> String {
+    /// The JSON-RPC method; empty without one.
+    pub fn method(&self) -> String {
         self.body.get_as("method").unwrap_or_default()
     }
 
     /// The id of the request, as JSON.
-    pub(in super::super) fn id(&self) -> String {
+    pub fn id(&self) -> String {
         self.body.get("id").map_or_else(|| "null".into(), |id| id.as_str().to_owned())
     }
 }
 
 type Script = dyn Fn(&Seen) -> Vec<Step> + Send + Sync;
 
-pub(in super::super) struct TestServer {
-    pub(in super::super) url: Url,
+/// A running server. It ends with this value.
+pub struct TestServer {
+    /// Its endpoint.
+    pub url: Url,
     seen: Arc<Mutex<Vec<Seen>>>,
     /// One message each time a client leaves a connection that hangs.
-    pub(in super::super) left: mpsc::Receiver<()>,
+    pub left: mpsc::Receiver<()>,
     /// Permits for [`Step::Wait`].
-    pub(in super::super) go: Arc<tokio::sync::Semaphore>,
+    pub go: Arc<tokio::sync::Semaphore>,
     tasks: Shutdown,
 }
 
 impl TestServer {
-    pub(in super::super) async fn new(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
+    /// Serves `script` on loopback, on a port that was free.
+    ///
+    /// # Panics
+    /// If no port is free.
+    pub async fn new(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
         let (seen, tasks) = (Arc::new(Mutex::new(Vec::new())), Shutdown::new());
@@ -95,12 +103,18 @@ impl TestServer {
     }
 
     /// All requests so far.
-    pub(in super::super) fn seen(&self) -> Vec<Seen> {
+    ///
+    /// # Panics
+    /// If a connection panicked.
+    pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().expect("lock").clone()
     }
 
     /// Waits until `count` requests satisfy `wanted`, and gives the last of them.
-    pub(in super::super) async fn saw(&self, count: usize, wanted: impl Fn(&Seen) -> bool) -> Seen {
+    ///
+    /// # Panics
+    /// If that takes longer than 20 s.
+    pub async fn saw(&self, count: usize, wanted: impl Fn(&Seen) -> bool) -> Seen {
         let begun = std::time::Instant::now();
         loop {
             let found: Vec<Seen> = self.seen().into_iter().filter(|seen| wanted(seen)).collect();
@@ -178,38 +192,38 @@ async fn read(connection: usize, stream: &mut BufReader<TcpStream>) -> Option<Se
 }
 
 /// A whole answer.
-pub(in super::super) fn full(status: u16, headers: &str, body: &str) -> Step {
+pub fn full(status: u16, headers: &str, body: &str) -> Step {
     let length = body.len();
     Step::Say(format!("HTTP/1.1 {status} X\r\n{headers}content-length: {length}\r\n\r\n{body}"))
 }
 
 /// A whole answer that is JSON.
-pub(in super::super) fn json(status: u16, body: &str) -> Step {
+pub fn json(status: u16, body: &str) -> Step {
     full(status, "content-type: application/json\r\n", body)
 }
 
 /// The result of `seen`.
-pub(in super::super) fn result(seen: &Seen, result: &str) -> Step {
+pub fn result(seen: &Seen, result: &str) -> Step {
     json(200, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, seen.id()))
 }
 
 /// The head of an event stream that is sent in chunks.
-pub(in super::super) fn stream(headers: &str) -> Step {
+pub fn stream(headers: &str) -> Step {
     let kind = "content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n";
     Step::Say(format!("HTTP/1.1 200 OK\r\n{kind}{headers}\r\n"))
 }
 
 /// One chunk.
-pub(in super::super) fn chunk(text: &str) -> Step {
+pub fn chunk(text: &str) -> Step {
     Step::Say(format!("{:x}\r\n{text}\r\n", text.len()))
 }
 
 /// The end of the chunks.
-pub(in super::super) fn end() -> Step {
+pub fn end() -> Step {
     Step::Say("0\r\n\r\n".into())
 }
 
 /// A chunk with one event.
-pub(in super::super) fn event(data: &str) -> Step {
+pub fn event(data: &str) -> Step {
     chunk(&format!("data: {data}\n\n"))
 }

@@ -1,7 +1,12 @@
-//! A socket that stops being read when its connection has had its share of one poll.
+//! A socket that stops being read when its connection has had its share of one poll, and that is read past the runtime
+//! when its connection was idle.
 //!
 //! hyper skips interim (1xx) responses in a loop that ends only when the socket has nothing to read, so a server
 //! that sends them without end would occupy the worker. At the limit, [`Metered`] reports that nothing is there.
+//!
+//! The runtime knows only what had arrived on a socket when it last waited for events. Before hyper writes a request to
+//! an idle connection, it reads from it, and that read asks the system itself. An end that arrived by then is seen, and
+//! the request goes to another connection.
 //!
 //! Writes are cut into pieces of [`MOST_WRITTEN`]: while the system copies megabytes in one call, it runs no other thread
 //! on that processor.
@@ -9,16 +14,22 @@
 //! Invariant: a read that was refused wakes nobody, so the owner of the [`Meter`] raises the limit and polls again.
 //! Not here: the limits themselves (`connection`).
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::joined::Joined;
 
 /// Bytes that one write takes at most.
 const MOST_WRITTEN: usize = 128 * 1024;
+/// Bytes that one read past the runtime takes at most. Usually there is nothing.
+const MOST_UNANNOUNCED: usize = 64;
 
 /// Counts the bytes that are read from one socket, and limits them.
 ///
@@ -30,12 +41,18 @@ pub(super) struct Meter(Arc<Counters>);
 struct Counters {
     read: AtomicUsize,
     limit: AtomicUsize,
+    /// Whether more may have arrived than the runtime knows.
+    was_idle: AtomicBool,
 }
 
 impl Meter {
     /// A meter without a limit.
     pub(super) fn unlimited() -> Self {
-        Self(Arc::new(Counters { read: AtomicUsize::new(0), limit: AtomicUsize::new(usize::MAX) }))
+        Self(Arc::new(Counters {
+            read: AtomicUsize::new(0),
+            limit: AtomicUsize::new(usize::MAX),
+            was_idle: AtomicBool::new(false),
+        }))
     }
 
     /// Bytes that were read so far.
@@ -58,8 +75,33 @@ impl Meter {
         self.read() >= self.0.limit.load(Ordering::Relaxed)
     }
 
+    /// Has the next reads ask the system itself, until there is nothing more.
+    pub(super) fn note_idle(&self) {
+        self.0.was_idle.store(true, Ordering::Relaxed);
+    }
+
+    fn was_idle(&self) -> bool {
+        self.0.was_idle.load(Ordering::Relaxed)
+    }
+
+    fn note_read(&self) {
+        self.0.was_idle.store(false, Ordering::Relaxed);
+    }
+
     fn count(&self, bytes: usize) {
         self.0.read.store(self.read().saturating_add(bytes), Ordering::Relaxed);
+    }
+}
+
+/// A socket that can be read without the runtime.
+pub(super) trait ReadNow {
+    /// Reads what has arrived; `WouldBlock` means nothing.
+    fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize>;
+}
+
+impl ReadNow for Joined<TcpStream> {
+    fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*SockRef::from(self.get_ref())).read(buffer)
     }
 }
 
@@ -85,7 +127,25 @@ impl<S> Metered<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+impl<S: ReadNow> Metered<S> {
+    /// Reads what the runtime does not know of yet. The waker is registered already, so what arrives later wakes.
+    fn poll_unannounced(&self, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let room = buffer.remaining().min(MOST_UNANNOUNCED);
+        match self.socket.read_now(buffer.initialize_unfilled_to(room)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.meter.note_read();
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
+            Ok(count) => {
+                buffer.advance(count);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + ReadNow + Unpin> AsyncRead for Metered<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -95,7 +155,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
             return Poll::Pending;
         }
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.socket).poll_read(context, buffer);
+        let mut read = Pin::new(&mut self.socket).poll_read(context, buffer);
+        if read.is_pending() && self.meter.was_idle() {
+            read = self.poll_unannounced(buffer);
+        }
         self.meter.count(buffer.filled().len() - before);
         read
     }

@@ -1,0 +1,100 @@
+//! Headers and URLs of requests and responses.
+//!
+//! Source: RFC 9110 (`Retry-After`, `Content-Type`, `Host`), RFC 7617 (basic authentication).
+
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Uri};
+use percent_encoding::percent_decode_str;
+use url::{Position, Url};
+
+use super::error::Error;
+
+/// `User-Agent` of requests that Switchyard makes.
+pub const OUR_USER_AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("switchyard/", env!("CARGO_PKG_VERSION")));
+
+/// Returns the path and the query of `url` as a request has them.
+pub fn path(url: &Url) -> Result<Uri, Error> {
+    url[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| Error::unusable_url())
+}
+
+/// Returns the value of `Host` for `url`: the host, and the port if it is not the default one.
+pub fn host(url: &Url) -> Result<HeaderValue, Error> {
+    let host = &url[Position::BeforeHost..Position::AfterPort];
+    HeaderValue::from_str(host).map_err(|_| Error::unusable_url())
+}
+
+/// Returns the value of `Authorization` for the user and the password of `url`.
+pub fn basic_credentials(url: &Url) -> Option<HeaderValue> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let mut pair: Vec<u8> = percent_decode_str(url.username()).collect();
+    pair.push(b':');
+    pair.extend(percent_decode_str(url.password().unwrap_or_default()));
+    let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(pair))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// Returns the time to wait that `Retry-After` asks for, in seconds or as a date.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    // A date in the past asks for no wait.
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+/// Whether `headers` announce the media type `wanted`; parameters and case do not matter.
+pub fn is_media_type(headers: &HeaderMap, wanted: &str) -> bool {
+    let Some(value) = headers.get(CONTENT_TYPE) else { return false };
+    // The usual values are compared without a look at their parts.
+    if value == wanted || value == "application/json" {
+        return value == wanted;
+    }
+    let value = value.to_str().unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: http::HeaderName, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let after = |value| retry_after(&headers(RETRY_AFTER, value));
+        assert_eq!(after("7"), Some(Duration::from_secs(7)));
+        assert_eq!(after("Fri, 31 Dec 1999 23:59:59 GMT"), Some(Duration::ZERO));
+        assert!(after("Fri, 31 Dec 2100 23:59:59 GMT").is_some_and(|pause| pause > Duration::from_hours(1)));
+        assert_eq!(after("soon"), None);
+        assert_eq!(after("-1"), None);
+    }
+
+    #[test]
+    fn media_types_are_compared_without_case_and_parameters() {
+        let is = |value| is_media_type(&headers(CONTENT_TYPE, value), "text/event-stream");
+        assert!(
+            is("text/event-stream") && is("Text/Event-Stream; charset=utf-8") && is(" text/event-stream ;x")
+        );
+        assert!(!is("application/json") && !is("text/event-streams") && !is(""));
+    }
+
+    #[test]
+    fn user_and_password_of_a_url_are_decoded() {
+        let credentials = |url: &str| basic_credentials(&Url::parse(url).expect("a URL"));
+        let pair = format!("Basic {}", STANDARD.encode("us er:p:w"));
+        assert_eq!(credentials("http://us%20er:p:w@h/").expect("credentials"), pair);
+        assert_eq!(credentials("http://h/"), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! Reading the body of a response into memory: with a limit, charged to the memory budget while it arrives.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body as _;
+use serde::de::DeserializeOwned;
+
+use super::body::Body;
+use super::error::Error;
+use runtime::memory::{self, Charge, Kind, Payer, SMALL};
+use runtime::worker::WorkBudget;
+
+/// Reads a body of at most `limit` bytes. It is charged to the server `origin` as long as it lives.
+pub async fn whole(body: Body, limit: usize, origin: &Arc<str>) -> Result<Bytes, Error> {
+    let payer = Payer { principal: None, server: origin };
+    let all = collect(body, Bytes::new(), limit, payer).await?;
+    Ok(memory::hold(all, || payer.account(), Kind::Answer)?)
+}
+
+/// Reads `body` as JSON of a known form. The error does not quote it.
+pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(body).map_err(|error| Error::Malformed {
+        reason: format!("not the JSON that was expected, at line {} column {}", error.line(), error.column()),
+    })
+}
+
+/// Reads the rest of a body that began with `begun`. A body that arrives in one piece is not copied.
+///
+/// It is charged while it arrives; the caller charges what it keeps.
+pub async fn collect(mut body: Body, begun: Bytes, limit: usize, payer: Payer<'_>) -> Result<Bytes, Error> {
+    let announced =
+        body.size_hint().exact().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
+    if announced > limit || begun.len() > limit {
+        return Err(Error::TooLarge { limit });
+    }
+    let (mut first, mut whole, mut work) = (begun, BytesMut::new(), WorkBudget::new());
+    let open = || Charge::open(payer.account(), Kind::Answer);
+    let mut charge = None;
+    // A body of known length is charged before it is read.
+    if announced >= SMALL {
+        charge.insert(open()).resize(announced)?;
+    }
+    while let Some(chunk) = chunk(&mut body).await? {
+        work.charge(chunk.len());
+        work.yield_if_spent().await;
+        if first.is_empty() && whole.is_empty() {
+            first = chunk;
+        } else {
+            if whole.is_empty() {
+                whole.reserve(announced.max(first.len() + chunk.len()));
+                whole.extend_from_slice(&first);
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        let size = first.len().max(whole.len());
+        if size > limit {
+            return Err(Error::TooLarge { limit });
+        }
+        if size >= SMALL && !body.is_end_stream() {
+            charge.get_or_insert_with(open).cover(size)?;
+        }
+    }
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
+}
+
+/// Returns the next piece of a body, or `None` at its end.
+pub async fn chunk(body: &mut Body) -> Result<Option<Bytes>, Error> {
+    loop {
+        let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await else {
+            return Ok(None);
+        };
+        // Trailers are skipped.
+        if let Ok(piece) = frame?.into_data() {
+            return Ok(Some(piece));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The body of a request: bytes that are already there, or pieces that are made while it is sent.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use tower::BoxError;
+
+/// The body of a request.
+pub struct RequestBody(Kind);
+
+enum Kind {
+    Full(Full<Bytes>),
+    Streamed(Streamed),
+}
+
+struct Streamed {
+    pieces: BoxStream<'static, Result<Bytes, BoxError>>,
+    /// Bytes that are still to come.
+    left: u64,
+}
+
+impl RequestBody {
+    /// A body of `length` bytes that come in `pieces`. If `pieces` fail or end early, the connection closes.
+    pub fn streamed<E: Into<BoxError>>(
+        length: u64,
+        pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
+    ) -> Self {
+        let pieces = pieces.map(|piece| piece.map_err(Into::into)).boxed();
+        Self(Kind::Streamed(Streamed { pieces, left: length }))
+    }
+}
+
+impl From<Bytes> for RequestBody {
+    fn from(bytes: Bytes) -> Self {
+        Self(Kind::Full(Full::new(bytes)))
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.get_mut().0 {
+            Kind::Full(full) => Pin::new(full).poll_frame(context).map_err(|never| match never {}),
+            Kind::Streamed(streamed) => streamed.pieces.poll_next_unpin(context).map_ok(|piece| {
+                streamed.left = streamed.left.saturating_sub(piece.len() as u64);
+                Frame::data(piece)
+            }),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Full(full) => full.is_end_stream(),
+            Kind::Streamed(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Full(full) => full.size_hint(),
+            Kind::Streamed(streamed) => SizeHint::with_exact(streamed.left),
+        }
+    }
+}
