@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use net::http::{Client, Form, RequestBuilder, Response, chunk, read_json, whole};
+use net::http::{Client, Form, Reach, RequestBuilder, Response, chunk, read_json, whole};
 use net::sse::{Decoder, Event, Item};
 use runtime::memory::{Account, Charge, Kind, SMALL};
 use runtime::secret::{ExposeSecret, SecretString};
@@ -42,20 +42,17 @@ pub(super) const MOST_BYTES: usize = 16 << 20;
 pub(super) struct Rest {
     client: Arc<Client>,
     base: Url,
-    /// The origin of the service, which pays for its answers.
-    origin: Arc<str>,
 }
 
 impl Rest {
     /// A client for the service at `base`. User and password of `base`, if any, are sent where no other credentials
     /// are; its query is not used.
     pub(super) fn new(base: &Url, shutdown: &Shutdown) -> Result<Self, Error> {
-        let client = Arc::new(Client::new(base, KEPT, shutdown)?);
-        let origin = base.origin().ascii_serialization().into();
+        let client = Arc::new(Client::new(base, Reach::Anywhere, KEPT, shutdown)?);
         let mut base = base.clone();
         base.set_query(None);
         base.set_fragment(None);
-        Ok(Self { client, base, origin })
+        Ok(Self { client, base })
     }
 
     /// A request for what is at `path` below the base, a segment each.
@@ -136,9 +133,9 @@ impl Request {
         let once = !request.method().is_idempotent();
         let response = rest.client.send(request, once).await?;
         if response.status().is_success() {
-            return Ok(Answer { response, origin: rest.origin });
+            return Ok(Answer { response, origin: Arc::clone(rest.client.origin()) });
         }
-        Err(refusal::of(response, &secrets, &rest.origin).await)
+        Err(refusal::of(response, &secrets, rest.client.origin()).await)
     }
 }
 

@@ -24,6 +24,7 @@ use url::{Position, Url};
 use super::connection::{Counted, Io, Link, Tcp, Wire};
 use super::error::Error;
 use super::metered::{Meter, Metered};
+use super::reach::{Reach, Resolver, out_of_reach};
 use super::request_body::RequestBody;
 use crate::joined::Joined;
 
@@ -34,7 +35,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const READ_BUFFER: usize = 128 * 1024;
 
 /// Opens the part of a socket below TLS.
-type Opener = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> Tcp>;
+type Opener = MapResponse<HttpConnector<Resolver>, fn(TokioIo<TcpStream>) -> Tcp>;
 
 /// Opens connections to one origin.
 pub(super) struct Dialer {
@@ -47,12 +48,15 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    pub(super) fn new(url: &Url) -> Result<Self, Error> {
+    pub(super) fn new(url: &Url, reach: Reach) -> Result<Self, Error> {
         let is_tls = url.scheme() == "https";
         // Without user and password, which stand before the host.
         let authority = &url[Position::BeforeHost..Position::AfterPort];
         let origin = format!("{}://{authority}", url.scheme()).parse().map_err(|_| Error::unusable_url())?;
-        let mut tcp = HttpConnector::new();
+        if !reach.has_host(url) {
+            return Err(Error::connect(&out_of_reach()));
+        }
+        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(reach));
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_LIMIT));
         tcp.enforce_http(false);

@@ -16,10 +16,12 @@ mod body;
 mod connect;
 mod connection;
 mod error;
+mod fetch;
 mod form;
 mod headers;
 mod idle;
 mod metered;
+mod reach;
 mod read;
 mod request;
 mod request_body;
@@ -38,9 +40,11 @@ use self::body::Line;
 use self::connect::Dialer;
 use self::connection::{Failure, Link};
 pub use self::error::Error;
+pub use self::fetch::{ResponseLimits, WholeResponse};
 pub use self::form::Form;
 pub use self::headers::{OUR_USER_AGENT, basic_credentials, host, is_media_type, path, retry_after};
 use self::idle::{Idle, IdleSet};
+pub use self::reach::Reach;
 pub use self::read::{chunk, collect, read_json, whole};
 pub use self::request::RequestBuilder;
 pub use self::request_body::RequestBody;
@@ -61,6 +65,8 @@ pub struct Client {
     /// When idle connections are trusted again, in milliseconds after `made`.
     wary_until: AtomicU64,
     made: Instant,
+    /// The origin in ASCII, which pays for responses that belong to no principal.
+    origin: Arc<str>,
 }
 
 /// Sockets to one server at a moment. Over HTTP/1.1 each request has its own socket while it runs.
@@ -73,14 +79,21 @@ pub struct Sockets {
 }
 
 impl Client {
-    /// A client for the origin of `url`. It keeps at most `kept` connections that have been idle for a second.
-    pub fn new(url: &Url, kept: usize, shutdown: &Shutdown) -> Result<Self, Error> {
+    /// A client for the origin of `url`, within `reach`. It keeps at most `kept` connections that have been idle for a
+    /// second.
+    pub fn new(url: &Url, reach: Reach, kept: usize, shutdown: &Shutdown) -> Result<Self, Error> {
         Ok(Self {
-            dialer: Dialer::new(url)?,
+            dialer: Dialer::new(url, reach)?,
             idle: Idle::new(kept, shutdown),
             wary_until: AtomicU64::new(0),
             made: Instant::now(),
+            origin: url.origin().ascii_serialization().into(),
         })
+    }
+
+    /// Returns the origin, such as `https://example.com`.
+    pub const fn origin(&self) -> &Arc<str> {
+        &self.origin
     }
 
     /// Returns how many connections there are now.

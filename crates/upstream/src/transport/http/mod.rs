@@ -26,7 +26,9 @@ use self::place::{At, Place};
 use crate::config::{Http, Limits};
 use crate::error::Error;
 use crate::token_file::TokenFile;
-use net::http::{OUR_USER_AGENT, RequestBody, Response, Sockets, basic_credentials, host, retry_after};
+use net::http::{
+    OUR_USER_AGENT, Reach, RequestBody, Response, Sockets, basic_credentials, host, retry_after,
+};
 use runtime::shutdown::Shutdown;
 
 /// Both kinds of answer to a POST.
@@ -81,7 +83,7 @@ impl Head {
 impl Client {
     pub(super) fn new(http: &Http, limits: &Limits, shutdown: &Shutdown) -> Result<Self, Error> {
         Ok(Self {
-            http: net::http::Client::new(&http.url, limits.connections, shutdown)?,
+            http: net::http::Client::new(&http.url, Reach::Anywhere, limits.connections, shutdown)?,
             place: Place::new(&http.url)?,
             headers: headers(http)?,
             token: http.token.clone(),
