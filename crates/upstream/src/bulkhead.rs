@@ -1,16 +1,14 @@
-//! How many calls one server may hold at a time, so that neither a slow one can take the gateway with it
-//! nor one principal a server from the others.
+//! Limits the concurrent calls of one server, so that a slow server does not block the gateway, and one principal does
+//! not block a server for the others.
 //!
-//! Invariants: at most `concurrent_calls` run and `waiting_calls` wait; one more is refused at once. One
-//! principal may have all places as long as nobody else is there: while somebody is, some places are kept from
-//! whoever has much ([`shares`]), a place that becomes free goes to principals in turn, and where no more can
-//! wait, who has fewer waiting takes the room of the last one of who has most ([`turns`]). What waits for the
-//! end of a task, for up to an hour, has a lane of its own, and so has what is asked about tasks meanwhile;
-//! what we ask a server for ourselves (lists, discovery, health) has one too: none takes the place of another
-//! nor waits behind it. A [`Slot`] that is dropped frees its place. Who runs is not interrupted.
+//! Invariants: at most `concurrent_calls` run and `waiting_calls` wait, and one more is refused at once. A principal may
+//! take all slots while it is alone. Otherwise some slots are reserved ([`shares`]), and free slots go to the principals
+//! in turn ([`turns`]). If no more calls can wait, a principal with fewer waiting calls takes the room of the one with
+//! most. Calls that wait for a task, requests about tasks and the gateway's own requests have a lane each, and no lane
+//! takes slots of another. A dropped [`Slot`] is free again. Running calls are not interrupted.
 
-mod places;
 mod shares;
+mod slots;
 mod turns;
 
 use std::sync::Arc;
@@ -21,9 +19,9 @@ use tokio::time::{Instant, sleep};
 use super::config;
 use super::error::Error;
 use super::frame::Frame;
-use places::Places;
-pub(super) use places::{Held, Slot};
 use protocol::method;
+use slots::Slots;
+pub(super) use slots::{Held, Slot};
 
 /// What a refused caller is told; how long the calls before it take is not known.
 const RETRY_IN: Duration = Duration::from_secs(1);
@@ -61,25 +59,25 @@ impl Lane {
     }
 }
 
-/// The places of one server.
+/// The slots of one server, by lane.
 #[derive(Debug)]
 pub(super) struct Bulkhead {
-    calls: Places,
-    results: Places,
-    tasks: Places,
-    own: Places,
+    calls: Slots,
+    results: Slots,
+    tasks: Slots,
+    own: Slots,
 }
 
 impl Bulkhead {
     /// An empty one.
     pub(super) fn new(limits: &config::Limits) -> Self {
-        let ours = || Places::new(limits.concurrent_calls, limits.waiting_calls);
-        Self { calls: ours(), results: ours(), tasks: ours(), own: Places::new(OWN_RUNNING, OWN_WAITING) }
+        let ours = || Slots::new(limits.concurrent_calls, limits.waiting_calls);
+        Self { calls: ours(), results: ours(), tasks: ours(), own: Slots::new(OWN_RUNNING, OWN_WAITING) }
     }
 
-    /// Takes a place for `who`, or waits for one until the deadline of `frame`.
+    /// Takes a slot for `who`, or waits for one until the deadline of `frame`.
     ///
-    /// Every refusal is [`Error::Overloaded`]: no place to wait in, none any more because another
+    /// Every refusal is [`Error::Overloaded`]: no slot to wait in, none any more because another
     /// principal came who has fewer, and a deadline that ended before the wait did. Nothing was sent
     /// in any case, so this is no timeout of the server's.
     pub(super) async fn enter(
@@ -88,46 +86,46 @@ impl Bulkhead {
         who: Option<&Arc<str>>,
         frame: &mut Frame,
     ) -> Result<Slot<'_>, Error> {
-        let places = self.places(lane);
+        let slots = self.slots(lane);
         // Nearly always there is one, and then no time passes.
-        let slot = if let Some(slot) = places.take(who) {
+        let slot = if let Some(slot) = slots.take(who, frame.now) {
             Some(slot)
         } else {
-            let slot = places.wait(who, frame.deadline.at).await;
+            let slot = slots.wait(who, frame.deadline.at).await;
             frame.now = Instant::now();
             slot
         };
-        // A place that comes with the deadline is of no use.
+        // A slot that comes with the deadline is of no use.
         slot.filter(|_| frame.now < frame.deadline.at).ok_or(Error::Overloaded { retry_in: RETRY_IN })
     }
 
-    /// Frees a place that was kept.
+    /// Frees a slot that was kept.
     pub(super) fn free(&self, lane: Lane, held: Held) {
-        self.places(lane).give_back(held);
+        self.slots(lane).give_back(held);
     }
 
     /// Client calls that run now, whatever they are about.
     pub(super) fn running(&self) -> usize {
-        self.of_clients().map(Places::running).iter().sum()
+        self.of_clients().map(Slots::running).iter().sum()
     }
 
-    /// Client calls that wait for a place now.
+    /// Client calls that wait for a slot now.
     pub(super) fn waiting(&self) -> usize {
-        self.of_clients().map(Places::waiting).iter().sum()
+        self.of_clients().map(Slots::waiting).iter().sum()
     }
 
     /// Resolves when no client call runs or waits. Those who come meanwhile are let in.
     pub(super) async fn idle(&self) {
-        while !self.of_clients().iter().all(|places| places.are_empty()) {
+        while !self.of_clients().iter().all(|slots| slots.are_empty()) {
             sleep(IDLE_POLL).await;
         }
     }
 
-    const fn of_clients(&self) -> [&Places; 3] {
+    const fn of_clients(&self) -> [&Slots; 3] {
         [&self.calls, &self.results, &self.tasks]
     }
 
-    const fn places(&self, lane: Lane) -> &Places {
+    const fn slots(&self, lane: Lane) -> &Slots {
         match lane {
             Lane::Calls => &self.calls,
             Lane::Results => &self.results,

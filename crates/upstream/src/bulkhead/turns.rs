@@ -53,6 +53,11 @@ impl<T> Turns<T> {
         Some((call, who))
     }
 
+    /// How many callers wait.
+    pub(super) fn len(&self) -> usize {
+        self.lines.iter().map(|line| line.waiting.len()).sum()
+    }
+
     /// Whether anybody waits in the line of `who`.
     pub(super) fn has(&self, who: Option<&Arc<str>>) -> bool {
         self.line_of(who).is_some()

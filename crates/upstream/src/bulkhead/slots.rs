@@ -1,0 +1,204 @@
+//! The slots of one lane: how many calls run, how many wait, and which slots are reserved.
+//!
+//! ```text
+//! │◀─────────── open to every caller ───────────▶│◀──── reserved (`shares`) ────▶│
+//! ```
+//!
+//! Invariants: a caller waits only while all open slots are taken, and the reserved ones are taken or not available
+//! to it. A slot that becomes free goes to the next waiting caller that may have it. All counts change under one lock,
+//! which is held for a few comparisons.
+//!
+//! It does not decide the order of waiting callers (`turns`), nor which principal may have a reserved slot (`shares`).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::time::{Instant, timeout_at};
+
+use super::shares::{Share, Shares};
+use super::turns::Turns;
+use runtime::telemetry::limit::Limit;
+
+/// A lane with at most this many slots reserves all of them: with fewer open slots, one principal could have nearly all.
+const ALL_RESERVED: usize = 8;
+/// A larger lane reserves one slot of this many.
+const RESERVED: usize = 4;
+
+/// The slots of one lane.
+#[derive(Debug)]
+pub(super) struct Slots {
+    most_running: usize,
+    most_waiting: usize,
+    /// Slots that any caller may take; the rest is reserved.
+    open: usize,
+    book: Mutex<Book>,
+}
+
+/// The calls that run and wait.
+#[derive(Debug)]
+struct Book {
+    running: usize,
+    /// Waiting callers. A message calls one, and the end of its channel refuses it.
+    turns: Turns<oneshot::Sender<Held>>,
+    shares: Shares,
+}
+
+/// The share of the reserved slots that a slot was taken from, if it is a reserved one.
+pub(crate) type Held = Option<Share>;
+
+/// A slot for one call, given back when dropped.
+#[derive(Debug)]
+#[must_use = "the slot is free again as soon as this is dropped"]
+pub(crate) struct Slot<'a> {
+    slots: &'a Slots,
+    held: Held,
+}
+
+impl Slot<'_> {
+    /// Keeps the slot beyond this value, until the result is passed to `give_back`.
+    pub(crate) fn keep(self) -> Held {
+        let held = self.held;
+        std::mem::forget(self);
+        held
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        self.slots.give_back(self.held);
+    }
+}
+
+/// A waiting caller, which leaves the line when dropped.
+struct Ticket<'a> {
+    slots: &'a Slots,
+    who: Option<Arc<str>>,
+    number: u64,
+    called: oneshot::Receiver<Held>,
+}
+
+enum Turn<'a> {
+    Now(Slot<'a>),
+    Later(Ticket<'a>),
+}
+
+impl Slots {
+    pub(super) fn new(running: usize, waiting: usize) -> Self {
+        let reserved = (running / RESERVED).max(ALL_RESERVED);
+        let book = Book { running: 0, turns: Turns::new(), shares: Shares::new() };
+        Self {
+            most_running: running,
+            most_waiting: waiting,
+            open: running.saturating_sub(reserved),
+            book: Mutex::new(book),
+        }
+    }
+
+    /// Takes an open slot for `who`, if one is free.
+    pub(super) fn take(&self, who: Option<&Arc<str>>, now: Instant) -> Option<Slot<'_>> {
+        let mut book = self.book();
+        book.shares.note(who, now);
+        if book.running >= self.open {
+            return None;
+        }
+        book.running += 1;
+        Some(Slot { slots: self, held: None })
+    }
+
+    /// Takes a reserved slot, or waits for any until `deadline`, in the line of `who`. None if the caller is refused.
+    pub(super) async fn wait(&self, who: Option<&Arc<str>>, deadline: Instant) -> Option<Slot<'_>> {
+        match self.line_up(who)? {
+            Turn::Now(slot) => Some(slot),
+            Turn::Later(mut ticket) => match timeout_at(deadline, &mut ticket.called).await {
+                Ok(Ok(held)) => Some(Slot { slots: self, held }),
+                _ => None,
+            },
+        }
+    }
+
+    /// Gives back a slot, and calls the callers that may run now.
+    pub(super) fn give_back(&self, held: Held) {
+        let mut book = self.book();
+        if let Some(share) = held {
+            book.shares.give_back(share);
+        }
+        book.running -= 1;
+        while let Some((call, held)) = self.next(&mut book) {
+            book.running += 1;
+            // A caller needs the lock to leave the line, so the message arrives.
+            let _ = call.send(held);
+        }
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.book().running
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.book().turns.len()
+    }
+
+    pub(super) fn are_empty(&self) -> bool {
+        let book = self.book();
+        book.running == 0 && book.turns.len() == 0
+    }
+
+    /// Takes the next waiting caller that may run now out of its line.
+    fn next(&self, book: &mut Book) -> Option<(oneshot::Sender<Held>, Held)> {
+        let (is_open, free) = (book.running < self.open, self.free(book));
+        let Book { turns, shares, .. } = book;
+        let several = turns.are_several();
+        let may_run =
+            |who: Option<&Arc<str>>| is_open || shares.may(who, free, several || shares.knows_others(who));
+        let (call, who) = turns.next(may_run)?;
+        let held = (!is_open).then(|| shares.take(who.as_ref()));
+        Some((call, held))
+    }
+
+    fn line_up(&self, who: Option<&Arc<str>>) -> Option<Turn<'_>> {
+        let mut book = self.book();
+        let (is_open, free) = (book.running < self.open, self.free(&book));
+        let others = book.shares.knows_others(who) || book.turns.has_others(who);
+        // A caller does not overtake those of its own principal.
+        if !book.turns.has(who) && (is_open || book.shares.may(who, free, others)) {
+            book.running += 1;
+            let held = (!is_open).then(|| book.shares.take(who));
+            return Some(Turn::Now(Slot { slots: self, held }));
+        }
+        if book.turns.len() >= self.most_waiting {
+            drop(book.turns.push_out_for(who)?);
+        }
+        if free > 0 {
+            Limit::ServerShare.met(());
+        }
+        let (call, called) = oneshot::channel();
+        let number = book.turns.join(who, call);
+        Some(Turn::Later(Ticket { slots: self, who: who.cloned(), number, called }))
+    }
+
+    /// Slots that are not taken.
+    const fn free(&self, book: &Book) -> usize {
+        self.most_running.saturating_sub(book.running)
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        // Nothing panics while it is held.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let mut book = self.slots.book();
+        match self.called.try_recv() {
+            Err(TryRecvError::Empty) => book.turns.leave(self.who.as_ref(), self.number),
+            // The slot came when the caller was about to leave.
+            Ok(held) => {
+                drop(book);
+                self.slots.give_back(held);
+            }
+            // The caller has its slot, or was refused.
+            Err(TryRecvError::Closed) => {}
+        }
+    }
+}
