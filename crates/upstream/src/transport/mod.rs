@@ -2,14 +2,13 @@
 //!
 //! [`connector`] is all that other crates need. All transports share the table of open requests (`pending`) and the
 //! detection of the protocol era (`handshake`). They also share notifications (`inbound`) and requests (`questions`) of a
-//! server, the end of a connection (`close_signal`), and flood protection (`flood_guard`).
+//! server, and flood protection (`flood_guard`).
 //!
 //! The transports over HTTP share sending (`http`), reading (`body`), and messages without a response (`aside`).
 
 mod aside;
 mod body;
 mod clipped;
-mod close_signal;
 mod flood_guard;
 mod handshake;
 mod http;

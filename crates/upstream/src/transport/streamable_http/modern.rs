@@ -18,7 +18,6 @@ use crate::close_reason::Closing;
 use crate::connection::{Call, Connection, Event, Events, Outlet, RequestFuture};
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
-use crate::transport::close_signal::Ending;
 use crate::transport::flood_guard::{FloodGuard, Worth};
 use crate::transport::handshake::{self, Finding, PROBE_LIMIT};
 use crate::transport::http::Head;
@@ -52,8 +51,7 @@ pub(super) struct Wire {
     /// Set when the connection is of no more use.
     closing: Closing,
     floods: FloodGuard,
-    /// Ends what is open on it: calls, and what lives longer than one.
-    ending: Ending,
+    /// Ends the calls and streams that are open on it.
     end: CancellationToken,
     /// Whether it is being found out what the server is now.
     asking: AtomicBool,
@@ -77,7 +75,6 @@ impl Wire {
             events,
             last_id: AtomicU64::new(0),
             closing,
-            ending: Ending::default(),
             end: CancellationToken::new(),
             asking: AtomicBool::new(false),
         })
@@ -139,7 +136,7 @@ impl Wire {
         let outcome = tokio::select! {
             biased;
             outcome = &mut sent => outcome?,
-            () = self.ending.wait() => return Err(Error::Lost { reason: self.closing.reason() }),
+            () = self.end.cancelled() => return Err(Error::Lost { reason: self.closing.reason() }),
         };
         // It may as well be a proxy, or an argument that the server could not read: for this call it
         // is the answer, and the others go on.
@@ -194,7 +191,6 @@ impl Wire {
     /// Ends what runs.
     fn end(&self, reason: &str) {
         self.closing.close(reason);
-        self.ending.come();
         self.end.cancel();
     }
 }
