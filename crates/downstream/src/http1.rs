@@ -30,7 +30,6 @@ use super::listener::{Limits, Site};
 use super::moving_socket::MovingSocket;
 use super::refusal::{Face, Refusal};
 use crate::load_shed;
-use net::joined::Joined;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{RequestId, limit};
 use runtime::worker::{Bell, due, turn};
@@ -65,7 +64,7 @@ pub(super) fn connection<S: Site>(
     let mut limit = Limit::new(activity.clone(), limits);
     let service = service(site, activity.clone(), limits.body_timeout);
     async move {
-        let io = TokioIo::new(Watched::new(Joined::new(MovingSocket::new(socket)), activity.clone()));
+        let io = TokioIo::new(Watched::new(MovingSocket::new(socket), activity.clone()));
         // Absent only while it is made anew.
         let mut connection = Some(protocol().serve_connection(io, service));
         let mut end = pin!(async {
@@ -123,7 +122,7 @@ pub(super) fn connection<S: Site>(
 }
 
 /// A connection of hyper to a client.
-type Connection<S> = http1::Connection<TokioIo<Watched<Joined<MovingSocket>>>, S>;
+type Connection<S> = http1::Connection<TokioIo<Watched<MovingSocket>>, S>;
 
 /// A connection with small buffers in place of one that is idle: hyper keeps the largest buffer it ever needed, and
 /// the map of the largest head. Only for connections where all was read and flushed.

@@ -5,7 +5,6 @@
 
 mod clip;
 pub mod http;
-pub mod joined;
 pub mod lines;
 pub mod sse;
 pub mod transfer_coding;

@@ -26,7 +26,6 @@ use super::error::Error;
 use super::metered::{Meter, Metered};
 use super::reach::{Reach, Resolver, out_of_reach};
 use super::request_body::RequestBody;
-use crate::joined::Joined;
 
 /// How long a connection may take to open, TLS included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -60,7 +59,7 @@ impl Dialer {
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_LIMIT));
         tcp.enforce_http(false);
-        let tcp = tcp.map_response(joined as fn(_) -> _);
+        let tcp = tcp.map_response(metered as fn(_) -> _);
         let tls = if is_tls { Some(HttpsConnector::from((tcp.clone(), certified()?))) } else { None };
         Ok(Self { origin, tcp, tls, count: Arc::default() })
     }
@@ -100,13 +99,13 @@ fn meter(io: &Io) -> &Meter {
     }
 }
 
-fn joined(socket: TokioIo<TcpStream>) -> Tcp {
-    TokioIo::new(Metered::new(Joined::new(socket.into_inner())))
+fn metered(socket: TokioIo<TcpStream>) -> Tcp {
+    TokioIo::new(Metered::new(socket.into_inner()))
 }
 
-impl Connection for Metered<Joined<TcpStream>> {
+impl Connection for Metered<TcpStream> {
     fn connected(&self) -> Connected {
-        self.get_ref().get_ref().connected()
+        self.get_ref().connected()
     }
 }
 

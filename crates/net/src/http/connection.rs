@@ -22,7 +22,6 @@ use tokio::task::unconstrained;
 
 use super::metered::{Meter, Metered};
 use super::request_body::RequestBody;
-use crate::joined::Joined;
 use runtime::worker::{Bell, hushed};
 
 /// Bytes that are read in one poll before the head of an answer is complete: some 900 interim responses, a third of a
@@ -43,7 +42,7 @@ pub(super) enum Failure {
 /// The socket of a connection.
 pub(super) type Io = MaybeHttpsStream<Tcp>;
 /// The part of a socket below TLS.
-pub(super) type Tcp = TokioIo<Metered<Joined<TcpStream>>>;
+pub(super) type Tcp = TokioIo<Metered<TcpStream>>;
 
 /// What moves the bytes.
 pub(super) type Wire = Connection<Io, RequestBody>;

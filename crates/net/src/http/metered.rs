@@ -24,7 +24,6 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::joined::Joined;
 
 /// Bytes that one write takes at most.
 const MOST_WRITTEN: usize = 128 * 1024;
@@ -99,7 +98,7 @@ pub(super) trait ReadNow {
     fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
-impl ReadNow for Joined<TcpStream> {
+impl ReadNow for TcpStream {
     fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         (&*SockRef::from(self.get_ref())).read(buffer)
     }
