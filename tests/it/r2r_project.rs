@@ -232,4 +232,8 @@ async fn no_more_requests_are_sent_within_a_minute_than_allowed() {
     let failed = gateway.mcp().call("r2r_list_collections", json!({"offset": 99})).await;
     assert_eq!(failed.error_code(), -31004, "{failed:?}");
     assert_eq!(failed.error()["data"]["type"], "rate_limited", "{failed:?}");
+    // A new connection does not begin a new minute.
+    assert_eq!(gateway.post("/servers/r2r/reconnect", "").await.status, 200);
+    let again = gateway.mcp().call("r2r_list_collections", json!({"offset": 98})).await;
+    assert_eq!(again.error()["data"]["type"], "rate_limited", "{again:?}");
 }

@@ -40,7 +40,7 @@ pub(super) struct Results<T> {
 pub(super) struct Client {
     rest: Rest,
     session: Arc<Session>,
-    pace: Option<Arc<Pace>>,
+    pace: Option<Pace>,
 }
 
 impl Client {
@@ -49,8 +49,7 @@ impl Client {
     pub(super) async fn open(options: &config::R2r, means: &Means) -> Result<Self, Error> {
         let rest = Rest::new(&options.url, &means.shutdown)?;
         let session = Session::open(rest.clone(), options.credentials.clone(), &means.shutdown).await?;
-        let pace = options.requests_per_minute.map(|most| Arc::new(Pace::new(most)));
-        Ok(Self { rest, session, pace })
+        Ok(Self { rest, session, pace: options.pace.clone() })
     }
 
     /// Reads what is at `path`, a segment each, with `query` behind it.
@@ -136,7 +135,7 @@ impl Client {
 
     /// Counts a request, where they are limited.
     fn admit(&self) -> Result<(), Error> {
-        self.pace.as_ref().map_or(Ok(()), |pace| pace.admit())
+        self.pace.as_ref().map_or(Ok(()), Pace::admit)
     }
 
     /// Makes a request as whoever we are, a second time if our token was refused.

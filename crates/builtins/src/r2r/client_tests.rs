@@ -30,7 +30,7 @@ fn options(r2r: &R2r, credentials: Credentials) -> config::R2r {
         credentials,
         project: config::ProjectName { name: "my-app".into(), path: None },
         follows_client: false,
-        requests_per_minute: None,
+        pace: None,
         auto_create_collections: true,
         collection_mapping_file: None,
         ingest_roots: Vec::new(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 use url::{Host, Url};
 
+use super::pace::Pace;
 pub use super::project_name::ProjectName;
 use crate::connect;
 use settings::{Fields, Setting};
@@ -33,8 +34,8 @@ pub struct R2r {
     pub project: ProjectName,
     /// Whether calls are about the project of their client, where that tells one.
     pub follows_client: bool,
-    /// Requests to R2R within a minute, if they are limited.
-    pub requests_per_minute: Option<usize>,
+    /// Limits the requests to R2R within a minute, for all connections together.
+    pub pace: Option<Pace>,
     /// Whether that is made when it is missing.
     pub auto_create_collections: bool,
     /// Where the collection of each project is remembered; none: below the user's state folder.
@@ -140,7 +141,7 @@ fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) ->
     let project = fields.require("project", "add a name, such as `project: my-app`");
     let sources = [("settings", false), ("client", true)];
     let follows_client = fields.choice("project_from", &sources).unwrap_or(false);
-    let requests_per_minute = fields.integer("requests_per_minute", REQUESTS);
+    let pace = fields.integer("requests_per_minute", REQUESTS).map(Pace::new);
     let auto_create_collections = fields.boolean("auto_create_collections").unwrap_or(true);
     let mapping = fields.take("collection_mapping_file").map(|setting| setting.file_path(defaults.folder()));
     let roots = fields.take("ingest_roots").map(|setting| roots(&setting, defaults));
@@ -155,7 +156,7 @@ fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) ->
         project: project?
             .parsed("a name of at most 128 bytes, or the absolute path of the project", ProjectName::parse)?,
         follows_client,
-        requests_per_minute,
+        pace,
         auto_create_collections,
         collection_mapping_file: mapping.flatten(),
         ingest_roots: roots.unwrap_or_default(),

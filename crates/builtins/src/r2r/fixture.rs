@@ -33,7 +33,7 @@ pub(super) fn options(r2r: &double::R2r, folder: &TempDir) -> config::R2r {
         credentials: Credentials::Account { email, password },
         project: ProjectName { name: "my-app".into(), path: None },
         follows_client: false,
-        requests_per_minute: None,
+        pace: None,
         auto_create_collections: true,
         collection_mapping_file: Some(folder.path().join("collections.json")),
         ingest_roots: Vec::new(),

@@ -1,23 +1,28 @@
 //! The limit for requests to R2R within a minute, for all callers together, and the error beyond it.
 //!
+//! Invariant: it belongs to the settings of the server and not to a connection, so a new connection does not begin a
+//! new minute.
+//!
 //! Not here: the count itself (`upstream::rate_limit`); logins and health checks, which are few and are not counted.
+
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use runtime::telemetry::limit::Limit;
 use upstream::api::{Error, RateLimit};
 
-/// The requests of the last minute.
-#[derive(Debug)]
-pub(super) struct Pace {
+/// The requests of the last minute. Clones count together.
+#[derive(Debug, Clone)]
+pub struct Pace {
     most: usize,
-    sent: RateLimit,
+    sent: Arc<RateLimit>,
 }
 
 impl Pace {
     /// Admits `most` requests within a minute.
     pub(super) fn new(most: usize) -> Self {
-        Self { most, sent: RateLimit::new(most) }
+        Self { most, sent: Arc::new(RateLimit::new(most)) }
     }
 
     /// Counts a request, or refuses it with the time to come again.

@@ -302,7 +302,7 @@ impl Place {
             credentials: Credentials::None,
             project: config::ProjectName { name: "p".into(), path: None },
             follows_client: false,
-            requests_per_minute: None,
+            pace: None,
             auto_create_collections: false,
             collection_mapping_file: None,
             ingest_roots: vec![self.dir.path().join("docs")],

@@ -26,7 +26,7 @@ async fn client(r2r: &R2r) -> Client {
         credentials: Credentials::Account { email, password: PASSWORD.to_owned().into() },
         project: config::ProjectName { name: "p".into(), path: None },
         follows_client: false,
-        requests_per_minute: None,
+        pace: None,
         auto_create_collections: false,
         collection_mapping_file: None,
         ingest_roots: Vec::new(),
