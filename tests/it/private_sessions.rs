@@ -233,13 +233,10 @@ async fn what_a_client_first_sees_is_no_change_for_it() {
     }
 }
 
-/// The answer of `folders` to a client of 2026-07-28, and how often the client was asked for its roots before.
-async fn folders_of_modern(gateway: &Running) -> (Value, usize) {
-    let mut call = json!({"name": "folders", "arguments": {}, "_meta": {
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
-        "io.modelcontextprotocol/clientInfo": client_info(),
-    }});
+/// The answer of `folders` to a client of 2026-07-28 with `capabilities`, and how often it was asked for its roots
+/// before.
+async fn folders_of_modern(gateway: &Running, capabilities: &Value) -> (Value, usize) {
+    let mut call = json!({"name": "folders", "arguments": {}, "_meta": modern_meta(capabilities)});
     for rounds in 0.. {
         let answer = gateway.mcp().modern("tools/call", call.clone()).await.result();
         if answer["resultType"] != "input_required" {
@@ -257,19 +254,39 @@ async fn folders_of_modern(gateway: &Running) -> (Value, usize) {
     unreachable!()
 }
 
+fn modern_meta(capabilities: &Value) -> Value {
+    json!({"io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+        "io.modelcontextprotocol/clientInfo": client_info()})
+}
+
+/// Whether a client of 2026-07-28 with `capabilities` is listed the tool for clients with roots.
+async fn lists_of_client(gateway: &Running, capabilities: &Value) -> bool {
+    let listed = gateway.mcp().modern("tools/list", json!({"_meta": modern_meta(capabilities)})).await;
+    listed.tool_names().contains(&"of_client".to_owned())
+}
+
 #[tokio::test]
 async fn a_client_without_a_session_is_asked_for_its_roots_before_its_first_call_begins() {
+    let roots = json!({"roots": {}});
     for lists_first in [true, false] {
         for (gateway, _server) in gateways("sharing: per_session").await {
-            if lists_first {
-                let list = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": MODERN,
-                    "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
-                    "io.modelcontextprotocol/clientInfo": client_info()}});
-                let listed = gateway.mcp().modern("tools/list", list).await;
-                assert!(listed.tool_names().contains(&"of_client".to_owned()), "{listed:?}");
-            }
-            assert_eq!(folders_of_modern(&gateway).await, (json!("file:///modern"), 1));
-            assert_eq!(folders_of_modern(&gateway).await, (json!("file:///modern"), 0));
+            assert!(!lists_first || lists_of_client(&gateway, &roots).await);
+            assert_eq!(folders_of_modern(&gateway, &roots).await, (json!("file:///modern"), 1));
+            assert_eq!(folders_of_modern(&gateway, &roots).await, (json!("file:///modern"), 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn clients_of_one_principal_that_declare_other_capabilities_have_other_connections() {
+    let (none, roots) = (json!({}), json!({"roots": {}}));
+    for (gateway, _server) in gateways("sharing: per_session").await {
+        for rounds in [1, 0] {
+            assert!(!lists_of_client(&gateway, &none).await);
+            assert_eq!(folders_of_modern(&gateway, &none).await, (json!("none"), 0));
+            assert!(lists_of_client(&gateway, &roots).await, "its capabilities were declared");
+            assert_eq!(folders_of_modern(&gateway, &roots).await, (json!("file:///modern"), rounds));
         }
     }
 }

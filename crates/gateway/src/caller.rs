@@ -38,7 +38,7 @@ pub struct Caller {
     pub mailbox: Option<Arc<Mailbox>>,
     /// Whose calls these are: the session's, or the one request's.
     pub owner: Owner,
-    /// Where its private connections belong: the session, or the principal.
+    /// Where its private connections belong: the session, or the principal and the capabilities.
     pub home: Home,
 }
 
@@ -54,7 +54,7 @@ impl Caller {
             info: member(meta::CLIENT_INFO).unwrap_or_else(lifecycle::own_info),
             log_level: level.and_then(Result::ok),
         };
-        let home = Home::of_principal(principal.id().clone());
+        let home = Home::of_principal(principal.id().clone(), &sender.capabilities);
         Self {
             principal,
             version: Version::NEWEST_MODERN,

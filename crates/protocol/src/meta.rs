@@ -43,6 +43,12 @@ impl Sender {
     pub fn gateway() -> Self {
         Self { capabilities: Raw::empty_object(), info: super::lifecycle::own_info(), log_level: None }
     }
+
+    /// Copies it into memory of its own, so that it no longer keeps the request that it was read from.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self { capabilities: self.capabilities.detached(), info: self.info.detached(), ..self.clone() }
+    }
 }
 
 /// The `_meta` object of `params`, if there is one.

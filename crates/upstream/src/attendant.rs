@@ -123,7 +123,11 @@ impl Upstream {
             let attendant = Attendant {
                 upstream,
                 client: Arc::clone(&client),
-                call: Call { home: Some(client.home.clone()), ..call.clone() },
+                call: Call {
+                    home: Some(client.home.clone()),
+                    sender: call.sender.detached(),
+                    ..call.clone()
+                },
                 home: client.home.clone(),
                 last_read: Instant::now(),
             };

@@ -61,7 +61,7 @@ impl<'a> PoolRequest<'a> {
     /// The client, for connections of its own.
     pub(super) fn private(self) -> Option<Private> {
         let Self::Of(call) = self else { return None };
-        Some(Private { home: call.home.clone()?, capabilities: call.sender.capabilities.clone() })
+        Some(Private { home: call.home.clone()?, capabilities: call.sender.capabilities.detached() })
     }
 
     /// On whose behalf the connection is wanted; none for ourselves and for programs.

@@ -1,7 +1,8 @@
 //! The client that a private connection belongs to: a session, or a principal without sessions.
 //!
-//! A legacy client has a session, and its private connections end with it. A modern client has none, so
-//! its principal has one home for all its requests, which ends when it is idle. A server reaches the client of a
+//! A legacy client has a session, and its private connections end with it. A modern client has none. All requests
+//! of its principal that declare the same capabilities have one home, because a legacy connection declares
+//! capabilities once for all its calls. That home ends when it is idle. A server reaches the client of a
 //! session outside of calls too: log lines go to the session, and server requests to a stream that the client
 //! reads ([`Home::lend`]). Invariants: a server request goes to this client or to nobody; each outlet
 //! is lent for as long as its [`Loan`] is kept.
@@ -9,7 +10,7 @@
 //! Not here: who made a single call ([`super::Owner`]), and the connections (`pool`, `private`).
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -21,15 +22,24 @@ use super::connection::{Call, Outlet, Owner};
 use json::Raw;
 use protocol::Notification;
 
-/// A client's session, or its principal. Clones are the same.
+/// A client's session, or its principal and capabilities. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct Home(Kind);
 
 #[derive(Debug, Clone)]
 enum Kind {
     Session(Arc<Session>),
-    /// With where its client can be asked at the moment, if it is attended to.
-    Principal(Arc<str>, Option<Arc<Reach>>),
+    Principal(Sessionless),
+}
+
+/// The clients of one principal that declare the same capabilities.
+#[derive(Debug, Clone)]
+struct Sessionless {
+    principal: Arc<str>,
+    /// Hash of the capabilities, which may be as large as a request.
+    capabilities: u64,
+    /// Where they can be asked at the moment, if they are attended to.
+    reach: Option<Arc<Reach>>,
 }
 
 struct Session {
@@ -103,16 +113,18 @@ impl Home {
         })))
     }
 
-    /// Whoever is authenticated as `principal`.
-    pub const fn of_principal(principal: Arc<str>) -> Self {
-        Self(Kind::Principal(principal, None))
+    /// Clients without a session that are authenticated as `principal` and declare `capabilities`.
+    pub fn of_principal(principal: Arc<str>, capabilities: &Raw) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(capabilities.bytes());
+        Self(Kind::Principal(Sessionless { principal, capabilities: hasher.finish(), reach: None }))
     }
 
     /// This home with a place for outlets on which its client can be asked.
     pub(super) fn attended(&self) -> Self {
         match &self.0 {
-            Kind::Principal(principal, None) => {
-                Self(Kind::Principal(Arc::clone(principal), Some(Arc::default())))
+            Kind::Principal(clients) if clients.reach.is_none() => {
+                Self(Kind::Principal(Sessionless { reach: Some(Arc::default()), ..clients.clone() }))
             }
             _ => self.clone(),
         }
@@ -129,7 +141,7 @@ impl Home {
     pub async fn ended(&self) {
         match &self.0 {
             Kind::Session(session) => session.ended.cancelled().await,
-            Kind::Principal(..) => std::future::pending().await,
+            Kind::Principal(_) => std::future::pending().await,
         }
     }
 
@@ -233,7 +245,7 @@ impl Home {
     fn reach(&self) -> Option<&Arc<Reach>> {
         match &self.0 {
             Kind::Session(session) => Some(&session.reach),
-            Kind::Principal(_, reach) => reach.as_ref(),
+            Kind::Principal(clients) => clients.reach.as_ref(),
         }
     }
 
@@ -252,7 +264,7 @@ impl Home {
 
     /// Whether it ends by itself when nobody uses it, because nothing else tells its end.
     pub(super) const fn ends_when_idle(&self) -> bool {
-        matches!(self.0, Kind::Principal(..))
+        matches!(self.0, Kind::Principal(_))
     }
 }
 
@@ -300,7 +312,9 @@ impl PartialEq for Home {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Kind::Session(one), Kind::Session(two)) => one.number == two.number,
-            (Kind::Principal(one, _), Kind::Principal(two, _)) => one == two,
+            (Kind::Principal(one), Kind::Principal(two)) => {
+                one.capabilities == two.capabilities && one.principal == two.principal
+            }
             _ => false,
         }
     }
@@ -312,7 +326,7 @@ impl Hash for Home {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &self.0 {
             Kind::Session(session) => session.number.hash(state),
-            Kind::Principal(principal, _) => principal.hash(state),
+            Kind::Principal(clients) => (&clients.principal, clients.capabilities).hash(state),
         }
     }
 }

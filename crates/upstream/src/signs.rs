@@ -101,6 +101,7 @@ impl Signs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use json::Raw;
 
     #[test]
     fn only_sessions_that_begin_after_the_first_sign_are_separated() {
@@ -111,7 +112,10 @@ mod tests {
         assert!(!signs.note(Sign::ListsDiffer, true), "one log line is enough");
         assert!(!signs.separates(&before) && signs.separates(&after));
         assert_eq!(signs.all(), [Sign::ListsDiffer, Sign::AsksRoots]);
-        assert!(signs.separates(&Home::of_principal("key:a".into())), "each of its requests is new");
+        assert!(
+            signs.separates(&Home::of_principal("key:a".into(), &Raw::empty_object())),
+            "each of its requests is new"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What was searched for lately, by whom.
 //!
 //! Invariants: a client is shown its own queries and nobody else's: those of its session, or of its
-//! principal where there are no sessions; programs that call over REST have no history; nothing is
+//! principal and capabilities where there are no sessions; programs that call over REST have no history; nothing is
 //! kept when the program ends, and the oldest goes first.
 
 use std::collections::VecDeque;
@@ -83,6 +83,11 @@ fn now() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use json::Raw;
+
+    fn of_principal() -> Home {
+        Home::of_principal("p".into(), &Raw::empty_object())
+    }
 
     fn texts(history: &History, home: &Home) -> Vec<String> {
         history.of(Some(home)).into_iter().map(|query| query.text).collect()
@@ -91,7 +96,7 @@ mod tests {
     #[test]
     fn everybody_sees_the_last_ten_of_their_own() {
         let history = History::default();
-        let (one, other) = (Home::session(), Home::of_principal("p".into()));
+        let (one, other) = (Home::session(), of_principal());
         for n in 0..12 {
             history.note(Some(&one), "t", &format!("one {n}"));
         }
@@ -99,7 +104,7 @@ mod tests {
         history.note(None, "t", "a program");
         assert_eq!(texts(&history, &one).len(), 10);
         assert_eq!(texts(&history, &one)[0], "one 11");
-        assert_eq!(texts(&history, &Home::of_principal("p".into())), ["other"]);
+        assert_eq!(texts(&history, &of_principal()), ["other"]);
         assert!(texts(&history, &Home::session()).is_empty() && history.of(None).is_empty());
     }
 

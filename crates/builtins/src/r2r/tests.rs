@@ -8,6 +8,7 @@ use super::double::Fault;
 use super::fixture::{Fixture, SEARCH};
 use super::resources::{CONTEXT, HISTORY};
 use crate::{Builtin, Report};
+use json::Raw;
 use protocol::error::code;
 use upstream::api::{Call, CallEvent, Error, Home, Outlet};
 
@@ -273,7 +274,7 @@ async fn everybody_is_shown_their_own_queries() {
         let call = Call { home: Some(home.clone()), ..Call::of_gateway("tools/call", None) };
         Report::of(&call, &Outlet::none())
     };
-    let (one, other) = (of(&Home::session()), of(&Home::of_principal("p".into())));
+    let (one, other) = (of(&Home::session()), of(&Home::of_principal("p".into(), &Raw::empty_object())));
     fixture.reply(SEARCH, &json!({"query": "tokens"}), &one).await.expect("reached").expect("found");
     fixture.reply(RAG, &json!({"question": "backups"}), &one).await.expect("reached").expect("found");
     let history = fixture.read(HISTORY, &one).await;

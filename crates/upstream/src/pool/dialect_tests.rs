@@ -307,17 +307,23 @@ async fn a_private_connection_declares_what_its_client_did_and_ends_with_the_ses
     assert!(seat(&pool, &third).await.is_ok());
 }
 
+/// A call of a modern client of `principal` without a session.
+pub(super) fn sessionless(principal: &str, capabilities: &serde_json::Value) -> Call {
+    let home = Home::of_principal(principal.into(), &Raw::of(capabilities));
+    by(principal, Call { home: Some(home), ..call_of(Era::Modern, capabilities) })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_principal_without_sessions_has_one_private_connection_until_it_is_idle() {
     let server = dual();
     let (pool, _shutdown) = pool_with(&server, 1, true);
-    let (one, two) = (Home::of_principal("key:a".into()), Home::of_principal("key:b".into()));
-    let held = seat(&pool, &of_home(Era::Modern, &one)).await.expect("a seat");
-    assert!(seat(&pool, &of_home(Era::Modern, &Home::of_principal("key:a".into()))).await.is_ok());
+    let [one, two] = ["key:a", "key:b"].map(|principal| sessionless(principal, &json!({})));
+    let held = seat(&pool, &one).await.expect("a seat");
+    assert!(seat(&pool, &sessionless("key:a", &json!({}))).await.is_ok());
     assert_eq!(pool.live(), 2);
-    assert!(matches!(seat(&pool, &of_home(Era::Modern, &two)).await, Err(Error::Overloaded { .. })));
+    assert!(matches!(seat(&pool, &two).await, Err(Error::Overloaded { .. })));
     drop(held);
-    assert!(seat(&pool, &of_home(Era::Modern, &two)).await.is_ok(), "an idle one makes room");
+    assert!(seat(&pool, &two).await.is_ok(), "an idle one makes room");
     assert_eq!(pool.live(), 2);
     sleep(Duration::from_secs(301)).await;
     assert_eq!((pool.live(), server.live()), (1, 1));

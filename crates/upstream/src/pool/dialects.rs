@@ -131,13 +131,17 @@ impl State {
             || self.end_idle(|group| group.private.is_none() && !group.belongs_to_session())
     }
 
-    /// Ends a private connection that nobody uses: one that belongs to no session first. Otherwise the session
-    /// that was unused for longest ends with its connection. The order is that of the table of sessions: one of
-    /// `principal`, one of the principal with most if that has at least two more, any.
+    /// Ends a private connection that nobody uses: one that belongs to no session first, and among these one of
+    /// `principal`. Otherwise the session that was unused for longest ends with its connection. The order is that
+    /// of the table of sessions: one of `principal`, one of the principal with most if that has at least two more,
+    /// any.
     fn make_private_room(&mut self, principal: Option<&Arc<str>>) -> bool {
-        let own = self.count(true, |group| group.principal.as_ref() == principal);
-        self.end_idle(|group| group.private.is_some() && !group.belongs_to_session())
-            || self.displace(|group| group.principal.as_ref() == principal)
+        let is_own = |group: &Group| group.principal.as_ref() == principal;
+        let is_free = |group: &Group| group.private.is_some() && !group.belongs_to_session();
+        let own = self.count(true, is_own);
+        self.end_idle(|group| is_free(group) && (group.is_empty() || is_own(group)))
+            || self.end_idle(is_free)
+            || self.displace(is_own)
             || self.richer_than(own).is_some_and(|whose| self.displace(|group| group.principal == whose))
             || self.displace(|_| true)
     }
@@ -220,10 +224,10 @@ impl State {
         if key == self.base && key != actual {
             self.move_base(actual);
         }
-        let private = self.find(key).and_then(|group| group.private.clone());
+        let wanted = self.find(key).map(|group| (group.private.clone(), group.principal.clone()));
         let at = self.groups.iter().position(|group| group.key == actual).unwrap_or_else(|| {
             let mut group = Group::new(actual);
-            group.private = private;
+            (group.private, group.principal) = wanted.unwrap_or_default();
             self.groups.push(group);
             self.groups.len() - 1
         });

@@ -1,9 +1,10 @@
 //! Whose private connections stay, and whose make room for others.
 
-use tokio::time::sleep;
+use serde_json::json;
+use tokio::time::{advance, sleep};
 
 use super::super::*;
-use super::tests::{dual, of_home, pool_with, seat, settle};
+use super::tests::{dual, of_home, pool_with, seat, sessionless, settle};
 use crate::fake::{Dial, Fake};
 use crate::session_affinity::Home;
 use protocol::{Era, Version};
@@ -131,4 +132,27 @@ async fn one_task_waits_for_the_end_of_a_client_however_often_it_is_connected_to
     }
     // The base connection's keeper, and who waits for the end of the client.
     assert_eq!(pool.lock().tasks.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_capabilities_of_a_principal_get_a_connection_that_declares_them() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 2).await;
+    let in_legacy =
+        |principal, capabilities| super::Call { era: Era::Legacy, ..sessionless(principal, capabilities) };
+    let [none, roots, form] = [json!({}), json!({"roots": {}}), json!({"elicitation": {}})];
+    let other = in_legacy("key:b", &none);
+    drop(seat(&pool, &other).await.expect("a seat"));
+    for capabilities in [&none, &roots, &roots, &form] {
+        advance(Duration::from_secs(1)).await;
+        drop(seat(&pool, &in_legacy("key:a", capabilities)).await.expect("a seat"));
+    }
+    let declared: Vec<String> = server.dialects().into_iter().skip(1).map(|(_, declared)| declared).collect();
+    assert_eq!(declared, [&none, &none, &roots, &form].map(serde_json::Value::to_string));
+    drop(seat(&pool, &other).await.expect("a seat"));
+    assert_eq!(
+        (server.connects(), pool.live()),
+        (5, 3),
+        "the principal's own made room, and not that of another"
+    );
 }
