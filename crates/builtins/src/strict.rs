@@ -18,7 +18,37 @@ pub(super) fn read(raw: &Raw) -> Result<Value, String> {
     if raw.depth() > DEEPEST {
         return Err(format!("it is nested more than {DEEPEST} deep"));
     }
+    if has_rounded_number(raw.as_str()) {
+        return Err("a whole number has more than 64 bits".to_owned());
+    }
     raw.read::<Strict>().map(|strict| strict.0).map_err(|error| error.to_string())
+}
+
+/// Whether `json` has a whole number that is read as the nearest one with a fraction.
+fn has_rounded_number(json: &str) -> bool {
+    let (mut rest, mut in_text) = (json, false);
+    let is_of_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
+    let is_rounded = |number: &str| number.parse::<i64>().is_err() && number.parse::<u64>().is_err();
+    let is_whole = |number: &str| number.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+    while let Some(at) = rest
+        .find(|c: char| c == '"' || (in_text && c == '\\') || (!in_text && (c == '-' || c.is_ascii_digit())))
+    {
+        rest = &rest[at..];
+        let taken = match rest.as_bytes()[0] {
+            b'\\' => 2,
+            b'"' => {
+                in_text = !in_text;
+                1
+            }
+            _ => rest.find(|c| !is_of_number(c)).unwrap_or(rest.len()),
+        };
+        let (token, behind) = rest.split_at(taken);
+        if taken > 2 && is_whole(token) && is_rounded(token) {
+            return true;
+        }
+        rest = behind;
+    }
+    false
 }
 
 struct Strict(Value);
@@ -110,12 +140,26 @@ mod tests {
     }
 
     #[test]
+    fn digits_in_texts_and_behind_a_point_are_as_many_as_they_are() {
+        for text in [
+            r#"["\"18446744073709551616"]"#,
+            r#"{"18446744073709551616":"ä\\"}"#,
+            "1.00000000000000000000001",
+            "1e30",
+        ] {
+            assert!(read_text(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
     fn what_would_change_on_the_way_is_refused() {
         let deep = format!("{}1{}", "[".repeat(65), "]".repeat(65));
         for (text, why) in [
             (r#"{"a":{"x":1,"\u0078":2}}"#, "twice"),
             (r#"[{"x":1,"x":1}]"#, "twice"),
             ("[1e400]", "out of range"),
+            (r#"{"a\"\\":[18446744073709551616]}"#, "64 bits"),
+            ("-9223372036854775809", "64 bits"),
             (deep.as_str(), "nested"),
         ] {
             let reason = read_text(text).expect_err(text);

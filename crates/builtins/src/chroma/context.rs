@@ -116,7 +116,9 @@ impl Desk {
         let prefix = self.options.collection_prefix.as_str();
         let some = self.chroma.collections(names::PAGE, 0).await.unwrap_or_default();
         let own = some.iter().filter_map(|one| one.name.strip_prefix(prefix));
-        let nearest: Vec<String> = nearest_few(name, own).into_iter().map(str::to_owned).collect();
+        // Chroma shows names with the prefix.
+        let asked = name.strip_prefix(prefix).unwrap_or(name);
+        let nearest: Vec<String> = nearest_few(asked, own).into_iter().map(str::to_owned).collect();
         Refusal::new("not_found", field, name)
             .because("There is no such collection.")
             .valid("the name of a collection that is there")

@@ -109,6 +109,10 @@ impl Reader {
                 )));
             }
         };
+        if has_rounded(operand) {
+            let text = format!("`{operator}` of `{field}` has a whole number beyond 64 bits with a sign");
+            return Err(bad(text));
+        }
         if !fits {
             let takes = match operator {
                 _ if COMPARING.contains(&operator) => "a number",
@@ -123,6 +127,15 @@ impl Reader {
 
 fn is_plain(value: &Value) -> bool {
     value.is_string() || value.is_number() || value.is_boolean()
+}
+
+/// Chroma's whole numbers have 64 bits with a sign.
+fn has_rounded(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(has_rounded),
+        Value::Number(number) => number.is_u64() && !number.is_i64(),
+        _ => false,
+    }
 }
 
 fn is_list(value: &Value) -> bool {
@@ -186,6 +199,7 @@ mod tests {
             (json!({"a": {"b": 1}}), "`b` of `a` is no operator"),
             (json!({"a": {"$gt": "x"}}), "`$gt` of `a` takes a number"),
             (json!({"a": {"$in": []}}), "takes a list"),
+            (json!({"a": {"$ne": 1_u64 << 63}}), "64 bits"),
             (json!({"a": {"$in": [1, "x"]}}), "values of one type"),
             (json!({"$not": [{"a": 1}]}), "`$not` stands where a field is expected"),
             (json!({"$and": []}), "`$and` takes a list of filters"),

@@ -64,7 +64,9 @@ impl Space {
     /// A score from a distance: larger is better, 1 is the same (for vectors of length 1).
     pub fn score(self, distance: f64) -> f64 {
         match self {
-            Self::Cosine | Self::Ip => 1.0 - distance,
+            // Chroma rounds: equal vectors may be a little less than nothing apart.
+            Self::Cosine => (1.0 - distance).min(1.0),
+            Self::Ip => 1.0 - distance,
             Self::L2 => 1.0 - distance / 2.0,
         }
     }

@@ -16,7 +16,7 @@ pub(super) fn full(prefix: &str, field: &str, name: &str) -> Result<String, Refu
     Err(Refusal::new("invalid_argument", field, name)
         .because(&format!("With the prefix `{prefix}` this is no name that Chroma takes."))
         .valid(&format!(
-            "letters and digits of ASCII, `.`, `_` and `-`, the last one a letter or digit; {} to {} with the prefix",
+            "letters and digits of ASCII, `_`, `-` and single dots, the last one a letter or digit; {} to {} with the prefix",
             LENGTH.start(),
             LENGTH.end()
         ))
@@ -30,6 +30,7 @@ pub(crate) fn is_name(name: &str) -> bool {
     LENGTH.contains(&bytes.len())
         && is_end(bytes.first())
         && is_end(bytes.last())
+        && !name.contains("..")
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(byte))
 }
 
@@ -47,6 +48,7 @@ mod tests {
             ("mcp_", "", None),
             ("mcp_", "docs-", None),
             ("mcp_", "team docs", None),
+            ("mcp_", "a..b", None),
             ("mcp_", "документы", None),
             ("mcp_", "../x", None),
             ("_", "docs", None),

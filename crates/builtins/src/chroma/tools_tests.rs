@@ -100,6 +100,8 @@ async fn collections_of_others_are_neither_listed_nor_reached() {
     assert_eq!(away["error"], "not_found");
     let near = fixture.refused("search", json!({"collection": "their", "query": "x"})).await;
     assert_eq!(near["suggestion"], "Did you mean one of theirs?");
+    let prefixed = fixture.refused("search", json!({"collection": "mcp_ours", "query": "x"})).await;
+    assert_eq!(prefixed["suggestion"], "Did you mean one of ours?", "Chroma shows names with the prefix");
     for (metadata, created) in [(json!({}), Some(false)), (json!({"team": "x"}), None)] {
         let make = json!({"name": "ours", "metadata": metadata});
         match created {

@@ -70,9 +70,17 @@ impl Client {
         (offset, limit): (u64, u64),
         query: &[(&str, &str)],
     ) -> Result<Results<Vec<T>>, Error> {
-        let (offset, limit) = (offset.to_string(), limit.to_string());
-        let all = [&[("offset", offset.as_str()), ("limit", &limit)], query].concat();
-        self.get(path, &all).await
+        let page = |offset: u64, limit: u64| async move {
+            let (offset, limit) = (offset.to_string(), limit.to_string());
+            let all = [&[("offset", offset.as_str()), ("limit", &limit)], query].concat();
+            self.get::<Results<Vec<T>>>(path, &all).await
+        };
+        let mut found = page(offset, limit).await?;
+        // R2R says that a list has no entries where it is asked for what is behind its end.
+        if found.results.is_empty() && offset > 0 {
+            found.total_entries = page(0, 1).await?.total_entries;
+        }
+        Ok(found)
     }
 
     /// Reads what is at `path`, whatever it is.

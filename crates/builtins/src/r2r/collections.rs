@@ -56,7 +56,7 @@ struct Listed {
     collection_id: Id,
     name: String,
     description: Option<String>,
-    /// Documents that can be searched.
+    /// Documents in it, those that failed too.
     document_count: u64,
     user_count: u64,
 }

@@ -1,8 +1,7 @@
 //! `r2r_list_documents` and `r2r_monitor_task`.
 //!
-//! R2R lists a collection's documents only when they were taken in, and lists no documents by their
-//! status: those that are under way or failed are found by looking through all documents of the
-//! account, newest first, up to a bound that the answer tells.
+//! R2R lists a collection's documents only when they were ingested or failed. It has no list by status, so the
+//! documents of the account are read for that, newest first, up to a bound that the answer tells.
 
 use std::collections::HashMap;
 
@@ -31,8 +30,9 @@ const PAGES: u64 = 6;
 pub(super) const ABOUT_LIST: About = About {
     name: "r2r_list_documents",
     title: "List documents",
-    description: "List the documents of a collection in R2R. With status_filter all it lists those that can \
-        be searched; pending shows those that are being taken in, and failed those that could not be. \
+    description: "List the documents of a collection in R2R. With status_filter all it lists those that R2R \
+        has ended with; success shows those that can be searched, pending those that are being taken in, and \
+        failed those that could not be. \
         Without collection_id it lists the project's own collection.",
     effect: Effect::Reads,
 };
@@ -343,6 +343,15 @@ pub(super) fn progress(status: &str) -> f64 {
         "enriching" => 0.9,
         "success" => 1.0,
         _ => 0.0,
+    }
+}
+
+/// An error unless the collection is there and ours to read: a search in another one finds nothing.
+pub(super) async fn check_collection(desk: &Desk, id: Id) -> Result<(), Failure> {
+    let found: Result<Results<Value>, Error> = desk.client.get(&["collections", &id.to_string()], &[]).await;
+    match found {
+        Err(Error::Backend { status: 403 | 404, .. }) => Err(no_collection(id).into()),
+        found => Ok(found.map(drop)?),
     }
 }
 

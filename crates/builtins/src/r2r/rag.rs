@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::answers::Fresh;
 use super::client::Results;
+use super::documents;
 use super::filters;
 use super::id::Id;
 use super::model::{Chunk, Generated};
@@ -126,6 +127,9 @@ pub(super) async fn ask(
     );
     let make = async {
         let told = tell(desk, &input, collection, report).await?;
+        if told.chunks.is_empty() && input.collection_id.is_some() {
+            documents::check_collection(desk, collection).await?;
+        }
         let output = output(desk, &input, told).await;
         Ok(if output.incomplete { Fresh::passing(output) } else { Fresh::lasting(output) })
     };

@@ -93,7 +93,7 @@ struct Counts {
     failed: usize,
     /// Documents of the account that were looked through for the pending and failed ones.
     scanned: u64,
-    /// There are more: pending and failed may be too small.
+    /// There are more: pending and failed may be too small, and success too large.
     incomplete: bool,
 }
 
@@ -120,10 +120,13 @@ async fn counted<'a>(
         documents::scan(desk, id),
     )?;
     let of = |stage| scan.documents.iter().filter(|document| document.stage() == stage).count();
+    let is_listed = |document: &&Document| document.collection_ids.contains(&id);
+    let listed = scan.documents.iter().filter(is_listed);
+    let unusable = listed.filter(|document| document.stage() != Stage::Success).count() as u64;
     let counts = Counts {
         pending: of(Stage::Pending),
-        // The list of a collection has exactly those, and says how many there are.
-        success: page.total_entries.unwrap_or_default(),
+        // The list of a collection says how many it has, those that failed too.
+        success: page.total_entries.unwrap_or_default().saturating_sub(unusable),
         failed: of(Stage::Failed) + scan.unknown(ingest.failed(id)).len(),
         scanned: scan.scanned,
         incomplete: !scan.is_complete,

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::answers::Fresh;
 use super::client::Results;
+use super::documents;
 use super::filters;
 use super::id::Id;
 use super::model::{Chunk, Found};
@@ -163,6 +164,9 @@ async fn ask(desk: &Desk, input: &Input, (collection, is_r2rs): (Id, bool)) -> R
     let found: Result<Results<Found>, Error> = desk.client.post(&["retrieval", "search"], &body).await;
     let found = found.map_err(|error| blamed(error, input.wanted().next()))?;
     let chunks = own(found.results.chunk_search_results, collection, input.limit as usize);
+    if chunks.is_empty() && input.collection_id.is_some() {
+        documents::check_collection(desk, collection).await?;
+    }
     let titles = desk.titles.of(&chunks).await;
     let results: Vec<_> = chunks.into_iter().map(|chunk| passage(chunk, &titles)).collect();
     Ok(Output { count: results.len(), results, cached: false, search_mode: input.search_mode })

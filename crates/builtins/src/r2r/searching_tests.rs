@@ -84,3 +84,19 @@ async fn settings_that_lead_elsewhere_or_cost_are_refused_before_r2r_is_asked() 
     let sent = fixture.searches().pop().expect("a search");
     assert_eq!(sent["search_settings"]["search_strategy"], "hyde", "the operator lets searches ask a model");
 }
+
+#[tokio::test]
+async fn a_collection_that_is_not_there_is_named_and_not_an_empty_answer() {
+    let fixture = Fixture::filled().await;
+    let foreign = fixture.r2r.foreign_collection("theirs");
+    for collection in ["00000000-0000-0000-0000-000000000000", &foreign] {
+        for (tool, what) in [(SEARCH, "query"), ("r2r_rag_query", "question")] {
+            let asked = json!({what: "access tokens", "collection_id": collection});
+            let refused = fixture.refused(tool, asked).await;
+            assert_eq!((&refused["type"], &refused["field"]), (&json!("not_found"), &json!("collection_id")));
+        }
+    }
+    let own = fixture.own().await;
+    let nothing = json!({"query": "zebras", "filters": {"team": "nobody"}, "collection_id": own});
+    assert_eq!(fixture.ask(SEARCH, nothing).await["count"], 0);
+}

@@ -199,7 +199,11 @@ async fn documents_are_listed_by_status_with_true_numbers() {
         fixture.ask("r2r_monitor_task", json!({"document_id": failed})).await;
     }
     let all = fixture.ask(DOCUMENTS, json!({"limit": 2})).await;
-    assert_eq!((&all["total"], all["documents"].as_array().map(Vec::len)), (&json!(3), Some(2)));
+    assert_eq!((&all["total"], all["documents"].as_array().map(Vec::len)), (&json!(4), Some(2)));
+    for (tool, total) in [(DOCUMENTS, 4), ("r2r_list_collections", 2)] {
+        let behind = fixture.ask(tool, json!({"offset": 50})).await;
+        assert_eq!(behind["total"], total, "R2R says 0 behind the end of a list");
+    }
     let listed = fixture.ask(DOCUMENTS, json!({"status_filter": "pending"})).await;
     assert_eq!((&listed["total"], &listed["documents"][0]["document_id"]), (&json!(1), &json!(pending)));
     assert_eq!((&listed["scanned"], &listed["incomplete"]), (&json!(6), &json!(false)));
@@ -218,7 +222,7 @@ async fn documents_are_listed_by_status_with_true_numbers() {
     let collections = fixture.ask("r2r_list_collections", json!({})).await;
     let listed = collections["collections"].as_array().expect("collections");
     let ours = listed.iter().find(|listed| listed["collection_id"] == json!(own)).expect("ours");
-    assert_eq!((&ours["document_count"], &ours["name"]), (&json!(3), &json!("claude-code-my-app")));
+    assert_eq!((&ours["document_count"], &ours["name"]), (&json!(4), &json!("claude-code-my-app")));
 }
 
 #[tokio::test]

@@ -70,7 +70,12 @@ impl Place<'_> {
     }
 
     pub(super) fn unreadable(&self, given: &Raw, reason: &str) -> Refusal {
-        // A text that is none has half a surrogate pair in it; a number does not fit.
+        if matches!(self.shape.kind, Kind::Text(_)) && given.as_str().starts_with('"') {
+            return Refusal::new(INVALID, self.field, given)
+                .because("This text has an escape that is no character, such as half of a surrogate pair.")
+                .valid("a text of Unicode characters")
+                .suggest("Leave that escape out.");
+        }
         if !matches!(self.shape.kind, Kind::Free | Kind::Object(_) | Kind::List(_)) {
             return self.wrong_type(given);
         }

@@ -75,7 +75,9 @@ impl Asked {
         match (number("offset", 0), number("limit", 100)) {
             (Ok(offset), Ok(limit @ 1..=1000)) => {
                 let page: Vec<&Value> = all.iter().skip(offset).take(limit).collect();
-                Reply::of(200, &json!({"results": page, "total_entries": all.len()}))
+                // It counts beside the rows of the page, and finds no number where there are none.
+                let total = if page.is_empty() { 0 } else { all.len() };
+                Reply::of(200, &json!({"results": page, "total_entries": total}))
             }
             _ => Reply::recorded("collections-list-bad-limit"),
         }

@@ -69,7 +69,7 @@ pub(super) struct Document {
     pub id: String,
     pub text: String,
     pub metadata: Value,
-    /// Where it will be, or is, once it was taken in.
+    /// Its collections, which are shown once it was ingested or failed.
     pub collections: Vec<String>,
     pub step: usize,
     pub failure: Option<String>,
@@ -193,14 +193,18 @@ impl Document {
     }
 
     pub(super) fn is_in(&self, collection: &str) -> bool {
-        self.status() == "success" && self.collections.iter().any(|id| id == collection)
+        self.has_ended() && self.collections.iter().any(|id| id == collection)
+    }
+
+    fn has_ended(&self) -> bool {
+        ["success", "failed"].contains(&self.status())
     }
 
     pub(super) fn go_on(&mut self) {
         self.step = (self.step + 1).min(STEPS.len() - 1);
     }
 
-    /// As R2R shows it: in no collection until it was taken in.
+    /// As R2R shows it: in no collection until it was ingested or failed.
     pub(super) fn shown(&self) -> Value {
         let mut shown = self.base.clone();
         let mut metadata = self.metadata.clone();
@@ -210,7 +214,7 @@ impl Document {
         }
         shown["metadata"] = metadata;
         shown["ingestion_status"] = json!(self.status());
-        let there: &[String] = if self.status() == "success" { &self.collections } else { &[] };
+        let there: &[String] = if self.has_ended() { &self.collections } else { &[] };
         shown["collection_ids"] = json!(there);
         shown
     }
