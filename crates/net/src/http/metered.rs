@@ -24,7 +24,6 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-
 /// Bytes that one write takes at most.
 const MOST_WRITTEN: usize = 128 * 1024;
 /// Bytes that one read past the runtime takes at most. Usually there is nothing.
@@ -100,7 +99,7 @@ pub(super) trait ReadNow {
 
 impl ReadNow for TcpStream {
     fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&*SockRef::from(self.get_ref())).read(buffer)
+        (&*SockRef::from(self)).read(buffer)
     }
 }
 

@@ -184,7 +184,12 @@ impl Reader<'_> {
         let parts: Result<VecDeque<Bytes>, _> = pieces.iter().map(|piece| splice.take(piece)).collect();
         match (parts, self.limit.checked_sub(size)) {
             (Ok(parts), Some(left)) if splice.has_begun() => {
-                let stream = ResponseStream::new(Box::new(body.map_err(Error::from)), splice, parts, (left, self.limit));
+                let stream = ResponseStream::new(
+                    Box::new(body.map_err(Error::from)),
+                    splice,
+                    parts,
+                    (left, self.limit),
+                );
                 Ok(Peeked::Streaming(Box::new(stream.paid_by(self.payer.account()))))
             }
             _ => Ok(Peeked::Buffered(collect(body, joined(pieces), self.limit, self.payer).await?)),
