@@ -1,4 +1,4 @@
-//! What a tool answers, as the result of `tools/call`.
+//! Results of `tools/call`.
 
 use serde::Serialize;
 
@@ -7,12 +7,12 @@ use json::Raw;
 use protocol::{Reply, caching};
 use upstream::api::Error;
 
-/// Why a tool has no answer.
+/// Why a tool has no result.
 #[derive(Debug, Clone)]
 pub(super) enum Failure {
-    /// What was asked can not be done: the caller may do better.
+    /// The arguments were refused. The client may correct them.
     Refused(Refusal),
-    /// What is needed for it failed.
+    /// The service that the tool needs failed.
     Failed(Error),
 }
 
@@ -28,7 +28,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What came of a tool, for `Builtin::call`.
+/// Converts the outcome of a tool to the return value of `Builtin::call`.
 pub(super) fn reply(outcome: Result<Raw, Failure>) -> Result<Reply, Error> {
     match outcome {
         Ok(answer) => Ok(Ok(result(&answer))),
@@ -37,12 +37,13 @@ pub(super) fn reply(outcome: Result<Raw, Failure>) -> Result<Reply, Error> {
     }
 }
 
-/// An answer that is true only now: it is kept nowhere, also where an operator has those of its server kept.
+/// Marks a result that is valid only now, so that it is not cached, even if an operator enabled caching for
+/// the server.
 pub(super) fn passing(reply: Reply) -> Reply {
     reply.map(|result| result.with(caching::TTL, &Raw::of(&0)))
 }
 
-/// A tool's answer, members in this order.
+/// A tool result, with members in this order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolResult<'a> {
@@ -58,20 +59,20 @@ struct Text<'a> {
     text: &'a str,
 }
 
-/// `answer`, an object that fits the tool's output schema, with the same as text for clients that know
-/// nothing of structure.
+/// Makes a result of `answer`, an object that fits the tool's output schema. Repeats it as text for clients
+/// without support for structured content.
 pub(super) fn result(answer: &Raw) -> Raw {
     let content = [Text { r#type: "text", text: answer.as_str() }];
     Raw::of(&ToolResult { content, structured_content: Some(answer), is_error: false })
 }
 
-/// What can not be done, with all that helps to do better.
+/// Makes an error result of a refusal.
 pub(super) fn refused(refusal: &Refusal) -> Raw {
     failed(&refusal.raw())
 }
 
-/// `why`, an object, in place of an answer. No `structuredContent`: it would have to fit the tool's
-/// output schema.
+/// Makes an error result of `why`, an object. It has no `structuredContent`, which would have to fit the
+/// tool's output schema.
 pub(super) fn failed(why: &Raw) -> Raw {
     let content = [Text { r#type: "text", text: why.as_str() }];
     Raw::of(&ToolResult { content, structured_content: None, is_error: true })

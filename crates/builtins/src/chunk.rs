@@ -1,16 +1,16 @@
-//! Texts cut into pieces that an embedding model can read whole.
+//! Cuts texts into chunks that an embedding model can read as a whole.
 //!
-//! Invariants, for every text: the chunks cover it without a gap; none has more characters than the
-//! budget; two neighbours share at most the overlap; a chunk's content is the original text between its
-//! positions, unchanged; a cut never falls inside a grapheme (what a reader takes for one letter, with
-//! its accents and joiners) that fits the budget, nor ever inside a UTF-8 character. A chunk ends at the
-//! last paragraph that leaves it big enough, else sentence, line, word, grapheme. The same text gives
-//! the same chunks. Time and memory are linear in the text, whatever is in it.
+//! Invariants, for every text: the chunks cover it without a gap, and none has more characters than the
+//! budget. Two adjacent chunks share at most the overlap. The content of a chunk is the original text between
+//! its positions. A cut never falls inside a UTF-8 character, nor inside a grapheme that fits the budget (a
+//! letter with its accents and joiners). A chunk ends at the last paragraph that leaves it large enough, or
+//! else at the last sentence, line, word or grapheme. Equal texts give equal chunks. Time and memory are
+//! linear in the length of any text.
 //!
-//! Positions and budgets count characters (Unicode scalar values), which is what most languages index
-//! texts by; [`Chunk::bytes`] has the same place in bytes.
+//! Positions and budgets count characters (Unicode scalar values), as most languages index text.
+//! [`Chunk::bytes`] is the range in bytes.
 //!
-//! Not here: what is stored of a chunk, and how much a model reads ([`super::embedding`] says that).
+//! Not here: what is stored of a chunk, and how much a model reads ([`super::embedding`]).
 
 mod boundary;
 mod markdown;
@@ -26,35 +26,35 @@ use settings::{Fields, Setting};
 
 /// The largest budget, in characters.
 pub const MOST_SIZE: usize = 100_000;
-/// Bytes of a Markdown text whose headings are looked for; a longer one is cut like a plain one, because
-/// one that is nothing but headings takes some forty times its size while it is read.
+/// Largest Markdown text whose headings are read, in bytes. A longer one is cut like a plain text, because
+/// parsing a text of headings only needs some forty times its size.
 pub const MOST_MARKDOWN: usize = 8 << 20;
 
-/// How big chunks are. Valid by construction.
+/// Size and overlap of chunks. Valid by construction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunking {
     size: usize,
     overlap: usize,
 }
 
-/// Why there can be no such chunks.
+/// Why a chunk size or overlap is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadChunking {
-    /// No budget, or one that nobody needs.
+    /// The size is zero or too large.
     #[error("the chunk size is {size} characters, it must be from 1 to {MOST_SIZE}")]
     Size {
-        /// What was asked for.
+        /// The requested size.
         size: usize,
     },
-    /// Every text would be stored many times over, or the chunks would never move on.
+    /// The overlap is more than half of the size: every text would be stored many times.
     #[error(
         "the overlap of {overlap} characters is more than half of the chunk size {size}; make it at most {}",
         size / 2
     )]
     Overlap {
-        /// The size beside it.
+        /// The requested size.
         size: usize,
-        /// What was asked for.
+        /// The requested overlap.
         overlap: usize,
     },
 }
@@ -67,8 +67,8 @@ impl Default for Chunking {
 }
 
 impl Chunking {
-    /// Chunks of at most `size` characters that share at most `overlap` with the one before: at most half
-    /// of the size, so that chunks always move on.
+    /// Chunks of at most `size` characters that share at most `overlap` with the previous one. The overlap
+    /// may be at most half of the size, so that every chunk adds text.
     pub const fn new(size: usize, overlap: usize) -> Result<Self, BadChunking> {
         if size == 0 || size > MOST_SIZE {
             return Err(BadChunking::Size { size });
@@ -79,7 +79,7 @@ impl Chunking {
         Ok(Self { size, overlap })
     }
 
-    /// Reads `{size: 1000, overlap: 200}`. Without an overlap it is a fifth of the size.
+    /// Reads `{size: 1000, overlap: 200}`. The default overlap is a fifth of the size.
     pub fn from_settings(setting: &Setting<'_>) -> Option<Self> {
         let mut fields = setting.fields()?;
         let chunking = Self::from_fields(&mut fields, MOST_SIZE);
@@ -87,7 +87,7 @@ impl Chunking {
         chunking
     }
 
-    /// Reads `size`, of at most `most`, and `overlap`, which stand among other fields.
+    /// Reads the fields `size`, of at most `most`, and `overlap` from a larger object.
     pub fn from_fields(fields: &mut Fields<'_>, most: usize) -> Option<Self> {
         let size = fields.integer("size", 1..=most).unwrap_or(Self::default().size);
         let overlap = fields.integer("overlap", 0..=most).unwrap_or(size / 5);
@@ -98,39 +98,39 @@ impl Chunking {
         chunking.ok()
     }
 
-    /// The same in chunks of at most `size` characters, with the overlap in proportion: what a model reads
-    /// in one piece, or what one call asks for.
+    /// Reduces the size to at most `size` characters, and the overlap in proportion: for a model with a
+    /// smaller window, or for one call.
     pub fn at_most(self, size: usize) -> Self {
         let size = size.clamp(1, self.size);
         Self { size, overlap: self.overlap * size / self.size }
     }
 
-    /// Characters of a chunk, at most.
+    /// Largest size of a chunk, in characters.
     pub const fn size(self) -> usize {
         self.size
     }
 
-    /// Characters that a chunk shares with the one before, at most.
+    /// Most characters that a chunk shares with the previous one.
     pub const fn overlap(self) -> usize {
         self.overlap
     }
 
-    /// A cut where one likes leaves this many characters, so that the next chunk goes on by at least half
-    /// of what it does not share.
+    /// Smallest size of a chunk that is cut at a boundary. The next chunk then adds at least half of the
+    /// characters that it does not share.
     const fn least(self) -> usize {
         (self.size + self.overlap).div_ceil(2)
     }
 }
 
-/// What a text is.
+/// Format of a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
-    /// Nothing but paragraphs.
+    /// Plain text, with paragraphs only.
     #[default]
     Plain,
-    /// A chunk stays within one section and knows its headings; headings without text of their own stand
-    /// with the text that follows. A fenced code block is not cut where it fits the budget. A text
-    /// beyond [`MOST_MARKDOWN`] is taken for plain.
+    /// Markdown. A chunk stays within one section and lists its headings. Headings without text of their own
+    /// are joined with the text that follows. A fenced code block is not cut if it fits the budget. A text
+    /// larger than [`MOST_MARKDOWN`] is treated as plain.
     Markdown,
 }
 
@@ -139,30 +139,30 @@ pub enum Format {
 pub struct Chunk<'t> {
     /// `{document_id}#{chunk_index:05}`.
     pub id: String,
-    /// Whose piece it is.
+    /// Id of the document that the chunk is part of.
     pub document_id: &'t str,
-    /// Its number, from 0.
+    /// Position in the list of chunks, from 0.
     pub chunk_index: usize,
-    /// The original text between its positions.
+    /// The original text between the positions.
     pub content: &'t str,
-    /// Its first character in the text, counted from 0.
+    /// Index of the first character, from 0.
     pub start_pos: usize,
-    /// The character behind its last one.
+    /// Index after the last character.
     pub end_pos: usize,
-    /// The same place in bytes.
+    /// The range in bytes.
     pub bytes: Range<usize>,
-    /// Headings that it stands below, outermost first, without markup and clipped.
+    /// Headings of its section, outermost first, without markup and shortened.
     pub headings: Vec<Arc<str>>,
 }
 
 impl Chunk<'_> {
-    /// Whether there is nothing to be found in it.
+    /// Whether the chunk is white space only.
     pub fn is_blank(&self) -> bool {
         self.content.trim().is_empty()
     }
 }
 
-/// The chunks of `text`, made one by one while they are asked for; none of an empty text.
+/// Returns an iterator that makes the chunks of `text` on demand. An empty text has none.
 pub fn chunks<'t>(text: &'t str, document_id: &'t str, chunking: Chunking, format: Format) -> Chunks<'t> {
     let outline = match format {
         Format::Markdown if text.len() <= MOST_MARKDOWN => markdown::outline(text, chunking.size),
@@ -182,25 +182,25 @@ pub fn chunks<'t>(text: &'t str, document_id: &'t str, chunking: Chunking, forma
     }
 }
 
-/// See [`chunks`].
+/// Iterator over the chunks of a text. Made by [`chunks`].
 #[derive(Debug)]
 pub struct Chunks<'t> {
     text: &'t str,
     document_id: &'t str,
     chunking: Chunking,
     outline: Outline,
-    /// Where the next chunk begins, if that leads beyond what is covered.
+    /// Where the next chunk begins, if it then ends after `covered`.
     start: Place,
-    /// Where the last one ended.
+    /// Where the last chunk ended.
     covered: Place,
     index: usize,
     /// The section that `start` is in.
     section: usize,
-    /// Where the next chunk might end. Here only to be used again.
+    /// Boundaries where the next chunk might end. A field only to reuse its memory.
     window: Vec<Boundary>,
 }
 
-/// A place in the text.
+/// A position in the text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Place {
     byte: usize,
@@ -222,7 +222,7 @@ impl<'t> Iterator for Chunks<'t> {
         }
         let mut cut = self.cut();
         if cut.end.byte <= self.covered.byte {
-            // What is shared leaves no room for what may not be cut.
+            // With the overlap, the next part that must not be cut would exceed the budget.
             self.start = self.covered;
             self.section = self.outline.section_at(self.section, self.start.byte);
             cut = self.cut();
@@ -250,11 +250,11 @@ impl<'t> Chunks<'t> {
         }
     }
 
-    /// Where the chunk that begins at `start` ends.
+    /// Finds where the chunk that begins at `start` ends.
     fn cut(&mut self) -> Cut {
         let size = self.chunking.size;
         let rest = &self.text[self.start.byte..];
-        // No character has more than four bytes; no more than that is looked at.
+        // A character has at most four bytes, so a window of that many bytes suffices.
         let rest = &rest
             [..self.outline.end(self.section, self.start.byte, size * 4, self.text.len()) - self.start.byte];
         let mut places = rest.char_indices().map(|(byte, _)| byte).skip(size);
@@ -262,13 +262,13 @@ impl<'t> Chunks<'t> {
             let end = self.place(rest.len(), rest.chars().count());
             return Cut { end, next: end };
         };
-        // One character more, or the last boundary could not be judged.
+        // Includes one more character, which is needed to judge the last boundary.
         let seen = &rest[..places.next().unwrap_or(rest.len())];
         let from = self.start.byte;
         let blocks = self.outline.blocks_from(from);
         boundary::find(seen, size, blocks, from, &mut self.window);
         let Some(end) = self.best() else {
-            // Where the first boundary is beyond the budget, there is no good place.
+            // If the first boundary is beyond the budget, there is no good position.
             let early = self.window.last().map_or((full, size), |last| (last.byte, last.chars));
             let end = self.place(early.0, early.1);
             return Cut { end, next: end };
@@ -281,14 +281,14 @@ impl<'t> Chunks<'t> {
         Place { byte: self.start.byte + bytes, chars: self.start.chars + chars }
     }
 
-    /// The last one of the strongest boundaries that leave the chunk big enough.
+    /// Returns the last of the strongest boundaries that leave the chunk large enough.
     fn best(&self) -> Option<Boundary> {
         let least = self.window.partition_point(|boundary| boundary.chars < self.chunking.least());
         self.window[least..].iter().max_by_key(|boundary| boundary.strength).copied()
     }
 
-    /// Where the next chunk begins so that it shares what it may with one that ends after `end` characters:
-    /// at the first sentence if that does not cost half of it, else at the first word.
+    /// Returns where the chunk after one of `end` characters begins, so that it shares at most the overlap.
+    /// It begins at a sentence if at least half of the overlap remains, else at a word.
     fn shared(&self, end: usize) -> Option<Boundary> {
         let overlap = self.chunking.overlap;
         let from = end - overlap;

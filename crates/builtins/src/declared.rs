@@ -1,8 +1,8 @@
 //! The offer of a built-in server before its service answers.
 //!
-//! Its tools do not depend on that service, or only in part, so clients that list tools once see them also when the
-//! service starts later. A call of one then gives the failure of the service. Invariant: what is declared here is what
-//! the running server lists, apart from what it learns of its service.
+//! The tools do not depend on that service, or only in part. So a client that lists tools once sees them even
+//! if the service starts later. A call then returns the failure of the service. Invariant: the offer declared
+//! here equals that of the running server, except for what the server learns from its service.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use protocol::caching::Caching;
 use protocol::lifecycle::Peer;
 use upstream::api::Offer;
 
-/// How long lists of built-in servers may be kept: an hour, because they tell when they change.
+/// Caching of the lists of built-in servers: an hour, because the servers report changes.
 pub(super) const LISTS: Caching = Caching { ttl_ms: 3_600_000, is_public: true };
 
 /// The offer of a built-in server without its service.
@@ -48,7 +48,8 @@ impl Declared {
     }
 }
 
-/// Describes a built-in server. `subscribable` says whether clients can subscribe to its resources; none: it has none.
+/// Describes a built-in server. `subscribable` tells whether clients can subscribe to its resources; `None`
+/// means no resources.
 pub(super) fn peer(info: Raw, instructions: Option<String>, subscribable: Option<bool>) -> Peer {
     let tools = Raw::of(&json!({"listChanged": true}));
     let mut capabilities = Raw::empty_object().with("tools", &tools);

@@ -1,4 +1,4 @@
-//! For tests: arguments that a tool's own schema leads to, good, nearly good and absurd.
+//! Arbitrary arguments for tests, derived from the schema of a tool: valid, almost valid and absurd.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 use super::tool::Tool;
 use json::Raw;
 
-/// Arguments for `tool`: each member given or not, with values of its type, at its bounds and beyond.
+/// Makes arguments for `tool`: each member present or not, with values of its type, at its bounds and beyond.
 pub(super) fn arguments(tool: &Tool) -> impl Strategy<Value = Value> + use<> {
     let schema: Value = tool.definition().get("inputSchema").expect("a schema").read().expect("JSON");
     object(&schema, 3)
 }
 
-/// A tool's arguments are read, or refused with the name of a member and all that helps.
+/// Checks that arguments are accepted, or refused with the name of a member and advice.
 pub(super) fn is_judged<I: DeserializeOwned>(tool: &Tool, arguments: &Value) {
     let Err(refusal) = tool.read::<I>(&Raw::of(arguments)) else { return };
     let shown: Value = refusal.raw().read().expect("JSON");
@@ -57,7 +57,7 @@ fn value(schema: &Value, depth: u32) -> BoxedStrategy<Value> {
             let whole = |number: f64| {
                 if number.fract() == 0.0 {
                     {
-                        #[allow(clippy::cast_possible_truncation)] // whatever comes of it is tried
+                        #[allow(clippy::cast_possible_truncation)] // any result is tried
                         let whole = number as i64;
                         json!(whole)
                     }
@@ -96,7 +96,7 @@ fn value(schema: &Value, depth: u32) -> BoxedStrategy<Value> {
     }
 }
 
-/// Something like a filter of a search, and worse.
+/// Makes values that resemble a search filter, valid or not.
 pub(super) fn filters() -> BoxedStrategy<Value> {
     let keys = [
         "$eq",

@@ -1,11 +1,12 @@
 //! Built-in servers: MCP servers that run inside the gateway and look like any other server.
 //!
-//! [`Builtin`] is what one has to be, and [`KINDS`] lists the kinds of this build. To pool, breaker, catalog and naming
-//! a built-in server is like a server across the network. A new one touches its own folder and its row in [`KINDS`].
+//! [`Builtin`] is the interface of a built-in server, and [`KINDS`] lists the kinds of this build. Pool,
+//! breaker, catalog and naming treat a built-in server like a remote one. A new one touches only its own
+//! folder and its row in [`KINDS`].
 //!
 //! Invariant: of the crate `upstream` only the parts that its `api` names are used.
 
-// Some of what the kinds share has no user when a kind is left out.
+// Some shared code is unused when a kind is disabled.
 #![cfg_attr(
     not(all(feature = "handbook", feature = "r2r", feature = "rag")),
     allow(dead_code, unused_imports, unused_macros)
@@ -56,7 +57,7 @@ use protocol::{Era, ErrorCode, ErrorData, ErrorObject, Reply, sanitize};
 use runtime::telemetry::RequestId;
 use upstream::api::{Error, Kind, Kinds};
 
-/// A connector whose connections are servers of this type, each opened anew.
+/// Makes a connector that opens a new server of this type for each connection.
 macro_rules! connect {
     ($server:ty, $options:expr, $name:ident, $means:ident) => {{
         let (options, name, means) =
@@ -73,7 +74,7 @@ macro_rules! connect {
 }
 pub(crate) use connect;
 
-/// The built-in servers of this build, in the order in which messages list them.
+/// The built-in servers of this build, in the order of messages that list them.
 pub const KINDS: Kinds = &[
     #[cfg(feature = "handbook")]
     Kind { name: "handbook", fields: &["handbook"], read: handbook::config::read },
@@ -85,30 +86,30 @@ pub const KINDS: Kinds = &[
     Kind { name: "chroma", fields: &["url", "chroma"], read: chroma::config::read },
 ];
 
-/// Resources for a built-in server under test; its tasks belong to the group of `shutdown`.
+/// Makes the resources of a built-in server under test. Its tasks belong to the group of `shutdown`.
 #[cfg(test)]
 fn means(shutdown: &runtime::shutdown::Shutdown) -> upstream::api::Means {
     let store = runtime::store::Store::open(&runtime::store::Config::default());
     upstream::api::Means { shutdown: shutdown.clone(), store, only_looks: false }
 }
 
-/// One built-in server, running. It is made when it is first wanted, and again after it was `closed`;
-/// making it is its handshake: what it needs is reached and accepts us, or it fails.
+/// A running built-in server. It is opened when it is first needed, and again after it was `closed`. Opening
+/// is its handshake: it fails if a service that it needs is not reachable or refuses the credentials.
 ///
-/// An outer error means that its service failed (it trips the breaker where
-/// [`Error::trips_breaker`] says so); bad arguments and failed tools are a [`Reply`].
+/// An outer error means that this service failed, and trips the breaker if [`Error::trips_breaker`] says so.
+/// Bad arguments and failed tools are a [`Reply`].
 pub trait Builtin: Send + Sync + 'static {
-    /// `{name, title, version}`.
+    /// Returns `{name, title, version}`.
     fn info(&self) -> Raw;
 
-    /// Advice to language models.
+    /// Returns advice for language models.
     fn instructions(&self) -> Option<String>;
 
-    /// Tool definitions as they are now, in a fixed order, each an element of `tools/list`. An implementation
-    /// that changes them reports an event.
+    /// Returns the current tool definitions in a fixed order, each an entry of `tools/list`. An
+    /// implementation that changes them reports an event.
     fn tools(&self) -> Vec<Raw>;
 
-    /// Runs the tool `name`; `arguments` is an object. An unknown name is −32602.
+    /// Runs the tool `name`. `arguments` is an object. An unknown name is error −32602.
     fn call<'a>(
         &'a self,
         name: &'a str,
@@ -116,41 +117,41 @@ pub trait Builtin: Send + Sync + 'static {
         report: &'a Report,
     ) -> BoxFuture<'a, Result<Reply, Error>>;
 
-    /// Resource definitions as they are now, each an element of `resources/list`; none when it offers no
-    /// resources.
+    /// Returns the current resource definitions, each an entry of `resources/list`. `None` if the server has
+    /// no resources.
     fn resources(&self) -> Option<Vec<Raw>> {
         None
     }
 
-    /// The URIs of the resources whose changes it reports, as `notifications/resources/updated`.
+    /// Returns the URIs of resources whose changes it reports with `notifications/resources/updated`.
     fn told_resources(&self) -> &[&str] {
         &[]
     }
 
-    /// The result of `resources/read` for `uri`. An unknown one is −32602 with the URI.
+    /// Returns the result of `resources/read` for `uri`. An unknown URI is error −32602 with the URI.
     fn read<'a>(&'a self, uri: &'a str, _report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
         std::future::ready(Ok(Err(no_resource(uri)))).boxed()
     }
 
-    /// Asks whether what it needs is there.
+    /// Checks whether the services that it needs are available.
     fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
         std::future::ready(Ok(())).boxed()
     }
 
-    /// Resolves when it is of no more use, with the reason; then it is dropped, and made again when it
-    /// is wanted.
+    /// Resolves with the reason when the server is no longer usable. It is then dropped, and opened again
+    /// when it is needed.
     fn closed(&self) -> BoxFuture<'_, String> {
         std::future::pending().boxed()
     }
 }
 
-/// `{name, title, version}` of a built-in, which is as old as the program.
+/// Makes `{name, title, version}` of a built-in server. Its version is that of the program.
 fn info(name: &str, title: &str) -> Raw {
     let version = env!("CARGO_PKG_VERSION");
     Raw::object(&[("name", &Raw::of(name)), ("title", &Raw::of(title)), ("version", &Raw::of(version))])
 }
 
-/// There is no tool `name`.
+/// Makes the error for an unknown tool `name`.
 fn no_tool(name: &str) -> ErrorObject {
     let (name, text) = (sanitize::name(name), format!("unknown tool {:?}", sanitize::name(name)));
     let mut data = ErrorData::new(ErrorCode::ToolNotFound, &*text);
@@ -158,7 +159,7 @@ fn no_tool(name: &str) -> ErrorObject {
     told(&text, &data)
 }
 
-/// A bug, or a fault of this machine: in the log under the id that the caller gets.
+/// Makes the error for a bug or a fault of this machine. Logs it under the id that the client gets.
 fn internal(what: &'static str, error: &dyn std::error::Error) -> ErrorObject {
     let id = RequestId::new();
     tracing::error!(request_id = %id, %error, "{what}");
@@ -168,7 +169,7 @@ fn internal(what: &'static str, error: &dyn std::error::Error) -> ErrorObject {
     told(&text, &data)
 }
 
-/// `member` of the parameters is no string.
+/// Makes the error for a `member` of the parameters that is not a string.
 fn no_text(member: &str, found: Option<&Raw>) -> ErrorObject {
     let (field, range) = (format!("params.{member}"), "a string");
     let (text, suggestion) = (format!("{field} must be {range}"), format!("send {field} as {range}"));
@@ -177,21 +178,21 @@ fn no_text(member: &str, found: Option<&Raw>) -> ErrorObject {
     told(&text, &ErrorData::new(ErrorCode::InvalidParams, &*text).rejecting(rejected))
 }
 
-/// There is no method `name`.
+/// Makes the error for an unknown method `name`.
 fn no_method(name: &str) -> ErrorObject {
     let text = format!("there is no method {name}");
     told(&text, &ErrorData::new(ErrorCode::MethodNotFound, &*text))
 }
 
-/// There is no resource `uri`: the error names the URI (2026-07-28 `server/resources`); gateways make of it what older
-/// clients know.
+/// Makes the error for an unknown resource `uri`, with the URI (2026-07-28 `server/resources`). The gateway
+/// converts it for older clients.
 fn no_resource(uri: &str) -> ErrorObject {
     let text = "there is no such resource";
     let data = ErrorData::new(ErrorCode::ResourceNotFound, text);
     told(text, &data.with(json!({"uri": sanitize::uri(uri)})))
 }
 
-/// The error with `data`, as a server of 2026-07-28 answers it.
+/// Makes the error with `data`, as a server of 2026-07-28 sends it.
 fn told<F: Serialize>(text: &str, data: &ErrorData<'_, F>) -> ErrorObject {
     ErrorObject::new(data.members.code.number(Era::Modern), text).with_data(data)
 }

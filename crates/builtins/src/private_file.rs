@@ -1,8 +1,8 @@
-//! Files of ours that nobody else may read.
+//! Files of Switchyard that only their owner can read.
 //!
-//! Invariants: a file is replaced as a whole or not at all (a new one beside it, synced, renamed over
-//! it, its folder synced), and only its owner can read it. Who calls [`replace`] holds a lock: nobody
-//! else writes the same name. Work for threads that may block.
+//! Invariant: a file is replaced as a whole or not at all. A new file beside it is written and synced,
+//! renamed over it, and the folder is synced. The caller of [`replace`] must hold a lock, so that nobody else
+//! writes a file of this name. All functions may block.
 
 use std::fmt::Display;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -13,18 +13,18 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustix::fs::OFlags;
 
-/// The file beside `path` that is locked for it: the file itself is replaced.
+/// Opens the lock file beside `path`. The file itself is no lock, because it is replaced.
 pub(super) fn open_lock(path: &Path) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder(path))?;
     open(&beside(path, "lock"), false)
 }
 
-/// Has `text` stand at `path`, on the disk.
+/// Replaces the file at `path` by `text`, durably.
 pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     replace_with(path, |file| file.write_all(text))
 }
 
-/// Has what `write` writes stand at `path`, on the disk.
+/// Replaces the file at `path` by what `write` writes, durably.
 pub(super) fn replace_with(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -34,16 +34,16 @@ pub(super) fn replace_with(
     write(&mut file)?;
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     fs::rename(new, path)?;
-    // The name too is on the disk only when its folder is.
+    // The new name is durable only after the folder was synced.
     File::open(folder(path))?.sync_all()
 }
 
-/// `name` as a part of the name of a file, whatever letters it has.
+/// Encodes `name` for use in a file name.
 pub(super) fn of(name: &str) -> impl Display {
     utf8_percent_encode(name, NON_ALPHANUMERIC)
 }
 
-/// `path` with another ending behind its own.
+/// Appends `ending` to `path`, after a dot.
 pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.to_owned().into_os_string();
     name.push(".");
@@ -56,7 +56,7 @@ fn open(path: &Path, truncate: bool) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(truncate).mode(0o600).custom_flags(flags).open(path)
 }
 
-/// A bare name has the empty path for a parent, which can not be opened.
+/// Returns the folder of `path`. A bare name has an empty parent, which cannot be opened.
 fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -1,4 +1,4 @@
-//! What a tool may tell its caller while it runs, and may know of it.
+//! Progress notifications of a running tool, and the facts about its call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use json::{Part, Raw};
 use protocol::{Method, Notification, method};
 use upstream::api::{Call, Home, Outlet};
 
-/// The way to whoever made a call. Clones lead to the same caller; one that is used when the call is
-/// over is not heard.
+/// Sends notifications to the client of a call. Clones share the call. After the call has ended,
+/// notifications are dropped.
 #[derive(Debug, Clone)]
 pub struct Report {
     outlet: Outlet,
@@ -19,14 +19,14 @@ pub struct Report {
     /// The parameters of the call.
     params: Option<Raw>,
     can_list_roots: bool,
-    /// Progress grows with every message (2026-07-28 `basic/utilities/progress`).
+    /// Step counter. Progress must grow with every message (2026-07-28 `basic/utilities/progress`).
     step: Arc<AtomicU64>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Params<'a> {
-    /// Whoever passes it on puts the client's own token here.
+    /// Replaced by the client's own token on the way to the client.
     progress_token: u64,
     progress: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ struct Params<'a> {
 }
 
 impl Report {
-    /// The way through `outlet`, to somebody who asked for progress or did not.
+    /// Reports through `outlet`. `wants_progress`: the client asked for progress.
     pub fn new(outlet: &Outlet, wants_progress: bool) -> Self {
         Self {
             outlet: outlet.clone(),
@@ -47,7 +47,7 @@ impl Report {
         }
     }
 
-    /// The way to whoever made `call`, through `outlet`.
+    /// Reports to the client of `call`, through `outlet`.
     pub(super) fn of(call: &Call, outlet: &Outlet) -> Self {
         Self {
             home: call.home.clone(),
@@ -57,32 +57,32 @@ impl Report {
         }
     }
 
-    /// To nobody.
+    /// Reports to nobody.
     pub fn none() -> Self {
         Self::new(&Outlet::none(), false)
     }
 
-    /// Whether progress is worth making.
+    /// Whether the client asked for progress.
     pub const fn wants_progress(&self) -> bool {
         self.wants_progress
     }
 
-    /// Whose it is: what is kept for one client is kept under this. None: a program without sessions.
+    /// Identifies the client, for state that is kept per client. `None` for a program without sessions.
     pub const fn home(&self) -> Option<&Home> {
         self.home.as_ref()
     }
 
-    /// The member `name` of the `_meta` of the call.
+    /// Returns the member `name` of the call's `_meta`.
     pub fn meta(&self, name: &str) -> Option<Raw> {
         self.params.as_ref()?.get("_meta")?.get(name)
     }
 
-    /// The answer of the client to the input request `key`, where the call is made again with one.
+    /// Returns the client's answer to the input request `key`, if the call is repeated with one.
     pub fn input(&self, key: &str) -> Option<Raw> {
         self.params.as_ref()?.get("inputResponses")?.get(key)
     }
 
-    /// Whether the client can be asked for its folders (`roots/list`).
+    /// Whether the client supports `roots/list`.
     pub const fn can_list_roots(&self) -> bool {
         self.can_list_roots
     }
@@ -93,14 +93,14 @@ impl Report {
         self.offer(done as f64, Some(total as f64), message);
     }
 
-    /// Says that the work went on, when there is no telling how much is left.
+    /// Reports one more step of work whose total is unknown.
     pub fn step(&self, message: &str) {
         let step = self.step.fetch_add(1, Ordering::Relaxed) + 1;
         #[allow(clippy::cast_precision_loss)] // a number of messages
         self.offer(step as f64, None, message);
     }
 
-    /// Says how much of the whole (1.0) is done. Whoever calls it lets it grow.
+    /// Reports the finished share of the whole (1.0). Callers must only increase it.
     pub fn share(&self, done: f64, message: &str) {
         self.offer(done, Some(1.0), message);
     }

@@ -1,7 +1,7 @@
-//! What a caller is told whose arguments can not be used: enough to do better next time.
+//! Refusals of tool arguments, with enough detail for the client to correct them.
 //!
-//! It is the answer of a tool (`isError`), not of the protocol, because a language model reads the
-//! one and seldom gets to see the other.
+//! A refusal is a tool result with `isError`, not a protocol error: a language model reads the first and
+//! rarely gets to see the second.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use json::Raw;
 use protocol::{Era, ErrorCode, ErrorData, ErrorKind, ErrorObject, sanitize};
 
-/// The `type` of a refusal: whether the arguments, an unknown name or something else is the cause.
+/// Returns the `type` of a refusal: invalid arguments, an unknown name or another cause.
 fn kind(error: &str) -> ErrorKind {
     match error {
         "not_found" => ErrorKind::NotFound,
@@ -18,38 +18,38 @@ fn kind(error: &str) -> ErrorKind {
     }
 }
 
-/// One end of a range of numbers.
+/// Converts one end of a range of numbers.
 fn end(number: f64) -> Value {
     match number {
-        // Ranges that end here have no end that anybody set.
+        // A type's own limit is not a limit of the tool.
         _ if number.abs() > f64::from(i32::MAX) => Value::Null,
-        // In range and whole: nothing is lost.
+        // Within the range and integral, so nothing is lost.
         #[allow(clippy::cast_possible_truncation)]
         _ if number.fract() == 0.0 => (number as i64).into(),
         _ => number.into(),
     }
 }
 
-/// One argument that can not be used.
+/// Refusal of one argument.
 #[derive(Debug, Clone)]
 pub(super) struct Refusal(Box<Members>);
 
 #[derive(Debug, Clone, Serialize)]
 struct Members {
-    /// `invalid_argument`, or what a tool calls it: `invalid_path`, `not_found`.
+    /// `invalid_argument`, or a code of the tool such as `invalid_path` or `not_found`.
     error: &'static str,
-    /// The kind of failure, in the words of the gateway's own errors.
+    /// The kind of failure, as in the gateway's own errors.
     r#type: ErrorKind,
     message: String,
     field: String,
     rejected_value: Raw,
-    /// A text, or the two ends of a range of numbers, of which null is open.
+    /// A text, or the two ends of a range of numbers. An open end is null.
     valid_range: Value,
     suggestion: String,
 }
 
 impl Refusal {
-    /// `value` of the argument `field` can not be used.
+    /// Refuses `value` of the argument `field`.
     pub(super) fn new<T: Serialize + ?Sized>(error: &'static str, field: &str, value: &T) -> Self {
         let rejected_value = sanitize::value(&Raw::of(value));
         let (message, valid_range, suggestion) = <(String, Value, String)>::default();
@@ -57,19 +57,19 @@ impl Refusal {
         Self(Box::new(Members { error, r#type, message, field, rejected_value, valid_range, suggestion }))
     }
 
-    /// Names another argument than it was made for.
+    /// Names another argument than the original one.
     pub(super) fn of_field(mut self, field: &str) -> Self {
         field.clone_into(&mut self.0.field);
         self
     }
 
-    /// Says what is wrong.
+    /// Sets the explanation.
     pub(super) fn because(mut self, message: &str) -> Self {
         message.clone_into(&mut self.0.message);
         self
     }
 
-    /// Says which tool can not do it, unless the message begins with it.
+    /// Puts the name of the tool before the explanation, unless it begins with it.
     pub(super) fn of_tool(mut self, tool: &str) -> Self {
         if !self.0.message.starts_with(tool) {
             self.0.message = format!("{tool}: {}", self.0.message);
@@ -77,25 +77,25 @@ impl Refusal {
         self
     }
 
-    /// Says what would be right.
+    /// Sets the description of valid values.
     pub(super) fn valid(mut self, range: &str) -> Self {
         self.0.valid_range = range.into();
         self
     }
 
-    /// Says which numbers would be right. An end beyond `i32` counts as open.
+    /// Sets the range of valid numbers. An end beyond `i32` counts as open.
     pub(super) fn between(mut self, least: f64, most: f64) -> Self {
         self.0.valid_range = [end(least), end(most)].into_iter().collect();
         self
     }
 
-    /// Says what to do.
+    /// Sets the advice.
     pub(super) fn suggest(mut self, suggestion: &str) -> Self {
         suggestion.clone_into(&mut self.0.suggestion);
         self
     }
 
-    /// Says which names to try, or `otherwise` where to find some.
+    /// Suggests names, or gives `otherwise` as the advice if there are none.
     pub(super) fn suggest_names(self, lead: &str, names: &[String], otherwise: &str) -> Self {
         if names.is_empty() {
             return self.suggest(otherwise);
@@ -104,21 +104,21 @@ impl Refusal {
         self.suggest(&text)
     }
 
-    /// What is wrong.
+    /// Returns the explanation.
     pub(super) fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The argument it is about.
+    /// Returns the name of the argument.
     #[cfg(test)]
     pub(super) fn field(&self) -> &str {
         &self.0.field
     }
 
-    /// As an error of the protocol with `code` and the JSON-RPC number of `numbered`, for methods other than
-    /// `tools/call`. The members of the tool's answer are facts of it.
+    /// Converts the refusal to a protocol error, for methods other than `tools/call`. It has `code` and the
+    /// JSON-RPC number of `numbered`. The members of the refusal become its data.
     pub(super) fn error(&self, code: ErrorCode, numbered: ErrorCode, text: &str) -> ErrorObject {
-        /// The members that `ErrorData` does not have already.
+        /// Members that `ErrorData` does not have.
         #[derive(Serialize)]
         struct Facts<'a> {
             error: &'static str,
@@ -138,7 +138,7 @@ impl Refusal {
         ErrorObject::new(numbered.number(Era::Modern), text).with_data(&data.with(facts))
     }
 
-    /// As the content of a tool's answer.
+    /// Returns the refusal as JSON, for the content of a tool result.
     pub(super) fn raw(&self) -> Raw {
         Raw::of(&self.0)
     }

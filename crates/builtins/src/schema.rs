@@ -1,19 +1,19 @@
-//! The JSON Schema (2020-12) of a Rust type, as a tool's definition shows it.
+//! JSON Schema (2020-12) of a Rust type, for the definition of a tool.
 //!
-//! It is complete in itself (no `$ref`), closed (no unknown members where the known ones are listed),
-//! and says nothing twice. What may be left out is not required, and its type does not name `null`:
-//! readers take `null` for "left out" all the same, because language models write it.
+//! The schema is self-contained (no `$ref`), closed (no unknown members where the known ones are listed), and
+//! short. An optional member is not required, and its type does not include `null`. Readers accept `null` as
+//! "missing" anyway, because language models write it.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-/// What a tool takes, as `T` is read.
+/// Returns the schema of `T` for reading, as the input of a tool.
 pub(super) fn of_input<T: JsonSchema>() -> Value {
     tidied(SchemaSettings::draft2020_12().for_deserialize(), &T::json_schema)
 }
 
-/// What a tool gives, as `T` is written.
+/// Returns the schema of `T` for writing, as the output of a tool.
 pub(super) fn of_output<T: JsonSchema>() -> Value {
     tidied(SchemaSettings::draft2020_12().for_serialize(), &T::json_schema)
 }
@@ -52,7 +52,7 @@ fn tidy(schema: &mut Value) {
     }
 }
 
-/// The width of a Rust number means nothing to others; minimum and maximum say the same.
+/// Replaces the width of a Rust number by minimum and maximum, because other languages do not know it.
 fn say_width(schema: &mut Map<String, Value>) {
     let format = schema.get("format").and_then(Value::as_str).unwrap_or_default();
     let (least, most) = match format {
@@ -63,7 +63,7 @@ fn say_width(schema: &mut Map<String, Value>) {
         "int8" => (Some(i64::from(i8::MIN)), Some(i64::from(i8::MAX))),
         "int16" => (Some(i64::from(i16::MIN)), Some(i64::from(i16::MAX))),
         "int32" => (Some(i64::from(i32::MIN)), Some(i64::from(i32::MAX))),
-        _ => (None, None), // 64 bits are more than JSON numbers are read with
+        _ => (None, None), // 64 bits exceed what JSON readers support
     };
     schema.remove("format");
     for (name, end) in [("minimum", least), ("maximum", most)] {
@@ -88,7 +88,7 @@ fn tidy_members(object: &mut Map<String, Value>) {
     }
 }
 
-/// An `Option` that may be left out is never `null`.
+/// Removes `null` from the type of an optional member.
 fn without_null(schema: &mut Value) {
     let Value::Object(members) = schema else { return };
     if let Some(Value::Array(types)) = members.get_mut("type") {
@@ -107,7 +107,7 @@ fn without_null(schema: &mut Value) {
     unwrap_choice(members);
 }
 
-/// `anyOf` of a type and `null` is the type.
+/// Replaces `anyOf` of a type and `null` by the type.
 fn unwrap_choice(members: &mut Map<String, Value>) {
     let Some(Value::Array(choices)) = members.get_mut("anyOf") else { return };
     choices.retain(|choice| choice.get("type").is_none_or(|name| name != "null"));
@@ -120,7 +120,7 @@ fn unwrap_choice(members: &mut Map<String, Value>) {
     }
 }
 
-/// Words that are each described are still a list of words.
+/// Joins constants that each have a description into one `enum`.
 fn join_words(members: &mut Map<String, Value>) {
     let Some(Value::Array(choices)) = members.get("oneOf") else { return };
     let words: Vec<Value> = choices.iter().filter_map(word).flatten().collect();

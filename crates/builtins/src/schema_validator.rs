@@ -1,9 +1,9 @@
-//! Arguments held against the schema that the tool shows: types, names, ranges, lengths, words.
+//! Checks arguments against the schema of a tool: types, names, ranges, lengths, enumerated values.
 //!
-//! Invariants: what is refused is refused with the name of its field, what would be right and what to
-//! do; what passes fits the schema and can be read as the type that the schema was made from; `null`
-//! for what may be left out counts as left out. Only the words that our own schemas use are known; a
-//! test of every server holds its schemas to that ([`Shape::is_known`]).
+//! Invariants: a refusal names the field, the valid values and advice. Arguments that pass fit the schema,
+//! and can be read as the type that the schema was made from. An optional member with the value `null` counts
+//! as missing. Only keywords that the built-in servers use are supported. A test of every server checks its
+//! schemas for that ([`Shape::is_known`]).
 
 mod refuse;
 
@@ -14,14 +14,14 @@ use super::refusal::Refusal;
 use super::strict;
 use json::Raw;
 
-/// Whole numbers further out are not told apart by every reader of JSON.
+/// Limit for integers. Not every JSON reader keeps larger ones exact.
 const WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// What one value has to be.
+/// Schema of one value.
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
     kind: Kind,
-    /// Something that fits.
+    /// A valid value.
     example: Option<Value>,
 }
 
@@ -31,11 +31,11 @@ enum Kind {
     Number(Number),
     Truth,
     List(Box<Shape>),
-    /// With these members and no others.
+    /// An object with these members and no others.
     Object(Members),
     /// Any object.
     Free,
-    /// Anything, or a schema that is not understood.
+    /// Any value, or one with an unsupported schema.
     Any,
 }
 
@@ -45,7 +45,7 @@ struct Text {
     most: usize,
     not_blank: bool,
     uuid: bool,
-    /// If any, it is one of them.
+    /// The valid values, or empty if any text is valid.
     words: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ struct Number {
     most: f64,
 }
 
-/// Required ones first, each in the order of the schema.
+/// Required ones first, each group in the order of the schema.
 type Members = Vec<Member>;
 
 #[derive(Debug, Clone)]
@@ -67,7 +67,7 @@ pub(crate) struct Member {
 }
 
 impl Shape {
-    /// What `schema` asks for.
+    /// Reads a JSON schema.
     pub(super) fn of(schema: &Value) -> Self {
         let kind = match schema["type"].as_str() {
             Some("string") => Kind::Text(Text::of(schema)),
@@ -85,7 +85,7 @@ impl Shape {
         Self { kind, example }
     }
 
-    /// Whether all of it is understood; what is not is let through.
+    /// Whether the schema is supported completely. Unsupported parts accept any value.
     #[cfg(test)]
     pub(super) fn is_known(&self) -> bool {
         match &self.kind {
@@ -96,7 +96,7 @@ impl Shape {
         }
     }
 
-    /// The arguments of a call, checked; numbers that are whole are written as such.
+    /// Checks the arguments of a call. Integral numbers become integers.
     pub(super) fn arguments(&self, raw: &Raw) -> Result<Map<String, Value>, Refusal> {
         let Kind::Object(members) = &self.kind else { return Ok(Map::new()) };
         if !raw.is_object() {
@@ -211,7 +211,7 @@ impl Text {
         if !self.words.is_empty() && !self.words.contains(text) {
             return Err(place.no_such_word(text, &self.words));
         }
-        // Other spellings of a UUID are not known everywhere.
+        // Not every program knows other spellings of a UUID.
         if self.uuid && (text.len() != 36 || uuid::Uuid::try_parse(text).is_err()) {
             return Err(place.no_uuid(text));
         }
@@ -219,7 +219,7 @@ impl Text {
     }
 }
 
-/// The only pattern our schemas use: there is something that is not white space.
+/// The only supported pattern: at least one character that is not white space.
 pub(super) const NOT_BLANK: &str = r"\S";
 
 impl Number {
@@ -232,7 +232,7 @@ impl Number {
     fn check(&self, place: &Place<'_>, value: Value) -> Result<Value, Refusal> {
         let number = value.as_f64().filter(|number| !self.whole || number.fract() == 0.0);
         match number.filter(|number| self.least <= *number && *number <= self.most) {
-            // In range and whole: nothing is lost.
+            // Within the range and integral, so nothing is lost.
             #[allow(clippy::cast_possible_truncation)]
             Some(number) if self.whole => Ok((number as i64).into()),
             Some(_) => Ok(value),

@@ -1,7 +1,8 @@
-//! JSON that is looked at and then printed again: no key twice, no number that changes on the way.
+//! Strict JSON, for values that are checked and then printed again: no duplicate keys, and no number that
+//! changes on the way.
 //!
-//! What one reader takes for the value of a key that stands twice, the next one may not, so whoever
-//! judges an object and passes it on must refuse that.
+//! Two readers may take different values of a duplicate key. So an object that is checked and passed on must
+//! not have any.
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ use json::Raw;
 /// Deepest nesting of an argument.
 const DEEPEST: usize = 64;
 
-/// The value of `raw`, or what is wrong with it, in words.
+/// Reads `raw`. An error describes what is wrong.
 pub(super) fn read(raw: &Raw) -> Result<Value, String> {
     if raw.depth() > DEEPEST {
         return Err(format!("it is nested more than {DEEPEST} deep"));

@@ -1,7 +1,7 @@
-//! A tool of a built-in server: what `tools/list` shows of it, and how its arguments are read.
+//! A tool of a built-in server: its entry in `tools/list`, and the reading of its arguments.
 //!
-//! Its two schemas come from Rust types, so what is shown, what is checked and what is read can not
-//! drift apart.
+//! Both schemas are generated from Rust types. So the schema that is shown always equals the one that is
+//! checked and read.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -12,32 +12,32 @@ use super::schema;
 use crate::schema_validator::Shape;
 use json::Raw;
 
-/// What is said about a tool.
+/// Description of a tool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct About<'a> {
-    /// The name it is called by.
+    /// Name for calls.
     pub name: &'a str,
-    /// The same for people.
+    /// Name for people.
     pub title: &'a str,
-    /// What it does and when to use it, for language models.
+    /// Explanation for language models: what the tool does, and when to use it.
     pub description: &'a str,
-    /// What it does to the world.
+    /// The changes that it makes.
     pub effect: Effect,
 }
 
-/// What calling a tool changes, as its annotations tell clients and the gateway itself, which calls
-/// again after a fault only what may be done twice.
+/// Effect of a call. The annotations of the tool tell it to clients and to the gateway, which retries only
+/// calls that may run twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Nothing.
+    /// Changes nothing.
     Reads,
-    /// Nothing either, but a model of somebody else is paid for each call, and may answer otherwise.
+    /// Changes nothing, but each call pays for a model, which may answer differently each time.
     Costs,
-    /// Something is new afterwards; twice makes two.
+    /// Adds something; two calls add two.
     Adds,
-    /// Something is there afterwards, whether it was before or not; twice is as once.
+    /// Makes sure that something exists; a second call changes nothing.
     Puts,
-    /// Something is another than before, or gone; twice is as once.
+    /// Changes or deletes something; a second call changes nothing.
     Replaces,
 }
 
@@ -50,12 +50,12 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// A tool that takes an `I` and gives an `O`.
+    /// A tool with input type `I` and output type `O`.
     pub(super) fn new<I: JsonSchema, O: JsonSchema>(about: &About<'_>) -> Self {
         Self::with_schemas(about, &schema::of_input::<I>(), &schema::of_output::<O>())
     }
 
-    /// A tool whose schemas were written by hand.
+    /// A tool with schemas written by hand.
     pub(super) fn with_schemas(about: &About<'_>, input: &Value, output: &Value) -> Self {
         let effect = about.effect;
         let definition = json!({
@@ -69,28 +69,28 @@ impl Tool {
                 "readOnlyHint": effect == Effect::Reads || effect == Effect::Costs,
                 "destructiveHint": effect == Effect::Replaces,
                 "idempotentHint": effect != Effect::Adds && effect != Effect::Costs,
-                // A store of documents is a world of its own, unlike the web and a model elsewhere.
+                // A document store is a closed world, unlike the web or a remote model.
                 "openWorldHint": effect == Effect::Costs,
             },
         });
         Self { name: about.name.to_owned(), definition: Raw::of(&definition), shape: Shape::of(input) }
     }
 
-    /// The name it is called by.
+    /// Returns the name for calls.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// An element of `tools/list`.
+    /// Returns the entry of `tools/list`.
     pub(super) const fn definition(&self) -> &Raw {
         &self.definition
     }
 
-    /// Its arguments, held against its input schema and read. `I` is the type that it was made with.
+    /// Checks the arguments against the input schema and reads them. `I` must be the input type of the tool.
     pub(super) fn read<I: DeserializeOwned>(&self, arguments: &Raw) -> Result<I, Refusal> {
         let checked = self.shape.arguments(arguments)?;
         serde_json::from_value(Value::Object(checked)).map_err(|error| {
-            // Only where a type is narrower than its schema; a test looks for that.
+            // Only if a type is narrower than its schema. A test looks for such types.
             Refusal::new("invalid_argument", "arguments", arguments)
                 .because(&format!("The arguments can not be read: {error}."))
                 .valid("what the input schema of the tool says")
@@ -98,7 +98,7 @@ impl Tool {
         })
     }
 
-    /// Whether its input schema uses only words that are checked.
+    /// Whether the validator knows all keywords of the input schema.
     #[cfg(test)]
     pub(super) fn is_known(&self) -> bool {
         self.shape.is_known()

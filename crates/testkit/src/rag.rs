@@ -1,6 +1,6 @@
-//! A RAG bridge: six techniques that answer with what they were asked, and any fault on any route.
+//! Fake RAG bridge: six techniques that answer with their question, and any fault on any route.
 //!
-//! It is its own module, so that unit tests can use it too: nothing here knows the gateway.
+//! It does not depend on the gateway, so unit tests can use it too.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -12,48 +12,49 @@ use serde_json::{Value, json};
 
 use super::served::Served;
 
-/// The techniques it has unless told otherwise.
+/// The techniques, unless a test sets others.
 pub const SIX: [&str; 6] =
     ["basic", "basic_rerank", "crag", "graphrag", "pylate_colbert", "iris_global_graphrag"];
-/// The routes, as [`Bridge::fail`] and [`Bridge::count`] call them.
+/// The tool that lists the techniques. These constants name the routes for [`Bridge::fail`] and
+/// [`Bridge::count`].
 pub const LIST: &str = "list_techniques";
-/// The tool of the bridge that says whether it is healthy.
+/// The tool that reports the health of the bridge.
 pub const HEALTH: &str = "health_check";
-/// The tool of the bridge that runs a technique.
+/// The tool that runs a technique.
 pub const INVOKE: &str = "invoke_technique";
 
-/// Bytes of one request.
+/// Largest request, in bytes.
 const MOST_BYTES: usize = 1 << 20;
 
-/// How a route answers instead of as it should.
+/// Simulated fault of a route.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// With this status, `Retry-After` in seconds if any, and this body.
+    /// A response with this status, `Retry-After` in seconds if any, and this body.
     Answer(u16, Option<u32>, String),
-    /// Never.
+    /// No response.
     Hang,
 }
 
 impl Fault {
-    /// 200 with this body.
+    /// A response with status 200 and this body.
     pub fn body(body: &(impl ToString + ?Sized)) -> Self {
         Self::status(200, body)
     }
 
-    /// This status with this body.
+    /// A response with this status and body.
     pub fn status(status: u16, body: &(impl ToString + ?Sized)) -> Self {
         Self::Answer(status, None, body.to_string())
     }
 }
 
-/// One request that came.
+/// One received request.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// The last segment of its path.
+    /// Last segment of the path.
     pub route: String,
-    /// Its `Authorization`.
+    /// The `Authorization` header.
     pub authorization: Option<String>,
-    /// Its body.
+    /// The body.
     pub body: String,
 }
 
@@ -65,7 +66,7 @@ struct State {
     seen: Vec<Seen>,
 }
 
-/// A running bridge. It ends with this value; what it knows outlives [`Bridge::kill`].
+/// A running bridge. It stops when this value is dropped. [`Bridge::kill`] keeps its state.
 #[derive(Debug)]
 pub struct Bridge {
     state: Arc<Mutex<State>>,
@@ -73,7 +74,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// One with [`SIX`] techniques for everybody.
+    /// Starts a bridge with [`SIX`] techniques and no required key.
     pub fn start() -> Self {
         let techniques = SIX.map(str::to_owned).to_vec();
         let state = Arc::new(Mutex::new(State { techniques, ..State::default() }));
@@ -81,44 +82,44 @@ impl Bridge {
         Self { state, service: Served::start(routes) }
     }
 
-    /// Its address, without `/mcp`.
+    /// Returns its address, without `/mcp`.
     pub fn url(&self) -> String {
         self.service.url()
     }
 
-    /// It has these techniques from now on.
+    /// Replaces its techniques.
     pub fn has(&self, techniques: &[&str]) {
         self.state().techniques = techniques.iter().map(|&name| name.to_owned()).collect();
     }
 
-    /// It takes nobody without this key from now on.
+    /// Makes it require this key.
     pub fn wants(&self, key: &str) {
         self.state().key = Some(key.to_owned());
     }
 
-    /// `route` fails so from now on; none: it does not.
+    /// Applies `fault` to `route`. `None` ends that.
     pub fn fail(&self, route: &str, fault: Option<Fault>) {
         let mut state = self.state();
         state.faults.retain(|(of, _)| of != route);
         state.faults.extend(fault.map(|fault| (route.to_owned(), fault)));
     }
 
-    /// How often `route` was asked.
+    /// Counts the requests of `route`.
     pub fn count(&self, route: &str) -> usize {
         self.state().seen.iter().filter(|seen| seen.route == route).count()
     }
 
-    /// All requests since the start.
+    /// Returns all requests since the start.
     pub fn seen(&self) -> Vec<Seen> {
         self.state().seen.clone()
     }
 
-    /// Ends it as a crash does: connections are cut, and nobody listens when this returns.
+    /// Stops it like a crash: connections are cut, and when this returns the port is closed.
     pub fn kill(&mut self) {
         self.service.kill();
     }
 
-    /// Starts it again at the same address.
+    /// Starts it again at the former address.
     pub fn restart(&mut self) {
         self.service.restart();
     }

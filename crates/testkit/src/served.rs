@@ -1,13 +1,13 @@
-//! A service on a thread of its own, which can be ended as a crash does and started again where it was.
+//! A service on its own thread, which can be stopped like a crash and started again at the former address.
 //!
-//! It is its own module, so that doubles which unit tests use too can use it.
+//! It does not depend on the gateway, so fakes for unit tests can use it.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::thread::JoinHandle;
 
 use axum::Router;
 
-/// A running service. It ends with this value; what its routes know outlives [`Served::kill`].
+/// A running service. It stops when this value is dropped. [`Served::kill`] keeps the state of its routes.
 #[derive(Debug)]
 pub struct Served {
     address: SocketAddr,
@@ -22,7 +22,7 @@ struct Running {
 }
 
 impl Served {
-    /// Serves `routes` on loopback, on a port that was free.
+    /// Serves `routes` on loopback, on a free port.
     ///
     /// # Panics
     /// If no port is free.
@@ -33,20 +33,20 @@ impl Served {
         Self { address, routes, running }
     }
 
-    /// Where it is.
+    /// Returns its address.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Ends it as a crash does: connections are cut, and nobody listens when this returns.
+    /// Stops it like a crash: connections are cut, and when this returns the port is closed.
     pub fn kill(&mut self) {
         if let Some(running) = self.running.take() {
-            let _ = running.stop.send(()); // it has ended already
+            let _ = running.stop.send(()); // it may have ended already
             let _ = running.thread.join();
         }
     }
 
-    /// Starts it again at the same address.
+    /// Starts it again at the former address.
     ///
     /// # Panics
     /// If another program has taken the port.

@@ -1,9 +1,9 @@
-//! Which model the vectors of a collection are of.
+//! Checks that all vectors of a collection are of one embedding model.
 //!
-//! Invariants: a collection that we made says provider and model as soon as we know them, which is before
-//! its first vector is written; vectors of another model are neither written into it nor asked with.
-//! Chroma itself would only notice another dimension. Of a collection that others made nothing but its
-//! dimension is known, and that is what is held to.
+//! Invariants: a collection that Switchyard created names provider and model as soon as they are known,
+//! before its first vector is written. Vectors of another model are neither written to it nor searched with.
+//! Chroma itself checks only the dimension. For a collection that others created, Switchyard too can check
+//! only the dimension.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 const PROVIDER: &str = "embedding_provider";
 const MODEL: &str = "embedding_model";
 const DIMENSION: &str = "embedding_dimension";
-/// Whoever has it was made by us.
+/// Metadata key of collections that Switchyard created.
 pub(super) const CREATED_AT: &str = "created_at";
 
 /// A model, as the metadata of a collection tell it.
@@ -33,7 +33,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// That of a collection, if it says one.
+    /// Returns the model in the metadata of a collection, if there is one.
     pub(crate) fn of(collection: &Collection) -> Option<Self> {
         let metadata = collection.metadata.as_ref()?;
         let text = |key| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -43,19 +43,20 @@ impl Model {
         Some(Self { provider: text(PROVIDER)?, name: text(MODEL)?, dimension })
     }
 
-    /// Ours, of which `dimension` may be known by now. None where nothing makes vectors.
+    /// Returns the configured model, with `dimension` if that is known by now. `None` if there is no
+    /// embedding provider.
     pub(crate) fn ours(embedding: &dyn Embedding, dimension: Option<usize>) -> Option<Self> {
         let (provider, name) = (embedding.provider().to_owned(), embedding.model().to_owned());
         let dimension = dimension.or(embedding.dimension());
         (provider != "none").then_some(Self { provider, name, dimension })
     }
 
-    /// Numbers in a vector, where it was known.
+    /// Returns the numbers in a vector, if known.
     pub(crate) const fn dimension(&self) -> Option<usize> {
         self.dimension
     }
 
-    /// Writes it into the metadata of a collection.
+    /// Writes the model into the metadata of a collection.
     pub(crate) fn note(&self, metadata: &mut Metadata) {
         metadata.insert(PROVIDER.into(), self.provider.as_str().into());
         metadata.insert(MODEL.into(), self.name.as_str().into());
@@ -64,7 +65,7 @@ impl Model {
         }
     }
 
-    /// Whether vectors of both may stand beside each other.
+    /// Whether vectors of both models may share a collection.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let may_be = match (self.dimension, other.dimension) {
             (Some(one), Some(two)) => one == two,
@@ -73,14 +74,14 @@ impl Model {
         self.provider == other.provider && self.name == other.name && may_be
     }
 
-    /// It in words.
+    /// Describes the model for people.
     pub(crate) fn words(&self) -> String {
         let dimension = self.dimension.map(|many| format!(", {many} numbers")).unwrap_or_default();
         format!("`{}` of provider `{}`{dimension}", self.name, self.provider)
     }
 }
 
-/// Whether our vectors, of `dimension` numbers if that is known, belong to those of `collection`.
+/// Checks that vectors of the configured model, with `dimension` numbers if known, fit `collection`.
 pub(super) fn check(desk: &Desk, collection: &Collection, dimension: Option<usize>) -> Result<(), Refusal> {
     let ours = Model::ours(&*desk.embedding, dimension);
     let (Some(ours), theirs) = (ours, Model::of(collection)) else { return Ok(()) };
@@ -108,7 +109,7 @@ fn mismatch(desk: &Desk, collection: &Collection, theirs: &str, ours: &Model) ->
         .suggest("Use another collection, or make a new one and add the documents again.")
 }
 
-/// Makes sure before anything is written that `collection` says our model.
+/// Makes sure that `collection` names the configured model, before anything is written to it.
 pub(super) async fn agree(
     desk: &Desk,
     collection: &Arc<Collection>,
@@ -120,7 +121,7 @@ pub(super) async fn agree(
         return Ok(());
     };
     let Some(ours) = Model::ours(&*desk.embedding, Some(dimension)) else { return Ok(()) };
-    // What we know of it may be old: another gateway may have said its model by now.
+    // The cached metadata may be old: another gateway may have named its model in the meantime.
     let now = desk.chroma.collection(&collection.name).await?;
     let said = now.as_ref().and_then(|now| now.metadata.as_ref()).unwrap_or(metadata);
     if let Some(now) = &now {

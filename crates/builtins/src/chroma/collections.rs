@@ -1,7 +1,8 @@
 //! `create_collection`, `list_collections` and `delete_collection`.
 //!
-//! Chroma's list says neither how many records a collection has nor when it was made: they are counted, a
-//! few at a time, and the time is written into the metadata of those we make.
+//! Chroma's list has neither the number of records nor the creation time of a collection. So records are
+//! counted, a few collections at a time, and Switchyard writes the time into the metadata of collections that
+//! it creates.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
@@ -42,10 +43,10 @@ pub(super) const ABOUT_DELETE: About = About {
     effect: Effect::Replaces,
 };
 
-/// Collections that are listed at most, and looked through for them.
+/// Most collections in a list, and most that are read for it.
 const MOST_LISTED: usize = 500;
 const MOST_SEEN: usize = 10_000;
-/// Collections that are counted at the same time.
+/// Collections whose records are counted at the same time.
 const AT_A_TIME: usize = 8;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -53,7 +54,7 @@ pub(super) struct CreateInput {
     /// Letters and digits of ASCII, `.`, `_` and `-`.
     #[schemars(length(min = 1, max = 512), regex(pattern = NOT_BLANK), example = "team-docs")]
     name: String,
-    /// What to remember of it: flat, texts, numbers and booleans.
+    /// Metadata of the collection: flat, with texts, numbers and booleans.
     metadata: Option<Map<String, Value>>,
 }
 
@@ -105,7 +106,7 @@ pub(super) struct DeleteOutput {
     deleted: bool,
 }
 
-/// The answer of `create_collection`.
+/// Returns the result of `create_collection`.
 pub(super) async fn create(desk: &Desk, input: CreateInput) -> Result<Raw, Failure> {
     let full = names::full(&desk.options.collection_prefix, "name", &input.name)?;
     let said = metadata::check(input.metadata.unwrap_or_default(), Subject::Collection)?;
@@ -146,7 +147,7 @@ fn taken(name: &str) -> Refusal {
         .suggest("Use it as it is (list_collections shows it), or another name.")
 }
 
-/// The answer of `list_collections`.
+/// Returns the result of `list_collections`.
 pub(super) async fn list(desk: &Desk) -> Result<Raw, Failure> {
     let (mut own, mut seen) = (Vec::new(), 0);
     loop {
@@ -168,7 +169,7 @@ pub(super) async fn list(desk: &Desk) -> Result<Raw, Failure> {
     Ok(Raw::of(&ListOutput { collections: counted.into_iter().flatten().collect(), total, incomplete }))
 }
 
-/// None: it was deleted meanwhile.
+/// Returns the entry of a collection, or `None` if it was deleted in the meantime.
 async fn listed(desk: &Desk, collection: Collection) -> Result<Option<Listed>, Error> {
     let count = match desk.chroma.count(collection.id).await {
         Ok(count) => count,
@@ -185,7 +186,7 @@ async fn listed(desk: &Desk, collection: Collection) -> Result<Option<Listed>, E
     }))
 }
 
-/// The answer of `delete_collection`.
+/// Returns the result of `delete_collection`.
 pub(super) async fn delete(desk: &Desk, input: DeleteInput) -> Result<Raw, Failure> {
     let full = names::full(&desk.options.collection_prefix, "name", &input.name)?;
     desk.forget(&full);

@@ -1,4 +1,4 @@
-//! Options of the Chroma server, read.
+//! Reads the options of the Chroma server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use crate::embedding;
 use settings::{Fields, Setting};
 use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, header_value, require};
 
-/// Before the names of our collections.
+/// Default prefix of collection names.
 const PREFIX: &str = "mcp_";
-/// Characters of a chunk: two hundred of them are one answer of Chroma.
+/// Largest chunk in characters: two hundred of them fit one response of Chroma.
 const MOST_CHUNK: usize = 10_000;
 const MOST_RESULTS: u32 = 100;
 const RESULTS: u32 = 10;
 const LONGEST_NAME: usize = 512;
 const LONGEST_PREFIX: usize = 64;
 
-/// Options of the Chroma server. `Debug` shows no URL: any part of one may be a secret.
+/// Options of the Chroma server. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
 pub struct Chroma {
-    /// The server, the database, and who we are there.
+    /// The server, the database, and the credentials.
     pub place: Place,
-    /// Whether tenant and database are made when they are missing.
+    /// Whether a missing tenant or database is created.
     pub create_database: bool,
-    /// Before the names of our collections; others are neither listed nor reached.
+    /// Prefix of the names of Switchyard's collections. Others are neither listed nor accessible.
     pub collection_prefix: String,
-    /// Who makes vectors.
+    /// The embedding provider.
     pub embedding: embedding::Config,
-    /// How big chunks are.
+    /// Size and overlap of chunks.
     pub chunking: Chunking,
-    /// Whether texts are cut by their Markdown headings.
+    /// Whether texts are cut at their Markdown headings.
     pub markdown: bool,
-    /// Results of one search, at most.
+    /// Most results of one search.
     pub max_results: u32,
 }
 
@@ -52,7 +52,7 @@ impl BuiltinOptions for Chroma {
     }
 }
 
-/// Reads `url` and `chroma`. `None` when nothing can be made of them; then that was reported.
+/// Reads `url` and `chroma`. If they are invalid, reports why and returns `None`.
 pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add `chroma: {embedding: {provider: openai}}`, which says who makes vectors";
     let options = require(given, "chroma", server, hint);
@@ -77,7 +77,7 @@ fn options_at(url: Option<Url>, setting: &Setting<'_>, defaults: &Defaults) -> O
     Some(Chroma { place, create_database, collection_prefix, embedding, chunking, markdown, max_results })
 }
 
-/// The database at `url`, and whether it is made when it is missing.
+/// Reads the database at `url`, and whether it is created if it is missing.
 pub fn place(fields: &mut Fields<'_>, url: Option<Url>) -> (Option<Place>, bool) {
     let mut name = |field| fields.parsed(field, "a name of 3 to 512 characters", database_name);
     let (tenant, database) = (name("tenant"), name("database"));
@@ -100,7 +100,7 @@ fn chunking(setting: &Setting<'_>) -> Option<(Chunking, bool)> {
     Some((chunking?, markdown))
 }
 
-/// A server of one's own asks for no token; a proxy before it or Chroma Cloud may.
+/// Reads the token. A local Chroma needs none, but a proxy or Chroma Cloud may.
 fn token(fields: &mut Fields<'_>) -> Option<Token> {
     let token = fields.take("token");
     let header = fields.take("token_header");
@@ -109,12 +109,12 @@ fn token(fields: &mut Fields<'_>) -> Option<Token> {
     if let (None, Some(header)) = (&token, &header) {
         header.key_problem("`token_header` is given without a token", Some("add `token: ${NAME}`".into()));
     }
-    // An empty one is none, as where a variable is not set.
+    // An empty token counts as none, as when a variable is not set.
     let token = header_value(&token?).filter(|token| !token.expose_secret().trim().is_empty())?;
     Some(if is_bearer? { Token::Bearer(token) } else { Token::Cloud(token) })
 }
 
-/// What can stand before a name.
+/// Reads a prefix that makes valid names.
 fn prefix(setting: &Setting<'_>) -> Option<String> {
     let prefix = setting.text()?;
     if prefix.is_empty() || is_name(&format!("{prefix}abc")) && prefix.len() <= LONGEST_PREFIX {
@@ -128,7 +128,7 @@ fn prefix(setting: &Setting<'_>) -> Option<String> {
     None
 }
 
-/// A name that can be a part of an address.
+/// Reads a name that is valid in a URL path.
 fn database_name(text: &str) -> Option<String> {
     let is_plain =
         |letter: char| !letter.is_control() && !letter.is_whitespace() && !"/\\?#%".contains(letter);

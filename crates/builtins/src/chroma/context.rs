@@ -1,4 +1,4 @@
-//! What all tools of one Chroma server share.
+//! State that all tools of one Chroma server share.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,33 +19,34 @@ use crate::refusal::Refusal;
 use settings::nearest_few;
 use upstream::api::Error;
 
-/// Collections whose id is remembered.
+/// Most collections whose id is cached.
 const MOST_KNOWN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999);
-/// Documents that are cut, embedded and written at a time: each holds all its vectors.
+/// Documents that are cut, embedded and written at a time. Each holds all its vectors in memory.
 const WRITERS: usize = 4;
-/// Texts that are embedded at a time, and the time they have. What was embedded is kept, so a call that
-/// ran out of time goes on where it stopped when it is made again.
+/// Texts in one embedding request. Vectors are cached, so a call that timed out continues where it stopped
+/// when it is repeated.
 const SLICE: usize = 64;
-/// Below the usual deadline of a call, so that the provider is named and not Chroma.
+/// Time for one such request. It is below the usual deadline of a call, so that the error names the provider
+/// and not Chroma.
 const SLICE_LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// One database of one Chroma server, and what makes its vectors.
+/// One database of one Chroma server, with its embedding provider.
 pub(super) struct Desk {
-    /// The way to Chroma.
+    /// The client for Chroma.
     pub chroma: Chroma,
-    /// How it was configured.
+    /// Its configuration.
     pub options: config::Chroma,
-    /// What makes vectors.
+    /// The embedding provider.
     pub embedding: Arc<dyn Embedding>,
-    /// Writers of one document go one after another.
+    /// Locks that serialize writers of one document.
     pub locks: Locks,
-    /// One for each document that is being written.
+    /// One permit for each document that is being written.
     pub writers: Semaphore,
     known: Mutex<LruCache<String, Arc<Collection>>>,
 }
 
 impl Desk {
-    /// Nothing is sent yet.
+    /// Makes the state without sending a request.
     pub(super) fn new(chroma: Chroma, options: &config::Chroma, embedding: Arc<dyn Embedding>) -> Self {
         Self {
             chroma,
@@ -57,7 +58,7 @@ impl Desk {
         }
     }
 
-    /// The collection that callers know as `name`.
+    /// Returns the collection with the client's name `name`.
     pub(super) async fn open(&self, name: &str) -> Result<Arc<Collection>, Failure> {
         let full = names::full(&self.options.collection_prefix, "collection", name)?;
         let known = self.lock().get(&full).cloned();
@@ -67,14 +68,14 @@ impl Desk {
         }
     }
 
-    /// The same as Chroma has it now, whatever was known.
+    /// Reads the collection from Chroma, without the cache.
     pub(super) async fn open_anew(&self, name: &str) -> Result<Arc<Collection>, Failure> {
         let full = names::full(&self.options.collection_prefix, "collection", name)?;
         self.find(name, full).await
     }
 
-    /// Does `work` in `collection`, which callers know as `name`; once more where Chroma says that it is gone:
-    /// it may have been made anew since we saw it.
+    /// Does `work` in `collection`, which clients call `name`. If Chroma reports that the collection is gone,
+    /// repeats the work once with its successor: it may have been deleted and created again.
     pub(super) async fn within<T, F: Future<Output = Result<T, Failure>>>(
         &self,
         name: &str,
@@ -95,14 +96,14 @@ impl Desk {
         Err(self.no_collection("collection", name).await.into())
     }
 
-    /// Remembers a collection.
+    /// Caches a collection.
     pub(super) fn note(&self, collection: Collection) -> Arc<Collection> {
         let collection = Arc::new(collection);
         self.lock().put(collection.name.clone(), Arc::clone(&collection));
         collection
     }
 
-    /// Forgets a collection, named as Chroma does.
+    /// Removes a collection from the cache, by its name at Chroma.
     pub(super) fn forget(&self, full: &str) {
         self.lock().pop(full);
     }
@@ -111,7 +112,7 @@ impl Desk {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is no collection `name`; names some that are like it.
+    /// Refuses the unknown collection `name`, and suggests similar names.
     pub(super) async fn no_collection(&self, field: &str, name: &str) -> Refusal {
         let prefix = self.options.collection_prefix.as_str();
         let some = self.chroma.collections(names::PAGE, 0).await.unwrap_or_default();
@@ -129,7 +130,7 @@ impl Desk {
             )
     }
 
-    /// The vectors of `texts` for `tool`, each slice within its own time.
+    /// Embeds `texts` for `tool`, with a time limit for each request.
     pub(super) async fn embed(
         &self,
         tool: &str,
@@ -147,7 +148,7 @@ impl Desk {
     }
 }
 
-/// Chroma is not to blame for that, so it is an answer.
+/// Reports a failed provider as a refusal, because Chroma did not fail.
 fn not_embedded(tool: &str, error: &embedding::Error) -> Refusal {
     let (word, suggestion) = match error {
         embedding::Error::NotConfigured(_) => {
@@ -162,7 +163,7 @@ fn not_embedded(tool: &str, error: &embedding::Error) -> Refusal {
         .suggest(suggestion)
 }
 
-/// Whether Chroma says that the collection it was asked about by its id is gone.
+/// Whether Chroma reports that a collection requested by id is gone.
 const fn is_gone(failure: &Failure) -> bool {
     matches!(failure, Failure::Failed(Error::Backend { status: 404, .. }))
 }

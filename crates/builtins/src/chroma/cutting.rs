@@ -1,10 +1,10 @@
-//! A text cut for the model that is to read it.
+//! Cuts a text into chunks for the embedding model.
 
 use crate::chroma::context::Desk;
 use crate::chunk::{Chunking, Format, chunks};
 use crate::refusal::Refusal;
 
-/// Chunks of one document: with their vectors they are held in memory until the last is written.
+/// Most chunks of a document. With their vectors they are in memory until the last is written.
 const MOST: usize = 10_000;
 
 /// A chunk without its vector.
@@ -16,12 +16,13 @@ pub(super) struct Cut {
     pub headings: Vec<String>,
 }
 
-/// `content` in pieces of at most `size` characters (none: as configured), and of what the model reads.
+/// Cuts `content` into chunks of at most `size` characters (default: as configured), and of at most the
+/// model's window.
 pub(super) fn cut(desk: &Desk, content: &str, size: Option<usize>) -> Result<Vec<Cut>, Refusal> {
     let chunking = chunking(desk, content, size);
     let format = if desk.options.markdown { Format::Markdown } else { Format::Plain };
     let mut cuts = Vec::new();
-    // What is blank can not be found.
+    // A blank chunk can never be a hit.
     for chunk in chunks(content, "", chunking, format).filter(|chunk| !chunk.is_blank()) {
         if cuts.len() == MOST {
             return Err(too_many(content, chunking));
@@ -40,7 +41,7 @@ fn chunking(desk: &Desk, content: &str, size: Option<usize>) -> Chunking {
     let usual = desk.options.chunking;
     let wanted = match size {
         Some(size) if size > usual.size() => {
-            // The overlap grows with it.
+            // The overlap grows in proportion.
             Chunking::new(size, usual.overlap() * size / usual.size()).unwrap_or(usual)
         }
         Some(size) => usual.at_most(size),

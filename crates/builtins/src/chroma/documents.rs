@@ -21,9 +21,9 @@ use crate::tool::{About, Effect};
 use json::Raw;
 use upstream::api::Error;
 
-/// Characters of a document.
+/// Longest document, in characters.
 const LONGEST: u64 = 10_000_000;
-/// Documents of the same content that have become others since.
+/// How many documents of equal content may have been updated since, before `add_document` fails.
 const TURNS: usize = 16;
 
 pub(super) const ABOUT_ADD: About = About {
@@ -64,7 +64,8 @@ pub(super) struct AddInput {
     /// The text.
     #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK))]
     content: String,
-    /// What to remember of it, for filters of a search: flat, texts, numbers, booleans and lists of them.
+    /// Metadata of the document, for filters of a search: flat, with texts, numbers, booleans and lists of
+    /// them.
     metadata: Option<Map<String, Value>>,
     /// Characters of a chunk, at most; less where the embedding model reads less. Left out: as configured.
     #[schemars(range(min = 50, max = 10_000))]
@@ -143,7 +144,7 @@ impl Embedded {
     }
 }
 
-/// The answer of `add_document`.
+/// Returns the result of `add_document`.
 pub(super) async fn add(desk: &Desk, input: AddInput, report: &Report) -> Result<Raw, Failure> {
     let said = metadata::check(input.metadata.unwrap_or_default(), Subject::Document)?;
     let collection = desk.open(&input.collection).await?;
@@ -158,8 +159,8 @@ pub(super) async fn add(desk: &Desk, input: AddInput, report: &Report) -> Result
     Ok(Raw::of(&Written { document_id, collection: input.collection, chunks: draft.pieces.len(), replaced }))
 }
 
-/// Writes it under the id of its content. Where that has become another document since, which an update
-/// does, under the next one.
+/// Writes a document under the id of its content. If an update has changed the document with that id, uses
+/// the next id.
 async fn put_new(
     desk: &Desk,
     collection: Arc<Collection>,
@@ -186,7 +187,7 @@ async fn put_new(
         .into())
 }
 
-/// The answer of `update_document`.
+/// Returns the result of `update_document`.
 pub(super) async fn update(desk: &Desk, input: UpdateInput, report: &Report) -> Result<Raw, Failure> {
     let said = input.metadata.map(|said| metadata::check(said, Subject::Document)).transpose()?;
     let collection = desk.open(&input.collection).await?;
@@ -200,7 +201,7 @@ pub(super) async fn update(desk: &Desk, input: UpdateInput, report: &Report) -> 
     let place = Place { chroma: &desk.chroma, collection: collection.id, document: &input.doc_id };
     let _writer = desk.locks.lock(collection.id, &input.doc_id).await;
     let found = place.look().await?;
-    // As it is now: others may have written it while this one was embedded.
+    // The current head, because others may have written the document while this one was embedded.
     let Some(now) = &found.head else { return Err(no_document(&input.doc_id).into()) };
     let draft = text.draft(&input.content, said.unwrap_or_else(|| now.said()));
     let chunks = draft.pieces.len();
@@ -208,7 +209,7 @@ pub(super) async fn update(desk: &Desk, input: UpdateInput, report: &Report) -> 
     Ok(Raw::of(&Written { document_id: input.doc_id, collection: input.collection, chunks, replaced: true }))
 }
 
-/// The answer of `delete_document`.
+/// Returns the result of `delete_document`.
 pub(super) async fn delete(desk: &Desk, input: OneInput) -> Result<Raw, Failure> {
     let collection = desk.open(&input.collection).await?;
     let remove = |collection| remove(desk, collection, &input.doc_id);
@@ -226,7 +227,7 @@ async fn remove(desk: &Desk, collection: Arc<Collection>, document: &str) -> Res
     Ok(place.remove(&found).await?)
 }
 
-/// The answer of `get_document_info`.
+/// Returns the result of `get_document_info`.
 pub(super) async fn get(desk: &Desk, input: OneInput) -> Result<Raw, Failure> {
     let collection = desk.open(&input.collection).await?;
     let head = |collection| head(desk, collection, &input.doc_id);
@@ -242,7 +243,7 @@ pub(super) async fn get(desk: &Desk, input: OneInput) -> Result<Raw, Failure> {
     }))
 }
 
-/// The head of the document, and the collection that it was found in.
+/// Returns the head of the document, and the collection that it was found in.
 async fn head(
     desk: &Desk,
     collection: Arc<Collection>,

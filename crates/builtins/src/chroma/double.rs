@@ -1,8 +1,8 @@
-//! For tests: a Chroma in memory that does what the real one was seen doing, its silence included: `upsert`
-//! merges metadata, what is missing is left out, deleting by ids counts what was asked, a query reads the
-//! texts a moment after it has seen which records are near and fails where one of the ids it is asked among is
-//! not there. It can fail at a request, before or after it
-//! did what was asked, and let requests through in a given order.
+//! Fake Chroma for tests, in memory. It imitates the observed behavior of the real one: `upsert` merges
+//! metadata, missing ids are skipped silently, and deleting by ids returns the number of requested ids. A
+//! query reads the texts a moment after it selected the nearest records. It fails if one of the ids that it
+//! is restricted to is missing. The fake can fail at a request, before or after its effect, and can order the
+//! requests of several callers.
 
 mod mock_store;
 
@@ -21,7 +21,7 @@ pub(crate) use crate::chroma::double::mock_store::Stored;
 use crate::chroma::double::mock_store::{Answer, Kept, error, ok, shown};
 use runtime::shutdown::Shutdown;
 
-/// When it fails: at the request of this number, counted from 0.
+/// Fails at the request of this number, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     Before(usize),
@@ -33,21 +33,21 @@ struct State {
     kept: BTreeMap<String, Kept>,
     seen: Vec<String>,
     fault: Option<Fault>,
-    /// From then on everything fails.
+    /// Every request fails.
     is_down: bool,
-    /// From then on nothing is answered.
+    /// No request is answered.
     is_mute: bool,
     tampering: Option<Tampering>,
 }
 
-/// Makes another answer of what was asked for at a path that ends like this.
+/// Changes the responses to requests whose path ends with `at`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tampering {
     pub at: &'static str,
     pub with: fn(&mut Value),
 }
 
-/// Who goes next: callers tell who they are by their token.
+/// Order of callers, which are identified by their token.
 #[derive(Debug, Default)]
 struct Turns {
     order: Vec<char>,
@@ -104,12 +104,12 @@ impl Double {
         Self { url: Url::parse(&url).expect("a URL"), state, turns, tasks }
     }
 
-    /// Requests of these callers are let through in this order, and then as they come.
+    /// Admits requests of these callers in this order, and all others afterwards.
     pub(super) fn order(&self, order: Vec<char>) {
         *self.turns.0.lock().expect("lock") = Turns { order, done: HashSet::new() };
     }
 
-    /// `who` makes no more requests.
+    /// Declares that `who` makes no more requests.
     pub(super) fn done(&self, who: char) {
         self.turns.0.lock().expect("lock").done.insert(who);
         self.turns.1.notify_waiters();
@@ -121,22 +121,22 @@ impl Double {
         state.seen.clear();
     }
 
-    /// Whether requests are answered at all.
+    /// Sets whether requests remain without a response.
     pub(crate) fn mute(&self, is_mute: bool) {
         self.state.lock().expect("lock").is_mute = is_mute;
     }
 
-    /// What is made of answers from now on.
+    /// Sets how responses are changed from now on.
     pub(crate) fn tamper(&self, tampering: Option<Tampering>) {
         self.state.lock().expect("lock").tampering = tampering;
     }
 
-    /// Method and path of each request since the last fault was set.
+    /// Returns method and path of each request since the last fault was set.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.state.lock().expect("lock").seen.clone()
     }
 
-    /// The records of a collection, by the name that Chroma has.
+    /// Returns the records of a collection, by its name at Chroma.
     pub(crate) fn records(&self, name: &str) -> BTreeMap<String, Stored> {
         self.state.lock().expect("lock").kept.get(name).map(|kept| kept.records.clone()).unwrap_or_default()
     }

@@ -1,14 +1,14 @@
-//! The filter of a search (`where`), as callers may write it and as Chroma takes it.
+//! Converts the filter of a search (`where`) from the client's form to Chroma's.
 //!
-//! Invariants: what comes out has been built here, one key to an object and operators that Chroma knows,
-//! so that it never answers "Invalid where clause"; it is bounded in size. Several keys in one object, and
-//! a bare value, are taken for what they mean: all of them, and equality.
+//! Invariants: the result is built here, with one key per object and known operators, so that Chroma never
+//! answers "Invalid where clause". Its size is limited. Several keys in one object mean that all must hold,
+//! and a bare value means equality.
 
 use serde_json::{Map, Value, json};
 
-/// Conditions in one filter, and values in one of its lists.
+/// Most conditions in one filter, and most values in one of its lists.
 const MOST: usize = 200;
-/// `$and` and `$or` within each other.
+/// Deepest nesting of `$and` and `$or`.
 const DEEPEST: usize = 8;
 const LONGEST_FIELD: usize = 128;
 
@@ -16,12 +16,12 @@ const COMPARING: [&str; 4] = ["$gt", "$gte", "$lt", "$lte"];
 const EQUALITY: [&str; 4] = ["$eq", "$ne", "$contains", "$not_contains"];
 const LISTS: [&str; 2] = ["$in", "$nin"];
 
-/// Why a filter can not be used; the text says what to write.
+/// Why a filter is invalid. The text says what to write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadFilter(String);
 
-/// `wanted` as Chroma takes it; `None` when it asks for nothing.
+/// Converts `wanted` to Chroma's form. Returns `None` if it has no conditions.
 pub fn filter(wanted: &Map<String, Value>) -> Result<Option<Value>, BadFilter> {
     let mut reader = Reader { conditions: 0 };
     let mut all = reader.object(wanted, 0)?;
@@ -37,7 +37,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The conditions of an object, all of which have to hold.
+    /// Reads the conditions of an object, all of which must hold.
     fn object(&mut self, wanted: &Map<String, Value>, depth: usize) -> Result<Vec<Value>, BadFilter> {
         if depth > DEEPEST {
             return Err(bad(format!("a filter is nested at most {DEEPEST} deep")));
@@ -71,7 +71,7 @@ impl Reader {
                 _ => json!({"$and": all}),
             });
         }
-        // Chroma wants two.
+        // Chroma requires at least two parts.
         Ok(if parts.len() == 1 { parts.remove(0) } else { json!({word: parts}) })
     }
 
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// What Chroma says of its grammar.
+    /// Checks a filter against Chroma's grammar.
     fn is_written_well(filter: &Value) -> bool {
         let Some((key, value)) =
             filter.as_object().filter(|one| one.len() == 1).and_then(|one| one.iter().next())

@@ -1,14 +1,14 @@
-//! For tests: how Chroma compares vectors, and metadata with a `where`.
+//! Comparison of vectors, and of metadata with a `where`, in the fake Chroma for tests.
 
 use serde_json::{Map, Value};
 
-/// By their angle.
+/// Returns the cosine distance.
 pub(super) fn distance(one: &[f64], other: &[f64]) -> f64 {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     1.0 - dot(one, other) / (dot(one, one) * dot(other, other)).sqrt().max(1e-9)
 }
 
-/// Whether `metadata` fit `filter`; an error where Chroma says that the filter is none.
+/// Whether `metadata` fit `filter`. Fails if Chroma would call the filter invalid.
 pub(super) fn fits(filter: &Value, metadata: &Map<String, Value>) -> Result<bool, String> {
     let invalid = || format!("Invalid where clause: {filter}");
     let (key, value) = filter

@@ -1,9 +1,10 @@
-//! How a document lies in Chroma: one record for each chunk.
+//! Layout of a document in Chroma: one record for each chunk.
 //!
-//! The first chunk is the document's *head*, with the id `DOCUMENT#00000` in every revision; the others have
-//! ids that say their revision, `DOCUMENT#00001@REVISION`, so that none is ever another than it was. All
-//! carry the document's id, its revision, their place in it and what the caller says of it. What that
-//! means for readers and writers: [`super::writing`].
+//! The first chunk is the *head* of the document. Its id is `DOCUMENT#00000` in every revision. The ids of
+//! the others contain the revision (`DOCUMENT#00001@REVISION`), so a record with such an id never changes.
+//! Every record carries the document's id, its revision, the position of the chunk and the caller's metadata.
+//!
+//! Not here: how readers and writers use these records ([`super::writing`]).
 
 use std::collections::BTreeMap;
 
@@ -17,40 +18,40 @@ use super::metadata::{DIGEST, FORMER_DIGEST, Subject};
 use super::model::{Hit, Metadata, Record};
 use runtime::hex::hex;
 
-/// What a document id is made in.
+/// Namespace of the UUIDs that are document ids.
 const SPACE: Uuid = Uuid::from_u128(0x6d1e_5c2a_90b7_4f43_8a51_7e0c_21d9_b6f4);
 
 /// One chunk with its vector.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piece {
     pub content: String,
-    /// Its first character in the document.
+    /// Index of its first character in the document.
     pub start: usize,
-    /// The one behind its last.
+    /// Index after its last character.
     pub end: usize,
-    /// The headings it stands under.
+    /// Headings of its section.
     pub headings: Vec<String>,
     pub vector: Vec<f32>,
 }
 
-/// A document as it is to be.
+/// A document to be written.
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
-    /// Not none: the first one is the head.
+    /// The chunks. Never empty, because the first one is the head.
     pub pieces: Vec<Piece>,
-    /// What the caller says of it.
+    /// The caller's metadata.
     pub metadata: Metadata,
-    /// What tells its content and metadata from others, see [`source`].
+    /// Digest of the content and the metadata, see [`source`].
     pub source: String,
-    /// The size of a chunk, where the caller asked for one.
+    /// The size of a chunk, if the caller set one.
     pub chunk_size: Option<usize>,
 }
 
-/// The head of a document that is there.
+/// The head of a stored document.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Head {
     pub revision: i64,
-    /// All that its record says.
+    /// All metadata of its record.
     pub record: Metadata,
 }
 
@@ -68,18 +69,18 @@ impl Head {
         self.record.get(key).and_then(Value::as_u64)
     }
 
-    /// What tells its content and metadata from others.
+    /// Returns the digest of the content and the metadata.
     pub(super) fn source(&self) -> Option<String> {
         self.text(DIGEST).or_else(|| self.text(FORMER_DIGEST))
     }
 
-    /// What the caller said of the document.
+    /// Returns the caller's metadata of the document.
     pub(super) fn said(&self) -> Metadata {
         Subject::Document.said(&self.record)
     }
 }
 
-/// What tells that a record is ours.
+/// Identifies a record that Switchyard wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mark {
     pub document: String,
@@ -87,14 +88,14 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// None: others put it there, and it stands for itself.
+    /// Returns `None` for a record of another program. It belongs to no document.
     pub(super) fn of(hit: &Hit) -> Option<Self> {
         let document = hit.metadata.get("document_id")?.as_str()?.to_owned();
         Some(Self { document, revision: hit.metadata.get("revision")?.as_i64()? })
     }
 }
 
-/// The id of a document's head.
+/// Returns the id of a document's head.
 pub(super) fn head_id(document: &str) -> String {
     format!("{document}#00000")
 }
@@ -103,39 +104,40 @@ fn chunk_id(document: &str, index: usize, revision: i64) -> String {
     if index == 0 { head_id(document) } else { format!("{document}#{index:05}@{revision}") }
 }
 
-/// What content and metadata are, in a few characters.
+/// Returns a short digest of content and metadata.
 pub(super) fn source(content: &str, said: &Metadata) -> String {
-    // Whatever order they came in.
+    // Sorted, because the order of keys must not matter.
     let said = said.iter().collect::<BTreeMap<_, _>>();
     let all = serde_json::to_vec(&(content, said)).unwrap_or_default();
     hex(&Sha256::digest(&all)[..16])
 }
 
-/// The id of a document that is added: the same for the same content and metadata, so that what is added
-/// again after its answer was lost is the same document. `turn` counts those that are another by now.
+/// Returns the id of a new document, which depends on content and metadata. So a document that is added again
+/// after its answer was lost gets its id again. `turn` counts documents with that id whose content has
+/// changed since.
 pub(super) fn document_id(source: &str, turn: usize) -> String {
     Uuid::new_v5(&SPACE, format!("{source}/{turn}").as_bytes()).to_string()
 }
 
-/// Microseconds since 1970: below 2⁵³ until 2255, so that every reader of JSON has it exactly.
+/// Returns the microseconds since 1970: below 2⁵³ until 2255, so every JSON reader keeps them exact.
 pub(super) fn now() -> i64 {
     let now = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000;
     i64::try_from(now).unwrap_or(i64::MAX)
 }
 
-/// A revision as a time for people.
+/// Returns a revision as a readable time.
 pub(super) fn time_of(revision: i64) -> String {
     let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(revision) * 1_000).ok();
     let time = time.map(|time| time.replace_nanosecond(0).unwrap_or(time));
     time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
 }
 
-/// One revision of a document, whose records are made when they are sent.
+/// One revision of a document. Its records are made when they are sent.
 pub(super) struct Edition<'a> {
     document: &'a str,
     revision: i64,
     draft: &'a Draft,
-    /// The head that is there.
+    /// The stored head.
     old: Option<&'a Head>,
     created_at: String,
 }
@@ -146,13 +148,14 @@ impl<'a> Edition<'a> {
         Self { document, revision, draft, old, created_at }
     }
 
-    /// All chunks but the first.
+    /// Returns the records of all chunks after the first.
     pub(super) fn rest(&self) -> impl Iterator<Item = Record> {
         let rest = self.draft.pieces.iter().enumerate().skip(1);
         rest.map(|(index, piece)| self.record(index, piece))
     }
 
-    /// Chroma merges metadata, so what the old head says and the new one does not is sent as `null`.
+    /// Returns the record of the head. Chroma merges metadata, so keys that only the old head has are sent as
+    /// `null`.
     pub(super) fn head(&self) -> Option<Record> {
         let mut head = self.record(0, self.draft.pieces.first()?);
         for key in self.old.into_iter().flat_map(|old| old.record.keys()) {

@@ -1,7 +1,7 @@
-//! Writers of one document go one after another.
+//! Locks that serialize the writers of one document.
 //!
-//! A fixed number of locks that documents share by their hash: two that share one wait for each other,
-//! which costs time and never more memory. Nobody holds two.
+//! Documents share a fixed number of locks by their hash. Two documents with one lock wait for each other,
+//! which costs time but no memory. A task holds at most one lock, so deadlocks are impossible.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 const MANY: usize = 256;
 
-/// See the head of this file.
+/// Locks for all documents.
 pub(super) struct Locks {
     all: Vec<Mutex<()>>,
     hash: RandomState,
@@ -23,10 +23,10 @@ impl Default for Locks {
 }
 
 impl Locks {
-    /// Waits until nobody else writes the document, and keeps others off.
+    /// Waits until no other task writes the document, and locks it.
     pub(super) async fn lock(&self, collection: Uuid, document: &str) -> MutexGuard<'_, ()> {
         let hash = self.hash.hash_one((collection, document));
-        #[allow(clippy::cast_possible_truncation)] // any part of a hash does
+        #[allow(clippy::cast_possible_truncation)] // any part of a hash will do
         let at = hash as usize % self.all.len();
         self.all[at].lock().await
     }

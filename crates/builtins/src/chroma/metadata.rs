@@ -1,24 +1,24 @@
-//! What a caller may say of a document or a collection, as Chroma keeps it.
+//! Checks the metadata that a client gives a document or a collection.
 //!
-//! Chroma takes flat metadata and is silent about much of the rest: it drops empty lists and its own keys,
-//! rounds large numbers, and hangs up at a list in the metadata of a collection. So all of that is refused
-//! here, with the key. `null` is taken for "not said", because language models write it.
+//! Chroma stores flat metadata and silently changes much of the rest. It drops empty lists and its own keys,
+//! rounds large numbers, and closes the connection at a list in collection metadata. Such values are refused
+//! here, with the key. `null` means "not given", because language models write it so.
 
 use serde_json::{Map, Value};
 
 use super::model::Metadata;
 use crate::refusal::Refusal;
 
-/// Bytes of JSON, because each chunk of a document carries them.
+/// Largest metadata as JSON, in bytes, because each chunk of a document carries them.
 const MOST_BYTES: usize = 8 << 10;
 const MOST_KEYS: usize = 64;
 const LONGEST_KEY: usize = 128;
 
-/// What tells the content of a document, and what is said of it, from others.
+/// Key of the digest of a document's content and metadata.
 pub(super) const DIGEST: &str = "switchyard_digest";
-/// The same in records that were written when it was called so; in others it is the caller's.
+/// Former key of that digest. In a record with the new key, `source` belongs to the client.
 pub(super) const FORMER_DIGEST: &str = "source";
-/// What is written into each record of a document beside what the caller says.
+/// Keys that Switchyard adds to each record of a document.
 pub(super) const OURS: [&str; 11] = [
     "document_id",
     "revision",
@@ -32,21 +32,21 @@ pub(super) const OURS: [&str; 11] = [
     "created_at",
     "updated_at",
 ];
-/// What is written into the metadata of a collection.
+/// Keys that Switchyard adds to the metadata of a collection.
 pub(super) const OURS_OF_COLLECTION: [&str; 4] =
     ["created_at", "embedding_provider", "embedding_model", "embedding_dimension"];
 
-/// What it is said of.
+/// The object that metadata describe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// A document, whose records take lists too.
+    /// A document. Its records may have lists too.
     Document,
     /// A collection.
     Collection,
 }
 
 impl Subject {
-    /// Keys that are ours to set.
+    /// Returns the keys that only Switchyard may set.
     pub(super) const fn reserved(self) -> &'static [&'static str] {
         match self {
             Self::Document => &OURS,
@@ -54,7 +54,7 @@ impl Subject {
         }
     }
 
-    /// `all` without what is ours.
+    /// Returns `all` without the keys of Switchyard.
     pub(super) fn said(self, all: &Metadata) -> Metadata {
         let former = (self == Self::Document && !all.contains_key(DIGEST)).then_some(FORMER_DIGEST);
         let is_theirs = |key: &str| !self.reserved().contains(&key) && Some(key) != former;
@@ -65,7 +65,7 @@ impl Subject {
     }
 }
 
-/// `said` as it can be kept.
+/// Returns `said` without nulls, or refuses it.
 pub(super) fn check(said: Map<String, Value>, subject: Subject) -> Result<Metadata, Refusal> {
     let said: Metadata = said.into_iter().filter(|(_, value)| !value.is_null()).collect();
     for (key, value) in &said {
@@ -130,7 +130,7 @@ fn is_list(items: &[Value]) -> bool {
     items.iter().all(|item| is_plain(item) && Some(kind(item)) == first) && first.is_some()
 }
 
-/// Chroma's whole numbers have 64 bits with a sign; larger ones it would round.
+/// Integers in Chroma are signed and have 64 bits. Larger ones would be rounded.
 fn is_plain(value: &Value) -> bool {
     match value {
         Value::String(_) | Value::Bool(_) => true,

@@ -1,4 +1,4 @@
-//! What Chroma keeps, as it says and takes it.
+//! Data model of Chroma, as requests and responses carry it.
 
 use std::collections::HashSet;
 
@@ -8,25 +8,25 @@ use uuid::Uuid;
 
 use super::bare::Vector;
 
-/// Bytes of one request, roughly: the server takes 40 MiB.
+/// Approximate limit of one request, in bytes: the server accepts 40 MiB.
 const MOST_BYTES: usize = 32 << 20;
-/// Bytes that a number of a vector takes in JSON, at most.
+/// Most bytes that one number of a vector has in JSON.
 const NUMBER_BYTES: usize = 16;
 
-/// Flat: texts, numbers, booleans, and lists of one of them.
+/// Metadata of a record or collection. Flat: strings, numbers, booleans, and lists of one of these types.
 pub type Metadata = Map<String, Value>;
 
 /// A collection.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Collection {
-    /// What its records are found by.
+    /// Id that its records are requested by.
     pub id: Uuid,
-    /// What it is found by.
+    /// Unique name of the collection.
     pub name: String,
-    /// What was said when it was made.
+    /// Metadata from its creation.
     #[serde(default)]
     pub metadata: Option<Metadata>,
-    /// Numbers in a vector; none until the first record.
+    /// Numbers in a vector. `None` until the first record.
     #[serde(default)]
     pub dimension: Option<usize>,
     #[serde(default, rename = "configuration_json")]
@@ -47,13 +47,13 @@ struct Hnsw {
     space: Space,
 }
 
-/// How far apart two vectors are.
+/// Distance measure of two vectors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Space {
-    /// By their angle: what our collections are made with.
+    /// By their angle. Switchyard creates its collections with it.
     Cosine,
-    /// By the square of their distance: what Chroma takes when nothing is said.
+    /// By the square of their distance, the default of Chroma.
     #[default]
     L2,
     /// By their inner product.
@@ -61,7 +61,7 @@ pub enum Space {
 }
 
 impl Space {
-    /// A score from a distance: larger is better, 1 is the same (for vectors of length 1).
+    /// Converts a distance to a score: larger is better, and 1 means equal (for vectors of length 1).
     pub fn score(self, distance: f64) -> f64 {
         match self {
             // Chroma rounds: equal vectors may be a little less than nothing apart.
@@ -73,7 +73,7 @@ impl Space {
 }
 
 impl Collection {
-    /// How its distances are to be read.
+    /// Returns the distance measure of the collection.
     pub fn space(&self) -> Space {
         let configured = self.configuration.hnsw.as_ref().or(self.configuration.spann.as_ref());
         configured.map(|index| index.space).unwrap_or_default()
@@ -83,18 +83,19 @@ impl Collection {
 /// One record to be stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// Its id, which is not empty.
+    /// Its id, never empty.
     pub id: String,
     /// Its vector.
     pub vector: Vec<f32>,
     /// Its text.
     pub document: String,
-    /// What else is known of it.
+    /// Its metadata.
     pub metadata: Metadata,
 }
 
-/// Records as Chroma takes them. Valid by construction: not none, no id empty or twice (it would keep one
-/// and say nothing), vectors of one dimension and of finite numbers, not more bytes than it takes.
+/// Records that Chroma accepts. Valid by construction: not empty, ids present and unique, vectors of one
+/// dimension and of finite numbers, and the size within the limit. Chroma would silently drop records with a
+/// repeated id.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Records {
     ids: Vec<String>,
@@ -105,38 +106,38 @@ pub struct Records {
     metadatas: Vec<Metadata>,
 }
 
-/// Why records can not be stored together.
+/// Why records cannot be stored together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadRecords {
-    /// There is none.
+    /// There are no records.
     #[error("there is no record to store")]
     None,
     /// An id that Chroma would refuse or drop.
     #[error("the id of record {at} is empty or stands twice")]
     Id {
-        /// Which record, from 0.
+        /// Index of the record, from 0.
         at: usize,
     },
-    /// Vectors that do not belong together, or are none.
+    /// A vector of another dimension, or with a number that is not finite.
     #[error("the vector of record {at} has {found} finite numbers where {expected} are expected")]
     Vector {
-        /// Which record, from 0.
+        /// Index of the record, from 0.
         at: usize,
-        /// Numbers in the first one, or in those that are stored already.
+        /// Numbers in the first vector, or in those that are already stored.
         expected: usize,
-        /// Finite numbers in it.
+        /// Finite numbers in this vector.
         found: usize,
     },
-    /// More than one request may have.
+    /// The records exceed the limit of one request.
     #[error("the records have about {bytes} bytes, one request takes at most {MOST_BYTES}")]
     TooLarge {
-        /// About how many.
+        /// Approximate size.
         bytes: usize,
     },
 }
 
 impl Records {
-    /// `records` for a collection whose vectors have `dimension` numbers, if that is known.
+    /// Checks `records` for a collection whose vectors have `dimension` numbers, if that is known.
     pub fn new(records: Vec<Record>, dimension: Option<usize>) -> Result<Self, BadRecords> {
         check(&records, dimension)?;
         let bytes = records.iter().map(Record::bytes).sum();
@@ -154,7 +155,7 @@ impl Records {
         Ok(all)
     }
 
-    /// Vectors with nothing beside them, for a collection whose vectors have `dimension` numbers.
+    /// Vectors without text and metadata, for a collection whose vectors have `dimension` numbers.
     pub fn bare(vectors: Vec<Vector>, dimension: usize) -> Result<Self, BadRecords> {
         let bare = |Vector { id, numbers }| Record {
             id,
@@ -166,7 +167,7 @@ impl Records {
         Ok(Self { documents: Vec::new(), metadatas: Vec::new(), ..all })
     }
 
-    /// How many.
+    /// Returns the number of records.
     pub fn count(&self) -> usize {
         self.ids.len()
     }
@@ -189,7 +190,7 @@ fn check(records: &[Record], dimension: Option<usize>) -> Result<(), BadRecords>
 }
 
 impl Record {
-    /// About how many bytes it takes in a request.
+    /// Returns the approximate size of the record in a request, in bytes.
     pub fn bytes(&self) -> usize {
         let metadata: usize =
             self.metadata.iter().map(|(key, value)| key.len() + value_bytes(value) + 8).sum();
@@ -205,31 +206,31 @@ fn value_bytes(value: &Value) -> usize {
     }
 }
 
-/// Which records are read.
+/// Filter of the records that are read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Select {
-    /// Those of these ids; what is not there is left out.
+    /// Records with these ids. Missing ones are skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids: Option<Vec<String>>,
-    /// Those whose metadata fit, see [`super::filter`].
+    /// Records whose metadata match, see [`super::filter`].
     #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
     pub filter: Option<Value>,
-    /// At most so many.
+    /// Most records to return.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// After so many.
+    /// Records to skip.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<usize>,
 }
 
-/// What is searched for.
+/// A search for similar vectors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
-    /// The vector of the question.
+    /// The vector of the query text.
     pub vector: Vec<f32>,
-    /// At most so many hits; 0 finds nothing.
+    /// Most hits to return; 0 finds nothing.
     pub limit: usize,
-    /// Only those whose metadata fit, see [`super::filter`].
+    /// Filter on metadata, see [`super::filter`].
     pub filter: Option<Value>,
 }
 
@@ -240,8 +241,8 @@ pub struct Hit {
     pub id: String,
     /// Its text.
     pub document: Option<String>,
-    /// What else is known of it.
+    /// Its metadata.
     pub metadata: Metadata,
-    /// How far it is from what was searched for; none where nothing was.
+    /// Distance to the query. `None` for records that were read without a search.
     pub distance: Option<f64>,
 }

@@ -1,13 +1,13 @@
-//! Names of collections: what callers say, and what Chroma is told.
+//! Names of collections: the client's names, and those at Chroma.
 
 use super::super::refusal::Refusal;
 
-/// Chroma's bounds of a name.
+/// Lengths of a valid name at Chroma.
 const LENGTH: std::ops::RangeInclusive<usize> = 3..=512;
-/// Collections that one request lists: each takes some kilobytes.
+/// Collections in one list request: each takes some kilobytes.
 pub(super) const PAGE: usize = 200;
 
-/// The name that Chroma has for what callers call `name` in the argument `field`.
+/// Returns the name at Chroma of what clients call `name` in the argument `field`.
 pub(super) fn full(prefix: &str, field: &str, name: &str) -> Result<String, Refusal> {
     let full = format!("{prefix}{name}");
     if is_name(&full) {
@@ -23,7 +23,7 @@ pub(super) fn full(prefix: &str, field: &str, name: &str) -> Result<String, Refu
         .suggest("Use a name such as team-docs; list_collections shows what there is."))
 }
 
-/// Chroma's rule.
+/// Whether Chroma accepts the name.
 pub(crate) fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

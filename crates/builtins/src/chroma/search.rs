@@ -18,7 +18,7 @@ use crate::schema_validator::NOT_BLANK;
 use crate::tool::{About, Effect};
 use json::Raw;
 
-/// Characters of a question.
+/// Longest query, in characters.
 const LONGEST: u64 = 20_000;
 
 pub(super) const ABOUT: About = About {
@@ -34,7 +34,7 @@ pub(super) struct Input {
     /// The collection, as `list_collections` gives it.
     #[schemars(length(min = 1, max = 512))]
     collection: String,
-    /// What to look for.
+    /// The query: a question or keywords.
     #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK), example = "how are access tokens renewed")]
     query: String,
     /// How many chunks at most.
@@ -47,7 +47,7 @@ pub(super) struct Input {
     filters: Option<Map<String, Value>>,
 }
 
-/// Results when nothing is said, where so many are allowed.
+/// Default number of results, if the configured maximum allows it.
 pub(super) const USUAL: u32 = 5;
 
 const fn usual() -> u32 {
@@ -66,7 +66,7 @@ pub(super) struct Output {
 struct Passage {
     chunk_id: String,
     content: String,
-    /// What was said of the document.
+    /// Metadata of the document.
     metadata: Metadata,
     /// Larger is better; 1 is the same.
     score: f64,
@@ -86,7 +86,7 @@ struct Passage {
     headings: Option<Vec<String>>,
 }
 
-/// The answer of `search`.
+/// Returns the result of `search`.
 pub(super) async fn search(desk: &Desk, input: Input, report: &Report) -> Result<Raw, Failure> {
     let wanted = input.filters.unwrap_or_default();
     let filter = filter(&wanted).map_err(|bad| bad_filter(&wanted, &bad.to_string()))?;

@@ -1,18 +1,21 @@
-//! A search that finds whole documents only, while others are being written.
+//! Searches a collection so that only complete documents are found, even while others are written.
 //!
-//! Invariants: of our records those are found that count, which is those of their head's revision
-//! (`writing`); records of others count as they are; all that is found of one document is of one revision.
+//! Invariants: a record of Switchyard counts only if its revision is that of its document's head (`writing`).
+//! Records of other programs always count. All hits of one document have one revision.
 //!
-//! Chroma first looks which records are near and reads what they say a moment later, so what comes may be
-//! of both moments: the nearest records of before with the texts of after, and nothing at all of records
-//! that were deleted in between. The heads that are not among the hits are read behind that. So a document
-//! may have been replaced during a query if one of its records is older than its head, or if its
-//! head is so young that it may not have been there when the query began; and a record that says nothing
-//! may be gone. Then it is asked again, and what is known of heads by then was true before that query.
-//! What is still older is a leftover. What is newer than its head, or has none, is not finished or
-//! never will be; both are left out by their revision when it is asked for more. Heads only ever grow, so
-//! whatever did not count by a head that was read did not count in the query before it either. A document
-//! that is replaced again and again while it is searched for is found by its head, which is never gone.
+//! Chroma selects the nearest records first and reads their content a moment later. So a response may mix two
+//! moments: the old records with the new texts, and nothing for records deleted in between. Heads that are
+//! not among the hits are read after the query. A document may have been replaced during the query in two
+//! cases:
+//!
+//! - One of its records is older than its head.
+//! - Its head is so young that it may not have existed when the query began.
+//!
+//! A record without content may be deleted. In all these cases the query is repeated, with heads that were
+//! read before it. A record that is still older than its head is a leftover. One that is newer, or has no
+//! head, belongs to an unfinished write. Both are excluded by revision from the next query. Revisions of
+//! heads only grow, so a record that does not count by a head did not count in the query before either. A
+//! document that is replaced again and again is found by its head, which always exists.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -24,26 +27,26 @@ use super::layout::{Head, Mark, head_id, now};
 use super::model::{Hit, Query, Select};
 use upstream::api::Error;
 
-/// Queries of one search, before heads stand for documents.
+/// Queries of one search. After that, heads stand for their documents.
 const ROUNDS: usize = 6;
-/// Records of one query: with the longest chunks and metadata below what is read of an answer.
+/// Most records of one query. With the longest chunks and metadata they stay within the response limit.
 const MOST_ASKED: usize = 200;
-/// Revisions that are left out by name.
+/// Most revisions that a query excludes.
 const MOST_DEAD: usize = 100;
-/// Microseconds between a revision and the end of a query in which it may have become what counts: what
-/// a writer and a query take, and what clocks differ.
+/// Age in microseconds, at the end of a query, below which a head may have been written during it. Allows for
+/// the duration of a write and a query, and for clock differences.
 const YOUNG: i64 = 2_000_000;
 
-/// What is searched for.
+/// A search for the nearest records.
 #[derive(Debug, Clone)]
 pub(super) struct Wish {
     pub vector: Vec<f32>,
-    /// As Chroma takes it.
+    /// Filter in the form that Chroma accepts.
     pub filter: Option<Value>,
     pub wanted: usize,
 }
 
-/// Hits that count, the nearest first, at most as many as are wanted.
+/// Returns the nearest hits that count, at most as many as wanted.
 pub(super) async fn seek(chroma: &Chroma, collection: Uuid, wish: Wish) -> Result<Vec<Hit>, Error> {
     let limit = wish.wanted.clamp(1, MOST_ASKED);
     let mut seeker = Seeker {
@@ -70,17 +73,17 @@ struct Seeker<'a> {
     collection: Uuid,
     wish: Wish,
     limit: usize,
-    /// Revisions of heads, as they were read last.
+    /// Revisions of heads, as last read.
     heads: HashMap<String, i64>,
-    /// Revisions that do not count, and whose they are.
+    /// Revisions that do not count, with their documents.
     dead: BTreeMap<i64, String>,
-    /// Ids of records that said nothing. What is there once more was not deleted.
+    /// Ids of records without content. One that appears again was not deleted.
     bare: HashSet<String>,
 }
 
 struct Round {
     counting: Vec<Hit>,
-    /// Documents that were replaced between the query and the look at their heads.
+    /// Documents that were replaced between the query and the reading of their heads.
     replaced: BTreeSet<String>,
     is_settled: bool,
 }
@@ -93,7 +96,7 @@ impl Seeker<'_> {
         let is_all = hits.len() < self.limit;
         let young = now() - YOUNG;
         let before = self.read_heads(&hits).await?;
-        // One that was left out has become what counts.
+        // An excluded revision is the head's now.
         let flipped = |(revision, document): (&i64, &String)| self.heads.get(document) == Some(revision);
         let revived: Vec<i64> = self.dead.iter().filter(|entry| flipped(*entry)).map(|(at, _)| *at).collect();
         self.dead.retain(|revision, _| !revived.contains(revision));
@@ -116,14 +119,14 @@ impl Seeker<'_> {
         Ok(round)
     }
 
-    /// What the caller wants, without what is known not to count.
+    /// Returns the client's filter, without the revisions known not to count.
     fn filter(&self) -> Option<Value> {
         let dead: Vec<i64> = self.dead.keys().copied().collect();
         let without = (!dead.is_empty()).then(|| json!({"revision": {"$nin": dead}}));
         joined(self.wish.filter.clone(), without)
     }
 
-    /// Notes the heads among the hits and reads those that are not; gives what was known of heads before.
+    /// Notes the heads among the hits and reads the missing ones. Returns the heads known before.
     async fn read_heads(&mut self, hits: &[Hit]) -> Result<HashMap<String, i64>, Error> {
         let inside = heads_among(hits);
         let documents = hits.iter().filter_map(Mark::of).map(|mark| mark.document);
@@ -163,7 +166,7 @@ impl Seeker<'_> {
         counting
     }
 
-    /// What counts in `round`, and the heads of what was replaced during it.
+    /// Returns the hits that count in `round`, and the heads of documents that were replaced during it.
     async fn with_heads(&self, round: Round) -> Result<Vec<Hit>, Error> {
         let mut counting = round.counting;
         if !round.replaced.is_empty() {
@@ -178,7 +181,7 @@ impl Seeker<'_> {
     }
 }
 
-/// The heads among `hits`, with their revisions.
+/// Returns the heads among `hits`, with their revisions.
 fn heads_among(hits: &[Hit]) -> HashMap<String, i64> {
     hits.iter().filter(|hit| Head::of(hit).is_some()).filter_map(Mark::of).map(pair).collect()
 }

@@ -1,25 +1,30 @@
-//! How a document is written, replaced and deleted so that whoever searches meanwhile finds it whole: as it
-//! was or as it is to be, and whoever is killed meanwhile leaves nothing that is found.
+//! Writes, replaces and deletes documents in such a way that a concurrent search finds the old or the new
+//! document as a whole. A writer that is killed leaves nothing that a search finds.
 //!
-//! Chroma has no transactions; one request is all or nothing. So:
+//! Chroma has no transactions, but each request is applied completely or not at all. So:
 //!
-//! - **A record counts if its revision is that of its document's head** (`layout`). Readers hold to it
+//! - **A record counts if its revision is that of its document's head** (`layout`). Readers apply this rule
 //!   (`seeking`).
-//! - A writer takes a revision beyond all that are there, writes the chunks behind the first (nobody
-//!   sees them), then the head, in one request: the flip. Then it deletes the chunks of older revisions.
-//!   A head is replaced and never deleted by a writer, so a document is never without one.
-//! - Who deletes a document deletes its head first: it is gone at once. Then the rest.
-//! - Killed before the flip, a writer leaves chunks that never count; killed behind it, chunks that count
-//!   no more. The next writer of the document deletes both. All can be done again: the same ids, the same
-//!   records, one revision later.
+//! - A writer chooses a revision greater than all stored ones. It writes all chunks but the first, which
+//!   nobody sees yet, and then the head in one request. That request makes the revision visible. Then the
+//!   writer deletes the chunks of older revisions. It replaces a head and never deletes it, so a document
+//!   always has one.
+//! - A deletion removes the head first, so the document disappears at once. The other chunks follow.
+//! - A writer that is killed before it writes the head leaves chunks that never count. If it is killed later,
+//!   it leaves chunks that no longer count. The next writer of the document deletes both. Every step can be
+//!   repeated: ids and records stay equal, with a later revision.
 //!
-//! In this process writers of one document go one after another (`locks`). Several gateways may write it at
-//! once: each deletes only what is older than its own, gives way before its flip to a newer head, and looks
-//! at the end whether its own is whole. If not, the other one deleted it in passing: where the other's head
-//! stands by then, that was the later writer and ours is swept up; else ours is written once more. So each
-//! writer answers only when what is found is whole; where both flip at the same moment, chunks of that one
-//! document may be missing until one of them has looked, or, if both are killed just then, until it is
-//! written again.
+//! In this process, writers of one document run one after another (`locks`). Several gateways may write a
+//! document at the same time. Each deletes only chunks that are older than its own, and gives up before
+//! writing its head if there is a newer one. At the end it checks whether its own revision is complete. If
+//! not, the other gateway deleted parts of it:
+//!
+//! - If the other gateway's head is stored by then, that was the later writer, and this revision is deleted.
+//! - Otherwise the document is written once more.
+//!
+//! So each writer answers only after the visible revision is complete. If two gateways write their heads at
+//! the same moment, chunks of that document may be missing until one of them has checked. If both are killed
+//! just then, the chunks are missing until the document is written again.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -32,9 +37,9 @@ use crate::refusal::Refusal;
 use crate::rest::unsendable;
 use upstream::api::Error;
 
-/// Times that a document is written while another gateway writes it too.
+/// How often a document is written while another gateway writes it too.
 const ROUNDS: usize = 5;
-/// Bytes of one request, roughly: far below what Chroma takes, and sent in a moment.
+/// Approximate size of one request in bytes: far below the limit of Chroma, and quickly sent.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// One document in one collection.
@@ -45,23 +50,24 @@ pub(super) struct Place<'a> {
     pub document: &'a str,
 }
 
-/// What is there of a document.
+/// The state of a document in Chroma.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Found {
     pub head: Option<Head>,
-    /// A revision beyond all that are there.
+    /// A revision greater than all stored ones.
     next: i64,
 }
 
 impl Place<'_> {
-    /// The head of the document, if it is there.
+    /// Returns the head of the document, if there is one.
     pub(super) async fn head(self) -> Result<Option<Head>, Error> {
         let select = Select { ids: Some(vec![head_id(self.document)]), ..Select::default() };
         let found = self.chroma.marks(self.collection, &select).await?;
         Ok(found.first().and_then(Head::of))
     }
 
-    /// What is there of the document. Revisions come from clocks, which step back and differ.
+    /// Returns what Chroma has of the document. Revisions come from clocks, which differ and can run
+    /// backwards.
     pub(super) async fn look(self) -> Result<Found, Error> {
         let head = self.head().await?;
         let mut next = now().max(head.as_ref().map_or(0, |head| head.revision + 1));
@@ -77,7 +83,7 @@ impl Place<'_> {
         }
     }
 
-    /// Makes the document what `draft` says, where `found` is what is there.
+    /// Replaces the document by `draft`. `found` is what is stored.
     pub(super) async fn put(self, mut found: Found, draft: &Draft) -> Result<(), Failure> {
         for _ in 0..ROUNDS {
             let revision = found.next;
@@ -102,13 +108,13 @@ impl Place<'_> {
         Err(contested(self.document).into())
     }
 
-    /// A later writer was done first, so ours is replaced already.
+    /// Deletes the records of `revision`, because a later writer has already replaced them.
     async fn sweep(self, revision: i64) -> Result<(), Failure> {
         self.chroma.delete_where(self.collection, &self.revision("$eq", revision)).await?;
         Ok(())
     }
 
-    /// Deletes the document; gives how many records that were.
+    /// Deletes the document. Returns the number of records.
     pub(super) async fn remove(self, found: &Found) -> Result<u64, Error> {
         let head = u64::from(found.head.is_some());
         if found.head.is_some() {
@@ -123,13 +129,13 @@ impl Place<'_> {
         self.chroma.ids(self.collection, &select).await.map(|ids| ids.len())
     }
 
-    /// The records of the document whose revision compares so with `revision`.
+    /// Returns a filter for the document's records whose revision compares with `revision` by `operator`.
     fn revision(self, operator: &str, revision: i64) -> Value {
         let own = json!({"document_id": {"$eq": self.document}});
         and(&own, &json!({"revision": {operator: revision}}))
     }
 
-    /// In as many requests as it takes, one after another.
+    /// Writes records in as many requests as needed, one after another.
     async fn upsert_all(self, records: impl Iterator<Item = Record>) -> Result<(), Error> {
         let most = self.chroma.most_records().await?;
         let (mut batch, mut bytes) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! What is found while a document is written, and what is left when writing is cut off.
+//! Tests of searches during writes, and of the state after an interrupted write.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::layout::{head_id, now};
 use super::{VectorStore, writing};
 use crate::embedding::Embedding;
 
-/// A text of `chunks` chunks, each of which tells its version.
+/// Returns a text of `chunks` chunks, each of which contains its version.
 fn text(version: usize, chunks: usize) -> String {
     let part = |at| format!("Version {version}, part {at}: the cranes of the harbour rest. ");
     (0..chunks).map(part).collect::<Vec<_>>().concat()
@@ -29,7 +29,7 @@ async fn search(ours: &VectorStore) -> Vec<String> {
     results.map(|hit| hit["content"].as_str().expect("text").to_owned()).collect()
 }
 
-/// Which version of how many chunks that is; nothing else is a whole document.
+/// Returns the version whose number of chunks matches. Any other result is not a complete document.
 fn version(found: &[String], known: &[(usize, usize)]) -> Option<usize> {
     let is_one = |(version, chunks): &&(usize, usize)| {
         let start = format!("Version {version},");
@@ -38,7 +38,7 @@ fn version(found: &[String], known: &[(usize, usize)]) -> Option<usize> {
     known.iter().find(is_one).map(|(version, _)| *version)
 }
 
-/// A generator that needs no library: the same numbers every time.
+/// Returns pseudo-random numbers, equal in every run.
 fn numbers(mut seed: u64) -> impl Iterator<Item = u64> {
     std::iter::repeat_with(move || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -46,7 +46,7 @@ fn numbers(mut seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Versions and their chunks; the fourth is more than one batch of the server.
+/// Versions with their number of chunks. The fourth needs more than one batch.
 const VERSIONS: [(usize, usize); 4] = [(0, 3), (1, 1), (2, 4), (3, 9)];
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn who_searches_during_updates_finds_one_whole_version_in_any_order_of_req
     assert!(searches > 500, "{searches}");
 }
 
-/// What a fault leaves, and what is there when the call was made again, for every request of it.
+/// Cuts a call off at each of its requests, and checks the state before and after the call is repeated.
 async fn cut_off_everywhere(call: impl Fn(&str) -> (&'static str, Value), after: Option<usize>) {
     for at in 0..30 {
         for fault in [Fault::Before(at), Fault::After(at)] {
@@ -99,7 +99,7 @@ async fn cut_off_everywhere(call: impl Fn(&str) -> (&'static str, Value), after:
             fixture.ask("create_collection", json!({"name": "docs"})).await;
             let old = add(&fixture.ours, &text(0, 3)).await;
             let (tool, arguments) = call(&old);
-            // What the server says once is known before.
+            // Reads the facts about the server that are cached.
             search(&fixture.ours).await;
             fixture.double.fail(Some(fault));
             let outcome = reply(&fixture.ours, tool, &arguments).await;
@@ -118,7 +118,7 @@ async fn cut_off_everywhere(call: impl Fn(&str) -> (&'static str, Value), after:
             assert!(!is_error || tool == "delete_document", "{fault:?}: {again:?}");
             let found = search(&fixture.ours).await;
             match after {
-                // Added beside the old one.
+                // The new document is beside the old one.
                 None => assert!(is_both(&found), "{fault:?}: {found:?}"),
                 Some(chunks) => {
                     assert_eq!(
@@ -208,7 +208,7 @@ async fn a_clock_that_stepped_back_does_not_hide_what_is_written_then() {
     let desk = &fixture.ours.desk;
     let collection = desk.open("docs").await.expect("there").id;
     let place = writing::Place { chroma: &desk.chroma, collection, document: &id };
-    // A gateway whose clock is an hour ahead was killed in the middle of an update.
+    // A gateway whose clock is an hour ahead was killed during an update.
     let mut record = fixture.double.records("mcp_docs")[&head_id(&id)].metadata.clone();
     record.insert("revision".into(), (now() + 3_600_000_000).into());
     record.insert("chunk_index".into(), 1.into());

@@ -1,27 +1,27 @@
-//! Where a text may be cut: behind each grapheme, and how good each such place is.
+//! Finds the boundaries at which a text may be cut, with the quality of each.
 //!
-//! Invariant: one pass over what it is given, whatever is in it.
+//! Invariant: one pass over the text.
 
 use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-/// How good a place is to end a chunk, the worst first.
+/// Quality of a boundary as the end of a chunk, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Strength {
     /// Between two graphemes.
     Letter,
-    /// Behind the space after a word, or a comma of a script without spaces.
+    /// After the space behind a word, or after a comma in a script without spaces.
     Word,
     /// At the beginning of a line.
     Line,
-    /// Behind a sentence.
+    /// After a sentence.
     Sentence,
-    /// Behind an empty line.
+    /// After an empty line.
     Paragraph,
 }
 
-/// One place, counted from the beginning of what was searched.
+/// One boundary, relative to the start of the searched text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Boundary {
     pub(super) byte: usize,
@@ -29,9 +29,9 @@ pub(super) struct Boundary {
     pub(super) strength: Strength,
 }
 
-/// Puts into `found` the boundaries of `text` behind its beginning and not beyond `most` characters, in
-/// order; none of them within one of `blocks`, which are in order and counted from `from` bytes before
-/// the beginning of `text`.
+/// Collects into `found` the boundaries of `text` after its start and up to `most` characters, in order.
+/// Skips those within one of `blocks`. The blocks are sorted, and their positions begin `from` bytes before
+/// the start of `text`.
 pub(super) fn find(text: &str, most: usize, blocks: &[Range<usize>], from: usize, found: &mut Vec<Boundary>) {
     found.clear();
     let (mut before, mut chars, mut blocks) = (Before::default(), 0, blocks.iter().peekable());
@@ -49,32 +49,32 @@ pub(super) fn find(text: &str, most: usize, blocks: &[Range<usize>], from: usize
     }
 }
 
-/// What stands before a place.
+/// State of the text before a position.
 #[derive(Default)]
 struct Before {
     end: End,
-    /// Ends of lines since the last letter.
+    /// Line ends since the last letter.
     lines: u32,
     is_blank: bool,
 }
 
-/// How what stands before, spaces left out, may end a sentence.
+/// How the last character before the position, spaces ignored, may end a sentence.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum End {
     #[default]
     Not,
-    /// A full stop, which may also be that of an abbreviation.
+    /// A full stop, which may belong to an abbreviation.
     Stop,
-    /// `!`, `?` and their like.
+    /// `!`, `?` and similar characters.
     Sure,
-    /// The same of a script that puts no space behind it.
+    /// The end of a sentence in a script without spaces.
     Wide,
-    /// A comma of such a script.
+    /// A comma in such a script.
     WideComma,
 }
 
 impl Before {
-    /// How good the place before `next` is.
+    /// Returns the quality of the position before `next`.
     fn strength(&self, next: &str) -> Strength {
         if is_blank(next) {
             return Strength::Letter;
@@ -109,7 +109,7 @@ fn is_line_end(grapheme: &str) -> bool {
     matches!(grapheme, "\n" | "\r\n" | "\r" | "\u{85}" | "\u{2028}" | "\u{2029}")
 }
 
-/// A space with an accent on it is a letter.
+/// Whether a grapheme is white space. A space with an accent counts as a letter.
 fn is_blank(grapheme: &str) -> bool {
     grapheme.chars().all(char::is_whitespace)
 }
@@ -126,7 +126,8 @@ fn end(grapheme: &str) -> End {
     }
 }
 
-/// What may stand between the end of a sentence and the space behind it; emphasis of Markdown too.
+/// Whether a grapheme may stand between the end of a sentence and the next space, such as a quote or Markdown
+/// emphasis.
 fn is_closing(grapheme: &str) -> bool {
     matches!(
         grapheme,
@@ -138,7 +139,7 @@ fn is_closing(grapheme: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// `text` with a mark at every boundary that is better than between two letters.
+    /// Marks in `text` every boundary that is better than one between two letters.
     fn marked(text: &str) -> String {
         let mut found = Vec::new();
         find(text, usize::MAX, &[], 0, &mut found);

@@ -1,49 +1,49 @@
-//! A Markdown text as far as chunks care: its headings, and the code blocks that are not to be cut.
+//! Outline of a Markdown text for chunks: its headings, and the code blocks that must not be cut.
 //!
-//! Only headings that stand on their own count; in a quotation or a list they are text.
-//! Invariants: sections and blocks are in order and begin between graphemes; every look-up goes
-//! forward or halves, so that a million headings cost no more than as much text.
+//! Only headings at the top level count; in a quotation or a list they are text. Invariants: sections and
+//! blocks are sorted and begin between graphemes. Every lookup moves forward or uses binary search, so that a
+//! million headings cost no more than text of that length.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-/// Characters of a heading that are kept.
+/// Longest heading, in characters. Longer ones are shortened.
 const LONGEST_HEADING: usize = 200;
-/// Spaces before a heading, at most.
+/// Most spaces before a heading.
 const MOST_INDENT: usize = 3;
 
-/// What is known of a text; of one without headings and fences, nothing.
+/// Outline of a text. Empty if the text has no headings and fences.
 #[derive(Debug, Default)]
 pub(super) struct Outline {
     sections: Vec<Section>,
-    /// Fenced code that fits the budget.
+    /// Fenced code blocks that fit the budget.
     blocks: Vec<Range<usize>>,
 }
 
-/// A heading and what stands beneath it, up to the next one.
+/// A heading and the text up to the next one.
 #[derive(Debug)]
 struct Section {
     start: usize,
     level: usize,
     /// `None` before the first heading.
     heading: Option<Arc<str>>,
-    /// The section it stands in.
+    /// The section that contains it.
     parent: Option<usize>,
-    /// Whether anything but its heading is in it.
+    /// Whether it has text besides its heading.
     has_text: bool,
 }
 
 impl Outline {
-    /// The section that `byte` is in, which is `from` or a later one.
+    /// Returns the section of `byte`, which is `from` or a later one.
     pub(super) fn section_at(&self, from: usize, byte: usize) -> usize {
         let later = self.sections.iter().skip(from + 1);
         from + later.take_while(|section| section.start <= byte).count()
     }
 
-    /// Where a chunk of at most `most` bytes has to end that begins at byte `start` of a section: with the
-    /// first section that has text. Beyond `most` it says nothing of value. `len` is that of the text.
+    /// Returns where a chunk of at most `most` bytes that begins at byte `start` must end: after the first
+    /// section with text. A result beyond `most` is inexact. `len` is the length of the text.
     pub(super) fn end(&self, section: usize, start: usize, most: usize, len: usize) -> usize {
         let later = self.sections.iter().skip(section);
         let ends = self.sections.iter().skip(section + 1).map(|next| next.start);
@@ -51,12 +51,12 @@ impl Outline {
         found.map_or(len, |(_, end)| end)
     }
 
-    /// The blocks that end behind `byte`.
+    /// Returns the blocks that end after `byte`.
     pub(super) fn blocks_from(&self, byte: usize) -> &[Range<usize>] {
         &self.blocks[self.blocks.partition_point(|block| block.end <= byte)..]
     }
 
-    /// The headings of `section`, outermost first.
+    /// Returns the headings of `section`, outermost first.
     pub(super) fn headings(&self, section: usize) -> Vec<Arc<str>> {
         let parent = |section: &&Section| section.parent.and_then(|at| self.sections.get(at));
         let lineage = std::iter::successors(self.sections.get(section), parent);
@@ -66,7 +66,7 @@ impl Outline {
     }
 }
 
-/// Reads `text`; fenced code of at most `most` characters is not to be cut.
+/// Reads `text`. Fenced code of at most `most` characters must not be cut.
 pub(super) fn outline(text: &str, most: usize) -> Outline {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
@@ -84,9 +84,9 @@ struct Reader<'t> {
     text: &'t str,
     most: usize,
     outline: Outline,
-    /// The words of the heading that is being read.
+    /// Words of the current heading.
     heading: Option<String>,
-    /// Open elements around it.
+    /// Number of open elements around it.
     depth: usize,
     /// Where the last heading ended.
     behind: usize,
@@ -131,14 +131,14 @@ impl Reader<'_> {
         self.behind = range.end;
     }
 
-    /// Where the line of a heading begins whose indentation ends at `at`.
+    /// Returns where the line of a heading begins, if its indentation ends at `at`.
     fn line_start(&self, at: usize) -> usize {
         let spaces = self.text[..at].bytes().rev().take(MOST_INDENT).take_while(|byte| *byte == b' ').count();
         let start = at - spaces;
         if start == 0 || self.text[..start].ends_with(['\n', '\r']) { start } else { at }
     }
 
-    /// Notes whether the last section has text, now that it is known to end at `end`.
+    /// Records whether the last section has text, now that its end is known.
     fn end_section(&mut self, end: usize) {
         let text = self.text.get(self.behind..end).unwrap_or_default();
         if let Some(last) = self.outline.sections.last_mut().filter(|last| last.level > 0) {
@@ -146,7 +146,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The nearest section above of a lower level: at most as many steps as there are levels.
+    /// Returns the nearest earlier section of a lower level. Needs at most as many steps as there are levels.
     fn parent(&self, level: usize) -> Option<usize> {
         let sections = &self.outline.sections;
         let last = sections.len().checked_sub(1);

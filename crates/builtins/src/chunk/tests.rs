@@ -1,4 +1,4 @@
-//! Chunks of texts of all kinds: what holds for each, and what a reader would expect.
+//! Tests of chunks: properties of all texts, and expected cuts of typical texts.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -15,7 +15,7 @@ fn contents(text: &str, size: usize, overlap: usize, format: Format) -> Vec<&str
     cut(text, size, overlap, format).iter().map(|chunk| chunk.content).collect()
 }
 
-/// What holds for every text.
+/// Checks the invariants of chunks.
 fn check(text: &str, size: usize, overlap: usize, format: Format) -> Result<(), TestCaseError> {
     let chunks = cut(text, size, overlap, format);
     let (mut covered, mut last) = (0, None::<&Chunk<'_>>);
@@ -41,7 +41,7 @@ fn check(text: &str, size: usize, overlap: usize, format: Format) -> Result<(), 
     Ok(())
 }
 
-/// No cut in a grapheme that fits, and not more chunks than there have to be, give or take.
+/// Checks that no grapheme that fits is cut, and that there are not too many chunks.
 fn check_cuts(text: &str, size: usize, chunks: &[Chunk<'_>]) -> Result<(), TestCaseError> {
     for (start, grapheme) in text.grapheme_indices(true).filter(|(_, g)| g.chars().count() <= size) {
         let inside = start + 1..start + grapheme.len();
@@ -52,7 +52,7 @@ fn check_cuts(text: &str, size: usize, chunks: &[Chunk<'_>]) -> Result<(), TestC
     Ok(())
 }
 
-/// Pieces that make what is hard to cut.
+/// Makes texts of parts that are hard to cut.
 fn hard_text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         "[a-z]{1,12}",
@@ -101,7 +101,7 @@ proptest! {
 
     #[test]
     fn the_number_of_chunks_is_bounded(text in hard_text(), (size, overlap) in settings()) {
-        // Two chunks together go on by at least half of what one does not share.
+        // Two consecutive chunks add at least half of the characters that one chunk does not share.
         let most = 2 * text.chars().count() / (size - overlap).div_ceil(2) + 2;
         prop_assert!(cut(&text, size, overlap, Format::Plain).len() <= most);
     }
@@ -109,7 +109,7 @@ proptest! {
 
 #[test]
 fn a_chunk_that_cannot_share_begins_in_the_section_of_its_own_start() {
-    // The words that would be shared stand in the section without text, and leave no room for the family.
+    // The words to be shared are in the section without text, and leave no room for the family emoji.
     let text = "# x y z\n#\n👩‍👩‍👧‍👦 and more\n";
     for (size, overlap) in (4..16).flat_map(|size| (0..=size / 2).map(move |overlap| (size, overlap))) {
         check(text, size, overlap, Format::Markdown)

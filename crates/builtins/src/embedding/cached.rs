@@ -1,9 +1,8 @@
-//! Vectors that were made once are given again.
+//! Cache of vectors in front of an embedding provider.
 //!
-//! Invariants: a vector is kept under provider, place, model and text, and under nothing less; of many
-//! texts only those that are missing are embedded, all at once and each once; what is given together has
-//! one dimension: when the model behind a name has changed, what was kept of it is dropped and everything
-//! is embedded again.
+//! Invariants: the key of a vector consists of provider, place, model and text. Only texts without a cached
+//! vector are embedded, in one request and each once. All returned vectors have one dimension. If the model
+//! behind a name has changed, its cached vectors are dropped and everything is embedded again.
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -19,10 +18,10 @@ use super::numbers::is_vector;
 use super::{Embedding, Error, KEPT, Window, is_same_direction};
 use runtime::store::{Group, Key, Store};
 
-/// Look-ups at a time: one may be a round trip.
+/// Most cache lookups at a time: one may be a round trip.
 const AT_A_TIME: usize = 32;
 
-/// It was not there. Whoever asks for many makes what is missing itself, at once.
+/// A cache miss. The caller embeds all missing texts together.
 #[derive(Debug, Clone, Copy)]
 struct Absent;
 
@@ -34,15 +33,15 @@ pub struct Cached {
     dimension: Dimension,
 }
 
-/// The distinct texts that were asked for.
+/// The distinct texts of a request.
 struct Wanted<'a> {
     texts: Vec<&'a String>,
-    /// For each that was asked for, which of `texts` it is.
+    /// For each requested text, its index in `texts`.
     places: Vec<usize>,
 }
 
 impl Cached {
-    /// `place` tells apart models of one name: where they are, and how they are asked.
+    /// `place` tells apart models of one name: it stands for their address and settings.
     pub fn new(inner: Arc<dyn Embedding>, place: &str, store: &Store) -> Self {
         let group = Group::new(&["embed", inner.provider(), place, inner.model()]);
         let dimension = Dimension::configured(inner.dimension());
@@ -70,7 +69,8 @@ impl Cached {
         Ok(wanted.spread(&vectors))
     }
 
-    /// Makes all of them. Where one is another than what was kept, the model is, and all that was kept is dropped.
+    /// Embeds all texts. If a vector differs from the cached one, the model has changed and its cached
+    /// vectors are dropped.
     async fn all_anew(&self, texts: &[String], deadline: Instant) -> Result<Vec<Vec<f32>>, Error> {
         let made = self.inner.embed(texts, deadline).await?;
         let kept = self.look_up(&texts.iter().collect::<Vec<_>>()).await;
@@ -83,7 +83,7 @@ impl Cached {
         Ok(made)
     }
 
-    /// What is kept of `texts`.
+    /// Returns the cached vectors of `texts`.
     async fn look_up(&self, texts: &[&String]) -> Vec<Option<Vec<f32>>> {
         let look = |key: Key| async move {
             let found = self.store.fetch(&key, KEPT, ready(Err::<Bytes, _>(Absent))).await;
@@ -93,7 +93,7 @@ impl Cached {
         stream::iter(keys).map(look).buffered(AT_A_TIME).collect().await
     }
 
-    /// Embeds what is missing; gives which that was.
+    /// Embeds the missing texts. Returns their indices.
     async fn fill(
         &self,
         texts: &[&String],
@@ -180,7 +180,7 @@ fn encode(vector: &[f32]) -> Bytes {
     vector.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// What was kept, unless somebody else wrote it.
+/// Decodes a cached vector. Returns `None` if another program wrote the entry.
 fn decode(kept: &[u8]) -> Option<Vec<f32>> {
     let (numbers, rest) = kept.as_chunks::<4>();
     let vector: Vec<f32> = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();

@@ -1,4 +1,4 @@
-//! The cache of vectors: what is asked of the provider, and what never is.
+//! Tests of the cache of vectors: which texts the provider gets.
 
 use super::super::testing::{Counting, soon, texts, vector};
 use super::*;
@@ -48,7 +48,7 @@ async fn what_is_kept_of_a_model_that_has_changed_is_dropped() {
     let (inner, store) = (Counting::of(3), Store::open(&Config::default()));
     cached(&inner, "here", &store).embed(&texts(&["a", "bb"]), soon()).await.expect("vectors");
     *inner.dimension.lock().expect("lock") = 5;
-    // Another start of the program, which has seen no vector yet.
+    // A second start of the program, without a known dimension.
     let after = cached(&inner, "here", &store);
     let vectors = after.embed(&texts(&["a", "ccc"]), soon()).await.expect("vectors");
     assert_eq!(vectors, ["a", "ccc"].map(|text| vector(text, 5)));

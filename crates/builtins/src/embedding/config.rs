@@ -1,4 +1,4 @@
-//! `embedding:` of a configuration, read: which provider makes vectors, and how it is asked.
+//! Reads `embedding:` of a configuration: which provider makes vectors, and its settings.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,40 +12,40 @@ use super::numbers::MOST_DIMENSIONS;
 use runtime::hex::hex;
 use settings::{Fields, Setting};
 
-/// OpenAI's own service, and the model that is asked for when none is said.
+/// URL of OpenAI's own service, and the default model.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
 const OPENAI_MODEL: &str = "text-embedding-3-small";
-/// Texts in one request: at most, and when nothing is said.
+/// Texts in one request: the maximum, and the default.
 const MOST_BATCH: usize = 2_048;
 const BATCH: usize = 128;
 const LONGEST_MODEL: usize = 200;
 
-/// Who makes vectors.
+/// The embedding provider.
 #[derive(Debug, Clone, Default)]
 pub enum Config {
-    /// Nobody: what needs a vector says so.
+    /// No provider. A tool that needs a vector reports that.
     #[default]
     None,
-    /// A service that speaks OpenAI's API.
+    /// A service with OpenAI's API.
     OpenAi(OpenAi),
     /// A model inside the gateway.
     Local(Local),
 }
 
-/// A service that speaks OpenAI's API. `Debug` shows no URL: any part of one may be a secret.
+/// A service with OpenAI's API. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
 pub struct OpenAi {
-    /// What `/embeddings` is added to.
+    /// Base URL, to which `/embeddings` is added.
     pub url: Url,
-    /// Whether it is OpenAI's own, which takes nobody without a key.
+    /// Whether it is OpenAI's own service, which requires a key.
     pub needs_key: bool,
-    /// Its name there.
+    /// Name of the model at the service.
     pub model: String,
-    /// Never empty.
+    /// The key, never empty.
     pub api_key: Option<SecretString>,
-    /// Numbers wanted in a vector; none: as many as the model makes.
+    /// Dimension to request. `None` for the model's own.
     pub dimensions: Option<usize>,
-    /// Texts in one request, at most; fewer where their vectors would be too much for one answer.
+    /// Most texts in one request. Fewer are sent if their vectors would exceed the limit of one response.
     pub batch: usize,
 }
 
@@ -54,7 +54,7 @@ pub struct OpenAi {
 pub struct Local {
     /// A sentence-transformers folder: `config.json`, `tokenizer.json`, `model.safetensors`.
     pub model_dir: PathBuf,
-    /// What it is called; the name of the folder if nothing is said.
+    /// Name of the model; by default the name of the folder.
     pub model: String,
 }
 
@@ -65,14 +65,14 @@ impl fmt::Debug for OpenAi {
 }
 
 impl OpenAi {
-    /// What tells it apart from others with a model of the same name; of the URL, nothing can be read in it.
+    /// Returns a hash that tells apart services with models of one name. It does not reveal the URL.
     pub(super) fn place(&self) -> String {
         short_hash(&format!("{} {:?}", self.url, self.dimensions))
     }
 }
 
 impl Local {
-    /// What tells it apart from others of the same name.
+    /// Returns a hash that tells apart models of one name.
     pub(super) fn place(&self) -> String {
         short_hash(&self.model_dir.to_string_lossy())
     }
@@ -92,7 +92,7 @@ enum Provider {
 const PROVIDERS: [(&str, Provider); 3] =
     [("openai", Provider::OpenAi), ("local", Provider::Local), ("none", Provider::None)];
 
-/// What belongs to one provider only. With `none` everything may stay, so that one word turns it off.
+/// Fields of one provider only. With `none` all of them are allowed, so that one word turns embedding off.
 const FIELDS: [(&str, Provider); 5] = [
     ("url", Provider::OpenAi),
     ("api_key", Provider::OpenAi),
@@ -102,7 +102,7 @@ const FIELDS: [(&str, Provider); 5] = [
 ];
 
 impl Config {
-    /// What tells apart the vectors of different models, in letters and digits. Of a URL, nothing can be read in it.
+    /// Returns a text of letters and digits that differs for different models. It does not reveal the URL.
     pub fn identity(&self) -> String {
         match self {
             Self::None => "none".to_owned(),
@@ -111,8 +111,7 @@ impl Config {
         }
     }
 
-    /// Reads `embedding:`; a folder is seen from `folder`. `None` when nothing can be made of it; then that
-    /// was reported.
+    /// Reads `embedding:`, with paths relative to `folder`. If it is invalid, reports why and returns `None`.
     pub fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
         let mut fields = setting.fields()?;
         let provider = fields.require("provider", "add `provider: openai`, `local` or `none`");
@@ -128,7 +127,7 @@ impl Config {
     }
 }
 
-/// All that any provider takes.
+/// All fields that any provider has.
 struct Given<'a> {
     model: Option<Setting<'a>>,
     others: Vec<(&'static str, Provider, Setting<'a>)>,
@@ -167,7 +166,7 @@ impl<'a> Given<'a> {
     }
 
     fn openai(&self) -> Option<OpenAi> {
-        // All are read before one that is wrong ends it.
+        // All fields are read before the first invalid one ends this, so that every problem is reported.
         let url = self.get("url").map_or_else(|| Url::parse(OPENAI_URL).ok(), Setting::url);
         let model = self.model(OPENAI_MODEL);
         let api_key = self.get("api_key").map(key);
@@ -177,7 +176,7 @@ impl<'a> Given<'a> {
             url: url?,
             needs_key: self.get("url").is_none(),
             model: model?,
-            // An empty key is none, as where a variable is not set.
+            // An empty key counts as no key, as when a variable is not set.
             api_key: api_key
                 .map_or(Some(None), |key| key.map(Some))?
                 .filter(|key| !key.expose_secret().trim().is_empty()),
@@ -206,7 +205,7 @@ fn word(provider: Provider) -> &'static str {
     PROVIDERS.iter().find(|(_, other)| *other == provider).map_or("", |(word, _)| *word)
 }
 
-/// A key that can be sent.
+/// Reads a key, if it can be sent in a header.
 fn key(setting: &Setting<'_>) -> Option<SecretString> {
     let key = setting.secret()?;
     if HeaderValue::from_str(key.expose_secret()).is_err() {

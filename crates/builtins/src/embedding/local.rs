@@ -1,10 +1,10 @@
 //! Vectors from a model inside the gateway: BERT-type models in the layout of sentence-transformers.
 //!
-//! Invariants: nothing is fetched, the folder has all of it (`config.json`, `tokenizer.json`,
-//! `model.safetensors`; `sentence_bert_config.json` and `1_Pooling/config.json` where they are not the
-//! usual ones); the work is done on at most [`AT_A_TIME`] blocking threads and ends between two windows when
-//! the deadline is over or nobody waits any more; of a text beyond the model's window the parts are
-//! embedded and their mean is given. The weights are read, not mapped: mapping is unsafe when somebody changes the file.
+//! Invariants: nothing is downloaded. The folder contains `config.json`, `tokenizer.json` and
+//! `model.safetensors`, and for unusual settings `sentence_bert_config.json` and `1_Pooling/config.json`. The
+//! work runs on at most [`AT_A_TIME`] blocking threads. It ends between two windows if the deadline is over
+//! or the caller is gone. A text beyond the model's window is embedded in parts, whose mean is returned. The
+//! weights are read and not mapped, because mapping is unsafe if the file changes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use super::{Embedding, Error, Window};
 use runtime::regular_file;
 use upstream::api::Error as Failure;
 
-/// Calls that are worked on at a time; others wait. The mathematics have threads of their own.
+/// Most calls at a time; others wait. The computation uses threads of its own.
 const AT_A_TIME: usize = 2;
-/// Bytes of a file that is read: 4 GiB of weights are no model for this.
+/// Largest file that is read, in bytes. Larger weights do not suit this use.
 const MOST_BYTES: u64 = 4 << 30;
-/// A window that leaves less for the text is none.
+/// Smallest usable window, in tokens.
 const LEAST_WINDOW: usize = 3;
 
 const WORD: &str = "local";
@@ -47,17 +47,17 @@ struct Model {
     bert: BertModel,
     pooling: Pooling,
     dimension: usize,
-    /// Tokens of a text that it reads, at least one.
+    /// Tokens of a text that the model reads, at least one.
     window: usize,
-    /// Those that every text is given before and behind it.
+    /// Tokens that are added before and after every text.
     around: (Vec<u32>, Vec<u32>),
 }
 
-/// How the vectors of the tokens become one.
+/// How the vectors of the tokens are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pooling {
     Mean,
-    /// The first token stands for all.
+    /// The vector of the first token is used.
     First,
 }
 
@@ -77,7 +77,7 @@ struct PoolingModes {
 }
 
 impl InProcess {
-    /// Reads the model, which takes a moment: on a blocking thread.
+    /// Loads the model on a blocking thread.
     pub async fn load(options: &Local) -> Result<Self, Error> {
         let folder = options.model_dir.clone();
         let loaded = tokio::task::spawn_blocking(move || Model::load(&folder)).await;
@@ -95,7 +95,7 @@ impl InProcess {
         let permit = timeout_at(deadline, Arc::clone(&self.permits).acquire_owned()).await.map_err(late)?;
         let (model, texts) = (Arc::clone(&self.model), texts.to_vec());
         let (sender, answer) = oneshot::channel();
-        // It ends by itself when the receiver is dropped, so nobody has to wait for it.
+        // The work ends when the receiver is dropped, so the task is not awaited.
         drop(tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let goes_on = || !sender.is_closed();
@@ -155,14 +155,15 @@ impl Model {
         Ok(Self { tokenizer, bert, pooling, dimension, window, around })
     }
 
-    /// The vector of `text`, of length 1; nobody looks at it when it did not go on.
+    /// Returns the normalized vector of `text`. If `goes_on` returned false, the result is incomplete and
+    /// must be ignored.
     fn vector(&self, text: &str, goes_on: &dyn Fn() -> bool) -> Result<Vec<f32>, String> {
         let tokens = self.tokenizer.encode(text, false).map_err(|error| error.to_string())?;
         let vector = self.whole(tokens.get_ids(), goes_on).map_err(|error| error.to_string())?;
         if is_vector(&vector) { Ok(vector) } else { Err("a vector has a number that is not finite".into()) }
     }
 
-    /// The mean of the vectors of its windows, each for as much as it has of the text.
+    /// Returns the weighted mean of the windows' vectors. The weight of a window is its share of tokens.
     fn whole(&self, tokens: &[u32], goes_on: &dyn Fn() -> bool) -> candle_core::Result<Vec<f32>> {
         let mut windows = tokens.chunks(self.window);
         let mut sum = self.pooled(windows.next().unwrap_or_default())?;
@@ -216,7 +217,7 @@ fn tokenizer(folder: &Path) -> Result<Tokenizer, Error> {
     Ok(tokenizer)
 }
 
-/// What it puts before and behind a text: seen with a text of one letter.
+/// Returns the tokens that the tokenizer adds before and after a text, taken from a text of one letter.
 fn around(tokenizer: &Tokenizer) -> Result<(Vec<u32>, Vec<u32>), Error> {
     let bare = tokenizer.encode("a", false).map_err(no_tokenizer)?;
     let whole = tokenizer.encode("a", true).map_err(no_tokenizer)?;
@@ -225,7 +226,7 @@ fn around(tokenizer: &Tokenizer) -> Result<(Vec<u32>, Vec<u32>), Error> {
     Ok((whole[..at].to_vec(), whole[(at + bare.len()).min(whole.len())..].to_vec()))
 }
 
-#[allow(clippy::needless_pass_by_value)] // as an error comes to `map_err`
+#[allow(clippy::needless_pass_by_value)] // `map_err` passes the error by value
 fn no_tokenizer(error: tokenizers::Error) -> Error {
     unusable(&format!("`tokenizer.json`: {error}"))
 }

@@ -1,4 +1,4 @@
-//! A model of a few weights, made for the test.
+//! Tests with a tiny model that is made for them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use super::super::testing::{soon, texts};
 use super::*;
 
-/// A folder with a model of random weights, 8 numbers in a vector and 6 tokens in its window, two of them around the text.
+/// Makes a folder with a model of random weights: dimension 8, and a window of 6 tokens, two of them around
+/// the text.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, value: serde_json::Value| {

@@ -1,4 +1,4 @@
-//! No provider, or one without what it needs: says what is missing where a vector is wanted.
+//! Stands for a missing provider, or one without its key. Reports what is missing when a vector is needed.
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -6,16 +6,16 @@ use tokio::time::Instant;
 
 use super::{Embedding, Error, OpenAi, Window};
 
-/// What has to be set.
+/// The missing setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
-    /// The provider itself.
+    /// No provider is configured.
     #[error(
         "no embedding provider is configured: set `embedding.provider` to `openai` and `embedding.api_key` (or the \
          `embedding.url` of a compatible service), or to `local` and `embedding.model_dir`"
     )]
     Provider,
-    /// The key of the one that is configured.
+    /// The configured provider has no key.
     #[error(
         "the embedding provider `openai` has no key: set `embedding.api_key`, or the `embedding.url` of a compatible \
          service that needs none"
@@ -23,7 +23,7 @@ pub enum Missing {
     Key,
 }
 
-/// Makes no vectors.
+/// A provider that makes no vectors.
 #[derive(Debug)]
 pub struct NoProvider {
     missing: Missing,
@@ -31,12 +31,12 @@ pub struct NoProvider {
 }
 
 impl NoProvider {
-    /// Where no provider is configured.
+    /// For a configuration without a provider.
     pub const fn any() -> Self {
         Self { missing: Missing::Provider, model: String::new() }
     }
 
-    /// Where the key is empty.
+    /// For a provider with an empty key.
     pub(super) fn key(options: &OpenAi) -> Self {
         Self { missing: Missing::Key, model: options.model.clone() }
     }

@@ -1,19 +1,19 @@
-//! What can be said of a vector by its numbers alone.
+//! Arithmetic on vectors.
 
-/// Most numbers in a vector: no model makes longer ones.
+/// Largest dimension. No model has a larger one.
 pub const MOST_DIMENSIONS: usize = 65_536;
-/// Numbers that are multiplied side by side.
+/// Products that are computed in parallel.
 const LANES: usize = 16;
-/// The least cosine of a vector and the same one made again. What a model rounds otherwise on another machine
-/// is far nearer, another model far away.
+/// Least cosine of a vector and its repetition. Rounding on another machine changes far less, and another
+/// model far more.
 const SAME: f32 = 0.995;
 
-/// Whether it may be stored and compared.
+/// Whether a vector may be stored and compared.
 pub(super) fn is_vector(vector: &[f32]) -> bool {
     !vector.is_empty() && vector.iter().all(|number| number.is_finite())
 }
 
-/// The sum of the products, in lanes that the compiler turns into vector instructions.
+/// Returns the sum of the products, computed in lanes for vector instructions.
 pub fn product(one: &[f32], other: &[f32]) -> f32 {
     let (ones, rest) = one.as_chunks::<LANES>();
     let (others, other_rest) = other.as_chunks::<LANES>();
@@ -27,7 +27,8 @@ pub fn product(one: &[f32], other: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + tail
 }
 
-/// Whether one model may have made both of one text. Their lengths do not matter, how many numbers they have does.
+/// Whether one model may have made both vectors from one text. Only the direction and the dimension matter,
+/// not the length.
 pub fn is_same_direction(one: &[f32], other: &[f32]) -> bool {
     let lengths = (product(one, one) * product(other, other)).sqrt();
     one.len() == other.len() && lengths > 0.0 && product(one, other) >= SAME * lengths

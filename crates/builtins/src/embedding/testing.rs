@@ -1,4 +1,4 @@
-//! What the tests of embeddings need: a service that answers as it is told, and a provider that counts.
+//! Helpers for the tests of embeddings: a scripted service, and a provider that counts.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{Embedding, Error, Window};
 use runtime::shutdown::Shutdown;
 
-/// Time enough.
+/// A deadline that tests do not reach.
 pub(super) fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
@@ -23,23 +23,23 @@ pub(super) fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// The vector that [`Service`] and [`Counting`] make of a text, of `dimension` numbers.
+/// Returns the vector that [`Service`] and [`Counting`] make of a text, with `dimension` numbers.
 #[allow(clippy::cast_precision_loss)] // of a few characters
 pub(super) fn vector(text: &str, dimension: usize) -> Vec<f32> {
     (0..dimension).map(|at| text.chars().count() as f32 + at as f32 / 8.0).collect()
 }
 
-/// What it answers to one request.
+/// A scripted response.
 pub(super) enum Answer {
     /// Vectors of this many numbers, the last one first.
     Vectors(usize),
-    /// This.
+    /// This status, header and body.
     Json(u16, &'static str, String),
-    /// Nothing: it hangs up.
+    /// No response: the connection is closed.
     Gone,
 }
 
-/// A request that was made.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub(super) head: String,
@@ -52,7 +52,7 @@ impl Seen {
     }
 }
 
-/// A service at a real socket. When its script is at the end, the last answer is given again.
+/// A service at a real socket. After the end of its script it repeats the last response.
 pub(super) struct Service {
     pub(super) url: String,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -137,7 +137,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Seen> {
     Some(Seen { head, body: serde_json::from_slice(&body).ok()? })
 }
 
-/// A provider that notes what it is asked for.
+/// A provider that records its requests.
 #[derive(Default)]
 pub(super) struct Counting {
     pub(super) model: &'static str,

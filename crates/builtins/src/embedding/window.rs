@@ -1,24 +1,24 @@
-//! How much of a text an embedding model reads, and how big pieces of a text may be for it.
+//! Estimates how much of a text an embedding model reads, and how large chunks for it may be.
 //!
-//! What is beyond its window a model passes over without a word, so whoever embeds a text of any length cuts
-//! it with [`Window::chunking`] first. Tokens are estimated, on the safe side: a tokenizer is there only
-//! for models of our own, which take what is longer nevertheless in parts.
+//! A model silently ignores text beyond its window, so callers cut long texts with [`Window::chunking`]
+//! first. The number of tokens is estimated, rather too high. Exact tokenizers exist only for built-in
+//! models, which also accept longer texts and embed them in parts.
 
 use crate::chunk::Chunking;
 
-/// Letters and digits of one run that are taken for a token. Measured with the tokenizer of MiniLM over
-/// pieces of documentation, Rust, JSON and lock files: nine in ten pieces have fewer tokens than this
-/// says, none over 8 % more.
+/// Letters, and digits, of one run that count as a token. Measured with the tokenizer of MiniLM for
+/// documentation, Rust, JSON and lock files: nine of ten parts have fewer tokens than estimated, and none has
+/// over 8 % more.
 const LETTERS: usize = 5;
 const DIGITS: usize = 2;
 
-/// How much of a text a model reads.
+/// Window of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     tokens: usize,
 }
 
-/// What a character is to a tokenizer.
+/// Kind of a character, as tokenizers treat it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Letter,
@@ -29,22 +29,22 @@ enum Kind {
 }
 
 impl Window {
-    /// That of a model that reads `tokens` tokens.
+    /// The window of a model that reads `tokens` tokens.
     pub const fn of_tokens(tokens: usize) -> Self {
         Self { tokens }
     }
 
-    /// `chunking` in chunks that this model reads whole, for the text `sample` or one like it.
+    /// Reduces `chunking` to chunks that this model reads as a whole, for the text `sample` or a similar one.
     pub fn chunking(self, chunking: Chunking, sample: &str) -> Chunking {
         chunking.at_most(self.characters(sample))
     }
 
-    /// How many characters of a text such as `sample` it reads, at least 1: of one that is all like the
-    /// part of it with the most tokens.
+    /// Returns how many characters of a text like `sample` fit, at least 1. The part with the most tokens
+    /// decides.
     pub fn characters(self, sample: &str) -> usize {
         let size = self.tokens.saturating_mul(2).max(1);
         let (mut rest, mut least) = (sample, self.tokens.saturating_mul(LETTERS));
-        // The last part has its full size too: of a few letters alone nothing can be said.
+        // The last part has the full size too, because a few letters alone say too little.
         let full = sample.char_indices().rev().nth(size - 1).map_or(0, |(at, _)| at);
         while !rest.is_empty() {
             let end = rest.char_indices().nth(size).map_or(rest.len(), |(at, _)| at);
@@ -60,7 +60,7 @@ impl Window {
     }
 }
 
-/// About how many tokens `text` is, rather more.
+/// Returns the approximate number of tokens of `text`, rather too high.
 fn estimate(text: &str) -> usize {
     let (mut tokens, mut run, mut before) = (0, 0, Kind::Space);
     for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! What the tools answer: from a snapshot to the JSON of a result. Work for a thread that may block.
+//! Makes the results of the tools from a snapshot. All functions may block.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -19,14 +19,14 @@ use super::{excerpt, lookup, query};
 use crate::refusal::Refusal;
 use json::Raw;
 
-/// Documents listed as recently changed, at most.
+/// Most documents in a list of recent changes.
 const MOST_UPDATES: usize = 100;
-/// What the score of a section of an index page is worth.
+/// Factor for the score of a section of an index page.
 const INDEX_PAGE: f32 = 0.8;
 
-/// Why there is no answer.
+/// Why a tool has no result.
 pub(super) enum Failure {
-    /// The arguments can not be used.
+    /// The arguments are invalid.
     Refused(Refusal),
     /// The index failed.
     Index(tantivy::TantivyError),
@@ -65,12 +65,12 @@ struct Hit {
 struct HitMetadata {
     #[serde(flatten)]
     place: Place,
-    /// Larger is better; comparable within one answer only.
+    /// Larger is better; comparable within one result only.
     score: f64,
     truncated: bool,
 }
 
-/// Where a text stands.
+/// Position of a text in the handbook.
 #[derive(Serialize)]
 struct Place {
     file_path: String,
@@ -92,14 +92,14 @@ impl Place {
     }
 }
 
-/// What of a search needs no vectors: the first half of `search_handbook`.
+/// First half of `search_handbook`: the part that needs no vectors.
 pub(super) struct ByWords {
     scope: Option<String>,
     words: Vec<Word>,
     matches: Vec<Match>,
 }
 
-/// What has the words of `asked`.
+/// Finds sections with the words of `asked`.
 pub(super) fn by_words(snapshot: &Snapshot, asked: &Search) -> Result<ByWords, Failure> {
     let scope = asked.section.as_deref().map(|name| lookup::scope(snapshot, name)).transpose()?;
     let words = query::asked(&asked.query);
@@ -110,8 +110,8 @@ pub(super) fn by_words(snapshot: &Snapshot, asked: &Search) -> Result<ByWords, F
     Ok(ByWords { scope, words, matches })
 }
 
-/// The answer of `search_handbook`: by words, and by meaning too where there is a question whose vectors are
-/// in memory.
+/// Returns the result of `search_handbook`: by words, and also by meaning if there is a query vector and the
+/// vectors are in memory.
 pub(super) fn search(
     snapshot: &Snapshot,
     asked: &Search,
@@ -122,7 +122,7 @@ pub(super) fn search(
 }
 
 impl ByWords {
-    /// What `question` asks beside this of whoever keeps the vectors.
+    /// Returns what `question` needs from the vector storage.
     pub(super) fn wish(&self, snapshot: &Snapshot, question: &Question) -> Wish {
         let Some(scope) = self.scope.as_deref() else { return question.wish(&self.matches, None) };
         let sought = Sought { snapshot, scope: Some(scope), question: None };
@@ -133,7 +133,7 @@ impl ByWords {
         question.wish(&self.matches, Some(&is_within))
     }
 
-    /// The answer, by words and by what is near where that is known.
+    /// Returns the result, by words and also by similarity if that is known.
     pub(super) fn answer(
         self,
         snapshot: &Snapshot,
@@ -149,7 +149,7 @@ impl ByWords {
             }
             None => (matches.clone(), "lexical"),
         };
-        // Of what has none of the words, the passage that is near shows why it is here.
+        // If a hit has none of the words, its excerpt is the similar passage.
         let fit = |found: &Match| {
             let has_words = matches.iter().any(|other| other.is_of(found));
             let near = nearby.as_ref().filter(|_| !has_words);
@@ -169,7 +169,7 @@ impl ByWords {
     }
 }
 
-/// Where a question is looked for.
+/// Restrictions of a search by meaning.
 struct Sought<'a> {
     snapshot: &'a Snapshot,
     scope: Option<&'a str>,
@@ -188,8 +188,8 @@ impl Sections for Sought<'_> {
     }
 }
 
-/// Best first. An index page names everything and explains little, so it stands behind the pages it
-/// leads to.
+/// Ranks hits, best first. An index page names everything and explains little, so it comes after the pages it
+/// links to.
 fn ranked(snapshot: &Snapshot, matches: Vec<Match>) -> impl Iterator<Item = (Match, &Arc<Document>)> {
     let placed = |found: Match| {
         let document = snapshot.by_serial.get(&found.document)?;
@@ -225,7 +225,7 @@ struct Subsection {
     section: String,
 }
 
-/// The answer of `get_handbook_section`.
+/// Returns the result of `get_handbook_section`.
 pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Raw, Failure> {
     let lookup::Found { document, section } = lookup::section(snapshot, path)?;
     let below = |at: usize| Subsection {
@@ -254,12 +254,12 @@ struct Update {
     dated_by: &'static str,
 }
 
-/// The answer of `get_recent_updates`.
+/// Returns the result of `get_recent_updates`.
 pub(super) fn updates(snapshot: &Snapshot, days: u32, now: SystemTime) -> Raw {
     let since = now - Duration::from_secs(u64::from(days) * 24 * 60 * 60);
     let dated = snapshot.documents.values().map(|document| (snapshot.modified(document), document));
     let mut recent: Vec<_> = dated.filter(|(modified, _)| modified.at >= since).collect();
-    // Equal times keep the order of the paths.
+    // The sort is stable: documents with equal times stay in the order of their paths.
     recent.sort_by_key(|(modified, _)| std::cmp::Reverse(modified.at));
     let update = |(modified, document): &(Modified, &Arc<Document>)| Update {
         place: Place::of(snapshot, document, 0),
@@ -270,7 +270,7 @@ pub(super) fn updates(snapshot: &Snapshot, days: u32, now: SystemTime) -> Raw {
     Raw::of(&Recent { days, since: shown(since), count, truncated, updates })
 }
 
-/// RFC 3339, in UTC and whole seconds.
+/// Formats a time as RFC 3339, in UTC and whole seconds.
 pub(super) fn shown(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let time = i64::try_from(seconds).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());

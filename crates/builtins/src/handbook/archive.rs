@@ -1,8 +1,8 @@
-//! The index as it is kept on disk between two runs, so that only documents that changed are indexed again.
+//! The index on disk between two runs, so that only changed documents are indexed again.
 //!
-//! It says which content of which file has which number in the index, and holds the index's own files.
-//! Documents are read at each start all the same: their text is what hits are shown from. Invariant: a
-//! document counts as indexed only if its file has the content that was indexed, to the last byte.
+//! The archive lists the documents with their content digest and number, and contains the files of the index.
+//! Documents are read at each start anyway, because hits show their text. Invariant: a document counts as
+//! indexed only if its file has exactly the content that was indexed.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -16,7 +16,7 @@ use super::git_log::Blob;
 use super::index::SearchIndex;
 use crate::handbook::disk_cache::{Body, Kept};
 
-/// Goes up whenever the same documents would be indexed in another way; a test knows what it stands for.
+/// Format number. It changes when equal documents are indexed differently; a test checks that.
 const FORMAT: u32 = 2;
 /// Longest table of contents, in bytes.
 const MOST_TABLE: u64 = 64 << 20;
@@ -24,11 +24,11 @@ const MOST_TABLE: u64 = 64 << 20;
 /// A document in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Indexed {
-    /// Its number.
+    /// Number of the document.
     pub serial: u64,
-    /// How many sections it has.
+    /// Number of sections.
     pub sections: usize,
-    /// Of which content.
+    /// Digest of the content.
     content: [u8; 32],
 }
 
@@ -38,43 +38,43 @@ impl Indexed {
         Self { serial, sections, content: document.blob.strong() }
     }
 
-    /// Whether it was indexed with this content.
+    /// Whether this content was indexed.
     pub(super) fn is_of(&self, blob: &Blob) -> bool {
         self.content == blob.strong()
     }
 }
 
-/// An index, and which documents are in it, by file.
+/// An index with its documents by file.
 pub(super) struct Archived {
     /// The index.
     pub index: SearchIndex,
-    /// What is in it.
+    /// The documents in the index.
     pub documents: HashMap<String, Indexed>,
 }
 
-/// What stands before the files.
+/// Table of contents at the start of the archive.
 #[derive(Serialize, Deserialize)]
 struct Table {
     documents: HashMap<String, Indexed>,
     files: Vec<(PathBuf, u64)>,
 }
 
-/// The file for the index of one handbook.
+/// The archive file of one handbook.
 pub(super) struct Archive {
     file: Kept,
     was_read: bool,
 }
 
 impl Archive {
-    /// The file at `path`.
+    /// The archive at `path`.
     pub(super) fn new(path: PathBuf) -> Self {
-        // Also what this program makes of Markdown and words may change from one version to the next.
+        // Another version of this program may parse Markdown and words differently.
         let what = format!("handbook index {FORMAT} {}", env!("CARGO_PKG_VERSION"));
         Self { file: Kept::new(path, &what), was_read: false }
     }
 
-    /// What is in it, if it can be used; nothing the second time, because what failed with it once would fail
-    /// again.
+    /// Reads the archive, if it is usable. A second call returns `None`, because an archive that failed once
+    /// would fail again.
     pub(super) fn read(&mut self) -> Option<Archived> {
         if std::mem::replace(&mut self.was_read, true) {
             return None;
@@ -88,7 +88,7 @@ impl Archive {
         })
     }
 
-    /// Has it hold `index`, in which these documents are. False when that was not possible.
+    /// Writes `index` with these documents. Returns false if that failed.
     pub(super) fn write<'a>(
         &mut self,
         index: &SearchIndex,

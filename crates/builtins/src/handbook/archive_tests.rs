@@ -1,4 +1,4 @@
-//! The index on disk: what a second run has of it, and what it does without it.
+//! Tests of the index on disk: what a second run uses of it, and how a run works without it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,7 +22,7 @@ impl Watcher for GoesOn {
     }
 }
 
-/// Documents in a folder, and the file for their index.
+/// A folder of documents, and a folder for their index.
 struct Place {
     docs: TempDir,
     state: TempDir,
@@ -52,12 +52,12 @@ impl Place {
         self.state.path().join("docs.index")
     }
 
-    /// A run: over what is in the archive, up to the first state.
+    /// Runs once, from the archive to the first state.
     fn run(&self) -> (Corpus, Snapshot) {
         run(self.docs.path(), self.archive().read())
     }
 
-    /// A run that keeps its index.
+    /// Runs once and writes the index.
     fn kept(&self) -> BTreeMap<String, u64> {
         let (mut corpus, snapshot) = self.run();
         corpus.keep(&mut self.archive());
@@ -76,7 +76,7 @@ fn serials(snapshot: &Snapshot) -> BTreeMap<String, u64> {
     snapshot.documents.iter().map(|(path, document)| (path.clone(), document.serial)).collect()
 }
 
-/// What is found: file, section and score, to the last bit.
+/// Returns the hits: file, section and score, to the last bit.
 fn found(snapshot: &Snapshot, text: &str) -> Vec<(String, usize, u32)> {
     let query = query::build(&snapshot.state, &query::asked(text), None).expect("built");
     let matches = query.map_or_else(Vec::new, |query| snapshot.state.search(&query).expect("searched"));
@@ -111,7 +111,7 @@ fn only_what_changed_meanwhile_is_indexed_again() {
     place.write("b.md", "# Beta\ngiraffe\n");
     place.write("d.md", "# Delta\nzebra\n");
     fs::remove_file(place.docs.path().join("c.md")).expect("removed");
-    // The same text in a file with another time is the same document.
+    // An equal text in a file with another time is an unchanged document.
     place.write("a.md", "# Alpha\nzebra\n\n## More\nlion\n");
     let (mut corpus, after) = place.run();
     let now = serials(&after);
@@ -178,9 +178,9 @@ fn it_is_read_once() {
     assert!(archive.read().is_none());
 }
 
-/// What is made of this text is what `FORMAT` stands for. When this fails, documents are indexed in another
-/// way than before: raise `FORMAT`, so that an index of before is not searched with words of now, and
-/// write down the new digest.
+/// `FORMAT` stands for the way in which this text is indexed. If this test fails, documents are indexed
+/// differently than before. Then raise `FORMAT`, so that an old index is not searched with new words, and
+/// update the digest here.
 #[test]
 fn the_format_has_a_new_number_when_documents_are_indexed_in_another_way() {
     const SAMPLE: &str = "---\ntitle: Größe der Queues\n---\nIntro to `retry_attempts` and mcp-server-time 1.2.3.\n\n\

@@ -1,6 +1,6 @@
-//! The arguments of the tools, read.
+//! Reads the arguments of the tools.
 //!
-//! Names, types and ranges are held against the schemas before (`schema_validator`).
+//! Names, types and ranges were checked against the schemas before (`schema_validator`).
 
 use serde::Deserialize;
 
@@ -10,11 +10,11 @@ use json::Raw;
 
 /// Most hits of one search.
 pub(super) const MOST_RESULTS: u32 = 20;
-/// Hits when nothing is said.
+/// Default number of hits.
 pub(super) const DEFAULT_RESULTS: u32 = 10;
-/// Furthest look back, in days.
+/// Most days to look back.
 pub(super) const MOST_DAYS: u32 = 3_650;
-/// Days when nothing is said.
+/// Default number of days.
 pub(super) const DEFAULT_DAYS: u32 = 7;
 
 /// A call of one of the tools.
@@ -26,26 +26,26 @@ pub(super) enum Request {
     Search(Search),
     /// `get_handbook_section`
     Section {
-        /// Which one.
+        /// Path of the document or section.
         path: String,
     },
     /// `list_handbook_topics`
     Topics,
     /// `get_recent_updates`
     Updates {
-        /// How far back.
+        /// Days to look back.
         days: u32,
     },
 }
 
-/// What is searched for.
+/// Arguments of a search.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Search {
-    /// Any text with something in it; white space made even.
+    /// The query, not blank, with single spaces.
     pub query: String,
-    /// Where.
+    /// The folder, document or section to search.
     pub section: Option<String>,
-    /// At most so many hits.
+    /// Most hits.
     pub n_results: usize,
 }
 
@@ -70,7 +70,7 @@ struct Since {
 }
 
 impl Request {
-    /// Reads a call of `tool`, which is one of `tools::definitions`.
+    /// Reads a call of `tool`, which must be one of `tools::definitions`.
     pub(super) fn read(tool: &Tool, arguments: &Raw) -> Result<Self, Refusal> {
         match tool.name() {
             "search_handbook" => tool.read(arguments).map(|asked| Self::Search(Search::of(asked))),

@@ -1,6 +1,6 @@
-//! Answers that were given lately, so that a question asked again costs nothing.
+//! Cache of recent results, so that a repeated query costs nothing.
 //!
-//! Invariant: an answer is only given for the state of the documents it was made from.
+//! Invariant: a result is returned only for the state of the documents that it was made from.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
@@ -11,20 +11,20 @@ use super::arguments::Search;
 use json::Raw;
 use runtime::store::Store;
 
-/// What looks are counted as, beside those into the cache of the program.
+/// Name of this cache in the program's cache statistics.
 pub(super) const AREA: &str = "handbook";
-/// Questions longer than this are not remembered: nobody asks them twice. In bytes.
+/// Longest query that is cached, in bytes. Longer ones are hardly repeated.
 const LONGEST: usize = 1_024;
 
-/// The answers, least recently used first to go.
+/// Recent results. The least recently used one is evicted first.
 pub(super) struct Cache {
-    // Held for a look-up only, never across an await.
+    // Held for a lookup only, never across an await.
     inner: Mutex<Inner>,
     store: Store,
 }
 
 struct Inner {
-    /// `None` when nothing is to be remembered.
+    /// `None` if the cache is off.
     answers: Option<LruCache<Search, Raw>>,
     generation: u64,
     hits: u64,
@@ -32,14 +32,14 @@ struct Inner {
 }
 
 impl Cache {
-    /// Room for `size` answers; 0 remembers nothing. How often that helped, `store` counts too.
+    /// A cache of `size` results; 0 turns it off. `store` counts its hits and misses too.
     pub(super) fn new(size: usize, store: &Store) -> Self {
         let answers = NonZeroUsize::new(size).map(LruCache::new);
         let inner = Mutex::new(Inner { answers, generation: 0, hits: 0, misses: 0 });
         Self { inner, store: store.clone() }
     }
 
-    /// The answer given to this question in this state, if it is still known.
+    /// Returns the cached result of this query in this state.
     pub(super) fn get(&self, generation: u64, asked: &Search) -> Option<Raw> {
         let mut inner = self.lock();
         inner.follow(generation);
@@ -53,7 +53,7 @@ impl Cache {
         answer
     }
 
-    /// Remembers an answer, unless the documents changed meanwhile.
+    /// Caches a result, unless the documents changed meanwhile.
     pub(super) fn put(&self, generation: u64, asked: Search, answer: Raw) {
         let mut inner = self.lock();
         inner.follow(generation);
@@ -63,20 +63,20 @@ impl Cache {
         }
     }
 
-    /// Hits and misses so far.
+    /// Returns the numbers of hits and misses.
     pub(super) fn counts(&self) -> (u64, u64) {
         let inner = self.lock();
         (inner.hits, inner.misses)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        // Every change leaves it whole, so a panic elsewhere is no reason to stop using it.
+        // Every change leaves a valid state, so a panic elsewhere does not matter.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inner {
-    /// Forgets everything when the documents have changed.
+    /// Empties the cache if the documents have changed.
     fn follow(&mut self, generation: u64) {
         if generation > self.generation {
             self.generation = generation;

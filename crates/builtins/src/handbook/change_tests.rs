@@ -1,4 +1,4 @@
-//! What happens when the documents, or the folder, change.
+//! Tests of changes of the documents and of the folder.
 
 use std::fs;
 use std::time::Duration;
@@ -78,10 +78,10 @@ async fn fifty_searches_at_once_are_all_answered_while_documents_change() {
 }
 
 const LANTERNS: usize = 30;
-/// One for each edition; so different that none is taken for another misspelled.
+/// One for each edition. They differ enough that none is taken for a misspelling of another.
 const ANIMALS: [&str; 7] = ["armadillo", "buffalo", "cheetah", "dolphin", "elephant", "flamingo", "gazelle"];
 
-/// Puts a file in its place as editors do: whole.
+/// Replaces a file atomically, as editors do.
 fn replace(fixture: &Fixture, name: &str, text: &str) {
     fixture.write("half-written.tmp", text);
     let folder = fixture.folder.path();
@@ -95,7 +95,7 @@ fn write_edition(fixture: &Fixture, animal: &str) {
     }
 }
 
-/// Whatever is found stands in what is shown, and nothing is missing.
+/// Checks that the text of every hit has the searched word, and that no document is missing.
 async fn sees_one_state(fixture: &Fixture, animals: &[&str]) {
     let arguments = json!({"query": "lantern", "n_results": 20});
     let answer = fixture.ask("search_handbook", arguments).await;

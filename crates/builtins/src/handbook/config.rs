@@ -1,4 +1,4 @@
-//! Options of the handbook, read.
+//! Reads the options of the handbook.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,38 +12,38 @@ use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, require};
 /// Options of the handbook.
 #[derive(Debug, Clone)]
 pub struct Handbook {
-    /// The folder, relative to the registry file or absolute.
+    /// The folder, absolute or relative to the configuration file.
     pub path: PathBuf,
-    /// Files and folders below it that are left out, by their paths from it.
+    /// Files and folders that are excluded, by their paths from the folder.
     pub exclude: Vec<String>,
-    /// How many query results are remembered.
+    /// Most query results in the cache.
     pub cache_size: usize,
-    /// Who makes vectors of the documents, if anybody.
+    /// The embedding provider, if any.
     pub embedding: embedding::Config,
-    /// Where those are.
+    /// Where the vectors are stored.
     pub keeping: Keeping,
-    /// Where the index is kept between two runs; none: nowhere.
+    /// Folder for the index between two runs. `None`: the index is not stored.
     pub index_dir: Option<PathBuf>,
 }
 
-/// Where the vectors of a handbook are.
+/// Storage of the vectors of a handbook.
 #[derive(Debug, Clone, Default)]
 pub enum Keeping {
-    /// In the memory of the gateway.
+    /// The memory of the gateway.
     #[default]
     Memory,
-    /// In a Chroma server. There is an embedding provider then.
+    /// A Chroma server. Requires an embedding provider.
     Chroma(Box<Collection>),
 }
 
-/// A collection at a Chroma server. `Debug` shows no URL: any part of one may be a secret.
+/// A collection at a Chroma server. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
 pub struct Collection {
-    /// The server, the database, and who we are there.
+    /// The server, the database, and the credentials.
     pub place: Place,
-    /// Whether tenant and database are made when they are missing.
+    /// Whether a missing tenant or database is created.
     pub create_database: bool,
-    /// Its name, if one was said: a name that Chroma takes.
+    /// Its name, if configured. Valid for Chroma.
     pub name: Option<String>,
 }
 
@@ -54,9 +54,9 @@ impl fmt::Debug for Collection {
 }
 
 impl Collection {
-    /// Its name, for a handbook that is called `server`.
+    /// Returns its name, for a handbook that is called `server`.
     pub fn name_for(&self, server: &str) -> String {
-        // Letters at both ends, because the name of a server may have anything there.
+        // Begins and ends with letters, because the name of a server may begin or end with any character.
         self.name.clone().unwrap_or_else(|| format!("handbook_{server}_vectors"))
     }
 }
@@ -75,7 +75,7 @@ impl BuiltinOptions for Handbook {
     }
 }
 
-/// Reads `handbook`. `None` when nothing can be made of it; then that was reported.
+/// Reads `handbook`. If it is invalid, reports why and returns `None`.
 pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add `handbook: {path: docs}`, the folder of documents";
     let mut fields = require(given, "handbook", server, hint)?.fields()?;
@@ -104,7 +104,8 @@ fn excluded(setting: &Setting<'_>) -> Option<Vec<String>> {
     Some(setting.list()?.iter().filter_map(|item| item.parsed(expected, path)).collect())
 }
 
-/// `store` and `chroma`. With `store: memory` the other may stay, so that one word turns it off.
+/// Reads `store` and `chroma`. With `store: memory`, `chroma` is allowed and ignored, so that one word turns
+/// it off.
 fn keeping(fields: &mut Fields<'_>, embedding: Option<&embedding::Config>) -> Option<Keeping> {
     let (store, chroma) = (fields.take("store"), fields.take("chroma"));
     let word = store.as_ref().map_or(Some(Word::Memory), |store| store.choice(&WORDS));

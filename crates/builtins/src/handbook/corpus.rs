@@ -1,7 +1,7 @@
-//! The documents as they were found last, and how they follow the folder.
+//! The documents in their last known state, and how they follow the folder.
 //!
-//! Work for a thread that may block. Invariant: a [`Snapshot`] is whole: its index and its
-//! documents are of the same moment, and it stays as it is while the next one is made.
+//! Invariant: a [`Snapshot`] is complete and never changes. Its index and its documents are of one moment.
+//! All functions may block.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,41 +17,42 @@ use super::resources::Naming;
 use json::Raw;
 use runtime::telemetry::untrusted;
 
-/// Sections at most, over all documents.
+/// Most sections of all documents.
 const MAX_SECTIONS: usize = 400_000;
-/// Walks after which what could not be read, and looks the same since, is tried again: a minute or more.
+/// Number of walks after which unreadable files are tried again although they look unchanged: a minute or
+/// more.
 const WALKS_PER_RETRY: u32 = 30;
 
-/// Everything a call needs, as of one moment.
+/// Everything that a call needs, as of one moment.
 pub(super) struct Snapshot {
-    /// Counts the states, so that what is remembered of an older one can be told.
+    /// Number of the state, so that cached results of older states can be recognized.
     pub generation: u64,
-    /// By path of the file.
+    /// Documents by the path of their file.
     pub documents: BTreeMap<String, Arc<Document>>,
-    /// By number in the index.
+    /// Documents by their number in the index.
     pub by_serial: HashMap<u64, Arc<Document>>,
     /// The index.
     pub state: State,
-    /// What the history says of them; `None` until it was asked.
+    /// Dates from git. `None` until git was asked.
     pub dates: Option<Arc<Dates>>,
-    /// Paths that mean more than one document.
+    /// Paths that several documents have.
     shared: BTreeSet<String>,
     /// The documents as elements of `resources/list`.
     pub resources: Vec<Raw>,
-    /// Sections in it.
+    /// Number of all sections.
     pub sections: usize,
-    /// Files that are not among the documents, though their names say they should.
+    /// Number of skipped files with the name of a document.
     pub left_out: usize,
 }
 
 impl Snapshot {
-    /// What to ask for to get `document`: its path, or its file where that could mean another one, or a section.
+    /// Returns the path by which clients get `document`: its path, or its file if the path is ambiguous.
     pub(super) fn path_of<'a>(&self, document: &'a Document) -> &'a str {
         let is_clear = !document.path.contains('#') && !self.shared.contains(&document.path);
         if is_clear { &document.path } else { &document.file_path }
     }
 
-    /// When `document` was changed.
+    /// Returns when `document` was changed.
     pub(super) fn modified(&self, document: &Document) -> Modified {
         let by_file = Modified { at: document.modified, is_committed: false };
         self.dates.as_ref().map_or(by_file, |dates| dates.of(document))
@@ -61,20 +62,20 @@ impl Snapshot {
 /// Why the documents could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// The folder can not be read.
+    /// The folder cannot be read.
     #[error("{0}")]
     Folder(String),
     /// The index failed.
     #[error("the search index failed: {0}")]
     Index(#[from] tantivy::TantivyError),
-    /// The gateway ends.
+    /// The gateway is shutting down.
     #[error("the gateway is shutting down")]
     Stopped,
 }
 
-/// Whom to tell how far it is, and whom to ask whether to go on.
+/// Receives the progress of reading, and can stop it.
 pub(super) trait Watcher {
-    /// So many of so many changed files are done. False stops the work.
+    /// Reports that `done` of `total` changed files are finished. Returning false stops the work.
     fn goes_on(&self, done: usize, total: usize) -> bool;
 }
 
@@ -83,22 +84,22 @@ pub(super) struct Corpus {
     folder: Folder,
     naming: Naming,
     index: SearchIndex,
-    /// Documents that are in the index from an earlier run, and were not looked for yet.
+    /// Documents that the archived index has and that were not found in the folder yet.
     archived: HashMap<String, Indexed>,
-    /// Whether what is kept of the index on disk is this index.
+    /// Whether the archive on disk is up to date.
     is_kept: bool,
-    /// Files as they were when they were looked at, those that were no text or could not be read included.
+    /// Files as they were when they were read, including unreadable files and those that are not text.
     seen: BTreeMap<String, Stamp>,
-    /// Those of them that could not be read. Each is a file that is listed, so there are no more than of these.
+    /// Unreadable files among them. There are no more of these than listed files.
     unread: BTreeSet<String>,
     walks: u32,
     documents: BTreeMap<String, Arc<Document>>,
     repository: Option<Repository>,
     dates: Option<Arc<Dates>>,
-    /// Whether the history may say something else by now.
+    /// Whether the dates are still up to date.
     is_dated: bool,
     sections: usize,
-    /// Files the walk left out.
+    /// Number of files that the walk skipped.
     unlisted: usize,
     next_serial: u64,
     generation: u64,
@@ -106,8 +107,8 @@ pub(super) struct Corpus {
 }
 
 impl Corpus {
-    /// No documents yet, and what an earlier run left of the index; `generation` is the last one that was
-    /// given out.
+    /// Makes a corpus without documents, with the archived index of an earlier run. `generation` is that of
+    /// the last published state.
     pub(super) fn new(
         folder: Folder,
         naming: Naming,
@@ -140,8 +141,8 @@ impl Corpus {
         })
     }
 
-    /// Looks for changes; `None` when there are none. After an error of the index this corpus is
-    /// of no more use.
+    /// Looks for changes. Returns `None` if there are none. After an error of the index this corpus is
+    /// unusable.
     pub(super) fn refresh(&mut self, watcher: &dyn Watcher) -> Result<Option<Snapshot>, Error> {
         let view = self.folder.look().map_err(Error::Folder)?;
         let is_redated = self.look_around();
@@ -176,7 +177,7 @@ impl Corpus {
         Ok(Some(self.publish()))
     }
 
-    /// What could not be read and can be by now counts as changed; what still can not be is no change.
+    /// Treats unreadable files that have become readable as changed.
     fn try_again(&mut self, view: &View) {
         let is_readable = |path: &String| {
             let stamp = self.seen.get(path);
@@ -188,7 +189,7 @@ impl Corpus {
         }
     }
 
-    /// Looks for another state of the history. True when the dates are others at once.
+    /// Looks for a new state of the repository. Returns whether the dates change at once.
     fn look_around(&mut self) -> bool {
         let repository = Repository::around(self.folder.root());
         if repository != self.repository {
@@ -203,13 +204,13 @@ impl Corpus {
         without
     }
 
-    /// The documents of which the history is to be asked, if it is time to.
+    /// Returns the documents whose dates should be requested from git, if it is time for that.
     pub(super) fn undated(&self) -> Option<HashMap<String, Blob>> {
         let all = || self.documents.iter().map(|(path, document)| (path.clone(), document.blob)).collect();
         (self.repository.is_some() && !self.is_dated).then(all)
     }
 
-    /// Takes what the history said; `None` when that is nothing new.
+    /// Stores new dates. Returns `None` if nothing has changed.
     pub(super) fn date(&mut self, dates: Dates) -> Option<Snapshot> {
         self.is_dated = true;
         if self.dates.as_deref() == Some(&dates) {
@@ -255,7 +256,7 @@ impl Corpus {
         Ok(())
     }
 
-    /// Adds the document to the index, unless an earlier run did.
+    /// Adds the document to the index, unless the archived index has it.
     fn add(&mut self, changes: &Changes, document: &Document, bodies: &[String]) -> Result<(), Error> {
         let former = self.archived.remove(&document.file_path);
         let is_there =
@@ -270,7 +271,7 @@ impl Corpus {
         Ok(changes.add(document, bodies)?)
     }
 
-    /// A text the Markdown parser fails on costs one document, not the handbook.
+    /// Parses a document. If the Markdown parser panics, only this document is skipped.
     fn parse(&mut self, path: &str, stamp: &Stamp, text: Text) -> Option<(Document, Vec<String>)> {
         let former = self.archived.get(path).filter(|former| former.is_of(&text.blob));
         let serial = former.map_or(self.next_serial, |former| former.serial);
@@ -284,17 +285,17 @@ impl Corpus {
         parsed.ok()
     }
 
-    /// Whether the index is on disk as it is.
+    /// Whether the archive on disk is up to date.
     pub(super) fn is_kept(&self) -> bool {
         self.is_kept
     }
 
-    /// Has `archive` keep the index.
+    /// Writes the index to `archive`.
     pub(super) fn keep(&mut self, archive: &mut Archive) {
         self.is_kept = archive.write(&self.index, self.documents.values().map(AsRef::as_ref));
     }
 
-    /// The index.
+    /// Returns the index.
     #[cfg(test)]
     pub(super) fn index(&self) -> &SearchIndex {
         &self.index
@@ -320,7 +321,8 @@ impl Corpus {
     }
 }
 
-/// Paths that are those of two documents, such as `a.md` and `a.markdown`, or the file of another one.
+/// Returns the ambiguous paths: those of two documents, such as `a.md` and `a.markdown`, or of a document and
+/// another's file.
 fn shared(documents: &BTreeMap<String, Arc<Document>>) -> BTreeSet<String> {
     let mut seen = HashSet::with_capacity(documents.len());
     let paths = documents.values().map(|document| document.path.as_str());

@@ -1,4 +1,4 @@
-//! How the documents follow the folder, seen from the index.
+//! Tests of how the documents follow the folder, seen from the index.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ impl Watcher for GoesOn {
     }
 }
 
-/// Serial numbers of the documents the index itself finds.
+/// Returns the serial numbers of the documents that the index finds.
 fn found(snapshot: &Snapshot, text: &str) -> Vec<u64> {
     let query = query::build(&snapshot.state, &query::asked(text), None).expect("built");
     let matches = query.map_or_else(Vec::new, |query| snapshot.state.search(&query).expect("searched"));
@@ -63,8 +63,8 @@ fn an_empty_folder_is_a_handbook_too() {
     assert!(snapshot.documents.is_empty() && found(&snapshot, "anything").is_empty());
 }
 
-/// Puts a folder out of reach when the files in it were found and none was read. Its files stay as they are: those
-/// that can not be read look like this, also to a test that may read everything.
+/// Hides a folder after its files were listed and before one was read. The files stay unchanged. To the
+/// reader they look unreadable, even in a test that runs as root.
 struct Hides<'a>(&'a std::path::Path);
 
 impl Hides<'_> {
@@ -94,7 +94,7 @@ fn a_file_that_can_not_be_read_is_left_out_and_no_change_until_it_can() {
     let hidden = Hides(&inner);
     let first = corpus.refresh(&hidden).expect("read").expect("new");
     assert_eq!((first.documents.len(), first.left_out), (0, 1), "it is counted");
-    // What is tried again and still can not be read is no change either.
+    // A file that is still unreadable at the next try is no change either.
     let view = Folder::new(folder.path());
     hidden.show();
     let view = view.look().expect("it can");

@@ -1,15 +1,16 @@
-//! A query that prefers a section with all words over one with few of them often.
+//! A query that prefers a section with all words over one with a few frequent words.
 //!
-//! BM25 adds up what each word is worth, so one rare word in a short section can outweigh a section
-//! that answers the whole question. Here the sum is multiplied by how many of the clauses match.
+//! BM25 adds up the scores of the words, so one rare word in a short section can outweigh a section that
+//! answers the whole question. Here the sum is multiplied by a factor that grows with the number of matching
+//! clauses.
 
 use tantivy::Score;
 use tantivy::query::{BooleanWeight, EnableScoring, Occur, Query, ScoreCombiner, Scorer, Weight};
 
-/// What is left of the score of a section in which nearly nothing matches.
+/// Factor for a section in which almost no clause matches.
 const LEAST: Score = 0.4;
 
-/// Sections in which at least one of the clauses matches.
+/// Matches sections in which at least one of the clauses matches.
 #[derive(Debug)]
 pub(super) struct CoverageQuery(pub Vec<Box<dyn Query>>);
 

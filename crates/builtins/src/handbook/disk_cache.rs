@@ -1,11 +1,11 @@
-//! A file that spares work after a restart, and is never needed.
+//! A cache file that saves work after a restart. The handbook also works without it.
 //!
-//! Layout: a line that says what it is, the body, and a digest of both. Invariants: it is written whole or
-//! not at all, for its owner only, by one gateway at a time (a lock beside it); nothing is believed of a file that
-//! is of another kind or version, longer than it may be, or not what was written. Whoever can not have it
-//! does the work again. Work for threads that may block.
+//! Layout: a line that names the kind and version, the body, and a digest of both. Invariants: the file is
+//! written as a whole or not at all, only its owner can read it, and a lock file admits one writing gateway.
+//! A file of another kind or version, one that is too long, or one with a wrong digest is ignored. Without a
+//! usable file the caller repeats the work. All functions may block.
 //!
-//! Not here: what stands in it (`archive`, `meaning/kept`).
+//! Not here: the content of the body (`archive`, `meaning/vector_cache`).
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
@@ -19,39 +19,39 @@ use runtime::regular_file;
 /// Longest file that is read, in bytes.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Where it is, and the right to write it.
+/// The path of a cache file, and the lock that permits writing it.
 pub(super) struct Kept {
     path: PathBuf,
-    /// The line it begins with.
+    /// The first line of the file.
     head: String,
     lock: Option<File>,
-    /// Why it can not be read or written, told once.
+    /// Last reason why the file could not be read or written. Each reason is logged once.
     complained: Option<String>,
 }
 
-/// What is read is digested on the way, and is of the body only.
+/// Reader of the body that computes the digest.
 pub(super) struct Body<R> {
     file: R,
-    /// Bytes of it that are left.
+    /// Bytes of the body that were not read yet.
     pub left: u64,
     digest: Context,
 }
 
-/// What is written is digested on the way.
+/// Writer that computes the digest of what it writes.
 pub(super) struct Digesting<'a, W> {
     file: &'a mut W,
     digest: Context,
 }
 
 impl Kept {
-    /// The file at `path`, which holds `what`: everything that makes it useless when it changes.
+    /// The file at `path`. `what` names everything whose change makes the content useless.
     pub(super) fn new(path: PathBuf, what: &str) -> Self {
         let head = format!("switchyard {what}\n");
         Self { path, head, lock: None, complained: None }
     }
 
-    /// What `read` makes of the body; `None` when there is no such file, or it is not to be believed, which
-    /// is told.
+    /// Returns what `read` makes of the body. Returns `None` if there is no usable file; a damaged one is
+    /// logged.
     pub(super) fn read<T>(
         &mut self,
         read: impl FnOnce(&mut Body<BufReader<File>>) -> io::Result<T>,
@@ -91,7 +91,7 @@ impl Kept {
         Ok(Some(found))
     }
 
-    /// Has what `write` writes stand in it. False when it could not be done, which is told.
+    /// Replaces the body with what `write` writes. Returns false, and logs a warning, if that failed.
     pub(super) fn write(
         &mut self,
         write: impl FnOnce(&mut Digesting<'_, io::BufWriter<File>>) -> io::Result<()>,
@@ -123,7 +123,7 @@ impl Kept {
             file.write_all(digest.as_ref())
         });
         if written.is_err() {
-            // A disk that is full should not stay so for our sake. That it is not there is as good.
+            // A partial file must not fill the disk. It may be missing already.
             let _ = fs::remove_file(private_file::beside(&self.path, "new"));
         }
         written
@@ -143,7 +143,7 @@ impl<R: Read> Body<R> {
         Self { file, left, digest: Context::new(&SHA256) }
     }
 
-    /// The next `length` bytes.
+    /// Reads the next `length` bytes.
     pub(super) fn take(&mut self, length: u64) -> io::Result<Vec<u8>> {
         if length > self.left {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -153,14 +153,14 @@ impl<R: Read> Body<R> {
         Ok(bytes)
     }
 
-    /// The next number.
+    /// Reads the next number.
     pub(super) fn number(&mut self) -> io::Result<u64> {
         let mut bytes = [0; size_of::<u64>()];
         self.read_exact(&mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Whether all of it was read, and is what was written.
+    /// Checks that the body was read completely and that its digest is correct.
     fn finish(mut self) -> io::Result<()> {
         let mut written = [0; SHA256_OUTPUT_LEN];
         self.file.read_exact(&mut written)?;

@@ -1,5 +1,5 @@
-//! The documentation that comes with the repository: its links lead somewhere, and a question about
-//! Switchyard is answered by the right page.
+//! Tests of the repository's documentation: its links are valid, and the handbook answers questions about
+//! Switchyard with the right page.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,16 +15,16 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// What people ask of Switchyard's documentation. `in_their_words` uses the words of the page;
-/// `in_other_words` is asked by people who have not read it, was written before its answers were seen, and
-/// nothing was changed for it.
+/// Questions about Switchyard's documentation. `in_their_words` uses the words of the page. `in_other_words`
+/// was written by people who had not read it, before any answers were known, and the code was not tuned for
+/// it.
 #[derive(serde::Deserialize)]
 struct Questions {
     in_their_words: Vec<Question>,
     in_other_words: Vec<Question>,
 }
 
-/// A question and the document that answers it; `a|b` where either does.
+/// A question and the document that answers it. `a|b` allows either.
 type Question = (String, String);
 
 fn questions() -> Questions {
@@ -36,15 +36,16 @@ async fn questions_are_answered_by_the_right_page() {
     are_answered(&questions().in_their_words, 90, 100).await;
 }
 
-/// A search for words can not do better than find some of them: what means the same is another word to it.
+/// A search by words finds only some of these, because a synonym is a different word for it.
 #[tokio::test]
 async fn questions_in_other_words_are_often_answered_by_one_of_the_first_three() {
     are_answered(&questions().in_other_words, 30, 55).await;
 }
 
-/// So many of a hundred by the first hit, and so many by one of the first three.
+/// Checks that so many of a hundred questions are answered by the first hit, and so many by one of the first
+/// three.
 async fn are_answered(questions: &[Question], by_the_first: usize, by_three: usize) {
-    // As in the configuration file of the repository.
+    // The exclusion is that of the repository's configuration file.
     let config = config::Handbook { exclude: vec!["contributing".into()], ..config(&docs(), 0) };
     let handbook = open_with(&config).await.expect("the documentation is there");
     let (mut first, mut late, mut wrong) = (0, 0, Vec::new());
@@ -100,7 +101,7 @@ fn links_of(text: &str) -> impl Iterator<Item = String> + '_ {
 fn anchors_of(page: &Path) -> Vec<String> {
     let text = fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
     let sections = markdown::outline(&text).sections.into_iter().map(|section| section.anchor);
-    // Rows of a table have anchors of their own.
+    // Table rows have their own anchors.
     let rows = text.split("<a id=\"").skip(1).filter_map(|rest| rest.split('"').next());
     sections.chain(rows.map(str::to_owned)).collect()
 }

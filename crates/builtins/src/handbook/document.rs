@@ -1,7 +1,7 @@
-//! One document: its text, its title and its sections.
+//! One document of the handbook: its text, its title and its sections.
 //!
-//! Invariant: the ranges of a section lie within the text and between letters. A section's own
-//! text ends at the next heading, the whole of it at the next heading that is not below it.
+//! Invariant: the ranges of a section lie within the text, on character boundaries. A section's own text ends
+//! at the next heading. Its whole text ends at the next heading that is not below it.
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -12,40 +12,40 @@ use super::markdown::{self, Part};
 /// A document in the index.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// Its number in the index, never used again after a change.
+    /// Number in the index. A changed document gets a new one.
     pub serial: u64,
     /// Path of the file in the folder.
     pub file_path: String,
-    /// The same without the ending: what callers ask for, unless something else is called so (`Snapshot::path_of`).
+    /// Path without the extension, which clients use unless it is ambiguous (`Snapshot::path_of`).
     pub path: String,
-    /// From the front matter, the first heading or the file name.
+    /// Title from the front matter, the first heading or the file name.
     pub title: String,
     /// Last change of the file.
     pub modified: SystemTime,
-    /// What git calls its content.
+    /// Content id in git.
     pub blob: Blob,
-    /// Markdown as it stands in the file.
+    /// The Markdown text of the file.
     pub source: String,
-    /// At least one.
+    /// Sections of the document, at least one.
     pub sections: Vec<Section>,
 }
 
-/// A heading and what stands beneath it.
+/// A heading and the text below it.
 #[derive(Debug)]
 pub(super) struct Section {
-    /// The heading, or the title of the document where there is none.
+    /// The heading. Without one, the title of the document.
     pub heading: String,
-    /// The fragment that leads to it.
+    /// Fragment of a link to the section.
     pub anchor: String,
-    /// Its text up to the next heading, its own heading included.
+    /// Range of its text up to the next heading, with its own heading.
     pub own: Range<usize>,
-    /// Where the last section below it ends.
+    /// End of the last section below it.
     pub end: usize,
-    /// The section it stands in.
+    /// The section that contains it.
     pub parent: Option<usize>,
 }
 
-/// A file as it is to be read.
+/// A file to be parsed.
 pub(super) struct Origin {
     /// Number for the index.
     pub serial: u64,
@@ -53,12 +53,12 @@ pub(super) struct Origin {
     pub file_path: String,
     /// Last change of the file.
     pub modified: SystemTime,
-    /// What git calls its content.
+    /// Content id in git.
     pub blob: Blob,
 }
 
 impl Document {
-    /// The document and, for the index, the words of each section.
+    /// Parses a document. Also returns the words of each section, for the index.
     pub(super) fn parse(origin: Origin, source: String) -> (Self, Vec<String>) {
         let outline = markdown::outline(&source);
         let path = without_ending(&origin.file_path).to_owned();
@@ -71,7 +71,7 @@ impl Document {
         (Self { serial, file_path, path, title, modified, blob, source, sections }, bodies)
     }
 
-    /// What section `index` is called where the document is called `name`: the first one is the whole document.
+    /// Returns the path of section `index` of a document called `name`. Section 0 is the whole document.
     pub(super) fn section_of(&self, name: &str, index: usize) -> String {
         let anchor = &self.sections[index].anchor;
         if index == 0 || anchor.is_empty() {
@@ -80,7 +80,7 @@ impl Document {
         format!("{name}#{anchor}")
     }
 
-    /// The headings that lead to section `index`, outermost first, beginning with the title.
+    /// Returns the headings that lead to section `index`, outermost first, beginning with the title.
     pub(super) fn trail(&self, index: usize) -> Vec<&str> {
         let mut trail: Vec<&str> = self.lineage(index).map(|i| self.sections[i].heading.as_str()).collect();
         trail.push(&self.title);
@@ -89,24 +89,24 @@ impl Document {
         trail
     }
 
-    /// The section and those it stands in, innermost first.
+    /// Returns the section and all that contain it, innermost first.
     pub(super) fn lineage(&self, index: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(index), |&at| self.sections[at].parent)
     }
 
-    /// The text of a section up to the next heading.
+    /// Returns the text of a section up to the next heading.
     pub(super) fn own_text(&self, index: usize) -> &str {
         self.source[self.sections[index].own.clone()].trim()
     }
 
-    /// The text of a section with all sections below it; of the first section, the document.
+    /// Returns the text of a section with all sections below it. For section 0 this is the whole document.
     pub(super) fn whole_text(&self, index: usize) -> &str {
         let section = &self.sections[index];
         let end = if index == 0 { self.source.len() } else { section.end };
         self.source[section.own.start..end].trim()
     }
 
-    /// The sections directly below section `index`.
+    /// Returns the sections directly below section `index`.
     pub(super) fn children(&self, index: usize) -> impl Iterator<Item = usize> {
         let parent = move |at: &usize| self.sections[*at].parent == Some(index);
         (index + 1..self.sections.len()).filter(parent)
@@ -139,7 +139,7 @@ fn close(sections: &mut [Section], open: &mut Vec<usize>, end: usize) {
     }
 }
 
-/// A path without `.md` or `.markdown`.
+/// Returns a path without `.md` or `.markdown`.
 pub(super) fn without_ending(path: &str) -> &str {
     for ending in [".md", ".markdown"] {
         if let Some(cut) = path.len().checked_sub(ending.len())
@@ -152,7 +152,7 @@ pub(super) fn without_ending(path: &str) -> &str {
     path
 }
 
-/// The folder a document speaks for, when it is an index page.
+/// Returns the folder of an index page, or `None` for other documents.
 pub(super) fn folder_of_index(path: &str) -> Option<&str> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     ["readme", "index", "_index"].iter().any(|index| name.eq_ignore_ascii_case(index)).then_some(folder)

@@ -1,29 +1,30 @@
-//! The text shown with a hit: the section itself, or of a long one the part that fits the query.
+//! Makes the excerpt of a hit: the whole section, or the best part of a long one.
 
 use std::collections::HashSet;
 
 use super::document::Document;
 use super::words::{Word, words_of};
 
-/// Longest text of one hit, in bytes.
+/// Longest excerpt, in bytes.
 pub(super) const MOST_BYTES: usize = 2_000;
-/// A section with less text of its own is shown with the sections below it.
+/// A section with less own text is shown with the sections below it.
 const LEAST_BYTES: usize = 80;
-/// Lines shown before the one that fits best.
+/// Lines before the best one.
 const LINES_BEFORE: usize = 2;
-/// A passage is shown from the beginning of its line, if that is not further away than this, in bytes.
+/// Most bytes between the start of a line and its passage. If there are more, the excerpt starts at the
+/// passage.
 const MOST_BEFORE: usize = 200;
 
-/// What of a long section is to be in sight.
+/// Part of a long section to be shown.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fit<'a> {
-    /// The line that holds most of these words.
+    /// The line with most of these words.
     Words(&'a [Word]),
-    /// What begins here in the section's own text, in bytes.
+    /// The passage that begins at this byte of the section's own text.
     Passage(usize),
 }
 
-/// The text of a section, as far as it fits, and whether there is more of it.
+/// Returns the excerpt of a section, and whether there is more of it.
 pub(super) fn excerpt(document: &Document, section: usize, fit: Fit<'_>) -> (String, bool) {
     let own = document.own_text(section);
     let body = own.split_once('\n').map_or("", |(_, body)| body.trim());
@@ -34,7 +35,7 @@ pub(super) fn excerpt(document: &Document, section: usize, fit: Fit<'_>) -> (Str
     (part(text, fit), true)
 }
 
-/// The heading and, from where it fits on, as much as there is room for.
+/// Returns the heading, and as much text from the best part on as fits.
 fn part(text: &str, fit: Fit<'_>) -> String {
     let heading = text.lines().next().unwrap_or_default();
     let heading = &heading[..heading.floor_char_boundary(MOST_BYTES / 4)];
@@ -50,7 +51,7 @@ fn part(text: &str, fit: Fit<'_>) -> String {
     format!("{heading}\n…\n{rest}{}", if ends { "" } else { "\n…" })
 }
 
-/// Whole lines, unless that leaves less than half of what there is room for: a paragraph is often one line.
+/// Cuts after a whole line, unless that keeps less than half of the limit: a paragraph is often one line.
 fn clip(text: &str, limit: usize) -> &str {
     if text.len() <= limit {
         return text;
@@ -59,14 +60,14 @@ fn clip(text: &str, limit: usize) -> &str {
     cut.rfind('\n').filter(|end| 2 * end >= limit).map_or(cut, |end| &cut[..end])
 }
 
-/// Where to begin so that a passage is in sight.
+/// Returns where the excerpt of a passage begins.
 fn start_of_line(text: &str, begin: usize) -> usize {
     let begin = text.floor_char_boundary(begin.min(text.len()));
     let line = text[..begin].rfind('\n').map_or(0, |end| end + 1);
     if begin - line > MOST_BEFORE { begin } else { line }
 }
 
-/// Where to begin so that the best line is in sight.
+/// Returns where the excerpt with the best line begins.
 fn start_of_best(text: &str, asked: &[Word]) -> usize {
     let wanted: HashSet<&str> = asked.iter().map(|word| word.text.as_str()).collect();
     let mut starts = vec![0];

@@ -1,4 +1,4 @@
-//! For tests: a handbook over a folder of its own, and calls of its tools.
+//! Test fixture: a handbook with its own folder, and calls of its tools.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use protocol::Reply;
 use runtime::shutdown::Shutdown;
 use upstream::api::{Error, Events};
 
-/// A handbook over a folder of its own.
+/// A handbook with its own folder.
 pub(super) struct Fixture {
     pub folder: TempDir,
     pub handbook: Handbook,
@@ -36,12 +36,12 @@ impl Fixture {
         write(self.folder.path(), name, text);
     }
 
-    /// Waits, without waiting, until the folder was walked again.
+    /// Waits under paused time until the folder was walked again.
     pub(super) async fn walked(&self) {
         tokio::time::sleep(follow::PAUSE * 2).await;
     }
 
-    /// The structured answer of a call that succeeds.
+    /// Returns the structured result of a call that succeeds.
     pub(super) async fn ask(&self, tool: &str, arguments: Value) -> Value {
         let answer = call(&self.handbook, tool, &arguments).await;
         assert_eq!(answer["isError"], json!(false), "{answer}");
@@ -51,7 +51,7 @@ impl Fixture {
         text
     }
 
-    /// The explanation of a call that is refused.
+    /// Returns the explanation of a call that is refused.
     pub(super) async fn refused(&self, tool: &str, arguments: Value) -> Value {
         let answer = call(&self.handbook, tool, &arguments).await;
         assert_eq!(answer["isError"], json!(true), "{arguments} {answer}");
@@ -78,7 +78,7 @@ pub(super) fn write(folder: &Path, name: &str, text: &str) {
     fs::write(path, text).expect("written");
 }
 
-/// The settings of a handbook over `path` that keeps nothing on disk and goes by words.
+/// Makes the settings of a handbook over `path` that writes nothing to disk and searches by words.
 pub(super) fn config(path: &Path, cache_size: usize) -> config::Handbook {
     config::Handbook {
         path: path.to_owned(),

@@ -1,9 +1,10 @@
-//! The folder of documents: what is in it, and the text of one file.
+//! The folder of documents: its listing, and the text of one file.
 //!
-//! Invariants: nothing outside the folder is ever opened (cap-std, beneath the root); symbolic
-//! links and whatever is not a regular file are left out; sizes, counts and depth are capped, and
-//! what is left out is counted. Names that callers send never come here: they are looked up among
-//! the documents that were found.
+//! Invariants: nothing outside the folder is ever opened (cap-std, beneath the root). Symbolic links and
+//! everything else that is not a regular file are skipped. Sizes, counts and depth are limited, and skipped
+//! entries are counted.
+//!
+//! Not here: names that clients send. They are looked up among the listed documents (`lookup`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,23 +21,23 @@ use super::git_log::Blob;
 
 /// Largest file that is read, in bytes.
 pub(super) const MAX_FILE_BYTES: u64 = 1024 * 1024;
-/// All files together, in bytes.
+/// Limit for all files together, in bytes.
 const MAX_TOTAL_BYTES: u64 = 128 * 1024 * 1024;
-/// Files at most.
+/// Most files.
 const MAX_FILES: usize = 20_000;
-/// Directory entries looked at in one walk.
+/// Most directory entries in one walk.
 const MAX_ENTRIES: usize = 200_000;
-/// Folders inside each other.
+/// Deepest nesting of folders.
 pub(super) const MAX_DEPTH: usize = 16;
-/// How far into a file a zero byte is looked for, which no text has.
+/// Bytes at the start of a file that are searched for a zero byte, which no text has.
 const PROBED_BYTES: usize = 8 * 1024;
 
-/// Tells one state of a file from another.
+/// Identifies a state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     /// Last change of the content.
     pub modified: SystemTime,
-    /// Bytes.
+    /// Size in bytes.
     pub len: u64,
     device: u64,
     inode: u64,
@@ -57,21 +58,21 @@ impl Stamp {
     }
 }
 
-/// What one walk found.
+/// Result of one walk.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// Path from the folder, with `/` → state of the file.
+    /// Path from the folder, with `/`, and state of each file.
     pub files: BTreeMap<String, Stamp>,
-    /// Markdown files and folders that were left out: links, too large, too many, too deep,
-    /// unreadable, or with a name that is not UTF-8.
+    /// Number of skipped Markdown files and folders: links, too large, too many, too deep, unreadable, or
+    /// with a name that is not UTF-8.
     pub left_out: usize,
     total_bytes: u64,
     entries: usize,
-    /// Paths of files and folders that are not read.
+    /// Paths of files and folders that are excluded.
     excluded: Arc<[String]>,
 }
 
-/// The folder, opened anew for each walk: its path may lead elsewhere by then.
+/// The folder. It is opened again for each walk, because its path may lead elsewhere by then.
 #[derive(Debug, Clone)]
 pub(super) struct Folder {
     root: PathBuf,
@@ -81,16 +82,16 @@ pub(super) struct Folder {
 /// The text of a file.
 #[derive(Debug)]
 pub(super) struct Text {
-    /// Without a byte order mark, and with replacement characters for what is not UTF-8.
+    /// Text without a byte order mark, and with replacement characters for invalid UTF-8.
     pub source: String,
-    /// What git calls the bytes.
+    /// Content id in git.
     pub blob: Blob,
 }
 
-/// One look at the folder.
+/// An opened folder with its listing.
 pub(super) struct View {
     root: Dir,
-    /// What is in it.
+    /// The listing.
     pub listing: Listing,
 }
 
@@ -99,19 +100,19 @@ impl Folder {
         Self { root: root.to_owned(), excluded: Arc::default() }
     }
 
-    /// Leaves out these files and folders, given by their paths from the folder.
+    /// Excludes these files and folders, given by their paths from the folder.
     pub(super) fn without(self, excluded: &[String]) -> Self {
         Self { excluded: excluded.into(), ..self }
     }
 
-    /// Opens the folder; the error names it.
+    /// Opens the folder. The error names it.
     pub(super) fn open(&self) -> Result<Dir, String> {
         let named =
             |error: io::Error| format!("the handbook folder {} can not be opened: {error}", self.shown());
         Dir::open_ambient_dir(&self.root, ambient_authority()).map_err(named)
     }
 
-    /// Walks the folder; the error names it.
+    /// Walks the folder. The error names it.
     pub(super) fn look(&self) -> Result<View, String> {
         let root = self.open()?;
         let mut listing = Listing { excluded: Arc::clone(&self.excluded), ..Listing::default() };
@@ -120,7 +121,7 @@ impl Folder {
         Ok(View { root, listing })
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
@@ -131,7 +132,8 @@ impl Folder {
 }
 
 impl View {
-    /// The text of a listed file. `None` when it is not text. An error when it is not the file that was listed any more.
+    /// Returns the text of a listed file, or `None` if it is not a text. Fails if the path now leads to
+    /// another file.
     pub(super) fn read(&self, path: &str, stamp: &Stamp) -> io::Result<Option<Text>> {
         let file = open(&self.root, OsStr::new(path), OFlags::NONBLOCK)?;
         let metadata = file.metadata()?;
@@ -151,7 +153,8 @@ fn text_of(bytes: &[u8]) -> Option<String> {
     (!probe.contains(&0)).then(|| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// Opens without following a link in the last place, and without waiting for a pipe's other end.
+/// Opens a file without following a link in the last path component, and without waiting for the writer of a
+/// pipe.
 fn open(dir: &Dir, name: &OsStr, flags: OFlags) -> io::Result<File> {
     let flags = (flags | OFlags::NOFOLLOW).bits().cast_signed();
     dir.open_with(name, OpenOptions::new().read(true).custom_flags(flags))
@@ -164,7 +167,7 @@ fn walk(dir: &Dir, prefix: &str, depth: usize, listing: &mut Listing) -> io::Res
             listing.left_out += 1;
             return Ok(());
         }
-        // One entry that can not be read does not hide the others.
+        // An unreadable entry does not hide the others.
         if !entry.and_then(|entry| visit(dir, &entry, prefix, depth, listing)).unwrap_or(false) {
             listing.left_out += 1;
         }
@@ -172,7 +175,7 @@ fn walk(dir: &Dir, prefix: &str, depth: usize, listing: &mut Listing) -> io::Res
     Ok(())
 }
 
-/// Whether the entry was taken, or is nothing that belongs to the documents.
+/// Adds the entry if it is a document. Returns false if a document or folder had to be skipped.
 fn visit(dir: &Dir, entry: &DirEntry, prefix: &str, depth: usize, listing: &mut Listing) -> io::Result<bool> {
     let os_name = entry.file_name();
     let Some(name) = os_name.to_str() else { return Ok(false) };

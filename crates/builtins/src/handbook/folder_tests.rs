@@ -1,4 +1,4 @@
-//! What is listed and read, and what is not.
+//! Tests of which files are listed and read.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -41,7 +41,8 @@ fn links_pipes_and_large_files_are_left_out_and_counted() {
     fs::create_dir(dir.path().join("dir.md")).expect("made");
     let large = usize::try_from(MAX_FILE_BYTES).expect("fits") + 1;
     fs::write(dir.path().join("large.md"), vec![b'x'; large]).expect("written");
-    // A linked folder is no Markdown file: it is passed over, and nothing in it is listed.
+    // A linked folder is not a Markdown file. It is skipped without being counted, and its content is not
+    // listed.
     symlink(outside.path(), dir.path().join("folder")).expect("linked");
     assert_eq!(listed(&folder), (vec!["real.md".into()], 4));
 }
@@ -96,7 +97,7 @@ fn any_change_of_a_file_changes_its_stamp() {
     fs::write(&path, "one").expect("written");
     let before = folder.look().expect("readable").listing.files["a.md"];
     let modified = fs::metadata(&path).expect("there").modified().expect("known");
-    // The same length and the same time, as a tool that restores times leaves it.
+    // An equal length and time, as after a tool that restores times.
     fs::write(dir.path().join("b.tmp"), "two").expect("written");
     fs::File::open(dir.path().join("b.tmp")).expect("there").set_modified(modified).expect("set");
     fs::rename(dir.path().join("b.tmp"), &path).expect("moved");

@@ -5,9 +5,9 @@
 //!     └──the folder can not be read──▶ Failed ──it can again──▶ Ready
 //! ```
 //!
-//! Once there is a snapshot there always is one: when the folder can not be read any more, the last
-//! one stays. The folder is walked every two seconds, and less often when a walk takes long, so
-//! that walking costs at most a fiftieth of one processor.
+//! After the first snapshot there always is one. If the folder becomes unreadable, the last snapshot stays.
+//! The folder is walked every two seconds, and less often if a walk takes long, so that walking costs at most
+//! a fiftieth of one processor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +25,9 @@ use protocol::feature::List;
 use runtime::shutdown::Shutdown;
 use upstream::api::{Event, Events};
 
-/// Pause between two walks.
+/// Shortest pause between two walks.
 pub(super) const PAUSE: Duration = Duration::from_secs(2);
-/// Longest pause.
+/// Longest pause between two walks.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// A pause is at least this many times as long as the walk before it.
 const PAUSE_PER_WALK: u32 = 50;
@@ -35,17 +35,17 @@ const PAUSE_PER_WALK: u32 = 50;
 /// Pause between two writes of the index to disk.
 pub(super) const KEEPING: Duration = Duration::from_mins(1);
 
-/// How far the index is.
+/// Progress of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It is being built for the first time: so many documents of so many.
+    /// It is being built for the first time.
     Reading {
-        /// Documents that were read.
+        /// Documents that were read so far.
         done: usize,
         /// Documents that were found; 0 until the folder was walked.
         total: usize,
     },
-    /// It answers.
+    /// It can be searched.
     Ready {
         /// Documents in it.
         documents: usize,
@@ -54,17 +54,17 @@ pub enum Progress {
         /// Files that are left out: links, no text, or beyond the limits.
         skipped: usize,
     },
-    /// The folder can not be read.
+    /// The folder cannot be read.
     Failed,
 }
 
-/// What a call finds.
+/// State of the documents, as a call sees it.
 pub(super) enum Phase {
-    /// Not yet.
+    /// They are being read.
     Reading(Progress),
     /// The documents.
     Ready(Arc<Snapshot>),
-    /// Why there are none.
+    /// The reason why there are none.
     Failed(String),
 }
 
@@ -81,7 +81,7 @@ impl Phase {
         }
     }
 
-    /// The documents as resources; none before they were read.
+    /// Returns the documents as resources; none before they were read.
     pub(super) fn resources(&self) -> &[Raw] {
         match self {
             Self::Ready(snapshot) => &snapshot.resources,
@@ -97,19 +97,19 @@ impl Phase {
     }
 }
 
-/// Whose documents are followed, and who is told of a change.
+/// The folder to follow, and what to notify of changes.
 pub(super) struct Followed {
-    /// Where they are.
+    /// The folder of the documents.
     pub folder: Folder,
-    /// How they are called as resources.
+    /// URIs of the documents as resources.
     pub naming: Naming,
-    /// Gets to know that the list of resources changed: once for all changes that one walk finds.
+    /// Receives one event for all changes of the resource list that a walk finds.
     pub events: Events,
-    /// Where the index is kept, if it is.
+    /// The index on disk, if it is kept.
     pub archive: Option<Archive>,
 }
 
-/// Begins to follow the folder, until `tasks` end.
+/// Starts the task that follows the folder until `tasks` end.
 pub(super) fn start(followed: Followed, tasks: &Shutdown) -> watch::Receiver<Phase> {
     let (sender, receiver) = watch::channel(Phase::Reading(Progress::Reading { done: 0, total: 0 }));
     let task = Follower {
@@ -130,15 +130,15 @@ struct Follower {
     followed: Followed,
     phase: Arc<watch::Sender<Phase>>,
     tasks: Shutdown,
-    /// Told once, not with every walk.
+    /// Last error, logged once instead of after every walk.
     last_error: Option<String>,
-    /// Why git could not be asked, told once too.
+    /// Last reason why git failed, also logged once.
     last_refusal: Option<String>,
-    /// When git may be asked again: it takes at most a fiftieth of the time.
+    /// When git may run again: it takes at most a fiftieth of the time.
     next_dating: Instant,
     /// When the index may be written again.
     next_keeping: Instant,
-    /// The resources that clients know of.
+    /// The resources of the last event.
     told: Vec<Raw>,
 }
 
@@ -162,7 +162,7 @@ impl Follower {
         }
     }
 
-    /// A corpus without documents, over what is kept of the index.
+    /// Makes a corpus without documents, from the index on disk.
     async fn begin(&mut self) -> Option<Corpus> {
         let (folder, naming) = (self.followed.folder.clone(), self.followed.naming.clone());
         let generation = self.phase.borrow().generation();
@@ -181,8 +181,8 @@ impl Follower {
         begun.map_err(|reason| self.fail(reason)).ok()
     }
 
-    /// Brings the documents up to date; without a corpus, from the beginning. The corpus comes
-    /// back unless it is of no more use.
+    /// Brings the documents up to date. Without a corpus it starts from the beginning. Returns the corpus
+    /// unless it became unusable.
     async fn refresh(&mut self, corpus: Option<Corpus>) -> Option<Corpus> {
         let started = Instant::now();
         let mut corpus = match corpus {
@@ -192,7 +192,7 @@ impl Follower {
         let watcher = self.watcher();
         let work = tokio::task::spawn_blocking(move || {
             let outcome = corpus.refresh(&watcher);
-            // A folder that can not be read leaves the corpus as it was.
+            // If the folder cannot be read, the corpus stays unchanged.
             let kept = matches!(outcome, Ok(_) | Err(Error::Folder(_))).then_some(corpus);
             (kept, outcome)
         });
@@ -212,7 +212,7 @@ impl Follower {
         }
     }
 
-    /// Keeps the index on disk, where it is to be kept and is another one by now, but not too often.
+    /// Writes the index to disk if it has changed, but not too often.
     async fn keep(&mut self, mut corpus: Corpus) -> Option<Corpus> {
         if corpus.is_kept() || Instant::now() < self.next_keeping {
             return Some(corpus);
@@ -235,7 +235,7 @@ impl Follower {
         }
     }
 
-    /// Asks the history when the documents were changed, where that may have an answer, and not too often.
+    /// Asks git when the documents were changed, if they are in a repository, but not too often.
     async fn date(&mut self, mut corpus: Corpus) -> Option<Corpus> {
         let due = Instant::now() >= self.next_dating;
         let Some(wanted) = corpus.undated().filter(|_| due) else { return Some(corpus) };
@@ -283,8 +283,8 @@ impl Follower {
         self.show(snapshot);
     }
 
-    /// Documents are searched at once, and told of as resources when their dates are known: they are new
-    /// once, and not a second time for a date.
+    /// Publishes a snapshot. Documents can be searched at once. The event for resources waits for their
+    /// dates, so that clients get one event per change and not a second one for the date.
     fn show(&mut self, snapshot: Snapshot) {
         let snapshot = Arc::new(snapshot);
         self.phase.send_replace(Phase::Ready(Arc::clone(&snapshot)));
@@ -315,7 +315,7 @@ impl Follower {
     }
 }
 
-/// Reports from the thread that reads.
+/// Reports progress from the thread that reads.
 struct Reporter {
     phase: Arc<watch::Sender<Phase>>,
     tasks: Shutdown,

@@ -1,21 +1,21 @@
-//! What `git log -z --raw` says: which commit made a file what it is.
+//! Reads the output of `git log -z --raw`, to find the commit that gave a file its current content.
 //!
-//! The commit that counts is the newest one that gave the file the very content it has now: neither a merge
-//! nor a revert in between misleads.
+//! The newest commit that produced exactly this content counts, so neither a merge nor a revert in between
+//! misleads.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest;
 
-/// Longest piece of the output: a path, or a commit with its first change.
+/// Longest part of the output that is kept: a path, or a commit with its first change.
 const LONGEST: usize = 64 * 1024;
-/// What stands before the time of a commit.
+/// Byte before the time of a commit.
 const MARK: u8 = 1;
-/// How git is asked to show a commit: the mark, then its time in seconds since 1970.
+/// Format of a commit for git: the mark, then the time in seconds since 1970.
 pub(super) const FORMAT: &str = "--format=format:%x01%ct";
 
-/// A content as git knows it: its digests in repositories of both kinds.
+/// Id of a content in git: its digests for repositories of both kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Blob {
     sha1: [u8; 20],
@@ -23,7 +23,7 @@ pub(super) struct Blob {
 }
 
 impl Blob {
-    /// What git calls these bytes.
+    /// Computes the digests that git uses for these bytes.
     pub(super) fn of(bytes: &[u8]) -> Self {
         let (mut sha1, mut sha256) = ([0; 20], [0; 32]);
         sha1.copy_from_slice(&digest_of(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes));
@@ -31,12 +31,12 @@ impl Blob {
         Self { sha1, sha256 }
     }
 
-    /// The digest that two contents do not share.
+    /// Returns the collision-resistant digest.
     pub(super) fn strong(&self) -> [u8; 32] {
         self.sha256
     }
 
-    /// Whether git calls it so.
+    /// Whether `name` is the id that git uses.
     pub(super) fn is_called(&self, name: &[u8]) -> bool {
         let own: &[u8] = if name.len() == 2 * self.sha1.len() { &self.sha1 } else { &self.sha256 };
         let digits = own.iter().flat_map(|byte| [byte >> 4, byte & 15]);
@@ -51,21 +51,21 @@ fn digest_of(algorithm: &'static digest::Algorithm, bytes: &[u8]) -> Vec<u8> {
     digest.finish().as_ref().to_vec()
 }
 
-/// A file, and the time of the commit that made it what it is.
+/// Files by path, each with the time of the commit that gave it its current content.
 pub(super) type Found = HashMap<String, (Blob, SystemTime)>;
 
-/// Who reads what git says with `-z`: pieces that end with a zero.
+/// Reader of git output with `-z`: parts that end with a zero byte.
 pub(super) trait Reader {
-    /// The piece that has begun.
+    /// Returns the buffer of the current part.
     fn begun(&mut self) -> &mut Vec<u8>;
 
-    /// Reads a piece that has come whole.
+    /// Reads a complete part.
     fn read(&mut self, piece: &[u8]);
 
-    /// Whether there is nothing left to look for.
+    /// Whether every file was found.
     fn is_done(&self) -> bool;
 
-    /// Reads on, wherever it is cut. False when there is nothing left to look for.
+    /// Reads the next bytes, wherever they were split. Returns false when every file was found.
     fn take(&mut self, bytes: &[u8]) -> bool {
         for &byte in bytes {
             match byte {
@@ -73,7 +73,7 @@ pub(super) trait Reader {
                     let piece = std::mem::take(self.begun());
                     self.read(&piece);
                 }
-                // What is cut off is no path of ours.
+                // A part longer than the limit is not a wanted path.
                 _ if self.begun().len() < LONGEST => self.begun().push(byte),
                 _ => {}
             }
@@ -82,26 +82,26 @@ pub(super) trait Reader {
     }
 }
 
-/// Reads the output piece by piece, newest commit first.
+/// Reads the output part by part, newest commit first.
 pub(super) struct LogReader {
     wanted: HashMap<String, Blob>,
     found: Found,
     piece: Vec<u8>,
-    /// Of the commit whose changes are read.
+    /// Time of the commit whose changes are being read.
     time: Option<SystemTime>,
     oldest: Option<SystemTime>,
-    /// The content that the file has whose path comes next.
+    /// Content id of the file whose path comes next.
     content: Option<Vec<u8>>,
 }
 
 impl LogReader {
-    /// Looks for the commits of these files.
+    /// Makes a reader that looks for the commits of these files.
     pub(super) fn new(wanted: HashMap<String, Blob>) -> Self {
         Self { wanted, found: HashMap::new(), piece: Vec::new(), time: None, oldest: None, content: None }
     }
 
-    /// What was found, what was not, and the time of the oldest commit that was read. A piece that was cut
-    /// off counts for nothing.
+    /// Returns the found files, the missing ones, and the time of the oldest commit. Ignores an incomplete
+    /// last part.
     pub(super) fn finish(self) -> (Found, HashMap<String, Blob>, Option<SystemTime>) {
         (self.found, self.wanted, self.oldest)
     }
@@ -140,7 +140,7 @@ impl Reader for LogReader {
             self.commit(&rest[..end]);
             change = rest.get(end + 1..).unwrap_or_default();
         }
-        // `:MODE MODE BLOB BLOB STATUS`, and of a merge one mode and one blob more for each parent.
+        // `:MODE MODE BLOB BLOB STATUS`. A merge has one more mode and blob for each parent.
         if change.starts_with(b":") {
             self.content = change.rsplit(|byte| *byte == b' ').nth(1).map(<[u8]>::to_vec);
         }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     const OLD: &str = "0000000000000000000000000000000000000000";
-    /// What `git hash-object` says of `a\n`, in both kinds of repository.
+    /// Output of `git hash-object` for `a\n`, in repositories of both kinds.
     const A: &str = "78981922613b2afb6025042ff6bd878ac1994e85";
 
     fn wanted(files: &[(&str, &str)]) -> HashMap<String, Blob> {

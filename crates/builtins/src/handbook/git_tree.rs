@@ -1,10 +1,10 @@
-//! What `git ls-tree -z` says: which files are what was committed last.
+//! Reads the output of `git ls-tree -z`, to find files that equal their committed version.
 
 use std::collections::HashMap;
 
 use super::git_log::{Blob, Reader};
 
-/// Reads the output piece by piece.
+/// Reads the output part by part.
 pub(super) struct TreeReader {
     wanted: HashMap<String, Blob>,
     committed: HashMap<String, Blob>,
@@ -12,12 +12,12 @@ pub(super) struct TreeReader {
 }
 
 impl TreeReader {
-    /// Looks for these files.
+    /// Makes a reader that looks for these files.
     pub(super) fn new(wanted: HashMap<String, Blob>) -> Self {
         Self { wanted, committed: HashMap::new(), piece: Vec::new() }
     }
 
-    /// Those of them that are there with the content they have. A piece that was cut off counts for nothing.
+    /// Returns the wanted files whose content is committed. Ignores an incomplete last part.
     pub(super) fn finish(self) -> HashMap<String, Blob> {
         self.committed
     }
@@ -28,7 +28,7 @@ impl Reader for TreeReader {
         &mut self.piece
     }
 
-    /// `MODE TYPE BLOB`, a tab and the path.
+    /// Reads `MODE TYPE BLOB`, a tab and the path.
     fn read(&mut self, piece: &[u8]) {
         let Some(tab) = piece.iter().position(|byte| *byte == b'\t') else { return };
         let content = piece[..tab].rsplit(|byte| *byte == b' ').next().unwrap_or_default();
@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// What `git hash-object` says of `a\n`, in both kinds of repository.
+    /// Output of `git hash-object` for `a\n`, in repositories of both kinds.
     const A: &str = "78981922613b2afb6025042ff6bd878ac1994e85";
     const LONG_A: &str = "f8625e43f9e04f24291f77cdbe4c71b3c2a3b0003f60419b3ed06a058d766c8b";
 

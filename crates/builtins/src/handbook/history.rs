@@ -1,16 +1,16 @@
-//! When documents were really changed.
+//! Finds out from git when documents were changed.
 //!
-//! The times of files say when they were written here: in a fresh clone, when it was cloned. So where the
-//! folder is in a work tree of git, its history is asked: `git ls-tree`, which files are what was committed
-//! last, and `git log`, when that was; one process for all files each time, in a process group of its own,
-//! with a deadline, no input and an environment of a few variables. They read commits only: no hook, filter,
-//! pager or other program of the repository's configuration runs, and nothing is fetched. Without git, or
-//! where it fails, the times of the files count.
+//! The modification time of a file tells when it was written on this machine, such as at the time of a clone.
+//! So if the folder is in a work tree, two git commands are run for all files together. `git ls-tree` tells
+//! which files equal their committed version, and `git log` tells when that was committed. Each runs in its
+//! own process group, with a deadline, no input and few environment variables. Both only read commits: no
+//! hook, filter, pager or other configured program runs, and nothing is fetched. If git is missing or fails,
+//! the modification times of the files count.
 //!
-//! Invariant: a file that is not what was committed last has the time of the file, whatever the history says
-//! or can not say in time.
+//! Invariant: a file that differs from its committed version has its modification time, whatever git reports.
+//! So has every file that git does not report in time.
 //!
-//! Not here: what its output means (`git_log`), when it is asked (`follow`).
+//! Not here: the format of the output (`git_log`), and when git runs (`follow`).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -26,22 +26,24 @@ use super::git_log::{Blob, FORMAT, Found, LogReader, Reader};
 use super::git_tree::TreeReader;
 use runtime::regular_file;
 
-/// Longest time git has for one question. What it said until then counts.
+/// Time limit of one git command. Output until then counts.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The file that leads from a work tree to its repository is a line.
+/// Longest `.git` file of a work tree, in bytes. It has one line.
 const LONGEST_LINK: u64 = 4 * 1024;
-/// All that git gets of our environment: where programs are, and whose folders the operator trusts.
+/// Environment variables that git gets: the path of programs, and where the operator's list of safe folders
+/// is.
 const VARIABLES: [&str; 3] = ["PATH", "HOME", "XDG_CONFIG_HOME"];
 const SETTINGS: [(&str, &str); 5] = [
     ("LC_ALL", "C"),
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_OPTIONAL_LOCKS", "0"),
-    // Commits that were left behind in a partial clone stay there; the second says so to older versions.
+    // Missing objects of a partial clone are not fetched. Older versions of git need the second variable for
+    // that.
     ("GIT_NO_LAZY_FETCH", "1"),
     ("GIT_ALLOW_PROTOCOL", "none"),
 ];
 const ALWAYS: [&str; 5] = ["--no-pager", "-c", "core.fsmonitor=false", "-c", "log.showSignature=false"];
-/// What was committed last of the folder that it is asked in.
+/// Lists the last committed state of the current folder.
 const TREE: [&str; 4] = ["ls-tree", "-r", "-z", "HEAD"];
 const LOG: [&str; 15] = [
     "log",
@@ -61,27 +63,27 @@ const LOG: [&str; 15] = [
     ".",
 ];
 
-/// When a document was changed last.
+/// The time of a document's last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Modified {
     /// The time.
     pub at: SystemTime,
-    /// Whether it is that of a commit, and not that of the file.
+    /// Whether the time is that of a commit, and not that of the file.
     pub is_committed: bool,
 }
 
-/// What the history says of the documents.
+/// Dates of the documents from git.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Dates {
     found: Found,
-    /// What was committed as it is before anything that was read of the history.
+    /// Files whose commit is older than everything that was read of the log.
     unreached: HashMap<String, Blob>,
-    /// Set when not all of it was read: nothing of that is newer than this.
+    /// The oldest time that was read, if the log was not read completely.
     cut_at: Option<SystemTime>,
 }
 
 impl Dates {
-    /// Those that `log` knows, which has read all of the history or its newest part.
+    /// Takes the dates from `log`, which has read the whole log (`is_all`) or its newest part.
     fn of_log(log: LogReader, is_all: bool) -> Self {
         let (found, unreached, oldest) = log.finish();
         if is_all {
@@ -90,7 +92,7 @@ impl Dates {
         Self { found, unreached, cut_at: oldest }
     }
 
-    /// When `document` was changed.
+    /// Returns when `document` was changed.
     pub(super) fn of(&self, document: &Document) -> Modified {
         match self.found.get(&document.file_path) {
             Some((blob, at)) if *blob == document.blob => Modified { at: *at, is_committed: true },
@@ -104,7 +106,7 @@ impl Dates {
     }
 }
 
-/// A state of the repository that a folder is in: another one means other commits.
+/// Marks a state of the repository. A different value may mean new commits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Repository {
     head: Option<Mark>,
@@ -114,7 +116,7 @@ pub(super) struct Repository {
 type Mark = (SystemTime, u64);
 
 impl Repository {
-    /// The one whose work tree `folder` is in, if it is in one.
+    /// Returns the repository whose work tree contains `folder`, if there is one.
     pub(super) fn around(folder: &Path) -> Option<Self> {
         let folder = folder.canonicalize().ok()?;
         let git = folder.ancestors().find_map(repository_of)?;
@@ -148,14 +150,15 @@ pub(super) async fn read(folder: &Path, wanted: HashMap<String, Blob>) -> Result
     Ok(Dates::of_log(log, is_all))
 }
 
-/// Those of `wanted` that are what was committed last.
+/// Returns those of `wanted` that equal their committed version.
 async fn committed(folder: &Path, wanted: HashMap<String, Blob>) -> Result<HashMap<String, Blob>, String> {
     let mut tree = TreeReader::new(wanted);
     ask(folder, &TREE, &mut tree).await?;
     Ok(tree.finish())
 }
 
-/// Has `reader` read what git says in `folder`. False when there was more than it says in time.
+/// Runs git in `folder` and passes its output to `reader`. Returns false if the time limit cut the output
+/// off.
 async fn ask(folder: &Path, arguments: &[&str], reader: &mut impl Reader) -> Result<bool, String> {
     let what = arguments.first().copied().unwrap_or_default();
     let mut command = Command::new("git");
@@ -171,7 +174,7 @@ async fn ask(folder: &Path, arguments: &[&str], reader: &mut impl Reader) -> Res
             return Err(format!("git {what} failed; run it in the folder to see why"));
         }
     } else {
-        // It may be gone already. Dropping the child reaps it.
+        // The process may have ended already. Dropping the child reaps it.
         let _ = child.start_kill();
     }
     match ended {

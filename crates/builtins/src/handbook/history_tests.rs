@@ -1,4 +1,4 @@
-//! When documents were changed, asked of real repositories.
+//! Tests of document dates with real repositories.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::follow;
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// Runs git in `folder`; a commit gets the time `at`.
+/// Runs git in `folder`. A commit gets the time `at`.
 fn git(folder: &Path, at: u64, arguments: &[&str]) {
     let time = format!("{at} +0000");
     let mut command = Command::new("git");
@@ -41,7 +41,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("later").as_secs()
 }
 
-/// What was changed in the last ten years: path, days ago, and what says so.
+/// Returns the changes of the last ten years: path, days ago, and source of the date.
 async fn updates(handbook: &super::Handbook) -> Vec<(String, u64, String)> {
     let answer = call(handbook, "get_recent_updates", &json!({"days": 3_650})).await;
     let updates = answer["structuredContent"]["updates"].as_array().expect("updates").clone();
@@ -63,7 +63,7 @@ fn expected(updates: &[(&str, u64, &str)]) -> Vec<(String, u64, String)> {
     updates.iter().map(|(path, days, by)| ((*path).to_owned(), *days, (*by).to_owned())).collect()
 }
 
-/// A repository with a folder of documents, whose commits are days old.
+/// Makes a repository with a folder of documents, whose commits are days old.
 fn repository() -> tempfile::TempDir {
     let root = tempfile::tempdir().expect("a folder");
     let day = |days: u64| now() - days * DAY - 60;
@@ -95,7 +95,7 @@ async fn a_fresh_clone_says_when_documents_were_changed_and_not_when_it_was_clon
     let docs = place.path().join("clone/docs");
     write(&docs, "back.md", "# Edited\n");
     write(&docs, "new.md", "# New\n");
-    // An older commit made it this, but that is not why it is.
+    // An older commit had this content, but the last commit does not.
     write(&docs, "sub/größer 1.md", "# One\n");
     let handbook = open(&docs, 1).await.expect("it opens");
     let all = expected(&[

@@ -1,4 +1,4 @@
-//! What is known of a history that was read in part only.
+//! Tests of dates from a partly read git log.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// A document as it stands in a file that was written at 900.
+/// Makes a document whose file was written at time 900.
 fn document(path: &str, text: &str) -> Document {
     let origin =
         Origin { serial: 1, file_path: path.to_owned(), modified: at(900), blob: Blob::of(text.as_bytes()) };

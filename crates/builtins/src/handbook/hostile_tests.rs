@@ -1,4 +1,4 @@
-//! Paths that want to leave the folder, and queries that are no language.
+//! Tests with paths that try to leave the folder, and with arbitrary queries.
 
 use std::os::unix::fs::symlink;
 

@@ -1,11 +1,10 @@
 //! The full-text index: one entry per section, ranked by BM25.
 //!
-//! It lives in memory and knows numbers only: which document, which section. Invariant: a
-//! [`Searcher`] sees one state of the index for as long as it lives, whatever is written meanwhile. Its
-//! files can be copied out and in (`archive`); mapped from a disk they are not, because a file that is cut
-//! short under a map kills the process.
+//! The index is in memory and contains only numbers of documents and sections. Invariant: a [`Searcher`] sees
+//! one state of the index, even if the index is written meanwhile. The index files can be exported and
+//! imported (`archive`). They are not mapped from disk, because truncating a mapped file kills the process.
 //!
-//! Not here: how a query is put together (`query`), what a hit looks like (`search`).
+//! Not here: building a query (`query`), and the form of a hit (`search`).
 
 use std::path::PathBuf;
 
@@ -29,42 +28,42 @@ use super::query::Asked;
 use super::words;
 
 const WORDS: &str = "words";
-/// When the writer puts what it has gathered into a segment, in bytes.
+/// Memory of the writer, in bytes. When it is full, the writer makes a segment.
 const WRITER_BYTES: usize = 64 * 1024 * 1024;
 
-/// Sections that are looked at closely, the best by their words alone.
+/// Sections that are ranked in detail: the best by their words alone.
 const CANDIDATES: usize = 100;
 
-/// What is known of each section.
+/// Fields of a section in the index.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fields {
-    /// Its heading.
+    /// Heading of the section.
     pub heading: Field,
-    /// The headings above it, the title of its document and the names of its file and folders.
+    /// Headings above it, the title of its document, and the names of its file and folders.
     pub place: Field,
-    /// Its words.
+    /// Words of the section.
     pub body: Field,
-    /// Every path that contains it: folders, document, sections.
+    /// Every path that contains the section: folders, document, sections.
     pub scope: Field,
     document: Field,
     section: Field,
 }
 
 impl Fields {
-    /// Heading, place and text, in this order.
+    /// Returns heading, place and text, in this order.
     pub(super) const fn with_words(&self) -> [Field; 3] {
         [self.heading, self.place, self.body]
     }
 }
 
-/// A section that fits a query.
+/// A section that matches a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Match {
     /// Serial number of the document.
     pub document: u64,
-    /// Number of the section in it.
+    /// Number of the section in the document.
     pub section: usize,
-    /// BM25; larger fits better.
+    /// BM25 score; larger is better.
     pub score: Score,
 }
 
@@ -75,7 +74,7 @@ impl Match {
     }
 }
 
-/// The index and the way into it.
+/// The index with its reader.
 pub(super) struct SearchIndex {
     index: Index,
     memory: RamDirectory,
@@ -91,14 +90,14 @@ pub(super) struct Changes {
 }
 
 impl SearchIndex {
-    /// An empty index.
+    /// Makes an empty index.
     pub(super) fn new() -> tantivy::Result<Self> {
         let memory = RamDirectory::create();
         let index = Index::create(memory.clone(), schema().0, IndexSettings::default())?;
         Self::over(index, memory)
     }
 
-    /// The index of these files, which are those of [`files`](Self::files).
+    /// Makes the index of these files, which come from [`files`](Self::files).
     pub(super) fn of(files: Vec<(PathBuf, Vec<u8>)>) -> tantivy::Result<Self> {
         let memory = RamDirectory::create();
         for (path, bytes) in files {
@@ -119,22 +118,22 @@ impl SearchIndex {
         Ok(Self { index, memory, reader, fields: schema().1 })
     }
 
-    /// The files that the committed state consists of, and the list by which the index deletes others.
+    /// Returns the files of the committed state, and the list by which the index deletes others.
     pub(super) fn files(&self) -> tantivy::Result<Vec<(PathBuf, FileSlice)>> {
         let own = ["meta.json", ".managed.json"].map(PathBuf::from);
         let paths = self.index.load_metas()?.list_segment_files().into_iter().chain(own);
-        // A segment names files that it may have; it has no others.
+        // A segment names optional files. Those that do not exist are skipped.
         let file = |path: PathBuf| Some((self.memory.open_read(&path).ok()?, path));
         Ok(paths.filter_map(file).map(|(bytes, path)| (path, bytes)).collect())
     }
 
-    /// Bytes of all files, those that are of no use any more included.
+    /// Returns the size of all files, obsolete ones included.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.memory.total_mem_usage()
     }
 
-    /// Begins a set of changes. The writer's threads live as long as the set.
+    /// Begins a set of changes. The threads of the writer live as long as the set.
     pub(super) fn change(&self) -> tantivy::Result<Changes> {
         let writer: IndexWriter = self.index.writer_with_num_threads(1, WRITER_BYTES)?;
         let mut policy = LogMergePolicy::default();
@@ -143,14 +142,14 @@ impl SearchIndex {
         Ok(Changes { writer, reader: self.reader.clone(), fields: self.fields })
     }
 
-    /// The present state.
+    /// Returns the current state.
     pub(super) fn state(&self) -> State {
         State { searcher: self.reader.searcher(), fields: self.fields }
     }
 }
 
 impl Changes {
-    /// Adds a document; `bodies` are the words of its sections.
+    /// Adds a document. `bodies` are the words of its sections.
     pub(super) fn add(&self, document: &Document, bodies: &[String]) -> tantivy::Result<()> {
         for (number, body) in bodies.iter().enumerate() {
             self.writer.add_document(self.entry(document, number, body))?;
@@ -163,7 +162,7 @@ impl Changes {
         self.writer.delete_term(Term::from_field_u64(self.fields.document, serial));
     }
 
-    /// Makes the changes visible to searchers made from now on.
+    /// Makes the changes visible to new searchers.
     pub(super) fn commit(mut self) -> tantivy::Result<()> {
         self.writer.commit()?;
         self.writer.wait_merging_threads()?;
@@ -187,8 +186,8 @@ impl Changes {
     }
 }
 
-/// Every path that contains the section, from the folder down. A document goes by its file, so that it is never taken
-/// for another one, and also by its path, which a folder may share whose page it is; unless that could be a file.
+/// Returns every path that contains the section, from the folder down. The path of the file identifies its
+/// document. The path without extension is added unless it could be another file. A folder may share it.
 fn scopes(document: &Document, number: usize) -> Vec<String> {
     let (file, path) = (document.file_path.as_str(), document.path.as_str());
     let mut scopes = vec![file.to_owned()];
@@ -199,7 +198,7 @@ fn scopes(document: &Document, number: usize) -> Vec<String> {
     scopes
 }
 
-/// Whether a section of the document may be in `scope`, which costs less to know than whether one is.
+/// Whether a section of the document may be in `scope`. Cheaper than checking each section.
 pub(super) fn touches(document: &Document, scope: &str) -> bool {
     let is_within = |inner: &str, outer: &str, mark: char| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(mark))
@@ -218,7 +217,7 @@ pub(super) fn is_in(document: &Document, number: usize, scope: &str) -> bool {
 #[derive(Clone)]
 pub(super) struct State {
     searcher: Searcher,
-    /// Its fields.
+    /// The fields of the index.
     pub fields: Fields,
 }
 
@@ -228,20 +227,20 @@ impl State {
         Ok(self.count(word)? > 0)
     }
 
-    /// What a word is worth: more, the fewer sections have it (the inverse document frequency of BM25).
+    /// Returns the inverse document frequency of BM25: the fewer sections have a word, the larger it is.
     #[allow(clippy::cast_precision_loss)] // counts of sections, far below 2^24
     pub(super) fn rarity(&self, word: &str) -> tantivy::Result<Score> {
         let (all, with) = (self.searcher.num_docs() as Score, self.count(word)? as Score);
         Ok((((all - with).max(0.0) + 0.5) / (with + 0.5)).ln_1p())
     }
 
-    /// In how many sections a word stands, in the field that most sections have it in.
+    /// Counts the sections with a word, in the field where most sections have it.
     fn count(&self, word: &str) -> tantivy::Result<u64> {
         let count = |field| self.searcher.doc_freq(&Term::from_field_text(field, word));
         self.fields.with_words().map(count).into_iter().try_fold(0, |most, count| Ok(most.max(count?)))
     }
 
-    /// The sections that fit, best first.
+    /// Returns the matching sections, best first.
     pub(super) fn search(&self, asked: &Asked) -> tantivy::Result<Vec<Match>> {
         let best = TopDocs::with_limit(CANDIDATES).order_by_score();
         let found = self.searcher.search_with_statistics_provider(asked.query.as_ref(), &best, self)?;
@@ -266,8 +265,8 @@ impl State {
     }
 }
 
-/// How rare a word is does not depend on the field it is looked for in: one that stands in every
-/// text tells little, though it may stand in few headings.
+/// Makes the rarity of a word equal in all fields. A word that every text has tells little, even if few
+/// headings have it.
 impl Bm25StatisticsProvider for State {
     fn total_num_tokens(&self, field: Field) -> tantivy::Result<u64> {
         self.searcher.total_num_tokens(field)

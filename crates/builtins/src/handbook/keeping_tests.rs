@@ -1,4 +1,4 @@
-//! What a handbook keeps between two runs, seen from its searches.
+//! Tests of the files that a handbook keeps between two runs, seen from its searches.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::fixture::*;
 use super::follow::KEEPING;
 use super::*;
 
-/// A handbook over `docs` that keeps its index in `state`.
+/// Opens a handbook over `docs` with its index in `state`.
 async fn opened(docs: &Path, state: &Path) -> Handbook {
     let config = config::Handbook { index_dir: Some(state.join("deeper")), ..config(docs, 0) };
     let events = Events::channel().0;
@@ -36,7 +36,7 @@ async fn paths(handbook: &Handbook, query: &str) -> Vec<String> {
     hits.map(|hit| hit["metadata"]["path"].as_str().expect("a path").to_owned()).collect()
 }
 
-/// Waits, without waiting, until the index was kept; the file's time says that it was not written before.
+/// Waits under paused time until the index was written. `before` is the time of the former file.
 async fn kept_after(state: &Path, before: Option<SystemTime>) -> SystemTime {
     for _ in 0..200 {
         sleep(follow::PAUSE).await;

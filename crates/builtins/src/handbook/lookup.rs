@@ -1,9 +1,9 @@
-//! From a name a caller gives to a document, a section or a folder.
+//! Finds the document, section or folder that a client names.
 //!
-//! Names are looked up among the documents that were found; no file is opened for them, so none
-//! can lead out of the folder. Those that try (absolute, `..`) are told so. Invariant: whatever path was given
-//! out, with whatever is in the name of its file, means what it was given for (`exactly`); only what was not is
-//! taken apart, judged and guessed at.
+//! Names are looked up among the known documents. No file is opened, so no name can lead out of the folder.
+//! Names that try to (absolute, `..`) are refused with that reason. Invariant: a path that a tool returned
+//! always means the document it was returned for, whatever its file is called (`exactly`). Only other names
+//! are parsed, checked and guessed.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use super::corpus::Snapshot;
 use super::document::{Document, folder_of_index, without_ending};
 use crate::refusal::Refusal;
 
-/// Longest name that is looked at, in bytes, its anchor included.
+/// Longest name that is looked up, in bytes, with its anchor.
 const LONGEST: usize = 1_024;
-/// Names shown where one has to be chosen.
+/// Most names in a suggestion.
 const SHOWN: usize = 10;
-/// Separators of an anchor that are tried in one name.
+/// Most `#` in one name that are tried as the start of the anchor.
 const MOST_ANCHORS: usize = 4;
-/// What to do when no name is like it.
+/// Suggestion if no name is similar.
 const ELSEWHERE: &str = "Call list_handbook_topics or search_handbook to find it.";
 
 /// A document, or one section of it.
@@ -28,7 +28,7 @@ pub(super) struct Found {
     pub section: usize,
 }
 
-/// The document or section that `path` names.
+/// Finds the document or section that `path` names.
 pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Found, Refusal> {
     if let Some(found) = exactly(snapshot, path) {
         return Ok(found);
@@ -46,8 +46,7 @@ pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Found, Refusal>
     Ok(Found { document, section })
 }
 
-/// The path that `name` means where a search is narrowed: a folder, a document, a section, or the
-/// title of one.
+/// Finds the path for a search within a folder, document or section. `name` may also be a title.
 pub(super) fn scope(snapshot: &Snapshot, name: &str) -> Result<String, Refusal> {
     if is_folder(snapshot, name) {
         return Ok(name.to_owned());
@@ -72,13 +71,14 @@ impl Found {
         Self { document: Arc::clone(document), section: 0 }
     }
 
-    /// What the index calls it.
+    /// Returns the path that the index uses.
     fn scope(&self) -> String {
         self.document.section_of(&self.document.file_path, self.section)
     }
 }
 
-/// What was given out as this very path; else what has it for a path, in the case of letters that it has.
+/// Finds the document that was returned with this very path, or else one with this path in the exact letter
+/// case.
 fn exactly(snapshot: &Snapshot, path: &str) -> Option<Found> {
     let section = |at: usize| {
         let anchor = Some(&path[at + 1..]).filter(|anchor| !anchor.is_empty())?;
@@ -96,7 +96,7 @@ fn given<'a>(snapshot: &'a Snapshot, page: &str) -> Option<&'a Arc<Document>> {
     snapshot.documents.get(page).or_else(by_path)
 }
 
-/// What has a `#` in its name, when case and ending do not count.
+/// Finds a document with `#` in its name, ignoring letter case and extension.
 fn with_mark(snapshot: &Snapshot, path: &str) -> Option<Found> {
     let whole = path.contains('#').then_some((path, ""));
     let readings = whole.into_iter().chain(path.rsplit_once('#'));
@@ -109,7 +109,7 @@ fn found(snapshot: &Snapshot, page: &str, anchor: &str) -> Option<Found> {
     Some(Found { document, section })
 }
 
-/// Page and anchor. The whole is measured first: an anchor is compared with many others too.
+/// Splits page and anchor. The length is checked first, because an anchor is compared with many others.
 fn split(path: &str) -> Result<(&str, &str), &'static str> {
     if path.len() > LONGEST {
         return Err("it is longer than any path here");
@@ -117,7 +117,7 @@ fn split(path: &str) -> Result<(&str, &str), &'static str> {
     Ok(path.trim().split_once('#').unwrap_or((path.trim(), "")))
 }
 
-/// The name without a trailing slash, or why it can not be one of ours.
+/// Returns the name without a trailing slash, or why it cannot be a document of the handbook.
 fn inside(page: &str) -> Result<&str, &'static str> {
     let page = page.strip_suffix('/').unwrap_or(page);
     let drive = || page.as_bytes().get(1) == Some(&b':');
@@ -138,13 +138,13 @@ fn document(snapshot: &Snapshot, page: &str) -> Option<Arc<Document>> {
     file(snapshot, page).or_else(called).cloned()
 }
 
-/// The document whose file a name means, when nothing is left open but the ending.
+/// Finds the document whose file has this name, with or without the extension.
 fn file<'a>(snapshot: &'a Snapshot, page: &str) -> Option<&'a Arc<Document>> {
     let endings = ["", ".md", ".markdown", "/README.md", "/index.md", "/_index.md"];
     endings.iter().find_map(|ending| snapshot.documents.get(&format!("{page}{ending}")))
 }
 
-/// Whether a name means this document when case and ending do not count.
+/// Whether a name means this document, ignoring letter case and extension.
 fn is_called(document: &Document, page: &str) -> bool {
     let same = |own: &str| same_text(own, without_ending(page));
     same(&document.path) || folder_of_index(&document.path).is_some_and(same)
@@ -161,7 +161,7 @@ fn anchored(document: &Document, anchor: &str) -> Option<usize> {
     document.sections.iter().position(|section| same_text(&section.anchor, anchor))
 }
 
-/// Whether there are documents in the folder of this very name.
+/// Whether there are documents in the folder of exactly this name.
 fn is_folder(snapshot: &Snapshot, name: &str) -> bool {
     let prefix = format!("{name}/");
     let first = snapshot.documents.range(prefix.clone()..).next();
@@ -175,7 +175,7 @@ fn folder(snapshot: &Snapshot, name: &str) -> Option<String> {
     folders.into_iter().find(|folder| same_text(folder, name))
 }
 
-/// `Resilience`, or `Resilience > Circuit breaker` as hits show it.
+/// Finds a title, such as `Resilience`, or a trail as hits show it: `Resilience > Circuit breaker`.
 fn titled(snapshot: &Snapshot, name: &str) -> Option<Found> {
     let name = name.trim();
     snapshot.documents.values().find_map(|document| {
@@ -249,7 +249,7 @@ fn top(path: &str) -> String {
     path.split('/').next().unwrap_or(path).to_owned()
 }
 
-/// The few names that look most like `wanted`, or end like it.
+/// Returns the few names that are most similar to `wanted`, or end alike.
 fn nearest(wanted: &str, names: impl Iterator<Item = String>) -> Vec<String> {
     let wanted = wanted.to_lowercase();
     let last = |path: &str| path.rsplit(['/', '#']).next().unwrap_or(path).to_lowercase();

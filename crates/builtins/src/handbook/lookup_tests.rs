@@ -1,10 +1,11 @@
-//! That every path the tools give out leads to what it was given for, whatever files are called.
+//! Tests that every path which the tools return leads to its document or section, whatever the files are
+//! called.
 
 use serde_json::{Value, json};
 
 use super::super::fixture::Fixture;
 
-/// Each file says its own name, and has a section that does too.
+/// Each file contains its own name, and has a section that does too.
 const ODD: &[&str] = &[
     "eng/C.md",
     "eng/C#.md",
@@ -38,7 +39,7 @@ async fn odd() -> Fixture {
     Fixture::with(&files).await
 }
 
-/// Path and file of all hits.
+/// Returns path and file of all hits.
 async fn hits(fixture: &Fixture, arguments: Value) -> Vec<(String, String)> {
     let answer = fixture.ask("search_handbook", arguments).await;
     let text = |hit: &Value, member: &str| hit["metadata"][member].as_str().expect("text").to_owned();
@@ -46,7 +47,7 @@ async fn hits(fixture: &Fixture, arguments: Value) -> Vec<(String, String)> {
     hits.map(|hit| (text(hit, "path"), text(hit, "file_path"))).collect()
 }
 
-/// The paths of all topics that are no folders.
+/// Collects the paths of all topics except folders.
 fn paths(topics: &Value, into: &mut Vec<String>) {
     for topic in topics.as_array().into_iter().flatten() {
         if topic["kind"] != "folder" {
@@ -62,7 +63,7 @@ async fn every_path_that_is_given_leads_to_what_it_was_given_for() {
     let mut seen = std::collections::BTreeSet::new();
     for (index, name) in ODD.iter().enumerate() {
         for (word, is_section) in [("zebra", false), ("giraffe", true)] {
-            // One document at a time: no search shows all of them.
+            // One document at a time, because no search shows all of them.
             let found = hits(&fixture, json!({"query": word, "section": name})).await;
             let [(path, file)] = found.as_slice() else { panic!("{name:?}, {word}: {found:?}") };
             assert_eq!(file, name);

@@ -1,36 +1,36 @@
-//! A Markdown text as its sections: where each heading's text begins, and the words in it.
+//! Splits a Markdown text into sections: the start of each heading's text, and the words in it.
 //!
-//! Only headings that stand on their own split a text; one inside a quotation or a list is text.
-//! Invariant: sections stand in order and cover what is not blank behind the front matter.
+//! Only headings at the top level split a text; one inside a quotation or a list is text. Invariant: sections
+//! are sorted and cover all text after the front matter that is not blank.
 
 use std::collections::HashMap;
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-/// Headings beyond this many are text of the last section.
+/// Most sections. Further headings are text of the last section.
 pub(super) const MOST_SECTIONS: usize = 2_000;
 
-/// What a text is made of.
+/// Sections of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Outline {
-    /// `title` of the front matter.
+    /// The `title` of the front matter.
     pub title: Option<String>,
-    /// At least one.
+    /// The sections, at least one.
     pub sections: Vec<Part>,
 }
 
 /// A heading and the text up to the next heading.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
-    /// 1 to 6; 0 for text before the first heading.
+    /// Level from 1 to 6; 0 for text before the first heading.
     pub level: usize,
-    /// Without markup; empty for text before the first heading.
+    /// Heading without markup; empty for text before the first heading.
     pub heading: String,
-    /// The fragment that leads to it, unique in its text.
+    /// Fragment of a link to the section, unique in its text.
     pub anchor: String,
-    /// First byte.
+    /// Index of the first byte.
     pub start: usize,
-    /// Words without markup, code included.
+    /// Words without markup, with those of code.
     pub body: String,
 }
 
@@ -60,7 +60,7 @@ struct Reader {
     in_heading: bool,
     in_front_matter: bool,
     own_anchor: Option<String>,
-    /// Where the text after the front matter begins.
+    /// Start of the text after the front matter.
     begin: usize,
 }
 
@@ -138,7 +138,7 @@ impl Reader {
     }
 }
 
-/// The fragment of a heading, as the common renderers make it.
+/// Returns the fragment of a heading, as common renderers make it.
 fn slug(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()

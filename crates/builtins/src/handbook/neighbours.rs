@@ -1,7 +1,7 @@
-//! Words that stand together in the query and in a section make it fit better.
+//! Raises the score of sections in which adjacent words of the query are adjacent too.
 //!
-//! Only the sections that fit best anyway are looked at: finding every place where two frequent
-//! words meet costs ten times as much as the search itself.
+//! Only the best sections are examined. Searching for all adjacent pairs of frequent words would cost ten
+//! times as much as the search itself.
 
 use tantivy::postings::Postings;
 use tantivy::schema::{Field, IndexRecordOption};
@@ -9,20 +9,20 @@ use tantivy::{DocAddress, DocSet, Score, SegmentReader, Term};
 
 use super::query::{Pair, WEIGHTS};
 
-/// Words between two neighbours, at most one: "add a server" is "add server".
+/// Largest distance of two words that count as adjacent: "add a server" matches "add server".
 const REACH: u32 = 2;
 
 /// A section that may be among the best.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
-    /// Where the index has it.
+    /// Address in the index.
     pub address: DocAddress,
-    /// How well it fits.
+    /// Score so far.
     pub score: Score,
 }
 
-/// Adds to the scores what the pairs are worth that stand together; the candidates are of one
-/// segment and in the order of the index.
+/// Adds the worth of matching pairs to the scores. The candidates are of one segment, in the order of the
+/// index.
 pub(super) fn reward(
     segment: &SegmentReader,
     fields: [Field; 3],
@@ -47,7 +47,7 @@ pub(super) fn reward(
     Ok(())
 }
 
-/// Where the word stands in each of the candidates.
+/// Returns the positions of the word in each candidate.
 fn positions(
     segment: &SegmentReader,
     field: Field,
@@ -72,7 +72,7 @@ fn positions(
     Ok(all)
 }
 
-/// Whether the right one stands shortly behind the left one somewhere. Both are in order.
+/// Whether the right word follows the left one closely anywhere. Both lists are sorted.
 fn meet(left: &[u32], right: &[u32]) -> bool {
     left.iter().any(|&at| {
         let next = right.partition_point(|&position| position <= at);

@@ -1,9 +1,9 @@
-//! What a person typed as a query: built from words, so no text is a syntax error.
+//! Builds a search query from the words that a person typed, so that no text is a syntax error.
 //!
-//! Each word may stand in the heading, in its place (title, headings above, file name) or in the
-//! text; headings weigh most. Neighbours that stand together weigh more (`neighbours`). Words that carry no
-//! meaning count only when there are no others. A word the documents do not have is taken for a
-//! misspelling or the beginning of one they have.
+//! A word may occur in the heading, in the place (title, headings above, file name) or in the text. Headings
+//! weigh most. Adjacent words of the query that also stand together in a section weigh more (`neighbours`).
+//! Stop words count only if there are no others. A word that no document has is taken for a misspelling or
+//! the beginning of a known word.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -18,21 +18,20 @@ use super::coverage::CoverageQuery;
 use super::index::State;
 use super::words::{Word, words_of};
 
-/// Words of a query that are looked for; a longer one is a pasted text, and its beginning tells
-/// what it is about.
+/// Most words that are looked for. A longer query is a pasted text, whose beginning shows its topic.
 const MOST_WORDS: usize = 48;
-/// Words that may be misspelled, each of which costs a walk through the dictionary.
+/// Words that may be misspelled. Each costs a walk through the dictionary.
 const MOST_GUESSES: usize = 6;
 /// Weights of heading, place and text.
 pub(super) const WEIGHTS: [f32; 3] = [2.4, 1.6, 1.0];
-/// How much a word counts that stands in a second and third field too.
+/// Share of a word's score in further fields that have it too.
 const TIE: f32 = 0.3;
-/// What two neighbours are worth together, against what each is worth alone.
+/// Weight of two adjacent words together, compared with the weight of each alone.
 const NEIGHBOURS: f32 = 0.6;
-/// Score of a word found by guessing; a found word of medium rarity has about as much.
+/// Score of a guessed word, about that of a found word of medium rarity.
 const GUESS: f32 = 2.0;
 
-/// Words of questions that are in every text and about none.
+/// Stop words: words of questions that every text has.
 const EMPTY: &str = "a about am an and any are as at be been but by can could did do does for from get \
     had happen happens has have how i if in into is it its me mean means my of on or our please shall \
     should so some such than that the their them then there these they this to us want was way we were \
@@ -42,7 +41,7 @@ const EMPTY: &str = "a about am an and any are as at be been but by can could di
 static EMPTY_WORDS: LazyLock<HashSet<String>> =
     LazyLock::new(|| words_of(EMPTY, usize::MAX).into_iter().map(|word| word.text).collect());
 
-/// The words of a query that are looked for, in order.
+/// Returns the words of a query that are looked for, in order.
 pub(super) fn asked(text: &str) -> Vec<Word> {
     let words = words_of(text, 4 * MOST_WORDS);
     let full = |word: &Word| word.whole || !EMPTY_WORDS.contains(&word.text);
@@ -54,26 +53,26 @@ pub(super) fn asked(text: &str) -> Vec<Word> {
     asked
 }
 
-/// What to look for, and what makes a section that was found fit better.
+/// A query, and the pairs that raise the score of a section.
 pub(super) struct Asked {
-    /// Finds the sections.
+    /// The query that finds sections.
     pub query: Box<dyn Query>,
-    /// Words that stand together in the question.
+    /// Words that are adjacent in the query text.
     pub pairs: Vec<Pair>,
 }
 
-/// Two words that stand together.
+/// Two adjacent words.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Pair {
-    /// The first.
+    /// The first word.
     pub left: String,
-    /// The second.
+    /// The second word.
     pub right: String,
-    /// What a section gets for it, times the weight of the field.
+    /// Score of a section that has the pair, before the weight of the field.
     pub worth: f32,
 }
 
-/// The query for these words, within `scope` if there is one. `None` when nothing can match.
+/// Builds the query for these words, within `scope` if there is one. Returns `None` if nothing can match.
 pub(super) fn build(state: &State, words: &[Word], scope: Option<&str>) -> tantivy::Result<Option<Asked>> {
     let mut clauses: Vec<Box<dyn Query>> = Vec::new();
     let mut seen = HashSet::new();
@@ -93,7 +92,7 @@ pub(super) fn build(state: &State, words: &[Word], scope: Option<&str>) -> tanti
     Ok(Some(Asked { query, pairs: pairs(state, words)? }))
 }
 
-/// The neighbours among the words, each pair once.
+/// Returns the pairs of adjacent words, each once.
 fn pairs(state: &State, words: &[Word]) -> tantivy::Result<Vec<Pair>> {
     let parts: Vec<&Word> = words.iter().filter(|word| !word.whole).collect();
     let mut pairs: Vec<Pair> = Vec::new();
@@ -114,7 +113,7 @@ fn within(state: &State, scope: Option<&str>, query: Box<dyn Query>) -> Box<dyn 
     Box::new(BooleanQuery::new(vec![(Occur::Must, query), (Occur::Must, filter)]))
 }
 
-/// The best of the fields, and a little of the others.
+/// Scores the best of the fields, and a share of the others.
 fn anywhere(state: &State, one: impl Fn(Field) -> Option<Box<dyn Query>>) -> Box<dyn Query> {
     let weighted = |(field, weight)| Some(Box::new(BoostQuery::new(one(field)?, weight)) as Box<dyn Query>);
     let queries = state.fields.with_words().into_iter().zip(WEIGHTS).filter_map(weighted).collect();
@@ -125,8 +124,8 @@ fn exact(field: Field, word: &str) -> Box<dyn Query> {
     Box::new(TermQuery::new(Term::from_field_text(field, word), IndexRecordOption::WithFreqs))
 }
 
-/// Words the documents have that look like this one; none for the shortest, which look like many.
-/// Two letters may differ in a longer word: without its ending a misspelled one differs more.
+/// Finds words of the documents that are similar to this one; none for the shortest words, which resemble too
+/// many. In a longer word two letters may differ, because stemming makes misspellings differ more.
 fn guessed(state: &State, word: &str) -> Option<Box<dyn Query>> {
     let length = word.chars().count();
     if length < 3 {

@@ -1,4 +1,4 @@
-//! Documents as resources: listed, read, and nothing else.
+//! Tests of documents as resources.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,7 +22,7 @@ fn listed(handbook: &Handbook) -> Vec<Value> {
     resources.iter().map(|resource| resource.read().expect("JSON")).collect()
 }
 
-/// A handbook over `folder` that reports to the receiver.
+/// Opens a handbook over `folder` that reports events to the receiver.
 async fn reporting(folder: &std::path::Path) -> (Handbook, mpsc::Receiver<Event>) {
     let config = config(folder, 1);
     let (events, reported) = Events::channel();
@@ -131,7 +131,7 @@ async fn a_change_of_documents_is_reported_once_and_of_nothing_else_never() {
     tokio::time::sleep(pause).await;
     assert!(matches!(reported.try_recv(), Ok(Event::Changed(List::Resources))), "fifty changes");
     assert_eq!(listed(&handbook).len(), 25);
-    // A file that is left out changes what is known of the folder, and no resource.
+    // A file that is skipped changes the listing, but no resource.
     write(folder.path(), "no-text.md", "\0");
     tokio::time::sleep(pause).await;
     assert!(reported.try_recv().is_err(), "each is told once");

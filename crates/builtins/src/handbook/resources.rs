@@ -1,8 +1,8 @@
-//! Documents as resources: each has a URI, and its text can be read by it.
+//! Documents as resources: each has a URI, by which its text can be read.
 //!
-//! `handbook://NAME/engineering/on%20call.md` is the file `engineering/on call.md` of the server NAME, so
-//! that the URIs of two handbooks never clash. Like every name here it is looked up among the documents
-//! that were found: no file is opened for it, and none can lead out of the folder.
+//! `handbook://NAME/engineering/on%20call.md` is the file `engineering/on call.md` of the server NAME. So the
+//! URIs of two handbooks never clash. A URI is looked up among the known documents. No file is opened for it,
+//! so no URI can lead out of the folder.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use super::corpus::Snapshot;
 use super::document::Document;
 use json::Raw;
 
-/// Documents in the list; the tools find the others too. Gateways read no longer list.
+/// Most documents in the list. The tools find the others too. Gateways do not read longer lists.
 pub(super) const MOST: usize = 10_000;
-/// What every document is.
+/// Media type of every document.
 const MIME_TYPE: &str = "text/markdown";
-/// What stands in a path as it is (RFC 3986 section 2.3), and what separates its parts.
+/// Characters that a path may contain unescaped (RFC 3986 section 2.3), and the separator of its parts.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// How the documents of one server are called.
+/// URIs of the documents of one server.
 #[derive(Debug, Clone)]
 pub(super) struct Naming {
     prefix: Arc<str>,
 }
 
-/// An element of `resources/list`.
+/// An entry of `resources/list`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Definition<'a> {
@@ -61,18 +61,18 @@ struct Content<'a> {
 }
 
 impl Naming {
-    /// Names for the documents of the server `name`.
+    /// Makes URIs for the documents of the server `name`.
     pub(super) fn of(name: &str) -> Self {
         Self { prefix: format!("handbook://{name}/").into() }
     }
 
-    /// The elements of the list, in the order of their paths.
+    /// Returns the entries of the list, in the order of their paths.
     pub(super) fn list(&self, snapshot: &Snapshot) -> Vec<Raw> {
         let definition = |document: &Arc<Document>| self.definition(document, snapshot.modified(document).at);
         snapshot.documents.values().take(MOST).map(definition).collect()
     }
 
-    /// The document that `uri` names.
+    /// Returns the document of `uri`.
     pub(super) fn find<'a>(
         &self,
         documents: &'a BTreeMap<String, Arc<Document>>,
@@ -94,7 +94,7 @@ impl Naming {
     }
 }
 
-/// The result of `resources/read`.
+/// Returns the result of `resources/read`.
 pub(super) fn contents(uri: &str, document: &Document) -> Raw {
     Raw::of(&Contents { contents: [Content { uri, mime_type: MIME_TYPE, text: &document.source }] })
 }

@@ -1,5 +1,5 @@
-//! Many documents: that all of them are found, and how long it takes. The figures are printed; a
-//! release build takes 5,000 documents, a debug build fewer.
+//! Tests with many documents: all of them are found, and the duration is printed. A release build uses 5,000
+//! documents, a debug build fewer.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use super::Progress;
 use super::fixture::*;
 
 const DOCUMENTS: usize = if cfg!(debug_assertions) { 300 } else { 5_000 };
-/// Searches of 40 questions.
+/// Number of searches for 40 queries.
 const REPEATED: u64 = 400;
 const SEARCHES: usize = if cfg!(debug_assertions) { 60 } else { 1_000 };
 
-/// Words as rare as in a language: the n-th of them stands in a text with a chance of about 1/n.
+/// Words with the distribution of a language: the n-th word is in a text with a probability of about 1/n.
 struct Language {
     state: u64,
 }
@@ -100,7 +100,7 @@ async fn many_documents_are_all_found_and_soon() {
     );
 }
 
-/// Questions as people ask them: a few often, many seldom.
+/// Searches with a realistic distribution: a few queries often, many rarely.
 async fn repeat(handbook: &super::Handbook, language: &mut Language) -> String {
     let questions: Vec<_> = (0..40).map(|_| json!({"query": language.text(3)})).collect();
     let before = handbook.figures();

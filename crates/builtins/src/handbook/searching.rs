@@ -1,8 +1,7 @@
-//! A search, from the question to the answer that is remembered: what is done on threads that may block, and what
-//! is waited for between.
+//! Runs a search, from the query to the cached result: work on blocking threads, and the waiting between.
 //!
-//! Invariant: an answer is remembered for the state it was made from, and not where the same would soon be
-//! answered better.
+//! Invariant: a result is cached for the state that it was made from. It is not cached if a better result is
+//! likely soon.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use protocol::Reply;
 use upstream::api::Error;
 
 impl Handbook {
-    /// What a search finds, which is remembered unless the same would soon be answered better.
+    /// Runs a search, and caches the result unless a better one is likely soon.
     pub(super) async fn found(&self, snapshot: Arc<Snapshot>, search: Search) -> Result<Reply, Error> {
         let state = self.meaning.as_ref().map(Meaning::state).unwrap_or_default();
         let moment = (snapshot.generation << u32::BITS) | u64::from(state.version);
@@ -43,8 +42,8 @@ impl Handbook {
         Ok(reply)
     }
 
-    /// What a search finds whose vectors are at Chroma, and whether Chroma answered: it is asked between the
-    /// search for words and the answer, on no thread that may block.
+    /// Runs a search whose vectors are at Chroma. Also returns whether Chroma answered. Chroma is asked
+    /// between the search by words and the result, outside of blocking threads.
     async fn with_chroma(
         &self,
         snapshot: Arc<Snapshot>,

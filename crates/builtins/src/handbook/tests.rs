@@ -1,4 +1,4 @@
-//! What the tools answer.
+//! Tests of the tools' results.
 
 use std::fs;
 use std::time::Duration;
@@ -258,7 +258,7 @@ async fn answers_have_the_members_their_schemas_promise() {
     assert_eq!(names, expected.map(|name| Some(name.to_owned())));
 }
 
-/// As much of JSON Schema as the definitions use.
+/// Checks a value against a schema, as far as the definitions use JSON Schema.
 fn check(schema: &Value, value: &Value, at: &str) {
     let fits = match schema["type"].as_str().expect("a type") {
         "object" => value.is_object(),

@@ -6,13 +6,13 @@ use super::arguments::{DEFAULT_DAYS, DEFAULT_RESULTS, MOST_DAYS, MOST_RESULTS};
 use crate::schema_validator::NOT_BLANK;
 use crate::tool::{About, Effect, Tool};
 
-/// All tools, in the order they are listed.
+/// Returns all tools, in the order of the list.
 pub(super) fn definitions() -> Vec<Tool> {
     vec![ping(), search(), section(), topics(), updates()]
 }
 
-/// Nothing is changed, the same question has the same answer until the documents change, and
-/// nothing but the folder is asked.
+/// Makes a tool that changes nothing and depends on the folder only. Its result is the same until the
+/// documents change.
 fn tool(
     name: &'static str,
     title: &'static str,

@@ -1,6 +1,6 @@
-//! The tree of topics: folders, the documents in them and the sections of those.
+//! The tree of topics: folders, their documents, and the sections of those.
 //!
-//! The tree is cut where it would be too long to read: whole levels first, then the last level.
+//! A tree that is too large loses its deepest levels.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::corpus::Snapshot;
 use super::document::{Document, folder_of_index, title_from_name};
 use json::Raw;
 
-/// Topics in one answer, at most.
+/// Most topics in one result.
 pub(super) const MOST_TOPICS: usize = 500;
 
 #[derive(Serialize)]
@@ -33,7 +33,7 @@ struct Topic {
     subtopics: Vec<Topic>,
 }
 
-/// The answer of `list_handbook_topics`.
+/// Returns the result of `list_handbook_topics`.
 pub(super) fn topics(snapshot: &Snapshot) -> Raw {
     let mut topics = Folder::of(snapshot).topics(snapshot, "");
     let truncated = cut(&mut topics, MOST_TOPICS);
@@ -67,7 +67,7 @@ impl<'a> Folder<'a> {
         root
     }
 
-    /// Documents first, the page that speaks for the folder before the others.
+    /// Returns documents first, the index page before the others, and then folders.
     fn topics(&self, snapshot: &Snapshot, path: &str) -> Vec<Topic> {
         let mut documents: Vec<&Document> = self.documents.iter().map(AsRef::as_ref).collect();
         documents.sort_by_key(|document| folder_of_index(&document.path).is_none());
@@ -86,7 +86,7 @@ impl<'a> Folder<'a> {
 
 fn document_topic(snapshot: &Snapshot, document: &Document) -> Topic {
     let (title, path) = (document.title.clone(), snapshot.path_of(document).to_owned());
-    // The sections of a document are those below its only first heading, or those of the first rank.
+    // Returns the sections below the only first heading, or those of the top level.
     let below_first: Vec<usize> = document.children(0).collect();
     let sections = if below_first.is_empty() { top_sections(document) } else { below_first };
     let section = |at: usize| Topic {
@@ -103,7 +103,7 @@ fn top_sections(document: &Document) -> Vec<usize> {
     (1..document.sections.len()).filter(|&at| document.sections[at].parent.is_none()).collect()
 }
 
-/// Leaves at most `limit` topics, those nearest to the root; true when some were taken away.
+/// Keeps at most `limit` topics, those nearest to the root. Returns whether some were removed.
 fn cut(topics: &mut Vec<Topic>, limit: usize) -> bool {
     let mut level: Vec<&mut Vec<Topic>> = vec![topics];
     let mut left = limit;
@@ -111,7 +111,7 @@ fn cut(topics: &mut Vec<Topic>, limit: usize) -> bool {
     while !level.is_empty() {
         let count: usize = level.iter().map(|list| list.len()).sum();
         if count > left && left < limit {
-            // A level that does not fit is left out whole: half of it would look like all of it.
+            // A level that does not fit is removed completely, because a part of it would look complete.
             for list in level {
                 list.clear();
             }

@@ -1,12 +1,12 @@
-//! Text as the words it is found by: what is indexed and what a query asks for.
+//! Splits a text into words, for the index and for queries.
 //!
-//! A word is a run of letters and digits. Words that `_`, `-`, `.` or a change of case join into
-//! one (`retry_attempts`, `mcp-server-time`, `structuredContent`, `1.2.3`) are kept both in parts
-//! and whole, without what joined them, so `circuitbreaker` finds `circuit_breaker` and the other
-//! way round. Then: lower case, accents folded, English and Russian endings removed (each language
-//! leaves the letters of the other alone). Scripts without spaces are taken letter by letter.
+//! A word is a run of letters and digits. Words may be joined by `_`, `-`, `.` or a change of case, such as
+//! `retry_attempts`, `mcp-server-time`, `structuredContent` or `1.2.3`. A joined word is kept in parts and as
+//! a whole without the joints. So `circuitbreaker` finds `circuit_breaker`, and vice versa. Then words are
+//! made lower case, accents are removed, and so are English and Russian endings (each stemmer skips the
+//! letters of the other language). Scripts without spaces are split into single letters.
 //!
-//! Not here: which of the words of a query count (`query`).
+//! Not here: which words of a query count (`query`).
 
 use std::collections::VecDeque;
 
@@ -15,12 +15,12 @@ use tantivy::tokenizer::{
     Tokenizer,
 };
 
-/// Longest word, in bytes; longer runs (encoded keys, drawings) are nothing a person searches for.
+/// Longest word, in bytes. Longer runs, such as encoded keys, are never searched for.
 const LONGEST: usize = 64;
-/// A whole of more parts than this is a path or a sentence, and is found by its parts.
+/// Most parts of a joined word. A longer one is a path or a sentence, and is found by its parts.
 const MOST_PARTS: usize = 8;
 
-/// The chain from text to words, for documents and queries alike.
+/// Makes the chain from text to words, for documents and queries alike.
 pub(super) fn analyzer() -> TextAnalyzer {
     TextAnalyzer::builder(Words)
         .filter(RemoveLongFilter::limit(LONGEST))
@@ -34,15 +34,15 @@ pub(super) fn analyzer() -> TextAnalyzer {
 /// One word of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
-    /// Normalized.
+    /// The word after normalization.
     pub text: String,
     /// Number of the word in the text.
     pub position: usize,
-    /// Whether it stands for several words that were joined.
+    /// Whether it is a joined word as a whole.
     pub whole: bool,
 }
 
-/// The words of `text`, at most `limit`.
+/// Returns the words of `text`, at most `limit`.
 pub(super) fn words_of(text: &str, limit: usize) -> Vec<Word> {
     let mut analyzer = analyzer();
     let mut stream = analyzer.token_stream(text);
@@ -55,14 +55,14 @@ pub(super) fn words_of(text: &str, limit: usize) -> Vec<Word> {
     words
 }
 
-/// Splits text into words and joined words. A joined word comes first, at the position of its
-/// first part and as long as all of them.
+/// Splits text into words and joined words. A joined word precedes its parts, with the position of the first
+/// part and the length of all.
 #[derive(Clone)]
 struct Words;
 
 struct WordStream<'a> {
     text: &'a str,
-    /// Where the search for the next word begins.
+    /// Start of the search for the next word.
     at: usize,
     position: usize,
     pending: VecDeque<Token>,
@@ -97,7 +97,7 @@ impl TokenStream for WordStream<'_> {
 }
 
 impl WordStream<'_> {
-    /// Puts the next joined word and its parts into `pending`; false at the end of the text.
+    /// Adds the next joined word and its parts to `pending`. Returns false at the end of the text.
     fn read_joined(&mut self) -> bool {
         let Some(skipped) = self.text[self.at..].find(char::is_alphanumeric) else {
             return false;
@@ -123,13 +123,14 @@ fn token(text: String, position: usize, (offset_from, offset_to): (usize, usize)
     Token { offset_from, offset_to, position, text, position_length: length }
 }
 
-/// Numbers keep a mark between them, or version 1.0 would be found by 10.
+/// Joins parts. Numbers keep a dot between them, or a search for 10 would find version 1.0.
 fn join<'a>(parts: impl Iterator<Item = &'a str> + Clone) -> String {
     let numbers = parts.clone().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
     parts.collect::<Vec<_>>().join(if numbers { "." } else { "" })
 }
 
-/// Bytes of the joined word `text` begins with: letters and digits, and joints between two of them.
+/// Returns the length in bytes of the joined word at the start of `text`: letters, digits, and joints between
+/// them.
 fn joined_len(text: &str) -> usize {
     let mut end = 0;
     for (index, letter) in text.char_indices() {
@@ -142,7 +143,7 @@ fn joined_len(text: &str) -> usize {
     end
 }
 
-/// Where the parts of a joined word begin and end.
+/// Returns the ranges of the parts of a joined word.
 fn parts(joined: &str) -> Vec<(usize, usize)> {
     let mut parts: Vec<(usize, usize)> = Vec::new();
     let mut previous: Option<char> = None;
@@ -163,8 +164,8 @@ fn parts(joined: &str) -> Vec<(usize, usize)> {
     parts
 }
 
-/// Whether a word begins at `letter`: `toolName`, `HTTPServer`, and every letter where a script
-/// has no spaces.
+/// Whether a word begins at `letter`: as in `toolName` and `HTTPServer`, and at every letter of a script
+/// without spaces.
 fn is_boundary(before: char, letter: char, next: Option<char>) -> bool {
     let small = |c: char| c.is_lowercase() || c.is_ascii_digit();
     has_no_spaces(letter)
@@ -173,7 +174,7 @@ fn is_boundary(before: char, letter: char, next: Option<char>) -> bool {
             && (small(before) || before.is_uppercase() && next.is_some_and(char::is_lowercase))
 }
 
-/// Kana and the unified ideographs.
+/// Whether a letter is Kana or a unified ideograph.
 const fn has_no_spaces(letter: char) -> bool {
     matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}')
 }

@@ -1,8 +1,8 @@
-//! Answers that may be given again, kept for as long as the configuration says.
+//! Cache of tool results, for as long as the configuration says.
 //!
-//! Invariants: the key of an answer holds all that changes it: the service and the account there, the
-//! server's name, the collection and every argument of the tool; an answer is kept as it was made,
-//! without the note that it was kept; what a collection takes in drops its answers and the lists.
+//! Invariants: the key of a result contains everything that it depends on: the service and the account there,
+//! the server's name, the collection and every argument. A result is stored without the note that it is
+//! cached. A change of a collection drops its results and the lists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use runtime::secret::{ExposeSecret, SecretString};
 use runtime::store::{self, Group, Key, Store};
 use upstream::api::Error;
 
-/// Where the lists of collections are kept, beside the collections.
+/// Group of the lists of collections, beside the groups of the collections.
 const LISTS: &str = "lists";
 
 /// The cache, as the tools of one server use it.
@@ -30,33 +30,33 @@ pub(super) struct Answers {
     identity: Arc<str>,
 }
 
-/// An answer that was made just now.
+/// A result that was just made.
 pub(super) struct Fresh<T> {
     pub answer: T,
-    /// Whether it is worth keeping.
+    /// Whether to cache it.
     pub keep: bool,
 }
 
 impl<T> Fresh<T> {
-    /// One that holds until something changes.
+    /// A result that is valid until something changes.
     pub(super) const fn lasting(answer: T) -> Self {
         Self { answer, keep: true }
     }
 
-    /// One that may be another in a moment.
+    /// A result that may change at any moment.
     pub(super) const fn passing(answer: T) -> Self {
         Self { answer, keep: false }
     }
 }
 
 impl Answers {
-    /// Those of the server `name`, whose answers depend on `identity` ([`identity`]).
+    /// The results of the server `name`, which depend on `identity` ([`identity`]).
     pub(super) fn new(store: &Store, name: &Arc<str>, identity: &Arc<str>) -> Self {
         Self { store: store.clone(), server: Arc::clone(name), identity: Arc::clone(identity) }
     }
 
-    /// The answer that depends on `collection` (none: on all of them) and `inputs`, with `cached` as it is:
-    /// one that was kept, or what `make` makes, which is kept for `ttl`.
+    /// Returns the result for `collection` (none: for all of them) and `inputs`. It comes from the cache, or
+    /// from `make`, and is then cached for `ttl`. Its member `cached` tells which.
     pub(super) async fn fetch<T: Serialize>(
         &self,
         ttl: Duration,
@@ -76,7 +76,7 @@ impl Answers {
         Ok(answer.with("cached", &Raw::of(&fetched.cached)))
     }
 
-    /// Drops what depends on `collection`, and the lists.
+    /// Drops the results that depend on `collection`, and the lists.
     pub(super) async fn forget(&self, collection: Id) {
         self.store.forget(&self.group(Some(collection))).await;
         self.store.forget(&self.group(None)).await;
@@ -88,7 +88,7 @@ impl Answers {
     }
 }
 
-/// Which R2R it is, and who we are there, as a hash: neither belongs in a key or a file.
+/// Returns a hash of the R2R server and the account there. Neither should appear in a key or a file.
 pub(super) fn identity(options: &R2r) -> Arc<str> {
     let shown = |secret: &SecretString| secret.expose_secret().to_owned();
     let (kind, who) = match &options.credentials {

@@ -1,4 +1,4 @@
-//! What all tools of one R2R server share.
+//! State that all tools of one R2R server share.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use super::titles::Titles;
 use crate::r2r::config;
 use upstream::api::{Error, Means};
 
-/// One R2R server, its project and what was learnt of both.
+/// One R2R server, its projects, and what is known of both.
 pub(super) struct Desk {
-    /// The way to R2R.
+    /// The client for R2R.
     pub client: Client,
-    /// How it was configured.
+    /// Its configuration.
     pub options: config::R2r,
-    /// The projects, whose collections are meant where a caller names none.
+    /// The projects, whose collections are used when a client names none.
     pub projects: Projects,
-    /// Answers that may be given again.
+    /// The cache of tool results.
     pub answers: Answers,
     /// Titles of documents.
     pub titles: Titles,
-    /// What was searched for lately.
+    /// Recent queries.
     pub history: History,
 }
 
 impl Desk {
-    /// Logs in, and reads what was remembered.
+    /// Logs in, and reads the stored state.
     pub(super) async fn open(name: &Arc<str>, options: &config::R2r, means: &Means) -> Result<Self, Error> {
         let client = Client::open(options, means).await?;
         let identity = answers::identity(options);

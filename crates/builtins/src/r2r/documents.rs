@@ -1,7 +1,8 @@
 //! `r2r_list_documents` and `r2r_monitor_task`.
 //!
-//! R2R lists a collection's documents only when they were ingested or failed. It has no list by status, so the
-//! documents of the account are read for that, newest first, up to a bound that the answer tells.
+//! R2R lists the documents of a collection only after they were ingested or failed, and cannot list documents by
+//! status. Documents with another status are found by reading all documents of the account, newest first. The result
+//! names the limit of that scan.
 
 use std::collections::HashMap;
 
@@ -23,7 +24,7 @@ use crate::tool::{About, Effect};
 use json::Raw;
 use upstream::api::Error;
 
-/// Documents of one page, and pages that are looked through at most.
+/// Documents per page, and most pages that are read.
 const PAGE: u64 = 500;
 const PAGES: u64 = 6;
 
@@ -113,7 +114,7 @@ impl Listed {
         }
     }
 
-    /// One that R2R has not got.
+    /// A document that failed before R2R had it.
     fn refused(failed: Failed) -> Self {
         Self {
             document_id: failed.document,
@@ -125,7 +126,7 @@ impl Listed {
     }
 }
 
-/// The answer of `r2r_list_documents`.
+/// Returns the result of `r2r_list_documents`.
 pub(super) async fn list(
     desk: &Desk,
     project: &Project,
@@ -133,7 +134,7 @@ pub(super) async fn list(
     input: ListInput,
 ) -> Result<Raw, Failure> {
     match listed((desk, project), ingest, &input).await {
-        // The project's collection went away just now: it is looked for anew, once.
+        // The project's collection was deleted in the meantime: finds or creates it again, once.
         Err(Gone::Collection(id)) if input.collection_id.is_none() => {
             project.forget(id);
             listed((desk, project), ingest, &input).await.map_err(Gone::failure)
@@ -201,7 +202,7 @@ async fn looked_through(
         Filter::Success | Filter::All => Stage::Success,
         Filter::Failed => Stage::Failed,
     };
-    // A collection that is not there has no documents, but that is no answer.
+    // For a missing collection this request fails, while the scan would return an empty list.
     let id = collection.to_string();
     let _: Results<Value> = desk.client.get(&["collections", &id], &[]).await?;
     let scan = scan(desk, collection).await?;
@@ -219,21 +220,21 @@ async fn looked_through(
         scanned: Some(scan.scanned),
         incomplete: Some(!scan.is_complete),
     };
-    // What is under way is another in a moment.
+    // Documents under way change soon, so the result is not cached.
     Ok(if wanted == Stage::Pending { Fresh::passing(output) } else { Fresh::lasting(output) })
 }
 
-/// Documents of a collection, whatever their status.
+/// Documents of a collection, with any status.
 pub(super) struct Scan {
     pub documents: Vec<Document>,
-    /// How many of the account's documents were looked at.
+    /// How many documents of the account were read.
     pub scanned: u64,
-    /// Whether those were all.
+    /// Whether these were all documents.
     pub is_complete: bool,
 }
 
 impl Scan {
-    /// Those of `ours` of which R2R does not show how they ended.
+    /// Returns the entries of `ours` whose failure R2R does not show.
     pub(super) fn unknown(&self, ours: Vec<Failed>) -> Vec<Failed> {
         let there: HashMap<Id, &Document> = self.documents.iter().map(|there| (there.id, there)).collect();
         let is_shown =
@@ -244,7 +245,7 @@ impl Scan {
     }
 }
 
-/// Looks through the documents of the account, newest first, for those of `collection`.
+/// Reads the documents of the account, newest first, for those of `collection`.
 pub(super) async fn scan(desk: &Desk, collection: Id) -> Result<Scan, Error> {
     let mut scan = Scan { documents: Vec::new(), scanned: 0, is_complete: false };
     for page in 0..PAGES {
@@ -281,9 +282,9 @@ pub(super) struct MonitorOutput {
     failure: Option<String>,
 }
 
-/// The answer of `r2r_monitor_task`. Never kept: it is asked because it changes.
-/// `ours`: we have promised it and are not done yet, or could not bring it in, so what R2R has may be what it
-/// was to replace.
+/// Returns the result of `r2r_monitor_task`. It is never cached, because it is requested for its changes.
+/// `ours` is set if Switchyard still ingests the document, or failed to. R2R may then show the version to be
+/// replaced.
 pub(super) async fn monitor(desk: &Desk, input: MonitorInput, ours: Option<Ours>) -> Result<Raw, Failure> {
     let id = input.document_id.to_string();
     let found: Result<Results<Document>, Error> = desk.client.get(&["documents", &id], &[]).await;
@@ -300,8 +301,8 @@ pub(super) async fn monitor(desk: &Desk, input: MonitorInput, ours: Option<Ours>
         (Err(error), _) => return Err(error.into()),
     };
     if is_ours && document.stage() == Stage::Success {
-        // Its place in the collection and the answers that were kept are seen to next: who searches now
-        // may still get an old one.
+        // The document is not in its collection yet, and cached results were not dropped yet. A search may
+        // still return an old one.
         "storing".clone_into(&mut document.ingestion_status);
     }
     let failure = document.reason().filter(|_| document.stage() == Stage::Failed);
@@ -315,7 +316,7 @@ pub(super) async fn monitor(desk: &Desk, input: MonitorInput, ours: Option<Ours>
     }))
 }
 
-/// A document that R2R has not got: not yet, or not at all.
+/// Describes a document that R2R does not have yet, or never will.
 fn promised(id: Id, ours: Ours) -> Raw {
     let (status, title, failure) = match ours {
         Ours::UnderWay(ours) => ("pending", ours.file_name, None),
@@ -331,7 +332,7 @@ fn promised(id: Id, ours: Ours) -> Raw {
     })
 }
 
-/// How much of the way to being searchable is done. R2R tells steps, not shares.
+/// Returns the share of the ingestion that is done. R2R reports steps, not shares.
 pub(super) fn progress(status: &str) -> f64 {
     match status {
         "parsing" => 0.1,

@@ -1,10 +1,10 @@
-//! The filter of a search: the collection's own, and the caller's beside it.
+//! The filter of a search: the collection's own, combined with the client's.
 //!
-//! Invariants: what is sent is always `{"$and": [{"collection_id": {"$eq": ID}}, <the caller's>]}`,
-//! the only form that holds for every kind of R2R account, so the caller's filter can only narrow it; it
-//! holds no field that R2R rewrites (`collection_id`, `collection_ids`, `owner_id`), no operator that
-//! R2R takes for "matches nothing", and no name with characters that R2R would put into its SQL as
-//! they stand. It is printed from what was read here, never passed on as it came.
+//! Invariants: the filter that is sent always has the form `{"$and": [{"collection_id": {"$eq": ID}}, <the
+//! client's>]}`. This is the only form that works for every kind of R2R account, and it lets the client's
+//! filter only narrow the search. The filter has no field that R2R rewrites (`collection_id`,
+//! `collection_ids`, `owner_id`), and no operator that R2R treats as "matches nothing". It has no name with
+//! characters that R2R would copy into its SQL. It is built from parsed values, never copied from the input.
 
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -13,38 +13,38 @@ use super::id::Id;
 use super::model::has_nul;
 use crate::refusal::Refusal;
 
-/// Conditions in one filter.
+/// Most conditions in one filter.
 const MOST_CONDITIONS: usize = 100;
-/// Values in one list.
+/// Most values in one list.
 const MOST_VALUES: usize = 1_000;
-/// `$and` and `$or` inside each other.
+/// Deepest nesting of `$and` and `$or`.
 const DEEPEST: usize = 8;
 const LONGEST_FIELD: usize = 128;
 
-/// What says where a text belongs: ours to set.
+/// Fields that assign a text to a collection or owner. Only Switchyard sets them.
 const OURS: [&str; 3] = ["collection_id", "collection_ids", "owner_id"];
-/// R2R takes them for columns of its table of chunks, which has none of the name.
+/// R2R looks for these as columns of its table of chunks, which has no such columns.
 const NO_COLUMNS: [&str; 2] = ["created_at", "updated_at"];
-/// The columns that hold ids.
+/// Columns with ids.
 const IDS: [&str; 2] = ["id", "document_id"];
 
-/// What every operator but those for lists and texts is used with.
+/// Operators for a hint in error texts.
 const OPERATORS: &str =
     "$eq, $ne, $lt, $lte, $gt, $gte, $in, $nin, $like, $ilike, $contains, $json_contains, $and, $or";
 
-/// The filter that holds a search to `collection`, with the caller's, which were checked.
+/// Returns the filter for `collection`, combined with the client's checked filters.
 pub(super) fn within<'f>(collection: Id, checked: impl IntoIterator<Item = &'f Map<String, Value>>) -> Value {
     let mut all = vec![json!({"collection_id": {"$eq": collection}})];
     all.extend(checked.into_iter().filter(|filter| !filter.is_empty()).cloned().map(Value::Object));
     json!({"$and": all})
 }
 
-/// Whether R2R can use the caller's filter, and will do with it what the caller means.
+/// Checks that R2R can use the client's filter as the client means it.
 pub(super) fn check(filter: &Map<String, Value>) -> Result<(), Refusal> {
     Check { conditions: 0 }.filter(filter, 0).map_err(Wrong::refusal)
 }
 
-/// What is wrong with a part of a filter.
+/// An invalid part of a filter.
 struct Wrong {
     part: Value,
     because: String,
@@ -192,14 +192,15 @@ fn clipped(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_FIELD)]
 }
 
-/// Whether what R2R says is about the caller's filter: it only finds out when it asks its database.
+/// Whether R2R's error is about the client's filter. R2R notices such errors only when it queries its
+/// database.
 pub(super) fn is_blamed(detail: &str) -> bool {
     ["ilter", "perator", "invalid input", "cannot cast", "does not exist"]
         .iter()
         .any(|word| detail.contains(word))
 }
 
-/// What the caller is told then.
+/// Returns the refusal for that case.
 pub(super) fn refused_by_r2r(filter: &Map<String, Value>, detail: &str) -> Refusal {
     let said = &detail[..detail.floor_char_boundary(300)];
     Wrong::new(

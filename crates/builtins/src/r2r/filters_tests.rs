@@ -1,4 +1,4 @@
-//! What callers may filter by, and that nothing leads out of the collection.
+//! Tests of the filters that clients may use, and that none of them leads out of the collection.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -70,7 +70,7 @@ fn what_r2r_would_misread_is_refused_with_the_reason() {
     }
 }
 
-/// Every name in a filter, and whether an operator stands there.
+/// Collects every name in a filter, operators included.
 fn names(value: &Value, into: &mut Vec<String>) {
     match value {
         Value::Object(map) => map.iter().for_each(|(name, value)| {

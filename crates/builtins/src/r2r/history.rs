@@ -1,8 +1,8 @@
-//! What was searched for lately, by whom.
+//! Recent queries of each client.
 //!
-//! Invariants: a client is shown its own queries and nobody else's: those of its session, or of its
-//! principal and capabilities where there are no sessions; programs that call over REST have no history; nothing is
-//! kept when the program ends, and the oldest goes first.
+//! Invariants: a client gets only its own queries: those of its session, or of its principal and capabilities if there
+//! are no sessions. Programs that call over REST have no history. The history is in memory only, and the oldest
+//! entries are dropped first.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ use time::format_description::well_known::Rfc3339;
 
 use upstream::api::Home;
 
-/// Queries that are shown.
+/// Queries in the answer for a client.
 const SHOWN: usize = 10;
-/// Clients whose queries are kept.
+/// Most clients with a history.
 const MOST_CLIENTS: usize = 256;
-/// Bytes of one query that are kept.
+/// Longest query that is kept, in bytes.
 const MOST_BYTES: usize = 500;
 
 /// The queries of all clients.
@@ -33,7 +33,7 @@ struct Own {
 /// One query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct Query {
-    /// What was asked, cut after 500 bytes.
+    /// The query, cut after 500 bytes.
     #[serde(rename = "query")]
     pub text: String,
     /// Which tool.
@@ -43,12 +43,13 @@ pub(super) struct Query {
 }
 
 impl History {
-    /// Notes that `home` asked `query`.
+    /// Records that `home` sent `query`.
     pub(super) fn note(&self, home: Option<&Home>, tool: &'static str, query: &str) {
         let Some(home) = home else { return };
         let query = query[..query.floor_char_boundary(MOST_BYTES)].to_owned();
         let mut all = self.lock();
-        // Who asked last stands last, so the one that goes is the one that was silent longest.
+        // The client of the last query is at the end, so the client without a query for the longest time is
+        // dropped.
         let known = all.iter().position(|own| own.home == *home).and_then(|at| all.remove(at));
         let mut own = known.unwrap_or_else(|| Own { home: home.clone(), queries: VecDeque::new() });
         if own.queries.len() == SHOWN {
@@ -61,7 +62,7 @@ impl History {
         all.push_back(own);
     }
 
-    /// What `home` asked lately, the last one first.
+    /// Returns the recent queries of `home`, the last one first.
     pub(super) fn of(&self, home: Option<&Home>) -> Vec<Query> {
         let all = self.lock();
         let own = home.and_then(|home| all.iter().find(|own| own.home == *home));
@@ -69,12 +70,12 @@ impl History {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Own>> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // Every write leaves a valid state, so a panic elsewhere does not matter.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// RFC 3339, in UTC and whole seconds.
+/// Returns the current time as RFC 3339, in UTC and whole seconds.
 fn now() -> String {
     let now = OffsetDateTime::now_utc();
     now.replace_nanosecond(0).unwrap_or(now).format(&Rfc3339).unwrap_or_default()

@@ -1,10 +1,10 @@
-//! The file that remembers which collection belongs to which project.
+//! The file that maps projects to their R2R collections.
 //!
-//! Invariants: it is written whole or not at all, for its owner only ([`private_file`]); who writes has
-//! read what others wrote just before, under a lock that all gateways take; a file that can not be
-//! understood is never written over.
+//! Invariants: the file is replaced as a whole, and only its owner can read it ([`private_file`]). A writer
+//! takes a lock that all gateways use, and reads the file before it writes. A file that cannot be parsed is
+//! never overwritten.
 //!
-//! Work for threads that may block, except for waiting for the lock.
+//! All functions may block, except for waiting for the lock.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -19,22 +19,22 @@ use crate::private_file;
 use runtime::regular_file;
 
 const VERSION: u32 = 1;
-/// A larger file is none of ours.
+/// Largest file that is read, in bytes.
 const MOST_BYTES: u64 = 4 << 20;
-/// How often, and after which pauses, the lock is tried before we give up: two seconds.
+/// Attempts to take the lock. With the pauses they last two seconds.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Whose collection is remembered.
+/// The project and the account that a collection belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Owner {
     /// The project.
     pub project: String,
-    /// Which R2R and which account there, as a hash: a collection of one is unknown to another.
+    /// Hash of the R2R server and the account there, because a collection exists for one account only.
     pub identity: String,
 }
 
-/// What is remembered of it.
+/// One row of the file: the collection of an owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
     #[serde(flatten)]
@@ -49,7 +49,7 @@ struct Content {
     collections: Vec<Entry>,
 }
 
-/// Why the file is of no use. Texts name the file and are for operators.
+/// Why the file cannot be used. The texts name the file and are for operators.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("the file of project collections {} can not be {what}: {source}", path.display())]
@@ -63,29 +63,29 @@ pub(super) enum Error {
     Held { path: PathBuf },
 }
 
-/// The file. It need not be there.
+/// Access to the file, which may be missing.
 #[derive(Debug, Clone)]
 pub(super) struct Mapping(PathBuf);
 
 impl Mapping {
-    /// The file at `path`, or where such a file belongs; `None` when there is no such place.
+    /// The file at `path` or at the default path. `None` if there is no default path.
     pub(super) fn new(path: Option<&Path>) -> Option<Self> {
         path.map(Path::to_owned).or_else(usual_path).map(Self)
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// What is remembered for `owner`.
+    /// Returns the entry of `owner`.
     pub(super) async fn get(&self, owner: &Owner) -> Result<Option<Entry>, Error> {
         let (file, owner) = (self.clone(), owner.clone());
         let entries = on_a_thread(move || file.read()).await?;
         Ok(entries.into_iter().find(|entry| entry.owner == owner))
     }
 
-    /// Remembers `entry` in place of what was there for its owner.
+    /// Stores `entry` in place of its owner's former one.
     pub(super) async fn put(&self, entry: Entry) -> Result<(), Error> {
         let lock = self.lock().await?;
         let file = self.clone();
@@ -121,7 +121,7 @@ impl Mapping {
         private_file::replace(&self.0, &text).map_err(self.failed("written"))
     }
 
-    /// The lock, which ends with the file that is returned.
+    /// Takes the lock, which is released when the returned file is closed.
     async fn lock(&self) -> Result<File, Error> {
         let file = self.clone();
         let lock =
@@ -153,7 +153,7 @@ async fn on_a_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(ended)?
 }
 
-/// `switchyard/project_collections.json` below `$XDG_STATE_HOME`, or below `~/.local/state`.
+/// Returns `switchyard/project_collections.json` below `$XDG_STATE_HOME`, or below `~/.local/state`.
 fn usual_path() -> Option<PathBuf> {
     let given = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let state = given.or_else(|| Some(std::env::home_dir()?.join(".local/state")))?;

@@ -1,10 +1,10 @@
-//! The tools of an R2R retrieval service (REST API v3) as a server of ours.
+//! The tools of an R2R retrieval service (REST API v3) as a built-in server.
 //!
-//! One file per tool: its arguments and answer as types, from which its definition is made, and what is
-//! asked of R2R for it. `context` is what they share: the client, the project's collection, the answers that
-//! are kept.
+//! Each tool has a file with its argument and result types, from which its definition is made, and with its
+//! requests to R2R. The tools share a `context`: the client, the project's collection, and the cached
+//! results.
 //!
-//! Not here: how R2R is spoken to (`client`, `session`), which file goes where (`ingest`).
+//! Not here: the requests and the login (`client`, `session`), and which file goes where (`ingest`).
 
 mod answers;
 mod client;
@@ -67,7 +67,7 @@ use protocol::{ErrorCode, Reply};
 use testkit::r2r as double;
 use upstream::api::{Error, Events, Means};
 
-/// R2R as one of our own servers.
+/// R2R as a built-in server.
 pub struct R2r {
     desk: Arc<Desk>,
     ingest: Ingest,
@@ -98,14 +98,14 @@ impl R2r {
         Ok(Self { desk, ingest, tools: tools(options.advanced_search) })
     }
 
-    /// Its offer before it logged in.
+    /// Returns the offer that is declared before the login.
     pub(super) fn declared(options: &config::R2r) -> Declared {
         Declared::new(about(), INSTRUCTIONS, &tools(options.advanced_search))
             .with_resources(resources::definitions(), true)
     }
 
-    /// The project of a call of the tool `name`. A client is only asked for it where the arguments name no
-    /// collection.
+    /// Returns the project of a call of the tool `name`. The client is asked for it only if the arguments
+    /// name no collection.
     fn project(&self, name: &str, arguments: &Raw, report: &Report) -> Result<Choice, Refusal> {
         let projects = &self.desk.projects;
         let needs_none = [documents::ABOUT_MONITOR.name, collections::ABOUT.name].contains(&name);
@@ -116,7 +116,7 @@ impl R2r {
         }
     }
 
-    /// The place of a document in the collection that is asked for, or in that of `project`.
+    /// Returns the target of a document: the requested collection, or that of `project`.
     async fn target(&self, project: &Project, asked: Option<Id>) -> Result<ingest::Target<'static>, Failure> {
         let collection = project.or_own(asked).await?;
         let is_own = match asked {
@@ -159,7 +159,7 @@ impl R2r {
             "r2r_list_documents" => documents::list(desk, project, &self.ingest, tool.read(arguments)?).await,
             "r2r_monitor_task" => {
                 let input: documents::MonitorInput = tool.read(arguments)?;
-                // Before R2R is asked: it may be done in between.
+                // Before the request to R2R, because the ingestion may end in between.
                 let ours = self.ingest.ours(input.document_id);
                 documents::monitor(desk, input, ours).await
             }
@@ -168,7 +168,7 @@ impl R2r {
     }
 }
 
-/// All tools, in the order they are listed.
+/// Returns all tools, in the order of the list.
 fn tools(advanced_search: AdvancedSearch) -> Vec<Tool> {
     vec![
         Tool::new::<search::Input, search::Output>(&search::about(advanced_search)),

@@ -1,5 +1,4 @@
-//! What R2R's API answers, as far as the tools read it. Lenient: what may be null or missing somewhere
-//! is optional here.
+//! Data model of R2R's API, as far as the tools read it. Fields that may be null or missing are optional.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -16,7 +15,7 @@ pub(super) struct Found {
     pub chunk_search_results: Vec<Chunk>,
 }
 
-/// A piece of a document.
+/// A passage of a document.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Chunk {
     pub id: Id,
@@ -32,12 +31,12 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// The title that the uploader gave the document.
+    /// Returns the title that the uploader gave the document.
     pub(super) fn title(&self) -> Option<&str> {
         self.metadata.get("title")?.as_str().filter(|title| !title.trim().is_empty())
     }
 
-    /// The text alone: R2R puts a title, where there is one, before it.
+    /// Returns the text without the title, which R2R puts before it.
     pub(super) fn bare_text(&self) -> &str {
         let heading = self.title().map(|title| format!("Document Title: {title}\n\nText: "));
         heading.and_then(|heading| self.text.strip_prefix(&heading)).unwrap_or(&self.text)
@@ -55,19 +54,19 @@ pub(super) struct Generated {
     pub metadata: Provider,
 }
 
-/// What the provider of the model said of its answer.
+/// Metadata from the provider of the language model.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Provider {
     #[serde(default)]
     pub model: Option<String>,
-    /// The answers it gave, one as a rule; their text stands elsewhere.
+    /// The answers of the model, usually one. Their text is in another field.
     #[serde(default)]
     choices: Value,
 }
 
 impl Provider {
-    /// Whether the model came to its end by itself. It says so (`stop`), or nothing; it says something
-    /// else of an answer that was cut off, such as `length`.
+    /// Whether the model finished its answer. It then reports `stop` or nothing. For an answer that was cut
+    /// off it reports something else, such as `length`.
     pub(super) fn has_ended(&self) -> bool {
         let why = self.choices.pointer("/0/finish_reason").and_then(Value::as_str);
         why.is_none_or(|why| why == "stop")
@@ -97,15 +96,15 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Whether it is in `collection`, or will be when it was taken in: R2R shows the collections of a
-    /// document only then, so whoever sends one notes them in its metadata too.
+    /// Whether it is in `collection`, or will be after its ingestion. R2R shows the collections of a document
+    /// only after that, so Switchyard also notes them in its metadata.
     pub(super) fn belongs_to(&self, collection: Id) -> bool {
         let noted = self.metadata.get("collection_ids").and_then(Value::as_array);
         let is_this = |value: &Value| value.as_str().and_then(|text| text.parse().ok()) == Some(collection.0);
         self.collection_ids.contains(&collection) || noted.is_some_and(|ids| ids.iter().any(is_this))
     }
 
-    /// How far it is.
+    /// Returns the stage of the ingestion.
     pub(super) fn stage(&self) -> Stage {
         match self.ingestion_status.as_str() {
             "success" => Stage::Success,
@@ -114,20 +113,20 @@ impl Document {
         }
     }
 
-    /// Why it failed, if R2R says so.
+    /// Returns why it failed, if R2R says so.
     pub(super) fn reason(&self) -> Option<String> {
         let said = self.metadata.get("failure").and_then(Value::as_str)?;
         Some(plain(said.to_owned(), &[])).filter(|said| !said.is_empty())
     }
 
-    /// Seconds since R2R began with it. R2R does not renew that time while it works.
+    /// Returns the seconds since R2R began with it. R2R does not update that time while it works.
     pub(super) fn age(&self) -> i64 {
         let begun = self.updated_at.as_deref().and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok());
         begun.map_or(0, |begun| (OffsetDateTime::now_utc() - begun).whole_seconds())
     }
 }
 
-/// How far a document is: everything between its arrival and its end is pending.
+/// Stage of an ingestion. Everything between its start and its end is pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     Pending,
@@ -145,14 +144,15 @@ pub(super) struct Collection {
     pub description: Option<String>,
     #[serde(default)]
     pub updated_at: Option<String>,
-    /// Not to be trusted: it drifts, below zero too.
+    /// Unreliable: the count drifts, even below zero.
     #[serde(default, deserialize_with = "or_default")]
     pub document_count: i64,
     #[serde(default, deserialize_with = "or_default")]
     pub user_count: u64,
 }
 
-/// R2R's database takes no zero characters, and says so with a status that looks like its own failure.
+/// Whether a value contains a NUL character. R2R's database refuses these, and R2R reports that as an
+/// internal error.
 pub(super) fn has_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),
@@ -162,7 +162,7 @@ pub(super) fn has_nul(value: &Value) -> bool {
     }
 }
 
-/// `null` is what is usual.
+/// Reads `null` as the default value.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

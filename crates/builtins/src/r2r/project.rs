@@ -1,8 +1,8 @@
-//! The collection of the project: which one is meant when a caller names none.
+//! The collection of the project, which is used when a client names none.
 //!
-//! It is called `claude-code-PROJECT`. Found by its name, or made where the configuration allows that,
-//! it is remembered here and in a file (`mapping`), and looked for again when R2R does not know it
-//! any more. However many ask at once, one looks.
+//! Its name is `claude-code-PROJECT`. It is found by that name, or created if the configuration allows it.
+//! Its id is kept here and in a file (`mapping`). If R2R no longer knows the id, the collection is looked for
+//! again. Concurrent calls share one lookup.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::r2r::project_name::ProjectName;
 use crate::refusal::Refusal;
 use upstream::api::Error;
 
-/// How long a collection is taken to be there without asking: searching one that is gone finds
-/// nothing, and that is no answer.
+/// How long the existence of a collection is trusted. A search in a deleted collection finds nothing, which
+/// looks like a valid result.
 const TRUSTED: Duration = Duration::from_mins(1);
-/// Collections that are looked through for a name that does not fit into a path: pages of so many.
+/// Page size and most pages, when collections are listed to find a name that does not fit into a path.
 const PAGE: u64 = 1_000;
 const PAGES: u64 = 10;
-/// Its description at R2R.
+/// Description of new collections at R2R.
 const DESCRIPTION: &str = "Made by an MCP gateway for the documents of a project.";
 
 /// The project and its collection.
@@ -49,7 +49,7 @@ struct Known {
 }
 
 impl Project {
-    /// The one that `options` name. The error names the file of collections if that is broken.
+    /// Opens the project that `options` name. Fails if the file of collections is broken; the error names it.
     pub(super) async fn open(
         client: &Client,
         options: &config::R2r,
@@ -79,27 +79,27 @@ impl Project {
         }
     }
 
-    /// Its folder, as the client or the settings name it.
+    /// Returns the folder of the project, as the client or the settings name it.
     pub(super) fn path(&self) -> Option<&str> {
         self.path.as_deref()
     }
 
-    /// What the project is called.
+    /// Returns the name of the project.
     pub(super) fn name(&self) -> &str {
         &self.owner.project
     }
 
-    /// What its collection is called.
+    /// Returns the name of its collection.
     pub(super) fn collection_name(&self) -> &str {
         &self.collection_name
     }
 
-    /// The file that remembers it.
+    /// Returns the file that maps projects to collections.
     pub(super) const fn mapping(&self) -> Option<&Mapping> {
         self.mapping.as_ref()
     }
 
-    /// `given`, or the project's collection, which is made if need be.
+    /// Returns `given`, or the project's collection, which is created if needed.
     pub(super) async fn or_own(&self, given: Option<Id>) -> Result<Id, Failure> {
         match given {
             Some(id) => Ok(id),
@@ -107,7 +107,7 @@ impl Project {
         }
     }
 
-    /// The project's collection, which is made if need be.
+    /// Returns the project's collection, which is created if needed.
     pub(super) async fn own(&self) -> Result<Id, Failure> {
         match self.look(self.may_create).await? {
             Some(id) => Ok(id),
@@ -115,12 +115,12 @@ impl Project {
         }
     }
 
-    /// The project's collection if there is one.
+    /// Returns the project's collection, if there is one.
     pub(super) async fn peek(&self) -> Result<Option<Id>, Failure> {
         self.look(false).await
     }
 
-    /// R2R said that it does not know `id`: it is looked for again when it is wanted.
+    /// Forgets `id` after R2R reported it as unknown. The next call looks for the collection again.
     pub(super) fn forget(&self, id: Id) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_some_and(|known| known.id == id) {
@@ -132,7 +132,7 @@ impl Project {
         if let Some(id) = self.fresh() {
             return Ok(Some(id));
         }
-        // One looks, and the others find what it found.
+        // One call looks, and the waiting ones use its result.
         let _turn = self.looking.acquire().await;
         if let Some(id) = self.fresh() {
             return Ok(Some(id));
@@ -159,7 +159,7 @@ impl Project {
         id
     }
 
-    /// The one that we or the file remember, if R2R still knows it.
+    /// Returns the id from memory or from the file, if R2R still knows it.
     async fn still_there(&self) -> Result<Option<Id>, Failure> {
         let known = self.known().map(|known| known.id);
         let remembered = match known {
@@ -176,7 +176,7 @@ impl Project {
                 self.forget(id);
                 Ok(None)
             }
-            // It was there a minute ago: what can be answered from memory still is.
+            // The collection existed a minute ago, so cached results can still be used.
             Err(_) if known.is_some() => Ok(Some(id)),
             Err(error) => Err(error.into()),
         }
@@ -200,7 +200,7 @@ impl Project {
         let made: Result<Results<model::Collection>, Error> = self.client.post(&["collections"], &body).await;
         match made {
             Ok(made) => Ok(Some(made.results.id)),
-            // Somebody else made it just now.
+            // Another program created it in the meantime.
             Err(Error::Backend { status: 409, .. }) => self.by_name().await,
             Err(error) => Err(error.into()),
         }
@@ -219,7 +219,8 @@ impl Project {
         }
     }
 
-    /// R2R takes an encoded slash in a path for a slash, so such a name can not be asked for.
+    /// Looks for the name in the list of collections. R2R decodes a slash in a path, so such a name cannot be
+    /// requested directly.
     async fn by_looking_through(&self) -> Result<Option<Id>, Failure> {
         for page in 0..PAGES {
             let (part, ours) = ((page * PAGE, PAGE), [("owner_only", "true")]);
@@ -235,7 +236,7 @@ impl Project {
         Ok(None)
     }
 
-    /// Only a memory: without it the collection is found by its name.
+    /// Stores the id in the file. If that fails, the collection can still be found by its name.
     async fn write_down(&self, id: Id) {
         let Some(mapping) = &self.mapping else { return };
         let collection_name = self.collection_name.clone();

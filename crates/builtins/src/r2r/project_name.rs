@@ -7,12 +7,12 @@ use std::path::Path;
 
 use url::Url;
 
-/// Bytes of a name, at most.
+/// Longest name, in bytes.
 const MAX_NAME: usize = 128;
-/// Bytes of a path, at most: as many as systems take.
+/// Longest path in bytes, as operating systems accept it.
 const MAX_PATH: usize = 4_096;
 
-/// A project: its name, and its folder where that is known.
+/// A project: its name, and its folder if that is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ProjectName {
     /// The name, which is the last part of a path.

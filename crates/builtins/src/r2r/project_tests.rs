@@ -1,4 +1,4 @@
-//! Which collection is meant when none is named.
+//! Tests of the collection that is used when a client names none.
 
 use std::fs;
 
@@ -45,7 +45,7 @@ async fn it_is_remembered_in_the_file_and_found_by_name_without_it() {
 async fn one_that_is_gone_is_made_anew() {
     let mut fixture = Fixture::new().await;
     let gone = fixture.own().await;
-    // Another R2R at the same place, which knows nothing.
+    // Another, empty R2R at this address.
     let fresh = double::R2r::start();
     let mut options = options(&fresh, &fixture.folder);
     let file = fixture.folder.path().join("collections.json");

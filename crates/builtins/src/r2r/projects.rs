@@ -1,8 +1,9 @@
-//! The project that a call is about: the one of the settings, or that of the client where the settings want it.
+//! Selects the project of a call: that of the settings, or that of the client if the settings say so.
 //!
-//! Invariants: a client is only followed where the operator allows it. The `_meta` of a call comes before the
-//! folders of its client. A client is asked for its folders in each call, because they may change at any time and two
-//! clients can share one principal. At most [`MAX_PROJECTS`] projects are remembered.
+//! Invariants: the project of a client is used only if the operator allows it. The `_meta` of a call takes
+//! precedence over the folders of its client. A client is asked for its folders in each call, because they
+//! may change at any time and two clients can share one principal. At most [`MAX_PROJECTS`] projects are
+//! kept.
 //!
 //! Not here: the collection of a project (`project`).
 
@@ -25,9 +26,9 @@ use upstream::api::Error;
 
 /// The member of `_meta` that names the project of a call.
 pub(super) const META: &str = "switchyard/project";
-/// The question for the folders of a client.
+/// Key of the request for the folders of a client.
 const ROOTS: &str = "roots";
-/// Projects of clients that are remembered.
+/// Most projects of clients that are kept.
 const MAX_PROJECTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
 /// The projects of one R2R server.
@@ -46,7 +47,7 @@ pub(super) enum Choice {
 }
 
 impl Projects {
-    /// Makes sure that the file of collections can be used.
+    /// Opens the project of the settings, and checks the file of collections.
     pub(super) async fn open(
         client: &Client,
         options: &config::R2r,
@@ -62,12 +63,12 @@ impl Projects {
         })
     }
 
-    /// The project of the settings.
+    /// Returns the project of the settings.
     pub(super) const fn own(&self) -> &Arc<Project> {
         &self.own
     }
 
-    /// The project of the call that `report` belongs to.
+    /// Returns the project of the call that `report` belongs to.
     pub(super) fn of(&self, report: &Report) -> Result<Choice, Refusal> {
         if !self.options.follows_client {
             return Ok(Choice::Known(Arc::clone(&self.own)));
@@ -93,7 +94,7 @@ impl Projects {
     }
 }
 
-/// The result of a call that needs the folders of its client first.
+/// Returns the result that asks the client for its folders.
 fn question() -> Raw {
     Raw::of(&json!({
         "resultType": "input_required",
@@ -101,7 +102,7 @@ fn question() -> Raw {
     }))
 }
 
-/// The first folder in the answer of a client, if it has any.
+/// Returns the first folder in the answer of a client.
 fn first_folder(answer: &Raw) -> Option<ProjectName> {
     #[derive(Deserialize)]
     struct Root {

@@ -1,9 +1,9 @@
-//! `r2r_rag_query`: an answer in words, with what it rests on.
+//! `r2r_rag_query`: a generated answer with its sources.
 //!
-//! Invariants: an answer rests on passages of the collection, or says that nothing was found; one that
-//! R2R made from passages of elsewhere is withheld; an answer that broke off says so and is not kept;
-//! a question that was sent is not put again by itself, unless R2R ended its stream before the first word;
-//! no model, address or key of a provider goes to R2R but the name of a model that the caller asked for.
+//! Invariants: an answer uses only passages of the collection, or says that nothing was found. If R2R used
+//! other passages, the answer is withheld. An incomplete answer is marked and not cached. A query is not
+//! repeated automatically, unless R2R ended its stream before the first word. R2R gets no model, address or
+//! key of a provider, except the name of a model that the client asked for.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ use upstream::api::Error;
 
 /// Passages that an answer is made from.
 const PASSAGES: u32 = 10;
-/// Said in place of an answer that would rest on nothing.
+/// Answer if no passage was found.
 const NOTHING_FOUND: &str =
     "Nothing was found about this in the documents of the collection, so there is no answer from them.";
 
@@ -82,7 +82,7 @@ const fn yes() -> bool {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Output {
     answer: String,
-    /// What the answer rests on, best first.
+    /// Passages that the answer is based on, best first.
     sources: Vec<Source>,
     /// The model that wrote it, as its provider says; null where nobody said.
     model_used: Option<String>,
@@ -105,7 +105,7 @@ struct Source {
     document_id: Id,
 }
 
-/// What R2R made, however it sent it.
+/// Answer of R2R, streamed or not.
 pub(super) struct Told {
     pub answer: String,
     pub chunks: Vec<Chunk>,
@@ -113,7 +113,7 @@ pub(super) struct Told {
     pub is_complete: bool,
 }
 
-/// The answer of `r2r_rag_query`; it goes to `report` while it grows.
+/// Returns the result of `r2r_rag_query`. Reports the answer to `report` while it grows.
 pub(super) async fn ask(
     desk: &Desk,
     project: &Project,
@@ -139,7 +139,7 @@ pub(super) async fn ask(
 async fn tell(desk: &Desk, input: &Input, collection: Id, report: &Report) -> Result<Told, Failure> {
     if report.wants_progress() {
         let stream = desk.client.events(&["retrieval", "rag"], &body(input, collection, true)).await?;
-        // Of a stream that ends with nothing, only the other way says why.
+        // A stream that ends without an event gives no reason, so the request is repeated without a stream.
         if let Some(told) = rag_stream::heard(stream, collection, report).await? {
             return Ok(Told { model: input.model.clone(), ..told });
         }
@@ -169,8 +169,8 @@ fn body(input: &Input, collection: Id, stream: bool) -> Value {
     })
 }
 
-/// What an answer rests on. R2R was asked for the collection alone; text that it made from anything
-/// else is nobody's to read here.
+/// Checks that all passages are of `collection`. R2R was asked for this collection only, and the client may
+/// not read others.
 pub(super) fn passages(chunks: Vec<Chunk>, collection: Id) -> Result<Vec<Chunk>, Error> {
     if chunks.iter().any(|chunk| !chunk.collection_ids.contains(&collection)) {
         tracing::error!(%collection, "R2R answered from outside the collection it was asked about");

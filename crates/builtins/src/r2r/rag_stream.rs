@@ -1,8 +1,8 @@
-//! An answer that R2R sends while its model writes it.
+//! Reads an answer that R2R sends while its model writes it.
 //!
-//! R2R just ends the stream when the model fails or reaches its limit: an answer is complete only when
-//! `done` was seen. The client is told what there is so far, not piece by piece: whoever misses a
-//! message has missed nothing.
+//! If the model fails or reaches its limit, R2R just ends the stream. So an answer is complete only if `done`
+//! was received. Each progress message contains the end of the answer so far, so a client that misses one has
+//! lost nothing.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::Report;
 use net::sse::Event;
 use upstream::api::Error;
 
-/// Time between two messages.
+/// Pause between two progress messages.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Bytes of the answer, from its end, that one message shows.
+/// Bytes of the answer, from its end, in one progress message.
 const SHOWN: usize = 2_000;
-/// Bytes of an answer; a longer one is broken off here.
+/// Longest answer in bytes. A longer one is cut off.
 const MOST: usize = 1 << 20;
 
 #[derive(Deserialize)]
@@ -56,7 +56,7 @@ struct Final {
     generated_answer: String,
 }
 
-/// What of it was heard.
+/// State of the answer.
 #[derive(Default)]
 struct Heard {
     answer: String,
@@ -64,7 +64,8 @@ struct Heard {
     is_done: bool,
 }
 
-/// What `stream` tells about `collection`; none when it ends before the answer began.
+/// Reads the answer for `collection` from `stream`. Returns `None` if the stream ends before the answer
+/// began.
 pub(super) async fn heard(
     stream: impl Stream<Item = Result<Event, Error>>,
     collection: Id,
@@ -77,10 +78,10 @@ pub(super) async fn heard(
         match event {
             Ok(event) => heard.take(&event, collection)?,
             Err(error) if heard.answer.is_empty() => return Err(error),
-            // The answer was cut off; what there is of it is still of use.
+            // The answer was cut off, but its beginning is still useful.
             Err(_) => break,
         }
-        // Nothing was found: what the model makes of that is not waited for.
+        // Nothing was found, so what the model makes of that is ignored.
         if heard.is_over() {
             break;
         }
@@ -97,7 +98,7 @@ impl Heard {
                 let found: Searched = read(&event.data)?;
                 self.chunks = Some(passages(found.data.chunk_search_results, collection)?);
             }
-            // Before anything is passed on it must be known what it rests on.
+            // The sources must be known before any text is passed on.
             b"message" if self.chunks.is_some() => {
                 let message: Message = read(&event.data)?;
                 message.delta.content.iter().for_each(|part| self.answer.push_str(&part.payload.value));

@@ -1,4 +1,4 @@
-//! Answers that grow, end, and break off.
+//! Tests of streamed answers that grow, end and break off.
 
 use futures_util::stream;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::*;
 
-#[allow(clippy::unnecessary_wraps)] // an element of what arrives
+#[allow(clippy::unnecessary_wraps)] // the streams have fallible elements
 fn event(name: &str, data: &Value) -> Result<Event, Error> {
     let data = Bytes::from(data.to_string());
     Ok(Event { name: Bytes::copy_from_slice(name.as_bytes()), data, ..Event::default() })

@@ -1,4 +1,4 @@
-//! The resources: what the project is, and what was searched for.
+//! The resources: the project in numbers, and the client's recent queries.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,12 +19,12 @@ use json::Raw;
 use protocol::{ErrorCode, Reply};
 use upstream::api::Error;
 
-/// The project and its documents in numbers.
+/// URI of the project and its documents in numbers.
 pub(super) const CONTEXT: &str = "r2r://current-project/context";
-/// What the client searched for lately.
+/// URI of the client's recent queries.
 pub(super) const HISTORY: &str = "r2r://search/history";
 
-/// The elements of `resources/list`.
+/// Returns the entries of `resources/list`.
 pub(super) fn definitions() -> Vec<Raw> {
     let resource = |uri, name, title, description| {
         Raw::of(&json!({
@@ -43,7 +43,7 @@ pub(super) fn definitions() -> Vec<Raw> {
     ]
 }
 
-/// The result of `resources/read` for `uri`.
+/// Returns the result of `resources/read` for `uri`.
 pub(super) async fn read(
     (desk, project): (&Desk, &Project),
     ingest: &Ingest,
@@ -63,7 +63,7 @@ pub(super) async fn read(
         _ => return Ok(Err(no_resource(uri))),
     };
     let contents = json!([{"uri": uri, "mimeType": "application/json", "text": text.as_str()}]);
-    // Both are of whoever asks, and of the moment.
+    // Both depend on the client and change at any moment, so they are not cached.
     Ok(Ok(Raw::object(&[
         ("contents", &Raw::of(&contents)),
         ("ttlMs", &Raw::of(&0)),
@@ -81,7 +81,7 @@ struct Context<'a> {
     collection_id: Option<Id>,
     collection_name: &'a str,
     document_count: u64,
-    /// Of the collection or its newest document.
+    /// Last change of the collection or of its newest document.
     last_updated: Option<String>,
     ingestion_status: Counts,
 }
@@ -132,7 +132,7 @@ async fn counted<'a>(
         incomplete: !scan.is_complete,
     };
     let times = scan.documents.into_iter().filter_map(|document| document.updated_at);
-    // RFC 3339 of one form and zone: the order of the texts is that of the times.
+    // All times are RFC 3339 of one form and zone, so they sort as text.
     let last = times.chain(itself.results.updated_at).max();
     Ok(about((desk, project), Some(id), last, counts))
 }
@@ -154,7 +154,7 @@ fn about<'a>(
     }
 }
 
-/// The first folder that documents are taken from, as an absolute path.
+/// Returns the first folder that files may be ingested from, as an absolute path.
 fn first_root(options: &config::R2r) -> Option<String> {
     let root = options.ingest_roots.first()?;
     Some(std::path::absolute(root).as_deref().unwrap_or(root).display().to_string())

@@ -23,7 +23,7 @@ use crate::tool::{About, Effect};
 use json::Raw;
 use upstream::api::Error;
 
-/// Longest query, in characters: models read no more than a few thousand words.
+/// Longest query, in characters. Models read a few thousand words at most.
 pub(super) const LONGEST: u64 = 20_000;
 
 pub(super) const ABOUT: About = About {
@@ -36,7 +36,8 @@ pub(super) const ABOUT: About = About {
     effect: Effect::Reads,
 };
 
-/// What is said of the tool where `advanced` is what `of` says: one that asks a language model is paid for.
+/// Returns the description of the tool. If R2R's own advanced mode is set, it asks a language model, which
+/// costs money.
 pub(super) const fn about(of: AdvancedSearch) -> About<'static> {
     match of {
         AdvancedSearch::Hybrid => ABOUT,
@@ -46,13 +47,13 @@ pub(super) const fn about(of: AdvancedSearch) -> About<'static> {
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub(super) struct Input {
-    /// What to look for: a question or keywords.
+    /// The query: a question or keywords.
     #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK), example = "how are access tokens renewed")]
     pub query: String,
     /// The collection to search, as `r2r_list_collections` gives it. Left out: the project's own.
     pub collection_id: Option<Id>,
-    /// basic: by meaning. advanced: by meaning and by words together, or R2R's own way of it where the gateway
-    /// is set so. custom: as R2R is configured, and as `search_settings` says.
+    /// basic: by meaning. advanced: by meaning and by words together, or in R2R's own way if the gateway is
+    /// set so. custom: as R2R is configured, and as `search_settings` says.
     #[serde(default)]
     pub search_mode: Mode,
     /// How many passages at most.
@@ -62,20 +63,21 @@ pub(super) struct Input {
     /// Search only documents whose metadata fit: `{"document_type": "md"}`, `{"year": {"$gte": 2024}}`,
     /// several under `$and` or `$or`. It narrows the collection and never widens it.
     pub filters: Option<Map<String, Value>>,
-    /// With `search_mode` custom, R2R's own settings: `use_semantic_search`, `use_fulltext_search`,
-    /// `use_hybrid_search`, `offset`, `search_strategy`, `num_sub_queries`, `hybrid_settings` (`full_text_weight`,
-    /// `semantic_weight`, `full_text_limit`, `rrf_k`), `chunk_settings` (`index_measure`, `probes`, `ef_search`), and
-    /// `filters`, which narrows as the one beside it does.
+    /// R2R's own settings for `search_mode` custom: `use_semantic_search`, `use_fulltext_search`,
+    /// `use_hybrid_search`, `offset`, `search_strategy`, `num_sub_queries`, `hybrid_settings`,
+    /// `chunk_settings` and `filters`. `hybrid_settings` has `full_text_weight`, `semantic_weight`,
+    /// `full_text_limit` and `rrf_k`. `chunk_settings` has `index_measure`, `probes` and `ef_search`.
+    /// `filters` narrows the search, as the parameter `filters` does.
     pub search_settings: Option<Map<String, Value>>,
 }
 
 impl Input {
-    /// The filters of the caller.
+    /// Returns the client's filters.
     fn wanted(&self) -> impl Iterator<Item = &Map<String, Value>> {
         self.filters.iter().chain(settings::filter(self.search_settings.as_ref()))
     }
 
-    /// Whether R2R can do what the caller wants, where `advanced` is what `advanced` says.
+    /// Checks that R2R can do what the client wants. `advanced` is the configured advanced mode.
     fn check(&self, advanced: AdvancedSearch) -> Result<(), Refusal> {
         if let Some(filter) = &self.filters {
             filters::check(filter)?;
@@ -113,7 +115,7 @@ pub(super) struct Output {
     count: usize,
     /// Whether this is an answer of shortly before.
     cached: bool,
-    /// How it was searched. Scores of different modes can not be compared.
+    /// The mode of the search. Scores of different modes cannot be compared.
     search_mode: Mode,
 }
 
@@ -129,11 +131,11 @@ struct Passage {
     /// Larger is better, within one answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<f64>,
-    /// What the uploader and R2R noted of the document.
+    /// Metadata of the document, from its uploader and from R2R.
     metadata: Map<String, Value>,
 }
 
-/// The answer of `r2r_search`.
+/// Returns the result of `r2r_search`.
 pub(super) async fn search(desk: &Desk, project: &Project, input: Input) -> Result<Raw, Failure> {
     let advanced = desk.options.advanced_search;
     input.check(advanced)?;
@@ -145,7 +147,7 @@ pub(super) async fn search(desk: &Desk, project: &Project, input: Input) -> Resu
     desk.answers.fetch(desk.options.cache_ttl.search, Some(collection), &inputs, make).await
 }
 
-/// `is_r2rs`: in R2R's own advanced mode, which asks its language model.
+/// Searches. `is_r2rs` selects R2R's own advanced mode, which asks its language model.
 async fn ask(desk: &Desk, input: &Input, (collection, is_r2rs): (Id, bool)) -> Result<Output, Failure> {
     let filters = filters::within(collection, input.wanted());
     let mut said = if is_r2rs {
@@ -183,8 +185,8 @@ fn passage(chunk: Chunk, titles: &BTreeMap<Id, String>) -> Passage {
     }
 }
 
-/// The `search_settings` for `mode` within `filters`, for R2R's mode `custom`: its own `advanced` asks a language
-/// model for invented answers first.
+/// Returns the `search_settings` for `mode` within `filters`. They are for R2R's mode `custom`, because its
+/// own `advanced` first asks a language model for invented answers.
 pub(super) fn settings(mode: Mode, limit: u32, filters: &Value) -> Value {
     match mode {
         Mode::Basic => json!({"use_semantic_search": true, "limit": limit, "filters": filters}),
@@ -199,25 +201,26 @@ pub(super) fn settings(mode: Mode, limit: u32, filters: &Value) -> Value {
     }
 }
 
-/// Those of `collection`, each once, at most `limit`. R2R was asked for just that; it is seen to here
-/// as well, because its own advanced mode searches once per invented answer and strings the results together.
+/// Returns the chunks of `collection`, each once, at most `limit`. R2R was asked for exactly this. But its
+/// own advanced mode searches once per invented answer and concatenates the results.
 pub(super) fn own(chunks: Vec<Chunk>, collection: Id, limit: usize) -> Vec<Chunk> {
     let mut seen = BTreeSet::new();
     let is_own = |chunk: &Chunk| chunk.collection_ids.contains(&collection);
     let mut own: Vec<_> = chunks.into_iter().filter(is_own).collect();
-    // Of the same chunk twice the better one; otherwise R2R's order stays.
+    // If a chunk occurs twice, the better score counts. Otherwise R2R's order stays.
     own.sort_by(|a, b| b.score.partial_cmp(&a.score).unwrap_or(std::cmp::Ordering::Equal));
     own.retain(|chunk| seen.insert(chunk.id));
     own.truncate(limit);
     own
 }
 
-/// `PostgreSQL` takes no text with this character, and it means nothing in a question.
+/// Replaces NUL characters, which `PostgreSQL` refuses and which mean nothing in a query.
 pub(super) fn without_nul(text: &str) -> String {
     text.replace('\0', " ")
 }
 
-/// R2R finds out that a filter is of no use when it runs it, and says that it failed.
+/// Blames the filter for an error. R2R notices an unusable filter only when it runs it, and then reports a
+/// failure.
 fn blamed(error: Error, filter: Option<&Map<String, Value>>) -> Failure {
     match (error, filter) {
         (Error::Backend { status: 500, detail, .. }, Some(filter)) if filters::is_blamed(&detail) => {

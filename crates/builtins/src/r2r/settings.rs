@@ -1,27 +1,27 @@
-//! What a caller may say of how R2R searches, in the mode `custom`: `search_settings`.
+//! Checks `search_settings`: how R2R searches in the mode `custom`.
 //!
-//! Invariants: what reaches R2R is listed in [`SETTINGS`], of its type and within its bounds, and none of it
-//! says where is searched; the caller's `filters` in it stand beside the collection's own, as those beside it
-//! do (`filters`); what has R2R ask a language model is refused unless the operator lets searches do so.
+//! Invariants: R2R gets only settings that are listed in [`SETTINGS`], with valid types and bounds. None of
+//! them changes where R2R searches: `filters` in them only narrow the collection's own filter (`filters`). A
+//! setting that makes R2R ask a language model is refused, unless the operator allows that for searches.
 //!
-//! Not here: what the modes come to (`search`).
+//! Not here: what the modes send to R2R (`search`).
 
 use serde_json::{Map, Value};
 
 use super::filters;
 use crate::refusal::Refusal;
 
-/// Where a filter may stand among the settings.
+/// Name of the setting that contains a filter.
 const FILTERS: &str = "filters";
-/// How R2R makes questions of the query.
+/// Name of the setting for how R2R derives queries.
 const STRATEGY: &str = "search_strategy";
-/// The one of these that asks no language model.
+/// The strategy that asks no language model.
 const PLAIN: &str = "vanilla";
-/// The ways to search, and whether R2R goes each where nothing is said.
+/// The kinds of search, and whether R2R uses each by default.
 const WAYS: [(&str, bool); 3] =
     [("use_semantic_search", true), ("use_fulltext_search", false), ("use_hybrid_search", false)];
 
-/// What a setting may be.
+/// Valid values of a setting.
 enum Rule {
     Flag,
     Whole(u32, u32),
@@ -30,7 +30,7 @@ enum Rule {
     Part(&'static [(&'static str, Rule)]),
 }
 
-/// What may be said, by name.
+/// Known settings, by name.
 static SETTINGS: [(&str, Rule); 8] = [
     (WAYS[0].0, Rule::Flag),
     (WAYS[1].0, Rule::Flag),
@@ -57,7 +57,7 @@ static SETTINGS: [(&str, Rule); 8] = [
     ),
 ];
 
-/// Whether R2R can use the caller's settings. `asks_model`: searches may ask R2R's language model.
+/// Checks that R2R can use the client's settings. `asks_model`: searches may ask R2R's language model.
 pub(super) fn check(settings: &Map<String, Value>, asks_model: bool) -> Result<(), Refusal> {
     for (name, value) in settings {
         match value.as_object() {
@@ -87,18 +87,18 @@ pub(super) fn check(settings: &Map<String, Value>, asks_model: bool) -> Result<(
     Ok(())
 }
 
-/// The filter among the settings.
+/// Returns the filter among the settings.
 pub(super) fn filter(settings: Option<&Map<String, Value>>) -> Option<&Map<String, Value>> {
     settings?.get(FILTERS)?.as_object()
 }
 
-/// The settings but their filter.
+/// Returns the settings without their filter.
 pub(super) fn rest(settings: Option<&Map<String, Value>>) -> Map<String, Value> {
     let others = settings.into_iter().flatten().filter(|(name, _)| *name != FILTERS);
     others.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Whether `value` may be the setting `name` of `rules`; `at` is its whole name.
+/// Checks that `value` is valid for the setting `name` of `rules`. `at` is its full name.
 fn member(rules: &[(&str, Rule)], name: &str, at: &str, value: &Value) -> Result<(), Refusal> {
     let Some((_, rule)) = rules.iter().find(|(known, _)| *known == name) else {
         let names: Vec<_> = rules.iter().map(|(known, _)| *known).collect();

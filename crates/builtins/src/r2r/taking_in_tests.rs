@@ -1,4 +1,4 @@
-//! The tool that takes files in, beside those that find what it took in.
+//! Tests of the ingestion tool together with the tools that find its documents.
 
 use std::fs;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::Report;
 
 const TOOL: &str = "r2r_ingest_document";
 
-/// With a folder that is allowed, and `guide.md` in it.
+/// A fixture with an allowed folder that contains `guide.md`.
 async fn fixture() -> (Fixture, TempDir, String) {
     fixture_of(1000).await
 }
 
-/// The same for files of so many bytes.
+/// A fixture with such a folder, for files of at most so many bytes.
 async fn fixture_of(bytes: u64) -> (Fixture, TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("guide.md");
@@ -81,7 +81,7 @@ async fn what_can_not_be_taken_in_is_refused_by_field() {
 async fn a_promised_document_that_r2r_refuses_is_shown_as_failed_wherever_it_is_looked_for() {
     let (fixture, folder, path) = fixture_of(4 << 20).await;
     let long = folder.path().join("long.md").display().to_string();
-    // More than R2R takes of this type.
+    // More than R2R accepts for this type.
     fs::write(&long, "x".repeat(2_100_000)).expect("written");
     let promised = async |path: &str| {
         let promised = fixture.ask(TOOL, json!({"file_path": path})).await;

@@ -1,4 +1,4 @@
-//! What the tools ask R2R, and what they make of its answers.
+//! Tests of the tools' requests to R2R, and of their results.
 
 use std::time::Duration;
 

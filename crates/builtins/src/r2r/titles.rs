@@ -1,4 +1,4 @@
-//! The titles of documents: chunks hold one only where the uploader gave it.
+//! Cache of document titles. Chunks contain a title only if the uploader gave one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use super::client::{Client, Results};
 use super::id::Id;
 use super::model::{Chunk, Document};
 
-/// Titles that are remembered, and for how long.
+/// Most titles in the cache, and their lifetime.
 const MOST: u64 = 10_000;
 const TRUSTED: Duration = Duration::from_mins(10);
 
-/// Titles, remembered.
+/// The cache of titles.
 pub(super) struct Titles {
     client: Client,
     known: Cache<Id, String>,
 }
 
 impl Titles {
-    /// None yet.
+    /// Makes an empty cache.
     pub(super) fn new(client: &Client) -> Self {
         let known = Cache::builder().max_capacity(MOST).time_to_live(TRUSTED).build();
         Self { client: client.clone(), known }
     }
 
-    /// The titles of the documents of `chunks`, as far as they can be had: an answer without a name is
-    /// better than none.
+    /// Returns the titles of the documents of `chunks`. Missing titles are not an error: results without them
+    /// are still useful.
     pub(super) async fn of(&self, chunks: &[Chunk]) -> BTreeMap<Id, String> {
         let mut titles = BTreeMap::new();
         let mut missing = Vec::new();

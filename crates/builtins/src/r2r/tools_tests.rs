@@ -1,4 +1,4 @@
-//! What the tools say of themselves, and that any arguments are judged by it.
+//! Tests of the tool definitions, and of the checks of arbitrary arguments.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ fn every_definition_is_whole_closed_and_true() {
         assert!(definition["description"].as_str().is_some_and(|text| text.len() > 40));
         let reads = !tool.name().starts_with("r2r_ingest_");
         assert_eq!(definition["annotations"]["readOnlyHint"], reads, "{}", tool.name());
-        // A model is paid for each question: it is never put again by itself.
+        // Each query pays for a model, so it is never repeated automatically.
         let costs = tool.name() == "r2r_rag_query";
         assert_eq!(definition["annotations"]["idempotentHint"], !costs, "{}", tool.name());
         assert_eq!(definition["annotations"]["openWorldHint"], costs, "{}", tool.name());

@@ -14,12 +14,12 @@ use super::failed::{Failed, Reported};
 use json::Raw;
 use runtime::secret::SecretString;
 
-/// Members of a result that are objects; to serde a list is one too.
+/// Members of a result that must be objects. Serde would accept a list for them too.
 const OBJECTS: [&str; 2] = ["metadata", "performance"];
 
-/// The other members of a result that the contract names; they are only looked at.
+/// Further members that the contract names. Only their types are checked.
 #[derive(Deserialize)]
-#[allow(dead_code)] // what it reads is what fits
+#[allow(dead_code)] // deserializing checks the types
 struct Known {
     answer: Option<String>,
     #[serde(default)]
@@ -39,7 +39,7 @@ struct Performance {
     tokens_used: Option<f64>,
 }
 
-/// What [`Known`] holds and whatever else the technique says.
+/// Returns the output schema: the members of [`Known`], and any others.
 pub(super) fn schema() -> Value {
     let list = |what: &str| json!({"type": ["array", "null"], "items": {}, "description": what});
     json!({
@@ -63,7 +63,7 @@ pub(super) fn schema() -> Value {
     })
 }
 
-/// The result in `answered`, or why there is none, in which none of `secrets` is shown.
+/// Reads the result in `answered`, or why there is none. The reason contains none of `secrets`.
 pub(super) fn read(answered: &Raw, secrets: &[SecretString]) -> Result<Raw, Failed> {
     let fault = |why: &str| Failed::Bridge(malformed(why));
     let Some(success) = answered.get_as::<bool>("success") else {

@@ -1,4 +1,4 @@
-//! The tool of a technique: a question, and what the bridge answers.
+//! The tool of a technique: it sends a question to the bridge.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use json::Raw;
 
 /// Longest question, in characters.
 const LONGEST: usize = 20_000;
-/// The setting that has an argument of its own.
+/// Setting with its own argument.
 const TOP_K: &str = "top_k";
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
@@ -31,12 +31,12 @@ pub(super) struct Input {
     pub params: Option<Map<String, Value>>,
 }
 
-/// The tool of one technique.
+/// Makes the tool of one technique.
 pub(super) fn tool(about: &About<'_>) -> Tool {
     Tool::with_schemas(about, &schema::of_input::<Input>(), &answer::schema())
 }
 
-/// What `technique` answers, as the bridge wrote it.
+/// Returns the bridge's result of `technique`, unchanged.
 pub(super) async fn ask(bridge: &Bridge, technique: &str, input: Input) -> Result<Raw, Failed> {
     let params = params(input.params.unwrap_or_default(), input.top_k)?;
     let wish = Wish { technique, query: &input.query, params: &params };

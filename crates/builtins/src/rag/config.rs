@@ -1,4 +1,4 @@
-//! The options of the RAG techniques, read.
+//! Reads the options of the RAG techniques.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use runtime::secret::ExposeSecret;
 use settings::Setting;
 use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, header_value, require};
 
-/// Time between two readings of the list, in seconds.
+/// Bounds of the time between two reads of the list, in seconds.
 const REFRESH: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
-/// The most techniques that may be offered.
+/// Upper bound of `max_techniques`.
 const MOST_TECHNIQUES: usize = 500;
 
-/// Options of the RAG techniques. `Debug` shows no URL: any part of one may be a secret.
+/// Options of the RAG techniques. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
 pub struct Rag {
-    /// Where the bridge answers, without `/mcp`.
+    /// URL of the bridge, without `/mcp`.
     pub url: Url,
-    /// Sent with every request, as `Authorization: Bearer …`.
+    /// Key for the header `Authorization: Bearer …` of every request.
     pub api_key: Option<SecretString>,
-    /// The list of techniques is read at least so often.
+    /// Longest time between two reads of the list.
     pub refresh: Duration,
-    /// Techniques offered at most.
+    /// Most techniques that are offered.
     pub max_techniques: usize,
 }
 
@@ -45,7 +45,7 @@ impl BuiltinOptions for Rag {
     }
 }
 
-/// Reads `url` and `rag`, which may be left out.
+/// Reads `url` and `rag`, which is optional.
 pub fn read(
     given: &Given<'_>,
     server: &Setting<'_>,

@@ -228,7 +228,7 @@ impl Failed {
         }
     }
 
-    /// Whether the list of techniques, or the key, may be another than we think.
+    /// Whether the cached list of techniques, or the key, may be out of date.
     pub(super) fn is_of_the_list(&self) -> bool {
         match self {
             Self::Reported(said) => matches!(said.kind, Kind::Missing | Kind::Denied),

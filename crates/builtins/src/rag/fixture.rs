@@ -1,4 +1,4 @@
-//! For tests: our server of the techniques before a bridge of the tests, and what it reports.
+//! Test fixture: the built-in server of the techniques with a fake bridge, and its events.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use protocol::Reply;
 use runtime::shutdown::Shutdown;
 use upstream::api::{Error, Event, Events};
 
-/// How long a test waits for what should come at once.
+/// How long a test waits for an immediate event.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
-/// A key.
+/// Key of the bridge.
 pub(super) const KEY: &str = "key-that-nobody-sees";
 
-/// Both ends.
+/// The fake bridge and the server.
 pub(super) struct Fixture {
     pub bridge: double::Bridge,
     pub ours: Rag,
@@ -64,12 +64,12 @@ impl Fixture {
         self.ours.call(tool, Raw::of(arguments), &Report::none()).await
     }
 
-    /// The whole result of a call.
+    /// Returns the complete result of a call.
     pub(super) async fn result(&self, tool: &str, arguments: Value) -> Raw {
         self.reply(tool, &arguments).await.expect("reached").expect("a result")
     }
 
-    /// The answer of a call that succeeds.
+    /// Returns the result of a call that succeeds.
     pub(super) async fn ask(&self, tool: &str, arguments: Value) -> Value {
         let result: Value = self.result(tool, arguments).await.read().expect("JSON");
         assert_eq!(result["isError"], false, "{tool}: {result}");
@@ -78,7 +78,7 @@ impl Fixture {
         result["structuredContent"].clone()
     }
 
-    /// The explanation of a call that is refused or failed.
+    /// Returns the explanation of a call that is refused or failed.
     pub(super) async fn refused(&self, tool: &str, arguments: Value) -> Value {
         let result: Value = self.result(tool, arguments).await.read().expect("JSON");
         assert_eq!(result["isError"], true, "{tool}: {result}");
@@ -86,32 +86,32 @@ impl Fixture {
         serde_json::from_str(result["content"][0]["text"].as_str().expect("text")).expect("JSON")
     }
 
-    /// The error of a call whose service failed.
+    /// Returns the error of a call whose service failed.
     pub(super) async fn failure(&self, tool: &str, arguments: Value) -> Error {
         self.reply(tool, &arguments).await.expect_err("it fails")
     }
 
-    /// The next thing that is reported.
+    /// Waits for the next event.
     pub(super) async fn event(&mut self) -> Event {
         timeout(PATIENCE, self.events.recv()).await.expect("something is reported").expect("it lives")
     }
 
-    /// Whether nothing was reported since.
+    /// Whether no event was reported since.
     pub(super) fn is_silent(&mut self) -> bool {
         self.events.try_recv().is_err()
     }
 
-    /// Has the list read, and waits until that is done.
+    /// Requests a read of the list, and waits until it is done.
     pub(super) async fn read_again(&self) {
         let before = self.bridge.count(double::LIST);
         self.ours.shelf.look_soon();
         self.after(|| self.bridge.count(double::LIST) > before).await;
-        // A second reading begins when the first one is over.
+        // A second read begins when the first one is over.
         self.ours.shelf.look_soon();
         self.after(|| self.bridge.count(double::LIST) > before + 1).await;
     }
 
-    /// Until `is_so`.
+    /// Waits until `is_so`.
     pub(super) async fn after(&self, is_so: impl Fn() -> bool) {
         let waiting = async {
             while !is_so() {

@@ -1,7 +1,7 @@
-//! `rag_health`: how the bridge says it is, and what of its list is offered.
+//! `rag_health`: the health that the bridge reports, and which techniques of its list are offered.
 //!
-//! It answers also where the bridge does not, because that is what it was asked: nothing it finds is a
-//! failure of the call.
+//! The tool answers even if the bridge does not, because it reports exactly that. So it never fails because
+//! of the bridge.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::tool::{About, Effect, Tool};
 use json::Raw;
 use upstream::api::{Delivery, Error};
 
-/// Time the bridge has for it.
+/// Time limit of the bridge.
 const LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) const ABOUT: About<'_> = About {
@@ -46,7 +46,7 @@ struct Output {
     /// All it said: `pipelines`, `database` and whatever else.
     #[schemars(with = "Option<Map<String, Value>>")]
     service: Option<Raw>,
-    /// What went wrong.
+    /// The reason of a failure.
     detail: Option<String>,
     /// The techniques that are offered; the tool of each has `rag_` before it.
     techniques: Vec<String>,
@@ -64,7 +64,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Input, Output>(&ABOUT)
 }
 
-/// The answer of the tool.
+/// Returns the result of the tool.
 pub(super) async fn answer(
     bridge: &Bridge,
     shelf: &Shelf,

@@ -1,4 +1,4 @@
-//! When the list is read, what of it is offered, and who is told.
+//! Tests of reading the list of techniques: when it is read, what is offered, and how clients are notified.
 
 use std::time::Duration;
 

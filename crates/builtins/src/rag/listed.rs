@@ -1,7 +1,7 @@
-//! The list of techniques as it arrives: names of somebody else, as many as they like.
+//! Reads the list of techniques that a service sends. It may have any names and any length.
 //!
-//! Invariants: at most [`MOST`] names are kept while it is read, each once, and of each only
-//! so much that it can be told to be too long; what is no text is counted.
+//! Invariants: at most [`MOST`] distinct names are kept while reading. A long name is kept only as far as
+//! needed to see that it is too long. Elements that are not strings are counted.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,17 +9,17 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Names that are looked at.
+/// Most names that are read.
 const MOST: usize = 10_000;
-/// The longest name that can be one, in bytes.
+/// Longest valid name, in bytes.
 pub(super) const LONGEST: usize = 60;
 
-/// A list, read.
+/// A list that was read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Listed {
-    /// In the order of the alphabet, so that one that comes in any order is the same list.
+    /// Sorted, so that two lists with equal names are equal.
     pub names: BTreeSet<String>,
-    /// Elements that are no texts, and those beyond what is looked at.
+    /// Number of elements that are not strings, or come after the limit.
     pub others: usize,
 }
 
@@ -58,7 +58,7 @@ impl<'de> Visitor<'de> for Reader {
         Ok(listed)
     }
 
-    /// The same list under the name `techniques`, as services wrap one whose makers want room for more.
+    /// Reads an object with the list as member `techniques`, which leaves a service room for further members.
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Listed, A::Error> {
         let mut listed = None;
         while let Some(name) = members.next_key::<String>()? {
@@ -72,7 +72,7 @@ impl<'de> Visitor<'de> for Reader {
     }
 }
 
-/// A list that stands by itself.
+/// A list that is not wrapped in an object.
 struct Bare(Listed);
 
 impl<'de> Deserialize<'de> for Bare {

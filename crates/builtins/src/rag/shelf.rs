@@ -1,11 +1,11 @@
-//! The list of techniques as it was last read, and the task that reads it again.
+//! Keeps the list of techniques, and the task that reads it again.
 //!
 //! ```text
-//!  read ──the same──▶ kept        read ──another──▶ taken, clients are told
-//!  read ──in vain──▶ kept, with why        read ──key refused──▶ closed
+//!  read ──unchanged──▶ kept        read ──changed──▶ replaced, clients are notified
+//!  read ──failed──▶ kept, with the reason        read ──key refused──▶ closed
 //! ```
 //!
-//! Invariants: only one reading at a time, of at most [`LIMIT`]; one that fails changes nothing.
+//! Invariants: one read runs at a time and takes at most [`LIMIT`]. A failed read changes nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,12 +20,12 @@ use protocol::feature::List;
 use protocol::sanitize;
 use upstream::api::{Closing, Error, Event, Events};
 
-/// Time that one reading may take.
+/// Time limit of one read.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Least time between two readings.
+/// Shortest time between two reads.
 const GAP: Duration = Duration::from_millis(200);
 
-/// The list and who follows it.
+/// The list, with all that is needed to read it again.
 pub(super) struct Shelf {
     server: Arc<str>,
     bridge: Bridge,
@@ -33,18 +33,18 @@ pub(super) struct Shelf {
     events: Events,
     state: Mutex<State>,
     look: Notify,
-    /// Why the bridge does not take our key.
+    /// Closed when the bridge refuses the key.
     refusal: Closing,
 }
 
 struct State {
     offer: Arc<Offer>,
     read_at: Instant,
-    /// Why the last reading came to nothing.
+    /// Why the last read failed.
     failure: Option<String>,
 }
 
-/// What is known of the list.
+/// Age of the list.
 pub(super) struct Age {
     /// Time since it was read.
     pub since: Duration,
@@ -75,28 +75,28 @@ impl Shelf {
         Ok(shelf)
     }
 
-    /// What is offered now.
+    /// Returns the current offer.
     pub(super) fn offer(&self) -> Arc<Offer> {
         Arc::clone(&self.lock().offer)
     }
 
-    /// How old that is.
+    /// Returns the age of the list.
     pub(super) fn age(&self) -> Age {
         let state = self.lock();
         Age { since: state.read_at.elapsed(), failure: state.failure.clone() }
     }
 
-    /// Has the list read now, not when its time has come.
+    /// Requests a read before the next regular one.
     pub(super) fn look_soon(&self) {
         self.look.notify_one();
     }
 
-    /// Resolves when the bridge has refused our key, with the reason.
+    /// Resolves with the reason when the bridge has refused the key.
     pub(super) async fn refused(&self) -> String {
         self.refusal.wait().await
     }
 
-    /// Reads the list whenever somebody asks for it, and `every` so often if nobody does.
+    /// Reads the list on request, and otherwise at the interval `every`.
     pub(super) async fn follow(self: Arc<Self>, every: Duration) {
         loop {
             tokio::select! {
@@ -141,7 +141,7 @@ impl Shelf {
         }
     }
 
-    /// Once, by name: not again with every reading.
+    /// Logs new names that are left out. Names that were logged before are not repeated.
     fn tell_left_out(&self, before: &Offer, now: &Offer) {
         let names = now.newly_left_out(before);
         if !names.is_empty() || now.more_left_out > before.more_left_out {

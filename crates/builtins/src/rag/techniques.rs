@@ -1,4 +1,4 @@
-//! Which names of the bridge's list become tools, and what is said of them.
+//! Selects the names of the bridge's list that become tools, and describes these tools.
 
 use std::collections::BTreeSet;
 
@@ -10,28 +10,28 @@ use super::{ask, health};
 use crate::tool::{About, Effect, Tool};
 use protocol::sanitize;
 
-/// Before the name of every technique.
+/// Prefix of the tool names.
 const PREFIX: &str = "rag_";
-/// Names left out that are kept.
+/// Most skipped names that are kept.
 const MOST_LEFT_OUT: usize = 20;
 
 /// One technique.
 #[derive(Debug)]
 pub(super) struct Technique {
-    /// As the bridge knows it.
+    /// Name at the bridge.
     pub name: String,
     /// The tool that invokes it.
     pub tool: Tool,
 }
 
-/// What of a list is offered.
+/// The part of a list that is offered.
 #[derive(Debug, Default)]
 pub(super) struct Offer {
-    /// In the order of the alphabet.
+    /// Sorted by name.
     pub techniques: Vec<Technique>,
-    /// The first of those that are not.
+    /// The first names that are not offered.
     pub left_out: Vec<LeftOut>,
-    /// How many are left out besides.
+    /// Number of further names that are not offered.
     pub more_left_out: usize,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct LeftOut {
 }
 
 impl Offer {
-    /// Of `listed`, at most `most` techniques.
+    /// Makes the offer from `listed`, with at most `most` techniques.
     pub(super) fn of(listed: Listed, most: usize) -> Self {
         let mut offer = Self { more_left_out: listed.others, ..Self::default() };
         for name in listed.names {
@@ -60,18 +60,18 @@ impl Offer {
         offer
     }
 
-    /// At most `most` of the techniques that are described here.
+    /// Makes an offer of the techniques that are described here, at most `most`.
     pub(super) fn known(most: usize) -> Self {
         let names = KNOWN.iter().map(|known| known.name.to_owned()).collect();
         Self::of(Listed { names, others: 0 }, most)
     }
 
-    /// The names of its techniques.
+    /// Returns the names of its techniques.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.techniques.iter().map(|technique| technique.name.as_str())
     }
 
-    /// The names left out that `before` did not leave out.
+    /// Returns the names that this offer skips and `before` does not.
     pub(super) fn newly_left_out(&self, before: &Self) -> Vec<String> {
         let known: BTreeSet<&LeftOut> = before.left_out.iter().collect();
         self.left_out.iter().filter(|one| !known.contains(one)).map(|one| one.name.clone()).collect()
@@ -80,7 +80,7 @@ impl Offer {
 
 const TOO_MANY: &str = "more than `max_techniques`";
 
-/// Why no tool can have this name; none: one can.
+/// Returns why no tool can have this name, or `None` if one can.
 fn refusal(name: &str) -> Option<&'static str> {
     let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     if name.is_empty() || name.len() > LONGEST || !name.bytes().all(is_of_names) {
@@ -107,7 +107,7 @@ fn tool(technique: &str) -> Tool {
 const COMMON: &str = "Answers with the text, the documents it rests on and their sources. Takes seconds, and \
     each call costs a language model's tokens.";
 
-/// What is said of a technique.
+/// Description of a well-known technique.
 struct Known {
     name: &'static str,
     title: &'static str,

@@ -1,4 +1,4 @@
-//! What is put to the bridge, what comes of its answers, and how its failures look.
+//! Tests of the requests to the bridge, its results and its failures.
 
 use serde_json::{Value, json};
 
@@ -213,7 +213,7 @@ async fn a_call_that_is_given_up_is_given_up_at_the_bridge() {
         _ = basic => panic!("it hangs"),
         () = asked => {}
     }
-    // Others are not held up by it.
+    // It does not delay other calls.
     fixture.bridge.fail(INVOKE, None);
     fixture.ask("rag_crag", question()).await;
 }
@@ -274,7 +274,7 @@ async fn a_bridge_that_is_not_well_is_not_there() {
         assert_eq!(error.trips_breaker(), trips, "{error:?}");
         assert!(open(&options(&fixture.bridge), Events::channel().0).await.is_err());
     }
-    // It answers, so it is there: what it thinks of its pipelines is for `rag_health`.
+    // The bridge answers, so it is available. `rag_health` reports the state of its pipelines.
     fixture.bridge.fail(HEALTH, Some(Fault::body(r#"{"status":"degraded"}"#)));
     fixture.ours.health().await.expect("there");
 }

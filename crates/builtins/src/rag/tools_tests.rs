@@ -1,4 +1,4 @@
-//! What the tools say of themselves, and that any arguments are judged by it.
+//! Tests of the tool definitions, and of the checks of arbitrary arguments.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ fn every_definition_is_whole_and_true() {
         assert!(tool.is_known(), "{name}: a word of its schema is not checked");
         let annotations = &definition["annotations"];
         let costs = name != "rag_health";
-        // It changes nothing, and is not made again by itself where it costs.
+        // It changes nothing, but is not retried automatically where it costs money.
         assert_eq!(
             (&annotations["readOnlyHint"], &annotations["idempotentHint"], &annotations["openWorldHint"]),
             (&json!(true), &json!(!costs), &json!(costs)),

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::refusal::{Cleaner, place};
 use json::Raw;
 
-/// Facts with a meaning of their own; the others stand in `data`.
+/// Facts with a meaning of their own. The others go into `data`.
 const MEMBERS: [&str; 8] = [
     "code",
     "field",

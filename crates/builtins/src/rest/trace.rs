@@ -1,23 +1,23 @@
-//! Traces of a program's stack within what it says of a failure: where its code stands is nobody else's business.
+//! Removes stack traces from the error texts of a service, because they reveal where its code is.
 //!
-//! Invariant: of a trace only what went wrong is left, never a line that names a place in code. What is not known
-//! for a trace is left as it is.
+//! Invariant: only the error message remains of a trace, and never a line with a place in code. Unknown
+//! formats stay unchanged.
 
 use std::borrow::Cow;
 
-/// How Python begins to say where a program failed; what went wrong stands behind the places, not indented.
+/// Start of a Python trace. The error follows the places, without indentation.
 const PYTHON: &str = "Traceback (most recent call last)";
-/// How a place begins there.
+/// Start of a place in a Python trace.
 const PLACE: &str = "File \"";
-/// How Rust begins, behind what went wrong.
+/// Start of a Rust trace, after the error.
 const RUST: &str = "stack backtrace:";
-/// How Go does: `goroutine 1 [running]:`.
+/// Start of a Go trace: `goroutine 1 [running]:`.
 const GO: &str = "goroutine ";
 
-/// `text` without the traces in it; empty when it is nothing else.
+/// Returns `text` without the traces in it. The result is empty if there is nothing else.
 pub(super) fn cut(text: &str) -> Cow<'_, str> {
     if text.contains(PYTHON) {
-        // A text that was printed as a value has its ends of lines written out.
+        // In a text that was printed as a value, line ends are escaped.
         return Cow::Owned(of_python(&text.replace("\\n", "\n")).to_owned());
     }
     let mut end = 0;
@@ -30,7 +30,7 @@ pub(super) fn cut(text: &str) -> Cow<'_, str> {
     Cow::Borrowed(text)
 }
 
-/// The last thing that went wrong, or what was said before.
+/// Returns the last error, or the text before the trace.
 fn of_python(text: &str) -> &str {
     let (before, trace) = text.rsplit_once(PYTHON).unwrap_or((text, ""));
     let is_cause = |line: &&str| {
@@ -40,7 +40,8 @@ fn of_python(text: &str) -> &str {
     trace.lines().rev().find(is_cause).unwrap_or_else(|| first.trim_end().trim_end_matches(':'))
 }
 
-/// `    at function (file:line)`, as JavaScript, Java and C# write it, or the head of what others write.
+/// Whether a line is `    at function (file:line)`, as in JavaScript, Java and C#, or the start of another
+/// trace.
 fn is_place(line: &str) -> bool {
     let words = line.trim_start();
     let is_indented = words.len() < line.len();

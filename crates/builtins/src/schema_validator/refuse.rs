@@ -1,4 +1,4 @@
-//! What is said of an argument that does not fit.
+//! Refusals of arguments that do not fit their schema.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use settings::nearest;
 
 const INVALID: &str = "invalid_argument";
 
-/// Where a value stands and what it should be.
+/// Path and schema of a value.
 pub(super) struct Place<'a> {
     pub field: &'a str,
     pub required: bool,
@@ -43,13 +43,13 @@ pub(super) fn unknown(name: &str, value: &Raw, names: &[&str]) -> Refusal {
     }
 }
 
-/// Nobody needs the whole of a long name to know it again, and comparing takes time.
+/// Shortens a long name: its beginning suffices to recognize it, and comparing takes time.
 fn clipped(name: &str) -> &str {
     &name[..name.floor_char_boundary(200)]
 }
 
 impl Place<'_> {
-    /// The end of a suggestion for what may be left out.
+    /// Returns the end of a suggestion for an optional argument.
     const fn or_leave_out(&self) -> &'static str {
         if self.required { "." } else { ", or leave it out." }
     }
@@ -143,7 +143,7 @@ fn range(number: Number) -> String {
     }
 }
 
-/// What was meant where that can be guessed, or the end of the range that is nearest.
+/// Returns the number that was probably meant, or the nearest end of the range.
 fn nearest_number(given: &Raw, number: Number) -> f64 {
     let fits = |value: &f64| number.least <= *value && *value <= number.most;
     let spelled = given.read::<String>().ok().and_then(|text| text.trim().parse::<f64>().ok());

@@ -1,4 +1,4 @@
-//! Documents and collections.
+//! Routes of documents and collections.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -8,9 +8,9 @@ use super::record;
 use super::routes::{Asked, Reply};
 use super::state::{Collection, Document, State};
 
-/// Extensions that R2R takes; there are more.
+/// File extensions that the fake accepts. R2R has more.
 const KINDS: [&str; 10] = ["md", "txt", "json", "csv", "html", "py", "ts", "js", "css", "pdf"];
-/// Bytes of one Markdown file.
+/// Largest Markdown file, in bytes.
 const MOST_BYTES: usize = 2_000_000;
 
 pub(super) fn create(state: &mut State, asked: &Asked) -> Reply {
@@ -55,7 +55,7 @@ pub(super) fn create(state: &mut State, asked: &Asked) -> Reply {
     Reply::of(status, &answer)
 }
 
-/// The refusal of a file that is of no known kind or too large.
+/// Refuses a file of an unknown type, or one that is too large.
 fn unfit(title: &str, body: &str) -> Option<Reply> {
     let extension = title.rsplit('.').next().unwrap_or_default().to_lowercase();
     if !KINDS.contains(&&*extension) {
@@ -65,7 +65,7 @@ fn unfit(title: &str, body: &str) -> Option<Reply> {
     (body.len() > MOST_BYTES).then(|| Reply::recorded("document-create-too-large"))
 }
 
-/// R2R makes the id from the name of a file, and from the text where there is no file.
+/// Derives the id like R2R: from the name of a file, or from the text if there is no file.
 fn id_of(name: &str, body: &str) -> String {
     let of = if name == "N/A.txt" || name == "chunks.txt" { body } else { name };
     Uuid::new_v5(&Uuid::NAMESPACE_DNS, of.as_bytes()).to_string()
@@ -78,7 +78,7 @@ fn with_id(mut answer: Value, id: &str) -> Value {
     answer
 }
 
-/// The collections of the form, and those of the metadata.
+/// Returns the collections of the form and of the metadata.
 fn wanted(form: Option<&str>, metadata: &Value) -> Vec<String> {
     let form: Vec<String> = form.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let named = metadata["collection_ids"].as_array().cloned().unwrap_or_default();
@@ -89,7 +89,7 @@ fn wanted(form: Option<&str>, metadata: &Value) -> Vec<String> {
     all
 }
 
-/// The newest first.
+/// Lists documents, the newest first.
 fn newest<'a>(documents: impl DoubleEndedIterator<Item = &'a Document>) -> Vec<Value> {
     documents.rev().map(Document::shown).collect()
 }
@@ -153,7 +153,7 @@ pub(super) fn collection_named(state: &State, name: &str) -> Reply {
     )
 }
 
-/// The refusal of a collection that is not there or not ours.
+/// Refuses a collection that does not exist or belongs to another account.
 fn closed(state: &State, id: &str) -> Option<Reply> {
     match state.collection(id) {
         Some(collection) if collection.is_ours => None,
@@ -184,7 +184,7 @@ pub(super) fn of_collection(state: &State, id: &str, asked: &Asked) -> Reply {
     let inside: Vec<&Document> = state.documents.iter().filter(|document| document.is_in(id)).collect();
     let mut shown = newest(inside.into_iter());
     for document in &mut shown {
-        // This list shows this collection only, and counts no tokens.
+        // This list shows only the requested collection, and no token counts.
         document["collection_ids"] = json!([id]);
         document["total_tokens"] = Value::Null;
     }

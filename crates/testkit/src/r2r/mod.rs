@@ -1,9 +1,9 @@
-//! R2R as it answered when it was recorded (`tests/backends/r2r`), with the state that a conversation
-//! needs: accounts and tokens, collections, documents that are taken in, and a search by words.
+//! Fake R2R that answers from recordings (`tests/backends/r2r`). It keeps the state of a conversation:
+//! accounts and tokens, collections, ingested documents, and a search by words.
 //!
-//! It is its own module, so that unit tests can use it too: nothing here knows the gateway. What it
-//! answers is a recording with ids, tokens and texts put in; what nobody recorded is a 404 as R2R's.
-//! It decodes a path before it routes it, as R2R's server does.
+//! It does not depend on the gateway, so unit tests can use it too. A response is a recording with ids,
+//! tokens and texts filled in. A request without a recording gets the 404 of R2R. A path is decoded before it
+//! is routed, as in R2R's server.
 
 mod documents;
 mod multipart;
@@ -27,17 +27,17 @@ use routes::{Asked, Reply};
 use state::State;
 pub use state::{Fault, Seen};
 
-/// The account it knows, unless told otherwise.
+/// The account, unless a test sets another one.
 pub const EMAIL: &str = "service@example.com";
-/// Its password.
+/// Password of the account.
 pub const PASSWORD: &str = "correct horse battery staple";
-/// A key of that account.
+/// API key of the account.
 pub const KEY: &str = "pk_test.sk_a-key-that-works";
 
-/// Bytes of one request.
+/// Largest request, in bytes.
 const MOST_BYTES: usize = 64 << 20;
 
-/// A running R2R. It ends with this value; what it knows outlives [`R2r::kill`].
+/// A running R2R. It stops when this value is dropped. [`R2r::kill`] keeps its state.
 #[derive(Debug)]
 pub struct R2r {
     state: Arc<Mutex<State>>,
@@ -45,41 +45,41 @@ pub struct R2r {
 }
 
 impl R2r {
-    /// One with nothing in it, which takes in documents before it answers.
+    /// Starts an empty R2R, which finishes the ingestion of a document before it answers.
     pub fn start() -> Self {
         let state = Arc::new(Mutex::new(State::new()));
         let routes = Router::new().fallback(answer).with_state(Arc::clone(&state));
         Self { state, service: Served::start(routes) }
     }
 
-    /// Its address, without `/v3`.
+    /// Returns its address, without `/v3`.
     pub fn url(&self) -> String {
         self.service.url()
     }
 
-    /// Tokens that it gives from now on live so long.
+    /// Sets the lifetime of new tokens.
     pub fn token_lifetime(&self, life: Duration) {
         self.state().users.lifetime = life;
     }
 
-    /// Nobody has to say who they are, as R2R is shipped.
+    /// Accepts requests without credentials, as R2R does by default.
     pub fn anonymous(&self) {
         self.state().users.is_open = true;
     }
 
-    /// Ends every access token; those that renew them still work.
+    /// Invalidates every access token. Refresh tokens stay valid.
     pub fn expire_access(&self) {
         self.state().users.access.clear();
     }
 
-    /// Ends every token of any kind.
+    /// Invalidates every token.
     pub fn expire_all(&self) {
         let mut state = self.state();
         state.users.access.clear();
         state.users.refresh.clear();
     }
 
-    /// Gives the account another password, and ends its tokens and its key.
+    /// Changes the password of the account, and invalidates its tokens and its key.
     pub fn change_password(&self, password: &str) {
         self.expire_all();
         let mut state = self.state();
@@ -87,22 +87,23 @@ impl R2r {
         state.users.key = None;
     }
 
-    /// Takes in documents after it has answered: one more step each time one is asked for by its id.
+    /// Ingests documents after the answer: each request for a document by id advances its ingestion by one
+    /// step.
     pub fn queued(&self) {
         self.state().is_queued = true;
     }
 
-    /// Documents that come from now on fail with `reason`; none: they do not.
+    /// Makes new documents fail with `reason`. `None` ends that.
     pub fn fail_ingestion(&self, reason: Option<&str>) {
         self.state().failure = reason.map(str::to_owned);
     }
 
-    /// The next `times` requests whose path has `part` in it end so.
+    /// Applies `fault` to the next `times` requests whose path contains `part`.
     pub fn fail_next(&self, part: &str, times: usize, fault: Fault) {
         self.state().faults.push((part.to_owned(), times, fault));
     }
 
-    /// Requests whose path has `part` in it are answered after `pause`; zero: at once again.
+    /// Delays requests whose path contains `part`. Zero ends that.
     pub fn delay(&self, part: &str, pause: Duration) {
         let mut state = self.state();
         state.delays.retain(|(of, _)| of != part);
@@ -111,37 +112,37 @@ impl R2r {
         }
     }
 
-    /// A collection of somebody else's; its id.
+    /// Adds a collection of another account. Returns its id.
     pub fn foreign_collection(&self, name: &str) -> String {
         self.state().foreign_collection(name)
     }
 
-    /// How often `route` was asked, such as `GET /v3/documents/{}`: a segment that is an id is `{}`.
+    /// Counts the requests of `route`, such as `GET /v3/documents/{}`, where `{}` stands for an id.
     pub fn count(&self, route: &str) -> usize {
         self.state().counts.get(route).copied().unwrap_or_default()
     }
 
-    /// All requests since the start, the first 10,000 of them.
+    /// Returns the requests since the start, the first 10,000 of them.
     pub fn seen(&self) -> Vec<Seen> {
         self.state().seen.clone()
     }
 
-    /// The collections as R2R lists them.
+    /// Returns the collections as R2R lists them.
     pub fn collections(&self) -> Vec<Value> {
         self.state().collections.iter().map(|one| one.shown.clone()).collect()
     }
 
-    /// The documents as R2R lists them.
+    /// Returns the documents as R2R lists them.
     pub fn documents(&self) -> Vec<Value> {
         self.state().documents.iter().map(state::Document::shown).collect()
     }
 
-    /// Ends it as a crash does: connections are cut, and nobody listens when this returns.
+    /// Stops it like a crash: connections are cut, and when this returns the port is closed.
     pub fn kill(&mut self) {
         self.service.kill();
     }
 
-    /// Starts it again at the same address.
+    /// Starts it again at the former address.
     pub fn restart(&mut self) {
         self.service.restart();
     }
@@ -175,7 +176,7 @@ impl Reply {
         if let Some(seconds) = self.retry_after {
             response = response.header("retry-after", seconds);
         }
-        // R2R's stream breaks anywhere.
+        // R2R splits its stream at any byte.
         let pieces: Vec<_> = self.body.as_bytes().chunks(1024).map(Bytes::copy_from_slice).collect();
         let stream = futures_util::stream::iter(pieces.into_iter().map(Ok::<_, std::io::Error>));
         let body = if self.media_type.starts_with("text/event-stream") {

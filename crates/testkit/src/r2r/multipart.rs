@@ -1,8 +1,8 @@
-//! The parts of a form with files.
+//! Parser of a form with files (`multipart/form-data`).
 
 use axum::body::Bytes;
 
-/// One part.
+/// One part of a form.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub name: String,
@@ -10,7 +10,7 @@ pub(super) struct Part {
     pub text: String,
 }
 
-/// The parts of `body`, whose `content_type` names what stands between them.
+/// Returns the parts of `body`. `content_type` names the boundary between them.
 pub(super) fn parts(content_type: &str, body: &Bytes) -> Vec<Part> {
     let Some((_, boundary)) = content_type.split_once("boundary=") else { return Vec::new() };
     let text = String::from_utf8_lossy(body);

@@ -1,8 +1,8 @@
-//! The recordings.
+//! Access to the recordings.
 
 use serde_json::Value;
 
-/// What R2R answered in the recording `name`: its status and its JSON.
+/// Returns status and JSON of the recorded response `name`.
 pub(super) fn answer(name: &str) -> (u16, Value) {
     let recorded = recording(name);
     let response = &recorded["response"];
@@ -10,12 +10,12 @@ pub(super) fn answer(name: &str) -> (u16, Value) {
     (status.expect("a status"), response["json"].clone())
 }
 
-/// The `results` of that answer.
+/// Returns the `results` of a recorded response.
 pub(super) fn results(name: &str) -> Value {
     answer(name).1["results"].clone()
 }
 
-/// The text of an answer that was a stream.
+/// Returns the text of a recorded stream.
 pub(super) fn stream(name: &str) -> String {
     recording(name)["response"]["text"].as_str().expect("a stream").to_owned()
 }

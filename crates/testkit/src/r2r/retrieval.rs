@@ -1,4 +1,4 @@
-//! Search by the words that a question and a document share, in the shapes that were recorded.
+//! Search by the words that a query and a document share. The responses have the recorded form.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use super::record;
 use super::routes::Reply;
 use super::state::{Document, State};
 
-/// Parts of a reciprocal rank, as in R2R's hybrid search.
+/// Constant of the reciprocal rank, as in R2R's hybrid search.
 const RRF: f64 = 50.0;
 
 pub(super) fn search(state: &State, body: &Value) -> Reply {
@@ -76,7 +76,7 @@ fn unfit(body: &Value, empty: &str) -> Option<Reply> {
     }
 }
 
-/// The chunks that fit, the best first.
+/// Returns the matching chunks, the best first.
 fn chunks(state: &State, body: &Value) -> Vec<Value> {
     let question = body["query"].as_str().unwrap_or_default();
     let settings = &body["search_settings"];
@@ -99,7 +99,8 @@ fn chunks(state: &State, body: &Value) -> Vec<Value> {
     if body["search_mode"] != json!("advanced") {
         return found;
     }
-    // It searches once per answer that its model invents: the same again, the second time a little better.
+    // R2R searches once per answer that its model invents: equal results again, with slightly better scores
+    // the second time.
     let mut again = found.clone();
     for chunk in &mut again {
         chunk["score"] = json!(chunk["score"].as_f64().expect("a score") + 1e-6);
@@ -132,8 +133,8 @@ fn chunk(document: &Document, question: &str, score: f64) -> Value {
     chunk
 }
 
-/// R2R's filters, as far as they are sent; an operator that it does not know matches nothing, and
-/// `collection_ids` also what is ours elsewhere.
+/// Applies R2R's filters, as far as Switchyard sends them. An unknown operator matches nothing.
+/// `collection_ids` matches every document.
 fn fits(document: &Document, filters: &Value) -> bool {
     let Some(filters) = filters.as_object() else { return true };
     filters.iter().all(|(name, wanted)| match &**name {
@@ -166,7 +167,7 @@ fn matches(wanted: &Value, value: &Value) -> bool {
 
 fn words(text: &str) -> BTreeSet<String> {
     let all = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
-    // So that `tokens` finds `token`.
+    // Lets `tokens` match `token`.
     all.filter(|word| word.chars().count() > 2).map(|word| word.trim_end_matches('s').to_owned()).collect()
 }
 
@@ -177,18 +178,18 @@ fn score(wanted: &BTreeSet<String>, text: &str) -> f64 {
     both / (wanted.len() as f64).max(1.0) - there.len() as f64 * 1e-9
 }
 
-/// The words of an answer that are said before its length stops it.
+/// Returns the first half of an answer, for one that its length limit cuts off.
 fn half(answer: &str) -> String {
     let words: Vec<&str> = answer.split_inclusive(' ').collect();
     words[..words.len() / 2].concat()
 }
 
-/// What R2R calls a chunk in an answer.
+/// Returns the short form of a chunk id in R2R's answers.
 fn short(chunk: &Value) -> String {
     chunk["id"].as_str().unwrap_or_default().chars().take(7).collect()
 }
 
-/// The sentence that has most of the question.
+/// Returns the sentence with most words of the query.
 fn sentence(chunk: &Value, question: &str) -> String {
     let wanted = words(question);
     let text = chunk["text"].as_str().unwrap_or_default();
@@ -196,8 +197,8 @@ fn sentence(chunk: &Value, question: &str) -> String {
     best.unwrap_or_default().trim().to_owned()
 }
 
-/// The answer word by word, with what was found before and the whole behind; a model that stops for
-/// length just stops.
+/// Streams an answer word by word, with the chunks before and the whole answer after it. If `stops`, the
+/// stream just ends, as at the length limit.
 fn streamed(answer: &str, chunks: &[Value], stops: bool) -> String {
     let recorded = record::stream("rag-stream");
     let data = |event: &str| -> Value {

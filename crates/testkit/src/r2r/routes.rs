@@ -1,4 +1,4 @@
-//! Which request is answered by what.
+//! Routes of the fake R2R.
 
 use axum::body::Bytes;
 use axum::http::request::Parts;
@@ -13,7 +13,7 @@ use super::{documents, record, retrieval};
 pub(super) struct Asked {
     method: String,
     raw_path: String,
-    /// Decoded, as R2R's server does before it looks for the route.
+    /// Path after decoding, as R2R's server does it before routing.
     pub path: String,
     query: String,
     headers: Vec<(String, String)>,
@@ -44,7 +44,7 @@ impl Asked {
         }
     }
 
-    /// `GET /v3/documents/{}`
+    /// Returns the route, such as `GET /v3/documents/{}`.
     pub(super) fn route(&self) -> String {
         let general = |segment| if Uuid::parse_str(segment).is_ok() { "{}" } else { segment };
         let path: Vec<&str> = self.path.split('/').map(general).collect();
@@ -68,7 +68,7 @@ impl Asked {
         pairs.filter(|(given, _)| given == name).map(|(_, value)| value.into_owned()).collect()
     }
 
-    /// The page that is asked for of `all`, as a list of R2R.
+    /// Returns the requested page of `all`, as a list of R2R.
     pub(super) fn page(&self, all: &[Value]) -> Reply {
         let number =
             |name, usual| self.parameters(name).first().map_or(Ok(usual), |text| text.parse::<usize>());
@@ -84,7 +84,7 @@ impl Asked {
     }
 }
 
-/// One answer.
+/// One response.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub status: u16,
@@ -102,7 +102,7 @@ impl Reply {
         Self::of(200, &json!({ "results": results }))
     }
 
-    /// Exactly what was recorded.
+    /// Makes a response exactly as recorded.
     pub(super) fn recorded(name: &str) -> Self {
         let (status, body) = record::answer(name);
         Self::of(status, &body)
@@ -117,7 +117,7 @@ impl Reply {
     }
 }
 
-/// The answer to a request that was told to fail.
+/// Makes the response of a simulated fault.
 pub(super) fn failed(fault: &Fault) -> Reply {
     match fault {
         Fault::RateLimited(after) => Reply { retry_after: *after, ..Reply::recorded("rate-limited") },

@@ -1,4 +1,4 @@
-//! What it knows: collections, documents, and what it was told to do.
+//! State of the fake R2R: collections, documents, received requests and the faults to simulate.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,36 +10,36 @@ use super::record;
 use super::routes::Asked;
 use super::users::Users;
 
-/// Requests that are kept.
+/// Most requests that are recorded.
 const MOST_SEEN: usize = 10_000;
-/// What a document goes through, in order.
+/// Statuses of a document, in order.
 const STEPS: [&str; 6] = ["pending", "parsing", "chunking", "embedding", "storing", "success"];
 
-/// How a request ends that was told to fail.
+/// Simulated fault of a request.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// With this status: R2R's own 4xx and 500, a proxy's from 502 on.
+    /// An error status: R2R's own 4xx and 500, or a proxy's from 502 on.
     Status(u16),
-    /// With 429, and `Retry-After` in seconds.
+    /// Status 429, and `Retry-After` in seconds.
     RateLimited(Option<u64>),
-    /// As in this recording.
+    /// The recorded response of this name.
     Recorded(&'static str),
-    /// It does not.
+    /// No response.
     Hang,
 }
 
-/// One request, as it came.
+/// One received request.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// Its method.
+    /// Method of the request.
     pub method: String,
-    /// Its path, as it was sent.
+    /// Path as it was sent.
     pub path: String,
-    /// What stood behind the question mark.
+    /// Query string, without the question mark.
     pub query: String,
-    /// All of its headers but the host.
+    /// All headers but the host.
     pub headers: Vec<(String, String)>,
-    /// Its body, as text.
+    /// Body as text.
     pub body: String,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Document {
     pub id: String,
     pub text: String,
     pub metadata: Value,
-    /// Its collections, which are shown once it was ingested or failed.
+    /// Collections that the document joins when it was ingested or failed.
     pub collections: Vec<String>,
     pub step: usize,
     pub failure: Option<String>,
@@ -112,7 +112,7 @@ impl State {
         })
     }
 
-    /// A moment after all others.
+    /// Returns a time that is later than all others.
     fn now(&mut self) -> String {
         self.clock += 1;
         format!(
@@ -155,7 +155,7 @@ impl State {
         self.documents.iter_mut().find(|document| document.id == id)
     }
 
-    /// Takes a document in, or begins to.
+    /// Adds a document and starts its ingestion.
     pub(super) fn add_document(
         &mut self,
         id: String,
@@ -204,7 +204,7 @@ impl Document {
         self.step = (self.step + 1).min(STEPS.len() - 1);
     }
 
-    /// As R2R shows it: in no collection until it was ingested or failed.
+    /// Returns the document as R2R shows it: without collections until it was ingested or failed.
     pub(super) fn shown(&self) -> Value {
         let mut shown = self.base.clone();
         let mut metadata = self.metadata.clone();

@@ -1,4 +1,4 @@
-//! Who may ask: accounts, tokens and keys.
+//! Authentication of the fake R2R: accounts, tokens and keys.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,7 +18,7 @@ pub(super) struct Users {
     pub key: Option<String>,
     pub lifetime: Duration,
     pub is_open: bool,
-    /// Tokens that are good, and until when.
+    /// Valid tokens, with the end of their validity.
     pub access: HashMap<String, Instant>,
     pub refresh: HashMap<String, Instant>,
 }
@@ -70,7 +70,7 @@ impl Users {
         Reply::of(200, &json!({ "results": results }))
     }
 
-    /// Ends the token of `asked`.
+    /// Invalidates the token of `asked`.
     pub(super) fn log_out(&mut self, asked: &Asked) -> Reply {
         if let Some(token) = asked.bearer() {
             self.access.remove(token);
@@ -78,7 +78,7 @@ impl Users {
         Reply::recorded("logout")
     }
 
-    /// The refusal of a caller, if so.
+    /// Refuses a request with invalid credentials.
     pub(super) fn refusal(&self, asked: &Asked) -> Option<Reply> {
         let key = asked.header("x-api-key");
         let shown = match (asked.bearer(), key) {
@@ -90,13 +90,13 @@ impl Users {
         let is_key = self.key.as_deref() == Some(shown);
         let good =
             |tokens: &HashMap<String, Instant>| tokens.get(shown).is_some_and(|end| *end > Instant::now());
-        // R2R does not look which kind of token it is.
+        // R2R does not check which kind of token it is.
         let is_good = is_key || good(&self.access) || good(&self.refresh);
         (!is_good).then(|| Reply::recorded("auth-bad-token"))
     }
 }
 
-/// In the form of the recorded claims, with fractional seconds.
+/// Makes a token in the form of the recorded claims, with fractional seconds.
 fn token(kind: &str, life: Duration) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs_f64();
     let claims = json!({

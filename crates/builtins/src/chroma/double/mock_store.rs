@@ -1,4 +1,4 @@
-//! For tests: one collection of the double, and what it does with records.
+//! One collection of the fake Chroma for tests, with its operations on records.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ impl Kept {
         self.dimension = Some(dimension);
         for (at, vector) in vectors.into_iter().enumerate() {
             let id = body["ids"][at].as_str().expect("an id").to_owned();
-            // Neither text nor metadata are needed.
+            // Text and metadata are optional.
             let document = body["documents"][at].as_str().unwrap_or_default().to_owned();
             let old = self.records.get(&id).map(|old| old.metadata.clone());
             let mut metadata = old.unwrap_or_default();
@@ -164,7 +164,7 @@ impl Kept {
             Err(refused) => return refused,
         };
         self.records.retain(|id, _| !chosen.contains(id));
-        // By ids it counts what was asked for.
+        // Deletion by ids returns the number of requested ids.
         let deleted = body["ids"].as_array().map_or(chosen.len(), Vec::len);
         ok(json!({"deleted": deleted}))
     }

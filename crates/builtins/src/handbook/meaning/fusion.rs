@@ -1,23 +1,23 @@
-//! Two rankings made into one: what has the words of a question, and what is near to its meaning.
+//! Combines two rankings: by the words of a query, and by its meaning.
 //!
-//! Both say how good a section is on scales of their own. So each is measured against its own best: words
-//! as a share of the best score, meaning as how far a cosine is above the mean of all sections, as a share
-//! of how far the best is. Each counts for half; of a document without vectors, which may have changed just
-//! now, words count for all. Of the ways that were measured this lost least of what
-//! words find and kept most of what meaning finds (`docs/handbook.md` has the table): the rank alone, as in
-//! reciprocal rank fusion, throws away how sure either of the two is.
+//! The two have different scales, so each score is measured against the best of its ranking. A word score
+//! becomes a share of the best one. A cosine becomes the share of its distance above the mean, compared with
+//! the best cosine. Each counts for half. For a document without vectors, which may just have changed, words
+//! count fully. Among the measured methods this one lost the fewest hits by words and kept the most hits by
+//! meaning (`docs/handbook.md` has the table). Reciprocal rank fusion uses ranks only and ignores how certain
+//! each ranking is.
 
 use std::collections::HashMap;
 
 use super::super::index::Match;
 use super::vectors::{Near, Nearby};
 
-/// Sections that are near enough to be among the hits though they have none of the words.
+/// Most hits without any word of the query.
 const NEAREST: usize = 100;
-/// What meaning counts for; words count for the rest.
+/// Weight of meaning. Words have the rest.
 const MEANING: f32 = 0.5;
 
-/// Cosines as shares of the best.
+/// Scale of cosines between their mean and the best.
 struct Scale {
     mean: f32,
     best: f32,
@@ -29,24 +29,24 @@ impl Scale {
         Self { mean: nearby.mean, best }
     }
 
-    /// From 0, for what is no nearer than most, to 1.
+    /// Returns a share from 0, at the mean or below, to 1.
     fn share(&self, cosine: f32) -> f32 {
         let range = self.best - self.mean;
         if range > f32::EPSILON { ((cosine - self.mean) / range).clamp(0.0, 1.0) } else { 1.0 }
     }
 }
 
-/// What sections the two rankings are about.
+/// Facts about the sections in the two rankings.
 pub(in super::super) trait Sections {
-    /// Whether this one may be a hit.
+    /// Whether this section may be a hit.
     fn is_wanted(&self, near: &Near) -> bool;
 
     /// Whether this document has vectors.
     fn is_embedded(&self, document: u64) -> bool;
 }
 
-/// The sections of `matches`, which have the words, and the nearest of `nearby` that are wanted, with a
-/// score from 0 to 1 each; in no order. Of what `nearby` does not have, words alone count.
+/// Returns the sections of `matches`, which have the words, and the nearest wanted ones of `nearby`, in no
+/// order. Each has a score from 0 to 1. A section that `nearby` lacks is ranked by words alone.
 pub(in super::super) fn fused(matches: &[Match], nearby: &Nearby, sections: &impl Sections) -> Vec<Match> {
     let scale = Scale::of(nearby);
     let most = matches.iter().map(|found| found.score).fold(f32::EPSILON, f32::max);
@@ -68,7 +68,7 @@ pub(in super::super) fn fused(matches: &[Match], nearby: &Nearby, sections: &imp
     scores.into_iter().map(of).collect()
 }
 
-/// The nearest ones, in no order; sorting all of them would cost as much as the products.
+/// Returns the nearest ones, in no order. Sorting all would cost as much as the products.
 fn nearest(mut all: Vec<&Near>) -> Vec<&Near> {
     if all.len() > NEAREST {
         let place = |near: &Near| (near.document, near.section);
@@ -92,7 +92,7 @@ mod tests {
         Near { document, section: 0, cosine, begin: 0 }
     }
 
-    /// All but 99 are wanted, and 5 has no vectors.
+    /// Wants all sections except those of document 99. Document 5 has no vectors.
     struct All;
 
     impl Sections for All {

@@ -1,11 +1,11 @@
-//! The task that gives every document its vectors, and follows changes.
+//! The task that embeds every document and follows changes.
 //!
-//! Invariants: a passage whose text did not change keeps its vector, whatever else of its document changed; a
-//! document that is gone is gone from the next state; at most [`AT_ONCE`] texts are asked for at a time, and
-//! the newest documents are looked at between two requests; there are at most [`MOST_NUMBERS`] numbers,
-//! and what is beyond is found by its words alone. After a failure it goes on where it was, after a pause.
-//! Where vectors are kept elsewhere, a state is published when they are there, and what it does not have any more
-//! is dropped there afterwards.
+//! Invariants: a passage with unchanged text keeps its vector, even if the rest of the document has changed.
+//! A deleted document is missing from the next state. At most [`AT_ONCE`] texts are sent in one request, and
+//! the newest documents are read between two requests. At most [`MOST_NUMBERS`] numbers are kept; documents
+//! beyond that limit are found by words only. After a failure the task pauses and then resumes. If vectors
+//! are stored elsewhere, a state is published after they were stored there, and superfluous vectors are
+//! deleted afterwards.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,17 +28,17 @@ use runtime::telemetry::untrusted;
 use runtime::worker::at;
 use upstream::api::Error as Failure;
 
-/// Texts in one request to the provider.
+/// Most texts in one request to the provider.
 const AT_ONCE: usize = 128;
-/// A request takes no longer: a model of our own reads a full window in some tenths of a second.
+/// Time limit of a request. The built-in model reads a full window in some tenths of a second.
 pub(super) const LIMIT: Duration = Duration::from_mins(5);
-/// Numbers of all vectors that are in memory: 512 MiB.
+/// Most numbers of all vectors in memory: 512 MiB.
 const MOST_NUMBERS: usize = 128 << 20;
-/// Pauses after a failure, each twice as long as the one before.
+/// First and longest pause after a failure. Each pause is twice as long as the one before.
 pub(super) const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
-/// So many documents that are refused one after the other are an outage.
+/// Consecutive refused documents that count as an outage.
 const MOST_REFUSED: u32 = 10;
-/// Pause between two lines in the log that say how far it is.
+/// Pause between two log lines about the progress.
 const TELLING: Duration = Duration::from_secs(30);
 
 /// See the head of this file.
@@ -47,19 +47,19 @@ pub(super) struct Indexer {
     state: watch::Sender<State>,
     shelf: Shelf,
     tasks: Shutdown,
-    /// What changed documents had before, by file, for the passages that are still the same.
+    /// Vectors that changed documents had before, by file, for passages that are unchanged.
     former: HashMap<String, Arc<OfDocument>>,
-    /// What an earlier run made.
+    /// Vectors of an earlier run.
     kept: KeptVectors,
-    /// Failures, one after the other.
+    /// Consecutive failures.
     failures: u32,
-    /// Documents that the provider did not want, one after the other; then one is asked for at a time.
+    /// Consecutive documents that the provider refused. After one, documents are sent one at a time.
     refused: u32,
     begun: Option<Instant>,
     told: Instant,
 }
 
-/// What is to be done next.
+/// The next action of the task.
 enum Next {
     More,
     Wait,
@@ -67,7 +67,7 @@ enum Next {
     End,
 }
 
-/// A document that gets vectors.
+/// A document to be embedded.
 struct Job {
     serial: u64,
     file_path: String,
@@ -75,7 +75,7 @@ struct Job {
 }
 
 impl Indexer {
-    /// Vectors that `kept` has are not made again, and new ones are put on `shelf`.
+    /// Vectors that `kept` has are not made again. New ones are stored on `shelf`.
     pub(super) fn new(
         phase: watch::Receiver<Phase>,
         state: watch::Sender<State>,
@@ -125,7 +125,7 @@ impl Indexer {
         }
     }
 
-    /// Brings some documents up to date.
+    /// Embeds some documents.
     async fn step(&mut self, model: &dyn Embedding) -> Next {
         let snapshot = match &*self.phase.borrow_and_update() {
             Phase::Ready(snapshot) => Arc::clone(snapshot),
@@ -136,7 +136,7 @@ impl Indexer {
         let before = vectors.by_serial.len();
         let opened = self.shelf.open(model, &mut vectors).await;
         if vectors.by_serial.len() < before || !self.shelf.is_reached_by(self.state.borrow().reach.as_ref()) {
-            // What is lost is not waited for.
+            // A state without the lost vectors is published at once.
             self.publish(vectors.clone(), &snapshot);
         }
         if let Err(trouble) = opened {
@@ -168,7 +168,7 @@ impl Indexer {
         Next::More
     }
 
-    /// Whether what earlier runs left is what `model` makes.
+    /// Checks that the vectors of earlier runs were made by `model`.
     async fn prove(&mut self, model: &dyn Embedding, jobs: &[Job]) -> Result<(), Trouble> {
         let passages = || jobs.iter().flat_map(|job| &job.passages);
         self.kept.prove(model, passages()).await?;
@@ -180,7 +180,7 @@ impl Indexer {
         self.kept.write(vectors).await;
     }
 
-    /// All documents have vectors.
+    /// Publishes the state after all documents have vectors.
     async fn finish(&mut self, vectors: Vectors, snapshot: &Snapshot) -> Next {
         self.former.clear();
         self.kept.forget();
@@ -197,7 +197,7 @@ impl Indexer {
         }
     }
 
-    /// Takes out what is of no document any more.
+    /// Removes the vectors of deleted and changed documents.
     fn retire(&mut self, vectors: &mut Vectors, snapshot: &Snapshot) {
         let former = &mut self.former;
         vectors.by_serial.retain(|serial, of| {
@@ -209,7 +209,7 @@ impl Indexer {
         });
     }
 
-    /// The next documents without vectors, cut on a thread that may block.
+    /// Returns the next documents without vectors. They are cut on a thread that may block.
     async fn jobs(&self, snapshot: &Arc<Snapshot>, vectors: &Vectors, window: Window) -> Vec<Job> {
         let most = if self.refused > 0 { 1 } else { AT_ONCE };
         let missing = snapshot.documents.values().filter(|of| !vectors.by_serial.contains_key(&of.serial));
@@ -229,8 +229,8 @@ impl Indexer {
         cut.await.unwrap_or_default()
     }
 
-    /// The vectors of all passages of `jobs`, in their order, or nothing in the place of one that is kept
-    /// elsewhere; only what is new is asked for.
+    /// Returns the vectors of all passages of `jobs`, in order. A vector that is stored elsewhere is empty.
+    /// Only new texts are sent to the provider.
     async fn embed(&mut self, model: &dyn Embedding, jobs: &[Job]) -> Result<Vec<Vec<f32>>, Trouble> {
         let (mut vectors, mut digests): (Vec<Vec<f32>>, Vec<_>) = (Vec::new(), Vec::new());
         let (mut texts, mut places) = (Vec::new(), Vec::new());
@@ -274,7 +274,8 @@ impl Indexer {
         }
     }
 
-    /// Documents that the provider does not want, if it is about one; else they are asked for one by one.
+    /// Skips a document that the provider refused. If several were sent, it is unknown which was refused, so
+    /// they are sent one by one afterwards.
     fn refuse(&mut self, vectors: &mut Vectors, jobs: Vec<Job>, error: &Error) {
         let is_one = jobs.len() == 1;
         self.refused += 1;
@@ -306,7 +307,7 @@ impl Indexer {
         (self.failures, self.refused) = (0, 0);
     }
 
-    /// Shows what there is now. It is another answer only where meaning counts before or after.
+    /// Publishes the state. Searches change only if they use vectors before or after.
     fn publish(&mut self, vectors: Vectors, snapshot: &Snapshot) {
         let (documents, of) = (vectors.by_serial.len(), snapshot.documents.len());
         let before = self.state.borrow().embedded;
@@ -357,7 +358,7 @@ impl Job {
     }
 }
 
-/// Whether it is about what was sent, and not about the provider.
+/// Whether the provider refused the texts, and did not fail itself.
 pub(super) fn is_refusal(error: &Error) -> bool {
     let Error::Failed { failure: Failure::Backend { status, .. }, .. } = error else { return false };
     matches!(status, 400 | 413 | 422)

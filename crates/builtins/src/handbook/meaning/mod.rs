@@ -5,13 +5,12 @@
 //!                                       ▲──────fewer than half have──────────┘
 //! ```
 //!
-//! Invariants: while it is not ready, and while the provider or the place where vectors are kept does not
-//! answer, searches are answered by words alone, and the answer says so; a question waits for its vector at most
-//! [`WAIT`], and as long again for Chroma where vectors are there; after a failure nobody but one caller every
-//! `outage::REST` waits at all. A [`State`] stays as it is while the next one is made.
+//! Invariants: searches use words alone until the state is ready, and while the provider or the vector
+//! storage fails. The result says so. A query waits at most [`WAIT`] for its vector, and as long again for
+//! Chroma if vectors are stored there. After a failure only one call every `outage::REST` waits at all. A
+//! [`State`] never changes; a new one replaces it.
 //!
-//! Not here: making the vectors (`indexer`), where they are (`shelf`), and what becomes of both rankings
-//! (`fusion`).
+//! Not here: making the vectors (`indexer`), storing them (`shelf`), and combining the rankings (`fusion`).
 
 mod fusion;
 mod indexer;
@@ -44,36 +43,36 @@ pub(super) use crate::handbook::meaning::vector_cache::KeptVectors;
 use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
-/// How long a question waits for its vector, and then for those who keep the others.
+/// How long a query waits for its vector, and then for the vector storage.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// The way to a provider, which may take a while.
+/// Future of the provider, whose start may take a while.
 pub(super) type Opening = BoxFuture<'static, Result<Arc<dyn Embedding>, embedding::Error>>;
 
-/// How many documents have vectors.
+/// Progress of the embedding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Embedded {
     /// Documents with vectors.
     pub documents: usize,
-    /// Of so many.
+    /// All documents.
     pub of: usize,
-    /// Vectors that they have together.
+    /// Vectors of these documents together.
     pub passages: usize,
-    /// Whether searches go by meaning too.
+    /// Whether searches use meaning too.
     pub is_ready: bool,
 }
 
-/// What is known at one moment.
+/// State of the search by meaning at one moment.
 #[derive(Clone, Default)]
 pub(super) struct State {
-    /// None until it was opened.
+    /// The provider. `None` until it was opened.
     model: Option<Arc<dyn Embedding>>,
     known: Known,
-    /// The way to vectors that are not here.
+    /// Access to vectors outside of memory.
     reach: Option<Arc<Reach>>,
-    /// Counts the states in which the same question has another answer.
+    /// Number of the state. It grows when equal queries may get another result.
     pub version: u32,
-    /// How far it is.
+    /// Progress of the embedding.
     pub embedded: Embedded,
 }
 
@@ -83,25 +82,25 @@ pub(super) struct Meaning {
     outage: Outage,
 }
 
-/// A question and what it is held against.
+/// A query vector, and the vectors to compare it with.
 pub(super) struct Question {
     vector: Vec<f32>,
     known: Known,
     reach: Option<Arc<Reach>>,
 }
 
-/// How a question can be answered.
+/// How a query can be answered.
 pub(super) enum Asked {
-    /// By words alone, until the state is another one.
+    /// By words alone, until the state changes.
     ByWords,
-    /// By words alone, because the provider failed; soon that may be otherwise.
+    /// By words alone, because the provider failed. That may change soon.
     NotNow,
     /// By words and meaning.
     ByMeaning(Question),
 }
 
 impl Asked {
-    /// The question, if meaning counts.
+    /// Returns the query vector, if meaning counts.
     pub(super) fn question(self) -> Option<Question> {
         match self {
             Self::ByMeaning(question) => Some(question),
@@ -111,17 +110,17 @@ impl Asked {
 }
 
 impl Question {
-    /// How near every section is to it, where the vectors are in memory; else Chroma is asked.
+    /// Returns the cosines of all sections if the vectors are in memory. Otherwise Chroma must be asked.
     pub(super) fn near(&self) -> Option<Nearby> {
         self.reach.is_none().then(|| Nearby::of_all(self.known.vectors.near(&self.vector)))
     }
 
-    /// Whether Chroma is to be asked what is near.
+    /// Whether Chroma must be asked for the nearest sections.
     pub(super) fn is_asked_elsewhere(&self) -> bool {
         self.reach.is_some()
     }
 
-    /// What to ask Chroma, where `matches` have the words: see [`Known::wish`].
+    /// Returns what to request from Chroma for `matches`, see [`Known::wish`].
     pub(super) fn wish(
         &self,
         matches: &[Match],
@@ -130,8 +129,8 @@ impl Question {
         self.known.wish(matches, is_within)
     }
 
-    /// How near sections are to it by what Chroma answers; none when it does not. That is remembered as the outage
-    /// of a provider is.
+    /// Asks Chroma for the cosines of sections. A failure returns `None` and counts as an outage, like one of
+    /// the provider.
     pub(super) async fn ask(&self, wish: &Wish) -> Option<Nearby> {
         let reach = self.reach.as_ref()?;
         let Link { outage, news, .. } = &*reach.link;
@@ -142,7 +141,7 @@ impl Question {
                 }
                 return Some(nearby);
             }
-            // Who keeps it makes it anew.
+            // The upkeep task creates the collection again.
             Ok(Err(Error::Backend { status: 404, .. })) => news.notify_one(),
             Ok(Err(error)) => outage.failed(&error.to_string()),
             Err(_) => outage.failed("it did not answer in time"),
@@ -157,8 +156,8 @@ impl Question {
 }
 
 impl Meaning {
-    /// Begins to make vectors of the documents of `phase`, beside those of `kept`, and to put them on `shelf`,
-    /// until `tasks` end.
+    /// Starts the task that embeds the documents of `phase`, reusing the vectors of `kept`. It stores them on
+    /// `shelf`, until `tasks` end.
     pub(super) fn start(
         opening: Opening,
         kept: KeptVectors,
@@ -171,12 +170,12 @@ impl Meaning {
         Self { state, outage: Outage::of("the embedding provider") }
     }
 
-    /// The present state.
+    /// Returns the current state.
     pub(super) fn state(&self) -> State {
         self.state.borrow().clone()
     }
 
-    /// The question `text`, to be answered in `state`.
+    /// Embeds the query `text`, to be answered in `state`.
     pub(super) async fn question(&self, state: &State, text: &str) -> Asked {
         let Some(model) = state.model.as_ref().filter(|_| state.embedded.is_ready) else {
             return Asked::ByWords;
@@ -185,7 +184,7 @@ impl Meaning {
         if !may_ask_chroma || !self.outage.may_ask() {
             return Asked::NotNow;
         }
-        // The beginning of a pasted text tells what it is about.
+        // If a long text was pasted, its beginning shows the topic.
         let most = model.window().characters(text);
         let text: String = text.chars().take(most).collect();
         let deadline = Instant::now() + WAIT;

@@ -1,7 +1,7 @@
-//! What is remembered of somebody who failed, so that not every question waits for him.
+//! Remembers that a service failed, so that not every query waits for it.
 //!
 //! ```text
-//!  well ──fails──▶ left alone for [`REST`] ──the first who comes then asks──▶ well, or left alone again
+//!  available ──a failure──▶ not asked for [`REST`] ──one query then asks──▶ available, or not asked again
 //! ```
 
 use std::sync::{Mutex, PoisonError};
@@ -9,24 +9,24 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// After a failure, how long nobody asks.
+/// How long a service is not asked after a failure.
 pub(super) const REST: Duration = Duration::from_secs(10);
 
 /// See the head of this file.
 pub(super) struct Outage {
-    /// Who is asked.
+    /// Name of the service, for log lines.
     whom: &'static str,
-    /// Until when nobody does; none while all is well.
+    /// When the service may be asked again. `None` while it is available.
     until: Mutex<Option<Instant>>,
 }
 
 impl Outage {
-    /// Of `whom`, who is well.
+    /// State of the available service `whom`.
     pub(super) fn of(whom: &'static str) -> Self {
         Self { whom, until: Mutex::default() }
     }
 
-    /// Whether one may ask. Of those who come after the rest, the first one only.
+    /// Whether the caller may ask the service. After the pause, only the first caller may.
     pub(super) fn may_ask(&self) -> bool {
         let mut until = self.lock();
         let now = Instant::now();
@@ -37,7 +37,7 @@ impl Outage {
         may
     }
 
-    /// All is well. True when it was not before.
+    /// Records a response. Returns whether the service had failed before.
     pub(super) fn answered(&self) -> bool {
         let was_away = self.lock().take().is_some();
         if was_away {
@@ -46,7 +46,7 @@ impl Outage {
         was_away
     }
 
-    /// It failed; told once and not for every question.
+    /// Records a failure, and logs the first one of an outage.
     pub(super) fn failed(&self, reason: &str) {
         let before = self.lock().replace(Instant::now() + REST);
         if before.is_none() {
@@ -54,13 +54,13 @@ impl Outage {
         }
     }
 
-    /// Whether it failed and has not answered since.
+    /// Whether the service failed and has not answered since.
     pub(super) fn is_on(&self) -> bool {
         self.lock().is_some()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        // Every change leaves it whole.
+        // Every change leaves a valid state.
         self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

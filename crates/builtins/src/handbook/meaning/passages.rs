@@ -1,8 +1,8 @@
-//! The pieces of a document that get a vector each.
+//! Cuts a document into passages that get a vector each.
 //!
-//! Invariants: a piece is of one section and small enough for the model to read whole; in front of it stand
-//! the headings that lead to it, because without them few pieces say what they are about (measured:
-//! a fifth fewer questions were answered). A section without text of its own has none.
+//! Invariants: a passage belongs to one section and fits the model's window. It begins with the headings that
+//! lead to it, because without them few passages name their topic. (Measured: without them a fifth fewer
+//! questions were answered.) A section without own text has no passages.
 
 use std::fmt::Write;
 
@@ -12,28 +12,28 @@ use super::super::document::Document;
 use crate::chunk::{Chunking, Format, chunks};
 use crate::embedding::Window;
 
-/// Characters of a piece and of what two share, at most.
+/// Most characters of a passage, and of the overlap of two.
 const SIZE: (usize, usize) = (1_000, 100);
-/// A piece has at least this share of what the model reads; longer headings are cut.
+/// The text of a passage gets at least this fraction (one half) of the window. Longer headings are cut.
 const LEAST_SHARE: usize = 2;
-/// What the headings may be, in characters.
+/// Longest trail of headings, in characters.
 const LONGEST_TRAIL: usize = 200;
 
-/// What a text is recognized by.
+/// Digest that identifies a text.
 pub(super) type Digested = [u8; 16];
 
-/// A piece of a document.
+/// A part of a document.
 pub(super) struct Passage {
     /// Number of the section in the document.
     pub section: usize,
-    /// Where it begins in the section's own text, in bytes.
+    /// Start in the section's own text, in bytes.
     pub begin: usize,
-    /// What is embedded.
+    /// Text to be embedded.
     pub text: String,
 }
 
 impl Passage {
-    /// The same for the same text.
+    /// Returns the digest of the text.
     pub(super) fn digest(&self) -> Digested {
         let mut digest = Digested::default();
         digest.copy_from_slice(&Sha256::digest(&self.text)[..16]);
@@ -41,7 +41,7 @@ impl Passage {
     }
 }
 
-/// The passages of `document` for a model with this window.
+/// Returns the passages of `document` for a model with this window.
 pub(super) fn passages(document: &Document, window: Window) -> Vec<Passage> {
     let room = window.characters(&document.source);
     let mut passages = Vec::new();
@@ -55,7 +55,7 @@ pub(super) fn passages(document: &Document, window: Window) -> Vec<Passage> {
         let of_section = chunks(own, "", chunking, Format::Plain).filter(|chunk| !chunk.is_blank());
         passages.extend(of_section.map(|chunk| {
             let mut text = head.clone();
-            // Into a String: never fails.
+            // Writing to a String never fails.
             let _ = write!(text, "\n{}", chunk.content);
             Passage { section, begin: chunk.bytes.start, text }
         }));

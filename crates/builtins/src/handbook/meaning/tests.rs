@@ -1,4 +1,4 @@
-//! Search by meaning, with a provider of a few concepts that fails as it is told.
+//! Tests of the search by meaning, with a provider that knows a few concepts and fails on demand.
 
 use std::sync::Mutex;
 
@@ -12,7 +12,7 @@ use super::*;
 use crate::embedding::{Error, Window};
 use upstream::error::Error as Failure;
 
-/// Words that mean the same; every other word means itself.
+/// Words with equal meaning. Every other word has its own meaning.
 const CONCEPTS: &[&[&str]] = &[
     &["laptop", "notebook", "computer"],
     &["leave", "vacation", "holidays"],
@@ -20,21 +20,21 @@ const CONCEPTS: &[&[&str]] = &[
 ];
 pub(super) const DIMENSION: usize = 257;
 
-/// What it does when it is asked.
+/// Behavior of the provider.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in super::super) enum Mode {
     Works,
     Hangs,
     Fails(u16),
-    /// Refuses every request that has this word.
+    /// Refuses every request that contains this word.
     Refuses(&'static str),
-    /// Fails where a request has this word.
+    /// Fails if a request contains this word.
     FailsWith(&'static str),
-    /// Makes other vectors, as another model would.
+    /// Makes other vectors, as a different model would.
     Mirrored,
 }
 
-/// Counts concepts: a deterministic provider.
+/// A deterministic provider that counts concepts.
 pub(in super::super) struct Concepts {
     mode: Mutex<Mode>,
     asked: Mutex<Vec<Vec<String>>>,
@@ -57,7 +57,7 @@ impl Concepts {
         *self.mode.lock().expect("lock")
     }
 
-    /// What was asked for since the last time.
+    /// Returns the texts of all requests since the last call.
     pub(in super::super) fn asked(&self) -> Vec<Vec<String>> {
         std::mem::take(&mut self.asked.lock().expect("lock"))
     }
@@ -165,12 +165,12 @@ async fn other_words_for_the_same_find_it() {
     }
 }
 
-/// A document whose only section says something at its end.
+/// A document whose only section ends with `end`.
 pub(super) fn long_with(end: &str) -> String {
     format!("# Long\n\n{}\n\n{end}\n", "Words about nothing at all. ".repeat(200))
 }
 
-/// What is shown of that document.
+/// Returns the excerpt of that document.
 pub(super) async fn shown_of_long(fixture: &Fixture, query: &str) -> String {
     let answer = fixture.ask("search_handbook", json!({"query": query, "section": "long"})).await;
     answer["hits"][0]["content"].as_str().expect("a hit").to_owned()

@@ -1,9 +1,9 @@
-//! Vectors on disk between two runs, so that a model is asked again only for texts that are new.
+//! Vectors on disk between two runs, so that only new texts are embedded.
 //!
-//! Layout of the body: how many vectors, how many numbers in each, what texts they were made of, the
-//! numbers. Invariants: it is for one model at one place, as it is configured; because a model may be another one
-//! under its old name, one text is embedded anew at each start, and nothing is believed unless its vector
-//! is what was kept. Until that is shown nothing is found here.
+//! Layout of the body: the number of vectors, their dimension, the digests of their texts, and the numbers.
+//! Invariants: the file belongs to one model at one place with its settings. Because a model may change under
+//! its name, one text is embedded again at each start. The file is used only after that vector was equal to
+//! the stored one.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -22,10 +22,10 @@ use crate::handbook::disk_cache::{Body, Kept};
 
 /// Pause between two writes.
 const KEEPING: Duration = Duration::from_mins(1);
-/// Numbers that are written or read in one piece.
+/// Numbers that are written or read at a time.
 const PIECE: usize = 16 * 1024;
 
-/// What was kept.
+/// Content of the file.
 #[derive(Debug, Default)]
 struct Known {
     places: HashMap<Digested, usize>,
@@ -34,24 +34,25 @@ struct Known {
     is_proven: bool,
 }
 
-/// The file for the vectors of one handbook, and what it said at the start.
+/// The vector file of one handbook, with its content at the start.
 pub(in super::super) struct KeptVectors {
     file: Option<Kept>,
     known: Known,
-    /// Whether there are vectors that are not in it.
+    /// Whether there are vectors that the file lacks.
     is_behind: bool,
     next_write: Instant,
     writing: Option<JoinHandle<(bool, Kept)>>,
 }
 
 impl KeptVectors {
-    /// The file at `path`, for the vectors of the model that `model` tells apart; none: nothing is kept.
+    /// The file at `path`, for the vectors of the model that `model` identifies. Without a path nothing is
+    /// stored.
     pub(in super::super) fn new(path: Option<PathBuf>, model: &str) -> Self {
         let file = path.map(|path| Kept::new(path, &format!("handbook vectors 1 {model}")));
         Self { file, known: Known::default(), is_behind: false, next_write: Instant::now(), writing: None }
     }
 
-    /// Reads what is there.
+    /// Reads the file.
     pub(super) async fn open(mut self) -> Self {
         let Some(mut file) = self.file.take() else { return self };
         let read = tokio::task::spawn_blocking(move || (file.read(Known::read), file)).await;
@@ -62,13 +63,13 @@ impl KeptVectors {
         self
     }
 
-    /// The vector of the text with this digest.
+    /// Returns the vector of the text with this digest.
     pub(super) fn find(&self, digest: &Digested) -> Option<&[f32]> {
         self.known.find(digest).filter(|_| self.known.is_proven)
     }
 
-    /// Shows by one of `passages` that `model` makes what is kept, or forgets it. The error is the provider's:
-    /// then it is not known yet.
+    /// Checks with one of `passages` that `model` made the stored vectors, and drops them if not. An error is
+    /// the provider's, and leaves the question open.
     pub(super) async fn prove<'a>(
         &mut self,
         model: &dyn Embedding,
@@ -90,23 +91,23 @@ impl KeptVectors {
         Ok(())
     }
 
-    /// Lets go of what was kept: every document has its vectors.
+    /// Drops the content that was read, after every document has its vectors.
     pub(super) fn forget(&mut self) {
         self.known = Known::default();
     }
 
-    /// There are new vectors.
+    /// Records that there are new vectors.
     pub(super) fn fell_behind(&mut self) {
         self.is_behind = self.file.is_some() || self.writing.is_some();
     }
 
-    /// When vectors are to be written, if they are.
+    /// Returns when vectors should be written, if there are new ones.
     pub(super) fn due(&self) -> Option<Instant> {
         self.is_behind.then_some(self.next_write)
     }
 
-    /// Writes them, if there are any that are not in the file. Who stops waiting leaves a write under way, and
-    /// the next one waits for it.
+    /// Writes the vectors, if there are new ones. If the caller is cancelled, the write continues, and the
+    /// next call waits for it.
     pub(super) async fn write(&mut self, vectors: Arc<Vectors>) {
         self.settle().await;
         if !self.is_behind {
@@ -131,8 +132,8 @@ impl KeptVectors {
     }
 }
 
-/// Whether `model` makes `kept` of this passage now. What it refuses it did not make. The error is the provider's:
-/// then it is not known yet.
+/// Whether `model` makes the vector `kept` of this passage. If it refuses the passage, it does not. An error
+/// is the provider's, and leaves the question open.
 pub(super) async fn is_made_by(
     model: &dyn Embedding,
     passage: &Passage,

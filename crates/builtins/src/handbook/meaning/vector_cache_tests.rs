@@ -1,4 +1,4 @@
-//! Vectors between two runs.
+//! Tests of the vectors on disk between two runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn file(state: &TempDir) -> PathBuf {
     state.path().join("docs.vectors")
 }
 
-/// A handbook of the company whose vectors are kept in `state`, made by `model`.
+/// Opens the company's handbook with the vector file in `state` and the embedding provider `model`.
 async fn opened(model: &Arc<Concepts>, state: &TempDir) -> Fixture {
     let mut fixture = Fixture::with(COMPANY).await;
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
@@ -26,14 +26,14 @@ async fn opened(model: &Arc<Concepts>, state: &TempDir) -> Fixture {
     fixture
 }
 
-/// Ends the handbook as the end of the program does.
+/// Ends the handbook as at the end of the program.
 async fn ended(fixture: Fixture) {
     let tasks = fixture.handbook.tasks.clone();
     drop(fixture);
     assert!(tasks.wait(Duration::from_secs(1)).await);
 }
 
-/// A first run, to its end, and what it asked of the model.
+/// Runs once to the end. Returns the texts that the model was asked for.
 async fn first_run(state: &TempDir) -> Vec<String> {
     let model = Concepts::working();
     let fixture = opened(&model, state).await;
@@ -147,7 +147,7 @@ fn read(path: &Path) -> Option<Known> {
     Kept::new(path.to_owned(), "handbook vectors 1 m").read(Known::read)
 }
 
-/// A file with a good digest and these numbers before `rest`.
+/// Writes a file with a valid digest and these numbers before `rest`.
 fn forged(path: &Path, count: u64, length: u64, rest: &[u8]) {
     assert!(Kept::new(path.to_owned(), "handbook vectors 1 m").write(|out| {
         out.write_all(&count.to_le_bytes())?;

@@ -1,10 +1,10 @@
-//! The vectors of the documents, and which sections are nearest to a question.
+//! The vectors of the documents, and a search for the sections that are nearest to a query.
 //!
-//! Where vectors are kept elsewhere (`shelf`), a document has the digests of its texts here and no numbers.
+//! If vectors are stored elsewhere (`shelf`), a document has only the digests of its texts here.
 //!
-//! Invariants: all vectors have one length and are normalized, so that a product is a cosine; the vectors of
-//! a document stand in one piece of memory and are shared by all states that have the document. A search
-//! looks at every vector: 40,000 of 384 numbers take some 10 ms.
+//! Invariants: all vectors have one dimension and are normalized, so that their product is a cosine. The
+//! vectors of a document are one block of memory, which all states with the document share. A search reads
+//! every vector: 40,000 vectors of 384 numbers take about 10 ms.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,51 +12,51 @@ use std::sync::Arc;
 use super::passages::Digested;
 use crate::embedding::product;
 
-/// What is known of one document.
+/// Vectors of one document.
 #[derive(Debug, Default)]
 pub(in super::super) struct OfDocument {
-    /// Its file.
+    /// Path of the file.
     pub(super) file_path: String,
-    /// For each vector, the section it is of.
+    /// For each vector, its section.
     pub(super) sections: Vec<usize>,
-    /// For each vector, where its text begins in the section's own text, in bytes.
+    /// For each vector, the start of its text in the section's own text, in bytes.
     pub(super) begins: Vec<usize>,
-    /// For each vector, of which text it was made.
+    /// For each vector, the digest of its text.
     pub(super) digests: Vec<Digested>,
-    /// One vector behind the other.
+    /// The numbers of all vectors, one vector after another.
     pub(super) numbers: Vec<f32>,
 }
 
-/// The vectors of one moment, by the serial number of their document.
+/// The vectors of one state, by the serial number of their document.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Vectors {
     pub(super) by_serial: HashMap<u64, Arc<OfDocument>>,
 }
 
-/// How near a section is to a question.
+/// Similarity of a section to a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in super::super) struct Near {
     /// Serial number of the document.
     pub document: u64,
     /// Number of the section in it.
     pub section: usize,
-    /// That of its best passage.
+    /// Cosine of its best passage.
     pub cosine: f32,
-    /// Where that begins in the section's own text, in bytes.
+    /// Start of that passage in the section's own text, in bytes.
     pub begin: usize,
 }
 
-/// Sections, and how near they are to a question.
+/// Sections with their similarity to a query.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(in super::super) struct Nearby {
-    /// The nearest and those that were wished for, or all.
+    /// The nearest and the requested sections, or all of them.
     pub(super) near: Vec<Near>,
-    /// The mean of all cosines, those that `near` does not have included.
+    /// Mean of all cosines, including those that `near` lacks.
     pub(super) mean: f32,
 }
 
 impl Nearby {
-    /// Of all sections.
+    /// Makes the list from all sections.
     #[allow(clippy::cast_precision_loss)] // of sections, far below 2^24
     pub(super) fn of_all(near: Vec<Near>) -> Self {
         let sum: f32 = near.iter().map(|near| near.cosine).sum();
@@ -64,20 +64,20 @@ impl Nearby {
         Self { near, mean }
     }
 
-    /// Where the passage of a section begins that is nearest, in the section's own text.
+    /// Returns where the nearest passage of a section begins, in the section's own text.
     pub(in super::super) fn best_passage(&self, document: u64, section: usize) -> Option<usize> {
         let is_it = |near: &&Near| near.document == document && near.section == section;
         self.near.iter().find(is_it).map(|near| near.begin)
     }
 
-    /// Whether there is none.
+    /// Whether there are no sections.
     pub(in super::super) fn is_empty(&self) -> bool {
         self.near.is_empty()
     }
 }
 
 impl OfDocument {
-    /// The vector that was made of the text with this digest, if it is here.
+    /// Returns the vector of the text with this digest, if it is in memory.
     pub(super) fn find(&self, digest: &Digested) -> Option<&[f32]> {
         if self.numbers.is_empty() {
             return None;
@@ -105,7 +105,7 @@ impl OfDocument {
 }
 
 impl Vectors {
-    /// Every section that has a vector, in no order; none where the question is of another length.
+    /// Returns every section that has a vector, in no order; none if the query has another dimension.
     pub(super) fn near(&self, question: &[f32]) -> Vec<Near> {
         let mut near = Vec::new();
         if question.is_empty() {
@@ -118,18 +118,18 @@ impl Vectors {
         near
     }
 
-    /// How many numbers there are.
+    /// Returns the number of all numbers.
     pub(super) fn numbers(&self) -> usize {
         self.by_serial.values().map(|of| of.numbers.len()).sum()
     }
 
-    /// How many vectors there are.
+    /// Returns the number of vectors.
     pub(super) fn passages(&self) -> usize {
         self.by_serial.values().map(|of| of.sections.len()).sum()
     }
 }
 
-/// `vector` as long as 1; one of zeros stays as it is.
+/// Scales `vector` to length 1. A vector of zeros stays unchanged.
 pub(super) fn normalized(mut vector: Vec<f32>) -> Vec<f32> {
     let length = product(&vector, &vector).sqrt();
     if length > 0.0 && length.is_finite() {

@@ -1,4 +1,4 @@
-//! What is said about the tool, what it takes and what it answers.
+//! Definition of the tool: its description, its input and its output.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::r2r::id::Id;
 use crate::tool::{About, Effect};
 
-/// What the tool takes.
+/// Input of the tool.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub(in super::super) struct Arguments {
     /// The absolute path of the file, below a folder that the operator has allowed.
@@ -15,7 +15,7 @@ pub(in super::super) struct Arguments {
     pub(in super::super) file_path: String,
     /// The id of the collection that the document is to be in. Left out: the project's own.
     pub(in super::super) collection_id: Option<Id>,
-    /// What is to be said about the document; searches can filter by it. `title` becomes its title.
+    /// Metadata for the document; searches can filter by it. `title` becomes its title.
     pub(in super::super) metadata: Option<Map<String, Value>>,
     /// How carefully the file is read: `hi-res` also looks at layout and images and takes longest,
     /// `fast` only at text, `custom` does what the service was configured to.
@@ -51,7 +51,7 @@ impl Mode {
     }
 }
 
-/// What the tool answers.
+/// Output of the tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(in super::super) struct Ingested {
     /// The document's id, for `r2r_monitor_task`.
@@ -72,8 +72,8 @@ pub(in super::super) enum Status {
     Success,
 }
 
-/// What is said about the tool. Twice is as once: a document has one id, and one that is there, made
-/// of the same file, stays as it is.
+/// Description of the tool. It may be called twice: a document has one id, and one made of an identical file
+/// stays unchanged.
 pub(in super::super) const ABOUT: About = About {
     name: "r2r_ingest_document",
     title: "Ingest a file into R2R",

@@ -1,15 +1,15 @@
-//! The earlier version of a document, kept while another takes its place: R2R can not replace one, so it is
-//! removed first, and put back if the new one is not taken in.
+//! Backups: saves the earlier version of a document while a new one replaces it. R2R cannot replace a
+//! document, so the earlier version is removed first, and restored if the new one is refused.
 //!
 //! ```text
 //!  content ──► file on disk ──► noted in the journal ──► removed ──► sent ── taken in: the file goes
 //!                                                                     └── refused: sent again from the file
 //! ```
 //!
-//! Invariants: what is removed is noted before, so no end of the program forgets it; what is put back is what was
-//! there, by its digest, with all that was said about it; nothing is put back where a whole document stands. A file
-//! is readable by its owner only, and there are [`MOST`] at a time. What R2R does not give out, or what is larger
-//! than an answer of it may be, is not kept, and a refusal says that it is gone.
+//! Invariants: a removal is noted in the journal first, so it survives a restart. A restored document has the
+//! digest and the metadata of the removed one, and never replaces a complete document. A backup can be read
+//! by its owner only, and there are at most [`MOST`] of them. If R2R does not return the content, or it
+//! exceeds the limit for responses, there is no backup. A refusal then says that the earlier version is gone.
 
 use std::fs;
 use std::io;
@@ -36,22 +36,22 @@ use runtime::hex::hex;
 use runtime::regular_file;
 use upstream::api::Error;
 
-/// Earlier versions that are kept at a time.
+/// Most backups at a time.
 const MOST: usize = 64;
-/// What the name of such a file ends with, behind that of the journal and the id of the document.
+/// Extension of a backup file. The name of the journal and the id of the document precede it.
 const ENDING: &str = "earlier";
 
-/// What was removed, as the journal has it.
+/// A removed document, as the journal records it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Removed {
-    /// What was said about it.
+    /// The metadata of the document.
     pub(super) metadata: Map<String, Value>,
-    /// Whether its bytes were kept.
+    /// Whether its content was saved.
     pub(super) is_kept: bool,
 }
 
 impl Job<'_> {
-    /// Keeps what is `there` and notes that it is to be removed, if it is a whole document.
+    /// Saves the content of `there` and notes the removal, if `there` is a complete document.
     pub(super) async fn keep(&self, there: &Document) -> Result<(), Failure> {
         if there.stage() != Stage::Success || self.journal.removed(self.number).is_some() {
             return Ok(());
@@ -68,7 +68,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// What the earlier version was made of, if R2R gives it out. Nothing is removed while R2R is away.
+    /// Returns the content of the earlier version, if R2R provides it. While R2R is unavailable nothing is
+    /// removed.
     async fn content(&self) -> Result<Option<Bytes>, Failure> {
         let mut tries = 0;
         loop {
@@ -89,10 +90,10 @@ impl Job<'_> {
 }
 
 impl Tasks {
-    /// Puts back what `task` removed, which has failed with `failure`; what its caller is told.
+    /// Restores what `task` removed before it failed with `failure`. Returns the failure for the client.
     pub(super) async fn put_back(&self, task: &Task, failure: Failure) -> Failure {
         let Some(removed) = self.journal.removed(task.number) else { return failure };
-        // The next life goes on with it, and with this.
+        // A restarted gateway resumes the document, and finds this record again.
         if is_parked(&failure) {
             return with(failure, "the earlier version was removed before");
         }
@@ -144,16 +145,16 @@ impl Tasks {
     }
 }
 
-/// What became of an earlier version.
+/// Result of a restore.
 enum Restored {
-    /// A whole document stands there: it was not removed, or somebody else put one there.
+    /// R2R has a complete document: it was not removed, or another program put one there.
     Never,
-    /// It stands there again.
+    /// The earlier version is in R2R again.
     Back,
 }
 
 impl Journal {
-    /// Has `content` on disk as what `document` was made of, if that has `digest`; whether it is.
+    /// Saves `content` as the backup of `document`, if it has `digest`. Returns whether it was saved.
     async fn keep(&self, document: Id, content: Bytes, digest: String) -> bool {
         if !self.is_ours() {
             return false;
@@ -172,7 +173,7 @@ impl Journal {
         })
     }
 
-    /// What was kept of `document`, as a file called `name`.
+    /// Opens the backup of `document`, as a file called `name`.
     async fn kept(&self, document: Id, name: String) -> io::Result<Source> {
         let path = self.kept_at(document);
         let opened = spawn_blocking(move || {
@@ -183,10 +184,10 @@ impl Journal {
         opened.await.map_err(io::Error::other)?
     }
 
-    /// What was kept of `document` is needed no more.
+    /// Deletes the backup of `document`.
     pub(super) async fn forget_kept(&self, document: Id) {
         let path = self.kept_at(document);
-        // Most often there is none; that of another gateway is not ours to remove.
+        // Usually there is none. A backup of another gateway must not be removed.
         if !self.is_ours() {
             return;
         }
@@ -198,7 +199,7 @@ impl Journal {
     }
 }
 
-/// Earlier versions that are kept beside the journal at `path`.
+/// Counts the backups beside the journal at `path`.
 fn kept_beside(path: &Path) -> io::Result<usize> {
     let Some((folder, name)) = path.parent().zip(path.file_name()) else { return Ok(0) };
     let name = name.to_string_lossy();
@@ -212,12 +213,13 @@ fn kept_beside(path: &Path) -> io::Result<usize> {
     Ok(fs::read_dir(folder)?.filter_map(|entry| is_kept(entry).then_some(())).count())
 }
 
-/// Whether who failed so is gone on with when an operator has mended our credentials.
+/// Whether a task that failed with `failure` is resumed after an operator has fixed the credentials of the
+/// gateway.
 pub(super) const fn is_parked(failure: &Failure) -> bool {
     matches!(failure, Failure::Failed(Error::AuthFailed { .. }))
 }
 
-/// `failure`, saying what became of the earlier version.
+/// Returns `failure` with a text about the earlier version.
 fn with(failure: Failure, what: &str) -> Failure {
     let and = |words: &str| format!("{words} ({what})");
     match failure {
@@ -225,7 +227,7 @@ fn with(failure: Failure, what: &str) -> Failure {
             let words = and(refusal.message());
             Failure::Refused(refusal.because(&words))
         }
-        // It has no words of its own.
+        // This error has no text of its own.
         Failure::Failed(error @ Error::TimedOut { .. }) => {
             Failure::Failed(Error::Lost { reason: and(&error.to_string()) })
         }

@@ -1,9 +1,9 @@
-//! Documents that could not be brought in, and why: for whoever was promised one and asks.
+//! Documents that could not be ingested, with the reasons, for clients that were promised one.
 //!
-//! Invariants: of one document there is the last word only, and none once it was brought in; at most
-//! [`MOST`], the newest. R2R itself knows nothing of a document that it refused.
+//! Invariants: only the last failure of a document is kept, and none after it was ingested. At most [`MOST`]
+//! are kept, the newest. R2R itself does not know a document that it refused.
 //!
-//! Not here: where they are kept over a restart (`journal`).
+//! Not here: storing them for a restart (`journal`).
 
 use std::num::NonZeroUsize;
 
@@ -17,40 +17,39 @@ use crate::answer::Failure;
 use crate::r2r::id::Id;
 use crate::r2r::model::{Document, Stage};
 
-/// Documents that are remembered.
+/// Most failures that are kept.
 pub(super) const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999);
-/// Bytes of a reason that are remembered.
+/// Longest reason that is kept, in bytes.
 const LONGEST_REASON: usize = 500;
 
-/// A document that could not be brought in.
+/// A document that could not be ingested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct Failed {
     pub(in super::super) document: Id,
     pub(in super::super) collection: Id,
-    /// The name of its file.
+    /// Name of the file.
     pub(in super::super) file_name: String,
-    /// Bytes of the file; 0 where it could not be read.
+    /// Size of the file in bytes; 0 if it could not be read.
     pub(in super::super) size: u64,
-    /// When it was asked for.
+    /// When it was requested.
     #[serde(with = "rfc3339")]
     pub(super) since: OffsetDateTime,
-    /// When it was given up.
+    /// When the ingestion failed.
     #[serde(with = "rfc3339")]
     pub(in super::super) at: OffsetDateTime,
-    /// Why.
     pub(in super::super) reason: String,
 }
 
 impl Failed {
-    /// Whether what R2R shows under its id came of the same wish after all, or of a later one. What was
-    /// there before is what could not be replaced.
+    /// Whether the document in R2R comes from this request after all, or from a later one. An earlier one is
+    /// the version that should have been replaced.
     pub(in super::super) fn is_outlived_by(&self, there: &Document) -> bool {
         let from = if there.stage() == Stage::Success { self.since } else { self.at };
         form::is_sent_since(&there.metadata, from)
     }
 }
 
-/// Why it failed, for people.
+/// Returns why it failed, for people.
 pub(super) fn reason(failure: &Failure) -> String {
     let text = match failure {
         Failure::Refused(refusal) => refusal.message().to_owned(),
@@ -59,7 +58,7 @@ pub(super) fn reason(failure: &Failure) -> String {
     text[..text.floor_char_boundary(LONGEST_REASON)].to_owned()
 }
 
-/// Those that are remembered.
+/// The failures that are kept.
 #[derive(Debug)]
 pub(super) struct AllFailed(LruCache<Id, Failed>);
 
@@ -70,22 +69,22 @@ impl Default for AllFailed {
 }
 
 impl AllFailed {
-    /// Takes the place of what was said of the same document.
+    /// Stores a failure in place of the document's former one.
     pub(super) fn put(&mut self, failed: Failed) {
         self.0.put(failed.document, failed);
     }
 
-    /// Forgets `document`.
+    /// Removes the failure of `document`.
     pub(super) fn remove(&mut self, document: Id) {
         self.0.pop(&document);
     }
 
-    /// What is known of `document`.
+    /// Returns the failure of `document`.
     pub(super) fn get(&self, document: Id) -> Option<&Failed> {
         self.0.peek(&document)
     }
 
-    /// All, the newest first.
+    /// Returns all failures, the newest first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Failed> {
         self.0.iter().map(|(_, failed)| failed)
     }

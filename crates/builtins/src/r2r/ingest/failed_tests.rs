@@ -1,4 +1,4 @@
-//! What is remembered of documents that could not be brought in.
+//! Tests of the records of documents that could not be ingested.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::r2r::ingest::fixture::{COLLECTION, Place, Sending, collection, docume
 use crate::r2r::ingest::{Ingest, Ours};
 use upstream::api::Error;
 
-/// What is known of the document `id` that could not be brought in.
+/// Returns the failure of the document `id`.
 fn failed(ingest: &Ingest, id: &str) -> Option<Failed> {
     match ingest.ours(serde_json::from_value(json!(id)).expect("an id"))? {
         Ours::Failed(failed) => Some(failed),
@@ -18,7 +18,8 @@ fn failed(ingest: &Ingest, id: &str) -> Option<Failed> {
     }
 }
 
-/// Sends `a.md`, of which R2R keeps no file, has the next sending of it go so, and waits for what becomes of that.
+/// Ingests `a.md`, whose content R2R then loses, and replaces it with a request that ends as `sending`.
+/// Returns the failure.
 async fn replaced(place: &Place, ingest: &Ingest, sending: Sending) -> Failed {
     place.call(ingest, "a.md").await.expect("it went well");
     place.fake.world().contents.clear();
@@ -82,11 +83,11 @@ fn what_r2r_shows_counts_if_it_came_of_that_wish_or_a_later_one() {
         reason: "no answer within 7200.0 s".into(),
     };
     for (status, sent, wanted) in [
-        ("success", "2026-11-22T09:00:00Z", false), // what was to be replaced
-        ("success", "2026-11-22T10:00:01Z", true),  // it came to an end after all
-        ("failed", "2026-11-22T10:00:01Z", false),  // we know more of it
+        ("success", "2026-11-22T09:00:00Z", false), // the version to be replaced
+        ("success", "2026-11-22T10:00:01Z", true),  // the ingestion succeeded after all
+        ("failed", "2026-11-22T10:00:01Z", false),  // Switchyard has the better reason
         ("parsing", "2026-11-22T10:00:01Z", false), // left behind
-        ("parsing", "2026-11-22T12:00:01Z", true),  // somebody else tries it
+        ("parsing", "2026-11-22T12:00:01Z", true),  // another program tries it
     ] {
         let there = document(status, &json!({"ingested_at": sent}), &[COLLECTION]);
         assert_eq!(known.is_outlived_by(&there), wanted, "{status} {sent}");

@@ -1,8 +1,8 @@
-//! `r2r_ingest_folder`: all files below a folder, a few at a time, while the caller hears how far that is.
+//! `r2r_ingest_folder`: ingests all files below a folder, a few at a time, and reports the progress.
 //!
-//! Invariants: each file is ingested as by `r2r_ingest_document`. So a folder can be ingested again at any time, and
-//! files that did not change are not sent. If the caller leaves, no further file is begun. If the service is away,
-//! the rest is not tried.
+//! Invariants: each file is ingested as by `r2r_ingest_document`. So a folder can be ingested again at any
+//! time, and unchanged files are not sent. If the client leaves, no further file is started. If R2R is
+//! unavailable, the remaining files are not tried.
 //!
 //! Not here: which files there are (`listing`).
 
@@ -20,7 +20,7 @@ use crate::r2r::id::Id;
 use crate::tool::{About, Effect};
 use upstream::api::Error;
 
-/// Files that are named with the reason why they were not ingested.
+/// Most files in the list of failures.
 const MAX_SHOWN: usize = 50;
 
 /// Arguments of the tool.

@@ -1,4 +1,4 @@
-//! What documents are called, and what may be said about them.
+//! Tests of document names and metadata.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! One document, from its file to its place in a collection.
+//! Ingestion of one document: from its file to its collection in R2R.
 //!
 //! ```text
 //!  look ── there, the same ──────────────────────────────► join ──► done
@@ -8,9 +8,9 @@
 //!                                                └── outcome unknown: look ─► stands still: remove, send, once
 //! ```
 //!
-//! Invariants: what may have been done is never done again before it was looked whether it was;
-//! nothing old is removed before the new file was read to its end and the old one was kept (`backup`). Between
-//! `remove` and `send` the document is missing: the service has no way to replace one.
+//! Invariants: before a step that may have been done is repeated, the job looks at the document in R2R. An
+//! old version is removed only after the new file was read completely and the old one was saved (`backup`).
+//! Between `remove` and `send` the document is missing, because R2R cannot replace one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -30,39 +30,39 @@ use crate::r2r::model::{Document, Stage};
 use crate::refusal::Refusal;
 use upstream::api::Error;
 
-/// First pause before something is asked again, and between two looks at a document.
+/// First pause before a request is repeated, and between two looks at a document.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// Longest pause between two looks, and before a request is made again.
+/// Longest pause between two looks, and before a request is repeated.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
-/// The same where nobody waits: there may be hundreds of such documents.
+/// Longest pause between two looks if no client waits: there may be hundreds of such documents.
 const LONGEST_UNWATCHED: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How often a document is sent whose sending ended without an answer.
+/// Most times that a document is sent, if requests end without an answer.
 const SENDINGS: u32 = 3;
-/// How often a caller who waits has a request made that did not get through.
+/// Most attempts of a request if a client waits for the document.
 pub(super) const TRIES: u32 = 3;
-/// Seconds after which a document that is still being worked on counts as left behind: the service
-/// was stopped in the middle of it, and never goes on by itself.
+/// Age in seconds at which an unfinished document counts as left behind: R2R was stopped while it worked on
+/// the document, and never resumes such work by itself.
 const ABANDONED: i64 = 3600;
-/// How long R2R may show a document at the same step, after a sending whose answer was lost, until it
-/// counts as left behind. Of one that it works on the steps take minutes at most, but for the largest files.
+/// How long R2R may show a document at one step, after a request whose answer was lost, until the document
+/// counts as left behind. Except for the largest files, a step takes minutes at most.
 const STILL: Duration = Duration::from_mins(10);
 
-/// When a document that is being worked on counts as left behind.
+/// When an unfinished document counts as left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LeftBehind {
-    /// When it is old: somebody else sent it, or a former life.
+    /// When it is old: another program or an earlier instance sent it.
     Old,
-    /// When it stands still: we sent it, and do not know what became of that.
+    /// When its step does not change: Switchyard sent it, and the result is unknown.
     Still,
-    /// Never: the service said that it has it, or it was sent again already.
+    /// Never: R2R confirmed the document, or it was sent again already.
     Never,
 }
 
-/// How far a document is.
+/// Progress of a document.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
-    /// Of the whole, which is 1.
+    /// Share of the work that is done, from 0 to 1.
     pub(super) share: f64,
     pub(super) message: String,
     pub(super) outcome: Option<Outcome>,
@@ -70,35 +70,37 @@ pub(super) struct Step {
 
 pub(super) type Outcome = Result<Done, Failure>;
 
-/// What became of a document that is in its collection now.
+/// How a document came to be in its collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Done {
-    /// It was there, made of the same file.
+    /// It was there already, made of an identical file.
     Unchanged,
-    /// It is new, or another than before.
+    /// It is new, or replaces another version.
     Ingested,
 }
 
-/// One document and all that is needed to bring it in.
+/// One document and everything that its ingestion needs.
 pub(super) struct Job<'a> {
     pub(super) remote: &'a dyn Remote,
     pub(super) path: &'a str,
     pub(super) source: Source,
     pub(super) sheet: Sheet,
     pub(super) steps: &'a watch::Sender<Step>,
-    /// Who may send, now.
+    /// Limits how many jobs send at a time.
     pub(super) uploads: &'a Semaphore,
-    /// Where it is noted what is removed, and under which number. Whoever ends the job looks there, how ever it ended.
+    /// Where the job notes what it removes, under its `number`. After the job ended, its caller looks there
+    /// in any case.
     pub(super) journal: &'a Journal,
     pub(super) number: u64,
-    /// Somebody waits for it and is to hear early of a service that is away. Else it is waited for.
+    /// A client waits and should soon learn that R2R is unavailable. Otherwise the job waits for R2R.
     pub(super) is_awaited: bool,
-    /// Somebody wants to know how far it is.
+    /// A client wants progress notifications.
     pub(super) is_watched: bool,
 }
 
 impl Job<'_> {
-    /// Brings it in. Dropped anywhere, it can be begun again. `upload` is the right to send.
+    /// Ingests the document. A job that was dropped at any point can be run again. `upload` is the permit to
+    /// send.
     pub(super) async fn run(&self, upload: SemaphorePermit<'_>) -> Outcome {
         let (mut upload, mut last, mut may_give_up) = (Some(upload), None, true);
         for sending in 0..=SENDINGS {
@@ -128,27 +130,27 @@ impl Job<'_> {
             }
             last = self.send(sending).await?;
         }
-        // Sent as often as may be, and what is there is nothing or somebody else's.
+        // All attempts are used up. R2R has no document, or one that another program put there.
         Err(last.map_or_else(|| failed("it is not there although it was taken"), Failure::Failed))
     }
 
-    /// Waits for the right to send, before anything is removed for it.
+    /// Waits for the permit to send, before anything is removed.
     async fn regain<'s>(&'s self, upload: &mut Option<SemaphorePermit<'s>>) {
         if upload.is_none() {
-            // It never closes as long as we are here.
+            // The semaphore is never closed while the job runs.
             *upload = self.uploads.acquire().await.ok();
         }
     }
 
-    /// Whether it is there, as it is to be.
+    /// Whether `there` is the finished document that this job should make.
     fn is_done(&self, there: &Document, sending: u32) -> bool {
         let is_same = self.sheet.is_same(&there.metadata)
             || (sending > 0 && self.sheet.is_same_content(&there.metadata));
         there.stage() == Stage::Success && is_same
     }
 
-    /// What is there, when nobody works on it any more, or it counts as left behind. Whoever only waits
-    /// here gives back the right to send: a service that forgot some documents is not closed to others.
+    /// Returns the document in R2R when nothing works on it any more, or when it counts as left behind. While
+    /// it only waits, the job gives its permit back, so that documents which R2R forgot do not block others.
     async fn look(
         &self,
         upload: &mut Option<SemaphorePermit<'_>>,
@@ -179,7 +181,7 @@ impl Job<'_> {
         }
     }
 
-    /// Sends it. With an error, it is not known what became of that, and who calls looks.
+    /// Sends the document. An error in `Ok` means that the result is unknown; the caller then looks.
     async fn send(&self, sending: u32) -> Result<Option<Error>, Failure> {
         self.step(0.05, "uploading");
         let mut tries = 0;
@@ -190,7 +192,7 @@ impl Job<'_> {
             };
             tracing::debug!(document = %self.sheet.id, sending, %error, "a document was not taken at once");
             match what_next(&error) {
-                // It may be there, or in the making.
+                // R2R may have the document, or may be making it.
                 Next::Look => {
                     sleep(pause(sending, &error)).await;
                     return Ok(Some(error));
@@ -202,7 +204,7 @@ impl Job<'_> {
         }
     }
 
-    /// Sends it once, and waits until the service answers or is seen to have ended.
+    /// Sends the document once, and waits until R2R answers or is seen to have finished.
     async fn sent(&self) -> Result<Result<(), Error>, Failure> {
         let (faults, sent) = (Faults::default(), Arc::new(AtomicU64::new(0)));
         let form = || {
@@ -220,7 +222,7 @@ impl Job<'_> {
         }
     }
 
-    /// Puts it where it belongs, if it is not there.
+    /// Adds the document to its collection, unless it is in there.
     async fn join(&self, document: &Document) -> Result<(), Failure> {
         let (collection, id) = (self.sheet.collection, self.sheet.id);
         if !document.collection_ids.contains(&Id(collection)) {
@@ -230,7 +232,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Asks until there is an answer: reading, removing and joining may be repeated.
+    /// Repeats a request until it is answered. Only for reading, removing and joining, which may be repeated.
     async fn insist<T, F: Future<Output = Result<T, Error>>>(
         &self,
         ask: impl Fn() -> F,
@@ -249,8 +251,8 @@ impl Job<'_> {
         }
     }
 
-    /// Tells how far the service is while it does not answer. Ends some time after it is seen to have
-    /// ended, should its answer have been lost.
+    /// Reports the progress of R2R while its answer is pending. Returns some time after R2R has finished the
+    /// document, because the answer may be lost.
     async fn watch(&self, sent: &AtomicU64) {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -277,7 +279,7 @@ impl Job<'_> {
 
     fn step(&self, share: f64, message: &str) {
         self.steps.send_if_modified(|step| {
-            // It never goes back, whatever has to be done again.
+            // Progress never decreases, even if steps are repeated.
             let goes_on = share > step.share;
             if goes_on {
                 (step.share, step.message) = (share, message.to_owned());
@@ -289,11 +291,11 @@ impl Job<'_> {
 
 fn failed(reason: &str) -> Failure {
     let detail = format!("the document could not be ingested: {reason}");
-    // What it was given can not be ingested; the service itself is well.
+    // The document cannot be ingested, but R2R itself works.
     Failure::Failed(Error::backend(422, detail))
 }
 
-/// The file can not be read as it is.
+/// Refuses a file that cannot be read in its current state.
 pub(super) fn refusal(path: &str, because: &str) -> Refusal {
     Refusal::new("invalid_path", "file_path", path)
         .because(because)
@@ -301,25 +303,25 @@ pub(super) fn refusal(path: &str, because: &str) -> Refusal {
         .suggest("Ingest it again when it is complete.")
 }
 
-/// What to do about an error.
+/// The next step after an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing: it would be the same again.
+    /// Give up: a repetition would fail too.
     Stop,
-    /// The same again: it was not done.
+    /// Repeat the request: it had no effect.
     Again,
-    /// Look whether it was done.
+    /// Look whether the request had an effect.
     Look,
 }
 
 pub(super) fn what_next(error: &Error) -> Next {
     match error {
-        // The service is away, or asks for patience.
+        // R2R is unavailable, or asks the client to wait.
         Error::Connect { .. }
         | Error::NotSent { .. }
         | Error::Backend { status: 429 | 503, .. }
         | Error::Status { status: 429 | 503, .. } => Next::Again,
-        // 409: the same is there already, or is being worked on.
+        // 409: R2R has the document already, or works on it.
         Error::Backend { status: 408 | 409, .. } => Next::Look,
         Error::Backend { status: ..500, .. }
         | Error::Status { status: ..500, .. }
@@ -329,7 +331,7 @@ pub(super) fn what_next(error: &Error) -> Next {
     }
 }
 
-/// Up to what the service asks for, but never long; else twice as long each time.
+/// Returns the pause that R2R asks for, up to a limit. Otherwise the pause doubles each time.
 pub(super) fn pause(tries: u32, error: &Error) -> Duration {
     let asked = match error {
         Error::Backend { retry_after, .. } | Error::Status { retry_after, .. } => *retry_after,

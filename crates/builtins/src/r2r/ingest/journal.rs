@@ -1,10 +1,10 @@
-//! The documents under way, on disk: what a gateway that starts again goes on with. Beside them those
-//! that could not be brought in, so that it can still say so.
+//! The journal: documents whose ingestion is under way, kept on disk so that a restarted gateway resumes
+//! them. It also lists the documents that could not be ingested, with the reasons.
 //!
-//! Invariants: the file is replaced as a whole and readable by its owner only; who adds a document
-//! has it on disk when that returns; one gateway at a time works with a file, which a lock beside it
-//! says. Without the file (it can not be written, another gateway has it) documents are ingested all
-//! the same, and only a restart loses those under way; that is logged once.
+//! Invariants: the file is replaced as a whole, and only its owner can read it. When `Journal::add`
+//! returns, the entry is on disk. A lock file beside the journal admits one gateway at a time. If the file
+//! cannot be written, or another gateway holds the lock, documents are ingested without a journal. A restart
+//! then loses those under way, and one warning is logged.
 
 use std::fs::{self, File};
 use std::io;
@@ -26,31 +26,31 @@ use crate::r2r::id::Id;
 use crate::r2r::ingest::backup::Removed;
 use runtime::regular_file;
 
-/// Bytes of the file that are read: more than all entries that may be there.
+/// Largest file that is read, in bytes: more than all possible entries need.
 const MOST_BYTES: u64 = 16 << 20;
-/// How often it is looked whether the one who has the file has gone.
+/// Pause between two attempts to lock the file.
 const LOCK_PAUSE: Duration = Duration::from_millis(250);
-/// How often at most: a former life of this server ends within that time.
+/// Attempts to lock the file. An earlier instance of this server releases the lock within that time.
 const LOCK_TRIES: usize = 40;
 
-/// One document under way: what has to be done, not how far it is, which the service knows.
+/// One document under way: the task, without its progress, which R2R knows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// What was promised.
+    /// Id that was promised to the client.
     pub(super) document: Id,
-    /// The file, as it was named.
+    /// Path of the file as the client wrote it.
     pub(super) path: String,
     pub(super) collection: Id,
     pub(super) mode: Mode,
     pub(super) metadata: Map<String, Value>,
-    /// The resource that changes when it is over.
+    /// Resource that changes when the ingestion ends.
     pub(super) resource: Option<String>,
-    /// What stood in its place and was removed for it, or is about to be.
+    /// Earlier version that was removed for this document, or is about to be.
     #[serde(default)]
     pub(super) removed: Option<Removed>,
 }
 
-/// The file. Clones are the same.
+/// The journal file. Clones share its state.
 #[derive(Debug, Clone)]
 pub(super) struct Journal(Arc<Inner>);
 
@@ -58,12 +58,12 @@ pub(super) struct Journal(Arc<Inner>);
 struct Inner {
     path: PathBuf,
     state: Mutex<State>,
-    /// What is on disk; whoever writes holds it.
+    /// Version of the state that is on disk. The task that writes the file holds this lock.
     written: tokio::sync::Mutex<u64>,
-    /// Ours as long as it is open.
+    /// The locked lock file. While it is open, this gateway owns the journal.
     lock: Mutex<Option<File>>,
     complained: AtomicBool,
-    /// Whether it was tried to take possession of it.
+    /// Whether locking the file was attempted at least once.
     tried: watch::Sender<bool>,
 }
 
@@ -72,7 +72,7 @@ struct State {
     entries: Vec<Noted>,
     failed: AllFailed,
     last: u64,
-    /// Counts changes.
+    /// Number of changes so far.
     version: u64,
 }
 
@@ -83,7 +83,7 @@ struct Noted {
     entry: Entry,
 }
 
-/// What is written.
+/// Content of the file, for writing.
 #[derive(Serialize)]
 struct Written<'a> {
     under_way: Vec<&'a Entry>,
@@ -91,7 +91,7 @@ struct Written<'a> {
     failed: Vec<&'a Failed>,
 }
 
-/// The same, read.
+/// Content of the file, for reading.
 #[derive(Default, Deserialize)]
 struct Left {
     under_way: Vec<Entry>,
@@ -104,14 +104,15 @@ pub(in super::super) fn beside(mapping: &Path, name: &str) -> PathBuf {
 }
 
 impl Journal {
-    /// The one at `path`, which is not looked at yet; without a path nothing is noted anywhere.
+    /// Makes the journal for `path` without opening it. An empty path means that nothing is written to disk.
     pub(super) fn new(path: PathBuf) -> Self {
         let (state, lock) = <(Mutex<State>, Mutex<Option<File>>)>::default();
         let (written, complained) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
         Self(Arc::new(Inner { path, state, written, lock, complained, tried: watch::Sender::new(false) }))
     }
 
-    /// Takes possession of the file; what a former life left in it, which is under way again.
+    /// Locks the file and returns the documents that an earlier instance left in it. They are under way
+    /// again.
     pub(super) async fn take_over(&self) -> Vec<(u64, Entry)> {
         if self.0.path.as_os_str().is_empty() {
             self.0.tried.send_replace(true);
@@ -133,16 +134,16 @@ impl Journal {
         Vec::new()
     }
 
-    /// Notes a document; the number to strike it out by.
+    /// Notes a document and returns its number for `strike`.
     pub(super) async fn add(&self, entry: Entry) -> u64 {
         let number = self.state().add(entry);
-        // Right after the start; it never closes as long as we have it.
+        // This waits only right after the start. The channel cannot close, because `self` holds its sender.
         let _ = self.0.tried.subscribe().wait_for(|tried| *tried).await;
         self.save().await;
         number
     }
 
-    /// Notes what is about to be removed for the wish `number`.
+    /// Notes what is about to be removed for entry `number`.
     pub(super) async fn note_removal(&self, number: u64, removed: Removed) {
         {
             let mut state = self.state();
@@ -155,30 +156,29 @@ impl Journal {
         self.save().await;
     }
 
-    /// What was removed for the wish `number`.
+    /// Returns what was removed for entry `number`.
     pub(super) fn removed(&self, number: u64) -> Option<Removed> {
         self.state().entries.iter().find(|noted| noted.number == number)?.entry.removed.clone()
     }
 
-    /// Where it is.
     pub(super) fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Whether we may write beside it.
+    /// Whether this gateway owns the journal and may write beside it.
     pub(super) fn is_ours(&self) -> bool {
         self.0.lock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// The file and the time of the latest wish for `document`, while it is under way.
+    /// Returns the file and the time of the latest entry for `document`, while it is under way.
     pub(super) fn noted(&self, document: Id) -> Option<(String, OffsetDateTime)> {
         let state = self.state();
         let latest = state.entries.iter().rev().find(|noted| noted.entry.document == document)?;
         Some((latest.entry.path.clone(), latest.since))
     }
 
-    /// Notes how the wish `number` has ended, which is still to be struck out: badly, for this reason, with
-    /// a file of so many bytes; or well.
+    /// Records the result of entry `number`, which is struck out later. `failure` is the reason and the size
+    /// of the file in bytes; without it the document was ingested.
     pub(super) fn conclude(&self, number: u64, failure: Option<(String, u64)>) {
         let mut state = self.state();
         let Some(noted) = state.entries.iter().find(|noted| noted.number == number) else { return };
@@ -193,17 +193,17 @@ impl Journal {
         }
     }
 
-    /// How the last wish for `document` has ended, if it ended badly.
+    /// Returns why the last attempt to ingest `document` failed.
     pub(super) fn failed(&self, document: Id) -> Option<Failed> {
         self.state().failed.get(document).cloned()
     }
 
-    /// The documents of `collection` that could not be brought in, the newest first.
+    /// Returns the documents of `collection` that could not be ingested, the newest first.
     pub(super) fn all_failed(&self, collection: Id) -> Vec<Failed> {
         self.state().failed.iter().filter(|failed| failed.collection == collection).cloned().collect()
     }
 
-    /// Strikes a document out.
+    /// Removes entry `number`.
     pub(super) async fn strike(&self, number: u64) {
         {
             let mut state = self.state();
@@ -213,7 +213,7 @@ impl Journal {
         self.save().await;
     }
 
-    /// What is in the file, if it is ours now.
+    /// Tries to lock the file. Returns its content if this gateway owns it now.
     async fn locked(&self) -> io::Result<Option<Left>> {
         let inner = Arc::clone(&self.0);
         let locked = spawn_blocking(move || {
@@ -227,7 +227,7 @@ impl Journal {
     async fn adopt(&self, left: Left) -> Vec<(u64, Entry)> {
         let adopted = {
             let mut state = self.state();
-            // What has failed since we began is newer.
+            // Failures recorded since the start are newer than those in the file.
             let newer = std::mem::take(&mut state.failed);
             left.failed.into_iter().chain(newer.iter().rev().cloned()).for_each(|one| state.failed.put(one));
             left.under_way.into_iter().map(|entry| (state.add(entry.clone()), entry)).collect()
@@ -236,7 +236,7 @@ impl Journal {
         adopted
     }
 
-    /// Writes what is to be written; one writes for all who wait.
+    /// Writes the current state. One write covers all tasks that wait for it.
     async fn save(&self) {
         let mine = self.state().version;
         let mut written = self.0.written.lock().await;
@@ -284,7 +284,7 @@ impl State {
     }
 }
 
-/// Locks the file `path` for us; none when somebody else has.
+/// Locks the file `path`. Returns `None` if another gateway holds the lock.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = private_file::open_lock(path)?;
     match file.try_lock() {
@@ -294,7 +294,7 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// What the file says; nothing when it says nothing that we know, and then it is kept aside.
+/// Reads the file. An unreadable one is renamed, and the journal starts empty.
 fn read(path: &Path) -> Left {
     let left = match regular_file::read(path, MOST_BYTES) {
         Ok(text) => parse(&text).map_err(io::Error::other),
@@ -310,7 +310,7 @@ fn read(path: &Path) -> Left {
 }
 
 fn parse(text: &[u8]) -> serde_json::Result<Left> {
-    // Once it was a list of what is under way.
+    // Earlier versions wrote only the list of documents under way.
     match serde_json::from_slice(text) {
         Ok(under_way) => Ok(Left { under_way, failed: Vec::new() }),
         Err(_) => serde_json::from_slice(text),

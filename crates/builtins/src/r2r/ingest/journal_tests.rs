@@ -1,4 +1,4 @@
-//! What is noted and found again.
+//! Tests of the journal.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,4 +1,4 @@
-//! What stood there before is not lost when what was to replace it is not taken in.
+//! Tests of the backup of an earlier version, if the new one is not ingested.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ fn said(called: Result<Ingested, Failure>) -> String {
     }
 }
 
-/// The earlier versions on disk.
+/// Returns the backup files.
 fn kept(place: &Place) -> Vec<PathBuf> {
     let all = fs::read_dir(place.dir.path()).expect("a folder").map(|entry| entry.expect("readable").path());
     all.filter(|path| path.extension().is_some_and(|ending| ending == "earlier")).collect()
@@ -28,7 +28,7 @@ async fn until_done(place: &Place) {
     }
 }
 
-/// One with `a.md` taken in, which is another text by now; what R2R shows of it.
+/// Ingests `a.md` and then changes its text. Returns the document as R2R shows it.
 async fn changed(place: &Place, ingest: &Ingest) -> Document {
     let wish =
         json!({"run_async": false, "ingestion_mode": "custom", "metadata": {"tag": "x", "title": "A"}});

@@ -1,4 +1,4 @@
-//! Documents that R2R was stopped in the middle of, and never goes on with.
+//! Tests of documents that R2R was stopped in the middle of, and never resumes.
 
 use tokio::time::{Instant, sleep, timeout};
 

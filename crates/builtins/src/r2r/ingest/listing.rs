@@ -1,7 +1,7 @@
-//! The files below a folder that a caller names.
+//! Lists the files below a folder that a client names.
 //!
-//! Invariants: only folders below those of the operator are read. Each is opened below the one before it and never
-//! through a link. The number of entries, files and levels is limited. The files are in the order of their names.
+//! Invariants: only folders below those of the operator are read. Each is opened below the one before it and
+//! never through a link. The number of entries, files and levels is limited. The files are sorted by name.
 //!
 //! Not here: whether a file can be ingested, which is checked when it is opened (`roots`).
 
@@ -12,19 +12,19 @@ use rustix::fs::{AtFlags, Dir, FileType, statat};
 
 use super::roots::{open_folder, step_into};
 
-/// Files of one folder, those of its subfolders included.
+/// Most files in a folder and its subfolders.
 pub(super) const MAX_FILES: usize = 1_000;
-/// Entries that are looked at.
+/// Most directory entries that are read.
 const MAX_ENTRIES: usize = 20_000;
-/// Levels of subfolders.
+/// Deepest level of subfolders.
 const MAX_DEPTH: usize = 32;
 
-/// The files below a folder.
+/// Files below a folder.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
     /// The paths of the files, relative to the folder.
     pub(super) files: Vec<String>,
-    /// Entries that are neither files nor folders, such as links, and names that are no text.
+    /// Number of entries that are neither files nor folders, such as links, or have a name that is not UTF-8.
     pub(super) ignored: usize,
 }
 
@@ -41,8 +41,8 @@ impl From<io::Error> for Unlisted {
     }
 }
 
-/// The files below the folder that `names` lead to from `root`. Hidden ones, whose names begin with a dot, do not
-/// count. It blocks.
+/// Lists the files below the folder that `names` lead to from `root`. Hidden files, whose names begin with a
+/// dot, are skipped. Blocks.
 pub(super) fn files(root: &std::path::Path, names: &[&str]) -> Result<Listing, Unlisted> {
     let (mut listing, mut seen) = (Listing::default(), 0);
     let mut folders = vec![(open_folder(root, names)?, String::new(), 0)];
@@ -77,7 +77,7 @@ pub(super) fn files(root: &std::path::Path, names: &[&str]) -> Result<Listing, U
     Ok(listing)
 }
 
-/// The type of an entry. Some file systems do not say that in their lists.
+/// Returns the type of an entry. Some file systems do not include it in their listings.
 fn kind(folder: &OwnedFd, name: &str, said: FileType) -> io::Result<FileType> {
     match said {
         FileType::Unknown => {

@@ -1,12 +1,12 @@
-//! `r2r_ingest_document`: a file of this machine becomes a document of R2R, in its collection.
+//! `r2r_ingest_document`: ingests a file of this machine into an R2R collection.
 //!
-//! Every document is a task of its own, which goes on when its caller has left, and again when the
-//! gateway was stopped meanwhile. Invariants: a caller who is answered `pending` is answered before
-//! anything is sent, with the id that the document will have; one file is worked on by one task at a
-//! time; at most [`UPLOADS`] are sent at a time and at most [`MOST_JOBS`] wait; one that could not be
-//! brought in is remembered with the reason, for whoever asks.
+//! Every document has its own task. The task continues after its client has left, and resumes after a restart
+//! of the gateway. Invariants: a client that gets the answer `pending` gets it before anything is sent, with
+//! the future id of the document. One task at a time works on a file. At most [`UPLOADS`] files are sent at a
+//! time, and at most [`MOST_JOBS`] tasks exist. If a document could not be ingested, the reason is kept for
+//! later queries.
 //!
-//! Not here: which collection is the project's own, and how R2R is called.
+//! Not here: which collection belongs to the project (`project`), and the requests to R2R (`client`).
 
 mod about;
 mod backup;
@@ -50,40 +50,39 @@ use runtime::shutdown::Shutdown;
 use tasks::{MOST_COLLECTIONS, Task, Tasks};
 use upstream::api::{Error, Events};
 
-/// Documents that are sent at a time.
+/// Most documents that are sent at a time.
 const UPLOADS: usize = 4;
-/// Documents under way, those that wait among them.
+/// Most documents under way, waiting ones included.
 const MOST_JOBS: usize = 256;
-/// When it is worth trying again after that.
+/// Suggested wait after that limit was reached.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
-/// Where a document is to be.
+/// Collection that a document should go into.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) collection: Id,
-    /// Whether it was there a moment ago.
+    /// Whether R2R had the collection a moment ago.
     pub(super) is_known: bool,
-    /// The URI of the resource that is another one when the document has ended.
+    /// URI of the resource that changes when the ingestion ends.
     pub(super) resource: Option<&'a str>,
 }
 
-/// What ingesting needs.
+/// Everything that `Ingest` needs to start.
 pub(super) struct Opening<'a> {
     pub(super) options: &'a config::R2r,
-    /// Where documents under way are noted: [`journal_beside`].
+    /// Path of the journal: [`journal_beside`].
     pub(super) journal: PathBuf,
-    /// What is kept of the tools that find documents.
+    /// Cached answers of the tools that find documents.
     pub(super) answers: Answers,
     pub(super) events: Events,
     pub(super) shutdown: &'a Shutdown,
 }
 
-/// Ingests documents. Dropping it stops its tasks; what they had begun is gone on with by the next one
-/// that opens the same journal.
+/// Ingests documents. Dropping it stops its tasks. The next instance that opens the journal resumes them.
 pub(super) struct Ingest(Arc<Tasks>, Shutdown);
 
 impl Ingest {
-    /// Ingests through `client`, and goes on with what a former life left.
+    /// Ingests through `client`, and resumes what an earlier instance left.
     pub(super) fn open(client: Client, opening: Opening<'_>) -> Self {
         Self::over(client, opening)
     }
@@ -155,7 +154,8 @@ impl Ingest {
         ended(step, report).await.map(|_| answer(Status::Success))
     }
 
-    /// What we know of `document` ourselves: it was promised and is not brought in yet, or could not be.
+    /// Returns what Switchyard itself knows of `document`: that it is under way, or that it could not be
+    /// ingested.
     pub(super) fn ours(&self, document: Id) -> Option<Ours> {
         let journal = &self.0.journal;
         let under_way = journal.noted(document);
@@ -164,7 +164,7 @@ impl Ingest {
         under_way.or_else(|| journal.failed(document).map(Ours::Failed))
     }
 
-    /// The documents of `collection` that could not be brought in, the newest first.
+    /// Returns the documents of `collection` that could not be ingested, the newest first.
     pub(super) fn failed(&self, collection: Id) -> Vec<Failed> {
         self.0.journal.all_failed(collection)
     }
@@ -174,7 +174,7 @@ fn file_name(path: &str) -> String {
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// What we know of a document ourselves.
+/// State of a document that Switchyard itself knows.
 #[derive(Debug, Clone)]
 pub(super) enum Ours {
     UnderWay(UnderWay),
@@ -182,7 +182,7 @@ pub(super) enum Ours {
 }
 
 impl Ours {
-    /// Whether it says more of the last wish than what R2R shows.
+    /// Whether this is newer than the document that R2R shows.
     pub(super) fn is_newer_than(&self, there: &Document) -> bool {
         match self {
             Self::UnderWay(ours) => !ours.is_of(&there.metadata),
@@ -191,7 +191,7 @@ impl Ours {
     }
 }
 
-/// A document that was promised and is not done with.
+/// A document that was promised and is not finished.
 #[derive(Debug, Clone)]
 pub(super) struct UnderWay {
     /// The name of its file.
@@ -200,7 +200,7 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// Whether a document with `metadata` is what was promised, and not what it is to replace.
+    /// Whether a document with `metadata` is the promised one, and not the one to be replaced.
     fn is_of(&self, metadata: &Map<String, Value>) -> bool {
         form::is_sent_since(metadata, self.since)
     }
@@ -212,7 +212,7 @@ impl Drop for Ingest {
     }
 }
 
-/// What became of a document; meanwhile whoever waits hears how far it is.
+/// Waits for the outcome of a document. Meanwhile reports progress to the client.
 async fn ended(mut step: watch::Receiver<Step>, report: &Report) -> Outcome {
     loop {
         {

@@ -1,10 +1,10 @@
-//! Opening a file that a caller names: only below the folders that the operator gave.
+//! Opens a file that a client names, only below the folders that the operator allowed.
 //!
-//! Invariants: the path is walked one name at a time, each opened below the folder before it and none
-//! of them a link, so no race can lead outside; opening waits for nobody (a pipe is not waited for);
-//! what is opened is a regular file of at most so many bytes. No folder given: nothing is opened.
+//! Invariants: a path is walked one name at a time. Each part is opened below the folder before it, and links
+//! are refused, so no race can lead outside. Opening never waits, not even for the writer of a pipe. Only
+//! regular files up to the size limit are opened. Without a configured folder, nothing is opened.
 //!
-//! A hard link is a file like any other: where it was made, its maker could read the file.
+//! A hard link counts as a regular file: its creator could read the file.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,11 +19,11 @@ use super::listing::{self, Listing, MAX_FILES, Unlisted};
 use super::source::Source;
 use crate::refusal::Refusal;
 
-/// Bytes of a path, at most: what systems take.
+/// Longest path in bytes, as operating systems accept it.
 const LONGEST_PATH: usize = 4096;
 const FIELD: &str = "file_path";
 
-/// The folders, each with the name by which its files are known at the service.
+/// The allowed folders, each with its name in R2R.
 #[derive(Debug)]
 pub(super) struct Roots {
     all: Vec<Root>,
@@ -37,13 +37,13 @@ struct Root {
 }
 
 impl Roots {
-    /// The folders `paths`; no file in them of more than `max_bytes` is opened.
+    /// The folders `paths`. Files of more than `max_bytes` in them are refused.
     pub(super) fn new(paths: &[PathBuf], max_bytes: u64) -> Self {
         let named = |path: &PathBuf| Root { path: path.clone(), label: label(path, paths) };
         Self { all: paths.iter().map(named).collect(), max_bytes }
     }
 
-    /// The files below the folder at `path`, each as an absolute path. It blocks for as long as the disk does.
+    /// Lists the files below the folder at `path`, as absolute paths. Blocks.
     pub(super) fn list(&self, path: &str) -> Result<Listing, Refusal> {
         let listed = self.check_any(path).and_then(|()| {
             let (root, names) = self.place(path, 0)?;
@@ -63,7 +63,7 @@ impl Roots {
         listed.map_err(|refusal| refusal.of_field("folder_path"))
     }
 
-    /// Opens the file at `path`. It blocks for as long as the disk does.
+    /// Opens the file at `path`. Blocks.
     pub(super) fn open(&self, path: &str) -> Result<Source, Refusal> {
         self.check_any(path)?;
         let (root, names) = self.place(path, 1)?;
@@ -83,7 +83,8 @@ impl Roots {
             .suggest("Ask the operator to add the folder to `r2r: {ingest_roots: [...]}`."))
     }
 
-    /// The folder that the file is in, the innermost one, and the names that lead there from it, at least `least`.
+    /// Returns the innermost allowed folder that contains the file, and the names that lead to it, at least
+    /// `least`.
     fn place<'a>(&self, path: &'a str, least: usize) -> Result<(&Root, Vec<&'a str>), Refusal> {
         let written = Path::new(path);
         let is_odd = path.len() > LONGEST_PATH || path.contains(char::is_control);
@@ -100,7 +101,7 @@ impl Roots {
             let names: Option<Vec<&str>> = below.components().map(|part| name(&part)).collect();
             names.filter(|names| names.len() >= least)
         };
-        // The folder as it is written, or where its own links lead.
+        // The folder as it is written, or the target of its links.
         let found = self.all.iter().filter_map(|root| {
             let real = || below(&std::fs::canonicalize(&root.path).ok()?);
             Some((root, below(&root.path).or_else(real)?))
@@ -109,7 +110,7 @@ impl Roots {
         innermost.ok_or_else(|| self.range(refusal(path).because("The file is not in an allowed folder.")))
     }
 
-    /// Its length, if it is a file that may be taken.
+    /// Returns the length of a regular file within the size limit.
     fn checked(&self, path: &str, file: &File) -> Result<u64, Refusal> {
         let metadata = file.metadata().map_err(|error| self.unopened(path, &error))?;
         if !metadata.is_file() {
@@ -127,7 +128,7 @@ impl Roots {
     fn unopened(&self, path: &str, error: &io::Error) -> Refusal {
         let reason = match Errno::from_io_error(error) {
             Some(Errno::NOENT) => "There is no such file.".to_owned(),
-            // A link where a file was to be opened, and where a folder.
+            // A link in the place of a file or a folder.
             Some(Errno::LOOP | Errno::NOTDIR) => {
                 "A part of the path is a link or no folder; links are not followed.".to_owned()
             }
@@ -136,7 +137,7 @@ impl Roots {
         self.range(refusal(path).because(&reason))
     }
 
-    /// Says what would be right.
+    /// Adds the valid values to a refusal.
     fn range(&self, refusal: Refusal) -> Refusal {
         let all: Vec<String> = self.all.iter().map(|root| root.path.display().to_string()).collect();
         refusal
@@ -149,7 +150,7 @@ fn refusal(path: &str) -> Refusal {
     Refusal::new("invalid_path", FIELD, path)
 }
 
-/// One name, which is no way up and no other root.
+/// Returns a normal name; none for `..` and roots.
 fn name<'a>(part: &Component<'a>) -> Option<&'a str> {
     match part {
         Component::Normal(name) => name.to_str(),
@@ -157,22 +158,22 @@ fn name<'a>(part: &Component<'a>) -> Option<&'a str> {
     }
 }
 
-/// Opens what `names` lead to from `root`, which may itself be reached through links: the operator
-/// wrote it.
+/// Opens the file that `names` lead to from `root`. The root itself may be reached through links, because the
+/// operator wrote it.
 fn beneath(root: &Path, names: &[&str]) -> io::Result<File> {
     let (last, folders) = names.split_last().ok_or(io::ErrorKind::NotFound)?;
     let folder = open_folder(root, folders)?;
-    // Without waiting for the other end of a pipe.
+    // Does not wait for the writer of a pipe.
     Ok(File::from(step(&folder, last, OFlags::NONBLOCK | OFlags::NOCTTY)?))
 }
 
-/// Opens the folder that `names` lead to from `root`, none of them through a link.
+/// Opens the folder that `names` lead to from `root`, refusing links.
 pub(super) fn open_folder(root: &Path, names: &[&str]) -> io::Result<OwnedFd> {
     let root = openat(CWD, root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     names.iter().try_fold(root, |folder, name| step_into(&folder, name))
 }
 
-/// Opens the folder `name` in `folder`, which is no link.
+/// Opens the folder `name` in `folder`, refusing a link.
 pub(super) fn step_into(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     step(folder, name, OFlags::DIRECTORY)
 }
@@ -182,8 +183,8 @@ fn step(folder: &OwnedFd, name: &str, flags: OFlags) -> io::Result<OwnedFd> {
     Ok(openat(folder, name, flags, Mode::empty())?)
 }
 
-/// The last names of `root`, as many as tell it from the others; so the name of a document says
-/// nothing of the machine, and two files of one name in two folders stay two.
+/// Returns the last names of `root`, as many as needed to distinguish it from the others. So the name of a
+/// document reveals little of the machine, and files of one name in two folders stay distinct.
 fn label(root: &Path, all: &[PathBuf]) -> String {
     let names = |path: &Path| -> Vec<String> {
         let normal = path.components().filter(|part| matches!(part, Component::Normal(_)));

@@ -1,4 +1,4 @@
-//! Paths that are opened, and those that want to lead outside (S27).
+//! Tests of paths that are opened, and of those that try to lead outside (S27).
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ use crate::r2r::ingest::source::Faults;
 
 const CANARY: &[u8] = b"canary of the outside";
 
-/// A folder `allowed` with `in/a.md` in it, beside a folder `outside`.
+/// Makes a folder `allowed` with `in/a.md`, beside a folder `outside`.
 fn place() -> (TempDir, Roots) {
     let dir = tempfile::tempdir().expect("a folder");
     fs::create_dir_all(dir.path().join("allowed/in")).expect("made");
@@ -106,7 +106,7 @@ fn every_hostile_path_is_refused_and_says_what_would_be_right() {
         format!("{root}/allowed/{}", "x".repeat(5000)),
         format!("{root}/allowed/{}", "d/".repeat(1000)),
     ];
-    // A slash at the end names the same file to the library that takes paths apart.
+    // A path parser ignores a final slash, so this path names the file.
     for path in hostile.chain(others).filter(|path| !path.ends_with("in/a.md/")) {
         let refusal = roots.open(&path).map(|source| source.name).expect_err(&path);
         let said: serde_json::Value = refusal.raw().read().expect("JSON");
@@ -148,8 +148,7 @@ fn files_of_one_name_in_two_folders_have_two_names() {
 }
 
 // RULES S27
-/// Somebody swaps the file, and the folder it is in, for links that lead outside and back, as fast as
-/// they can.
+/// Another thread keeps replacing the file and its folder by links that lead outside, and back.
 #[test]
 fn a_thousand_races_lead_outside_never() {
     let (dir, roots) = place();
@@ -173,7 +172,7 @@ fn a_thousand_races_lead_outside_never() {
             }
         });
         let mut tries = 0;
-        // A thousand at least, and until it was seen to work both ways.
+        // At least a thousand times, and until both outcomes occurred.
         while tries < 1000 || ((opened == 0 || refused == 0) && tries < 100_000) {
             tries += 1;
             match roots.open(&path) {

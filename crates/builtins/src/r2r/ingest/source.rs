@@ -1,8 +1,8 @@
-//! An open file on its way to the service: its digest, and its bytes in pieces.
+//! An open file to be sent: its digest, and its bytes in chunks.
 //!
-//! Invariants: never more of it in memory than a piece; what is sent is what the digest was made of,
-//! or the sending ends before its last piece with a [`Fault`], so the service never takes half a file
-//! or a mixture of two.
+//! Invariants: at most one chunk is in memory. The sent bytes are those of the digest. Otherwise the transfer
+//! ends before its last chunk with a [`Fault`], so R2R never ingests half a file or a mixture of two
+//! versions.
 
 use std::fs::File;
 use std::io;
@@ -17,34 +17,34 @@ use tokio::task::spawn_blocking;
 
 use runtime::hex::hex;
 
-/// Bytes read at a time.
+/// Bytes that are read at a time.
 const PIECE: u64 = 128 * 1024;
-/// How far into a file a zero byte is looked for, which no text has.
+/// Bytes at the start of a file that are searched for a zero byte, which no text has.
 const PROBED: u64 = 8 * 1024;
 
-/// A file that was opened.
+/// An opened file.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
     pub file: Arc<File>,
-    /// What it is called at the service: the folder it is in, and the way from there.
+    /// Name in R2R: that of its folder, and the path from there.
     pub(super) name: String,
-    /// Bytes that it had when it was opened.
+    /// Size in bytes when it was opened.
     pub(super) len: u64,
 }
 
-/// Why a file could not be read to its end as it was.
+/// Why a file could not be read completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It is another one than when its digest was made.
+    /// It changed after its digest was computed.
     Changed,
-    /// The disk refused.
+    /// The disk reported an error.
     Unreadable(String),
 }
 
-/// Where a sending leaves why it ended early.
+/// Where a transfer stores why it ended early.
 pub(super) type Faults = Arc<Mutex<Option<Fault>>>;
 
-/// Hears how many bytes were given out.
+/// Receives the number of bytes that were sent.
 pub(super) type Sent = Box<dyn Fn(u64) + Send>;
 
 impl Source {
@@ -52,12 +52,12 @@ impl Source {
         Self { file: Arc::new(file), name, len }
     }
 
-    /// Whether it begins like text. It blocks.
+    /// Whether the file begins like a text. Blocks.
     pub(super) fn looks_like_text(&self) -> bool {
         self.read(0, PROBED.min(self.len)).is_ok_and(|bytes| !bytes.contains(&0))
     }
 
-    /// SHA-256 of all of it, in hexadecimal.
+    /// Computes the SHA-256 of the file, in hexadecimal.
     pub(super) async fn digest(&self) -> Result<String, Fault> {
         let source = self.clone();
         let digest = spawn_blocking(move || {
@@ -73,8 +73,8 @@ impl Source {
         digest.await.map_err(|error| Fault::Unreadable(error.to_string()))?
     }
 
-    /// All of it in pieces, if it still has `digest`; else it ends before the last one, and `faults`
-    /// says why. `sent` hears how many bytes were given out.
+    /// Returns the file in chunks. If its digest is no longer `digest`, the stream ends before the last chunk
+    /// and `faults` has the reason. `sent` receives the number of bytes so far.
     pub(super) fn pieces(
         &self,
         digest: &str,
@@ -107,7 +107,7 @@ impl Source {
         }
     }
 
-    /// There is nothing behind its last byte.
+    /// Checks that the file has not grown.
     fn ends(&self) -> Result<(), Fault> {
         match self.file.read_at(&mut [0], self.len) {
             Ok(0) => Ok(()),
@@ -157,7 +157,7 @@ impl Reader {
 }
 
 impl Fault {
-    /// It in words.
+    /// Describes the fault for people.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Changed => "The file changed while it was read; nothing of it was taken.".to_owned(),

@@ -1,4 +1,4 @@
-//! Files that stay as they are, and those that do not.
+//! Tests of sending files that change, and of those that do not.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ fn written(bytes: &[u8]) -> (tempfile::TempDir, Source) {
     (dir, source)
 }
 
-/// All pieces, or how far it came and why it ended.
+/// Returns all chunks, or the number of bytes and the reason why it ended early.
 async fn sent(source: &Source, digest: &str) -> Result<Vec<Bytes>, (usize, Fault)> {
     let faults = Faults::default();
     let pieces = source.pieces(digest, &faults, Box::new(|_| {}));

@@ -1,4 +1,4 @@
-//! The tasks that bring documents in: whose turn it is, and what happens when one has ended.
+//! Tasks that ingest documents: the order in which they run, and what happens when one has ended.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -28,34 +28,34 @@ use protocol::{Notification, method};
 use runtime::shutdown::Shutdown;
 use upstream::api::{Error, Event, Events};
 
-/// How long one document may take, from when its turn has come.
+/// How long the ingestion of one document may take, from the start of its turn.
 pub(super) const JOB_LIMIT: Duration = Duration::from_hours(2);
-/// How long a collection that was there is taken to be there still.
+/// How long the existence of a collection is cached.
 const COLLECTION_TTL: Duration = Duration::from_mins(1);
-/// Collections that are remembered.
+/// Most collections in that cache.
 pub(super) const MOST_COLLECTIONS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
-/// All that the tasks share.
+/// State that all tasks share.
 pub(super) struct Tasks {
     pub(super) remote: Box<dyn Remote>,
     pub(super) roots: Arc<Roots>,
     pub(super) journal: Journal,
     pub(super) answers: Answers,
-    /// The id of our account at R2R, once it was asked for.
+    /// The id of the gateway's account at R2R, once it was requested.
     pub(super) who: OnceCell<String>,
     pub(super) events: Events,
-    /// Seats of all documents under way.
+    /// One permit for each document under way.
     pub(super) seats: Arc<Semaphore>,
     pub(super) uploads: Semaphore,
     pub(super) turns: Mutex<HashMap<Uuid, Weak<tokio::sync::Mutex<()>>>>,
     pub(super) collections: Mutex<LruCache<Id, Instant>>,
 }
 
-/// One document, on its way.
+/// One document under way.
 pub(super) struct Task {
     pub(super) entry: Entry,
     pub(super) number: u64,
-    /// Opened when it was asked for; none after a restart.
+    /// The file, opened for the request. `None` after a restart.
     pub(super) source: Option<Source>,
     pub(super) is_awaited: bool,
     pub(super) is_watched: bool,
@@ -64,7 +64,7 @@ pub(super) struct Task {
 }
 
 impl Tasks {
-    /// Goes on with what a former life left.
+    /// Resumes what an earlier instance left.
     pub(super) async fn resume(self: Arc<Self>, shutdown: Shutdown) {
         for (number, entry) in self.journal.take_over().await {
             let Ok(seat) = Arc::clone(&self.seats).acquire_owned().await else { return };
@@ -83,7 +83,7 @@ impl Tasks {
         }
     }
 
-    /// Brings a document in and tells everybody.
+    /// Ingests a document and publishes the outcome.
     pub(super) async fn bring(self: Arc<Self>, task: Task) {
         let source = match &task.source {
             Some(source) => Ok(source.clone()),
@@ -137,10 +137,11 @@ impl Tasks {
             Ok(done) => tracing::info!(file, %document, ?done, "a document was ingested"),
             Err(failure) => tracing::warn!(file, %document, ?failure, "a document was not ingested"),
         }
-        // Refused credentials are mended by an operator, and then it is gone on with.
+        // If R2R refused the credentials, the task is resumed after an operator has fixed them.
         let is_parked = outcome.as_ref().is_err_and(is_parked);
         if !is_parked {
-            // Before what is kept is forgotten: whoever then lists anew finds it.
+            // Before the cached answers are dropped, so that a client that lists the documents again finds
+            // the failure.
             let size = task.source.as_ref().map_or(0, |source| source.len);
             let failure = outcome.as_ref().err().map(|failure| (failed::reason(failure), size));
             self.journal.conclude(task.number, failure);
@@ -151,7 +152,7 @@ impl Tasks {
         if outcome.is_ok() {
             self.journal.forget_kept(document).await;
         }
-        // What was removed is not forgotten, whoever waits.
+        // A removed version stays in the journal, even if a client waits.
         if !is_parked || (task.is_awaited && self.journal.removed(task.number).is_none()) {
             self.journal.strike(task.number).await;
         }
@@ -163,7 +164,7 @@ impl Tasks {
         task.steps.send_modify(|step| step.outcome = Some(outcome));
     }
 
-    /// The opened file, if it can be sent.
+    /// Opens the file, if it can be sent.
     pub(super) async fn source(&self, path: &str) -> Result<Source, Failure> {
         let (roots, path) = (Arc::clone(&self.roots), path.to_owned());
         let opened = spawn_blocking(move || {
@@ -180,13 +181,13 @@ impl Tasks {
         Ok(opened?)
     }
 
-    /// Who we are at R2R. Not what we log in with: that may be another one tomorrow, and the documents
-    /// are still ours.
+    /// Returns the id of the gateway's account at R2R. The login is not used, because it may change while the
+    /// documents still belong to the account.
     pub(super) async fn who(&self) -> Result<&str, Error> {
         self.who.get_or_try_init(|| self.remote.who()).await.map(String::as_str)
     }
 
-    /// Refuses a collection that is not there, which R2R itself would take.
+    /// Refuses a collection that does not exist. R2R itself would accept it.
     pub(super) async fn check(&self, id: Id) -> Result<(), Failure> {
         let is_fresh = |seen: &Instant| seen.elapsed() < COLLECTION_TTL;
         if self.seen().get(&id).is_some_and(is_fresh) {
@@ -204,7 +205,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// What only one task at a time may hold, that of the document `id`.
+    /// Returns the lock of the document `id`, which one task at a time may hold.
     pub(super) fn turn(&self, id: Uuid) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.retain(|_, turn| turn.strong_count() > 0);

@@ -1,4 +1,4 @@
-//! The tool over an R2R in memory, under paused time.
+//! Tests of the tool with an R2R in memory, under paused time.
 
 use std::fs;
 
@@ -230,7 +230,7 @@ async fn a_crash_while_it_is_sent_or_waits_loses_nothing() {
         sleep(Duration::from_millis(50)).await;
     }
     drop(ingest);
-    // R2R goes on with what it has, whoever leaves.
+    // R2R continues with the documents that it has after the client has left.
     for there in place.fake.world().documents.values_mut() {
         there.ingestion_status = "success".into();
     }

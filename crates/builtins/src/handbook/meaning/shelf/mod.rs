@@ -1,9 +1,9 @@
-//! Where the vectors of the handbook are: in memory, or in a Chroma server (`store: chroma`).
+//! Storage of the handbook's vectors: in memory, or in a Chroma server (`store: chroma`).
 //!
-//! In memory they are part of each document of [`Vectors`], and this has nothing to do. In Chroma a record is a
-//! vector under the digest of the text that it was made of, and nothing else; which section has that text is
-//! known here alone. So a record that is of no present text is never a hit, whoever left it there, and a text
-//! that comes back, moves or stands in two documents is embedded once.
+//! In memory, the vectors are part of each document of [`Vectors`], and this module has nothing to do. In
+//! Chroma, a record is a vector whose id is the digest of its text, and nothing else. Only Switchyard knows
+//! which section has that text. A record without a current text is therefore never a hit. A text that
+//! returns, moves or occurs in two documents is embedded once.
 //!
 //! ```text
 //!  link (client, name, outage) ◀── upkeep: what is there, put, delete      one task, the indexer
@@ -11,15 +11,15 @@
 //!            └──────────────────── reach: what is near to a question       every search
 //! ```
 //!
-//! Invariants: nothing is written into a collection that is not of this model, dimension and space, or that no
-//! handbook made; a record is deleted when the state without it is published, and only if it was found at the
-//! start or written by us, so that gateways with different folders do not delete from each other for ever; every
-//! request has a limit of time, of records and of bytes.
+//! Invariants: a collection is written only if it was made for a handbook and fits the model, dimension and
+//! space. A record is deleted after the state without it was published, and only if Switchyard wrote it or
+//! found it at the start. So gateways with different folders do not keep deleting from each other. Every
+//! request has a limit of time, records and bytes.
 //!
-//! **The mean.** `fusion` measures a cosine against the mean of all, which nobody but memory can look at. But all
-//! vectors have length 1, so the mean of their cosines is the product of the question with the mean vector, and
-//! that one is kept: of a sample of at most a thousand stored vectors, evenly chosen, read back when all documents
-//! have vectors and when a tenth of them has changed.
+//! **The mean.** `fusion` compares a cosine with the mean of all cosines, which cannot be read from Chroma.
+//! But all vectors have length 1, so that mean is the product of the query and the mean vector. The mean
+//! vector is kept here. It is computed from at most a thousand stored vectors, evenly chosen, when all
+//! documents have vectors and again after a tenth has changed.
 
 #[cfg(test)]
 mod fixture;
@@ -44,40 +44,40 @@ pub(in super::super) use self::reach::Wish;
 pub(super) use self::reach::{Known, Reach};
 use self::upkeep::Upkeep;
 
-/// Where they are, for the one who puts them there.
+/// Storage of vectors, as the indexer sees it.
 pub(in super::super) enum Shelf {
-    /// In each document.
+    /// In memory, with each document.
     Memory,
     /// In a collection at Chroma.
     Chroma(Box<Upkeep>),
 }
 
-/// Why vectors can not be made or kept.
+/// Why vectors cannot be made or stored.
 #[derive(Debug, thiserror::Error)]
 pub(in super::super) enum Trouble {
-    /// They are not made.
+    /// The embedding provider failed.
     #[error("{0}")]
     Embedding(#[from] embedding::Error),
-    /// They are not kept.
+    /// Chroma failed.
     #[error("Chroma failed: {0}")]
     Chroma(#[from] Error),
-    /// They do not belong there. Nothing was written.
+    /// The collection does not fit. Nothing was written.
     #[error("nothing is written into the collection `{name}` at Chroma: {why}")]
     Foreign {
-        /// The collection.
+        /// Name of the collection.
         name: String,
-        /// What is wrong with it, and what to do.
+        /// The mismatch, and advice.
         why: String,
     },
 }
 
 impl Shelf {
-    /// In the collection that `link` leads to.
+    /// The collection that `link` leads to.
     pub(in super::super) fn at(link: Arc<Link>) -> Self {
         Self::Chroma(Box::new(Upkeep::new(link)))
     }
 
-    /// Makes sure that what is on it is known. Documents of which something is missing are taken out of `vectors`.
+    /// Lists the stored vectors if needed. Removes documents with missing vectors from `vectors`.
     pub(super) async fn open(&mut self, model: &dyn Embedding, vectors: &mut Vectors) -> Result<(), Trouble> {
         match self {
             Self::Memory => Ok(()),
@@ -85,7 +85,7 @@ impl Shelf {
         }
     }
 
-    /// Shows by one of `passages` that `model` makes what is on it.
+    /// Checks with one of `passages` that `model` made the stored vectors.
     pub(super) async fn prove<'a>(
         &mut self,
         model: &dyn Embedding,
@@ -97,7 +97,7 @@ impl Shelf {
         }
     }
 
-    /// Whether the vector of the text with this digest is on it; one that is in memory is with its document.
+    /// Whether the vector of the text with this digest is stored at Chroma.
     pub(super) fn has(&self, digest: &Digested) -> bool {
         match self {
             Self::Memory => false,
@@ -105,7 +105,7 @@ impl Shelf {
         }
     }
 
-    /// Puts new vectors on it. What comes back belongs into the documents.
+    /// Stores new vectors. Returns those that belong into the documents.
     pub(super) async fn put(
         &mut self,
         model: &dyn Embedding,
@@ -121,7 +121,7 @@ impl Shelf {
         }
     }
 
-    /// All documents of `vectors` are on it: makes it ready to be searched.
+    /// Prepares for searches after all documents of `vectors` are stored.
     pub(super) async fn settle(&mut self, vectors: &Vectors) -> Result<(), Trouble> {
         match self {
             Self::Memory => Ok(()),
@@ -129,7 +129,7 @@ impl Shelf {
         }
     }
 
-    /// Drops what is of no document of `vectors`.
+    /// Deletes stored vectors that belong to no document of `vectors`.
     pub(super) async fn forget(&mut self, vectors: &Vectors) -> Result<(), Trouble> {
         match self {
             Self::Memory => Ok(()),
@@ -137,7 +137,7 @@ impl Shelf {
         }
     }
 
-    /// The way to what is on it, for searches. None where that is in memory, or not ready.
+    /// Returns the access for searches. `None` if the vectors are in memory or not ready.
     pub(super) fn reach(&self) -> Option<Arc<Reach>> {
         match self {
             Self::Memory => None,
@@ -145,7 +145,7 @@ impl Shelf {
         }
     }
 
-    /// Whether `reach` is the present way.
+    /// Whether `reach` is the current access.
     pub(super) fn is_reached_by(&self, reach: Option<&Arc<Reach>>) -> bool {
         match (self.reach(), reach) {
             (Some(own), Some(other)) => Arc::ptr_eq(&own, other),
@@ -153,17 +153,17 @@ impl Shelf {
         }
     }
 
-    /// Whether searches may go by what is on it.
+    /// Whether searches may use the stored vectors.
     pub(super) fn is_ready(&self) -> bool {
         matches!(self, Self::Memory) || self.reach().is_some()
     }
 
-    /// Whether `trouble` was told already, by those who search.
+    /// Whether searches have already logged `trouble`.
     pub(super) fn is_told(&self, trouble: &Trouble) -> bool {
         matches!((self, trouble), (Self::Chroma(upkeep), Trouble::Chroma(_)) if upkeep.is_outage())
     }
 
-    /// Resolves when it is to be looked at again, though no document has changed. Dropping it loses nothing.
+    /// Resolves when the storage should be checked although no document has changed. Cancel-safe.
     pub(super) async fn is_due(&mut self) {
         match self {
             Self::Memory => std::future::pending().await,
@@ -171,7 +171,7 @@ impl Shelf {
         }
     }
 
-    /// Resolves when there is a reason to believe that what failed may succeed now.
+    /// Resolves when a failed operation may succeed now.
     pub(super) async fn is_back(&mut self) {
         match self {
             Self::Memory => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! Chroma that is away, late, back again or out of its mind: what that costs a handbook.
+//! Tests of a handbook whose Chroma fails, is slow, returns, or answers nonsense.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn what_changed_while_chroma_was_away_is_brought_up_to_date_when_a_search_
     fixture.write("people/new.md", "# Commuting\nBy bicycle.\n");
     walked().await;
     while double.seen().is_empty() {
-        tokio::task::yield_now().await; // the new text is to be written
+        tokio::task::yield_now().await; // until the new text is written
     }
     assert_eq!(search(&fixture, "bicycle").await.1[0], "people/new");
     double.fail(None);

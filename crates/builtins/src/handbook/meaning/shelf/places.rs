@@ -1,7 +1,8 @@
-//! Which sections have a text, by its digest. Made once for a state of the documents, when it is first asked.
+//! Finds the sections that have a text, by its digest. Computed once per state of the documents, at the first
+//! use.
 //!
-//! And the names of digests at Chroma: `MODEL-DIGEST`, so that vectors of two models never have one id, whatever
-//! the metadata of a collection say.
+//! Also makes the ids of vectors at Chroma: `MODEL-DIGEST`. Vectors of two models therefore never share an
+//! id, whatever the metadata of a collection say.
 
 use sha2::{Digest, Sha256};
 
@@ -10,12 +11,12 @@ use super::super::vectors::Vectors;
 use crate::embedding::Embedding;
 use runtime::hex::hex;
 
-/// Every passage, sorted by the digest of its text: of which document and section it is, and where it begins there.
+/// All passages, sorted by the digest of their text. Each has its document, its section and its start there.
 #[derive(Debug, Default)]
 pub(in super::super) struct Places(Vec<(Digested, u64, usize, usize)>);
 
 impl Places {
-    /// Those of `vectors`.
+    /// Collects the passages of `vectors`.
     pub(in super::super) fn of(vectors: &Vectors) -> Self {
         let mut all = Vec::with_capacity(vectors.passages());
         for (document, of) in &vectors.by_serial {
@@ -27,7 +28,8 @@ impl Places {
         Self(all)
     }
 
-    /// The sections that have the text with this digest, each by document and number, and where it begins there.
+    /// Returns the sections that have the text with this digest, as document and number, with its start
+    /// there.
     pub(super) fn having(&self, digest: &Digested) -> impl Iterator<Item = ((u64, usize), usize)> {
         let begin = self.0.partition_point(|(other, ..)| other < digest);
         self.0[begin..]
@@ -37,23 +39,23 @@ impl Places {
     }
 }
 
-/// What stands before the digests of one model.
+/// Prefix of the ids of one model's vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Naming(String);
 
 impl Naming {
-    /// For the vectors of `model`.
+    /// The prefix for the vectors of `model`.
     pub(super) fn of(model: &dyn Embedding) -> Self {
         let model = format!("{}\0{}", model.provider(), model.model());
         Self(format!("{}-", hex(&Sha256::digest(model)[..4])))
     }
 
-    /// The id of the vector of a text.
+    /// Returns the id of the vector of a text.
     pub(super) fn id(&self, digest: &Digested) -> String {
         format!("{}{}", self.0, hex(digest))
     }
 
-    /// What `id` is of; none where it is of another model or not one of ours.
+    /// Returns the digest in `id`, or `None` if the id is of another model or program.
     pub(super) fn digest(&self, id: &str) -> Option<Digested> {
         let digits = id.strip_prefix(&self.0)?.as_bytes();
         let (pairs, rest) = digits.as_chunks::<2>();
@@ -68,7 +70,7 @@ impl Naming {
     }
 }
 
-/// Of a digit as `hex` writes it, so that a digest has one id only.
+/// Returns the value of a digit as `hex` writes it, so that each digest has only one id.
 fn value(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),

@@ -1,12 +1,12 @@
-//! What is near to a question, of a collection at Chroma.
+//! Finds the passages of a Chroma collection that are similar to a query.
 //!
-//! One request gives the nearest passages of all; where only a part of the handbook is searched, another one
-//! beside it those of that part. Sections that have the words and are not among them get their cosines too, from
-//! their stored vectors: Chroma answers that quicker than a query among ids, and leaves out what is not there
-//! where a query fails. What is left has words alone to speak for it.
+//! One request returns the nearest passages of all. If only a part of the handbook is searched, a second one
+//! returns the nearest of that part. Sections that have the words but are not among the nearest get their
+//! cosines too, from their stored vectors. Reading these is quicker for Chroma than a query among ids, and
+//! skips missing ids where a query fails. All other sections are ranked by their words alone.
 //!
-//! Invariants: what is asked and read is bounded; a hit is a section of the state that the question is asked in,
-//! whatever Chroma answers; what is no distance between two directions counts for nothing.
+//! Invariants: requests and responses are bounded. A hit is always a section of the state that is searched. A
+//! number that is not a cosine distance is ignored.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -22,69 +22,70 @@ use crate::chroma::Distant;
 use crate::embedding::product;
 use upstream::api::Error;
 
-/// Passages that are asked for: more than sections that become hits, because a section has several.
+/// Passages to request: more than the sections that become hits, because a section has several.
 const NEAREST: usize = 300;
-/// The same where a part of the handbook is searched that is too large to be named.
+/// Passages to request if the searched part is too large to list its texts.
 const WIDE: usize = 1_000;
-/// Passages of a part that is named.
+/// Most texts of a part that are listed in a request.
 const MOST_NAMED: usize = 2_000;
-/// Vectors that are read for sections that have the words, and numbers of them: a third of a megabyte of JSON.
+/// Most vectors, and numbers in them, that are read for sections with the words: a third of a megabyte of
+/// JSON.
 const MOST_READ: usize = 64;
 pub(super) const MOST_NUMBERS: usize = 32 << 10;
-/// How far a cosine may be beside its range, as rounding has it.
+/// Tolerance for cosines outside of their range, because of rounding.
 const ROUNDING: f64 = 1e-3;
 
-/// The way to the vectors of one collection.
+/// Access to the vectors of one collection.
 pub(in super::super) struct Reach {
     pub(in super::super) link: Arc<Link>,
     pub(super) collection: Uuid,
     pub(super) naming: Naming,
-    /// The mean of all vectors, or nearly.
+    /// The approximate mean of all vectors.
     pub(super) mean: Vec<f32>,
 }
 
-/// The documents of one state, and where their texts stand.
+/// The documents of one state, and the positions of their texts.
 #[derive(Clone, Default)]
 pub(in super::super) struct Known {
     pub(in super::super) vectors: Arc<Vectors>,
     places: Arc<OnceLock<Places>>,
 }
 
-/// What is asked of Chroma beside the question.
+/// Inputs of a search at Chroma in addition to the query vector.
 pub(in super::super::super) struct Wish {
     /// Sections that have the words, the best first.
     sections: Vec<(u64, usize)>,
     scope: Scope,
 }
 
-/// Where is searched.
+/// The part of the handbook to search.
 #[derive(Debug, PartialEq)]
 pub(in super::super::super) enum Scope {
-    /// Everywhere.
+    /// The whole handbook.
     All,
-    /// Among these texts.
+    /// These texts only.
     Among(Vec<Digested>),
-    /// In a part that has too many.
+    /// A part with too many texts to list.
     Large,
 }
 
-/// How near sections are, by their best passage, and where that begins.
+/// Best cosine of each section, and where that passage begins.
 #[derive(Default)]
 struct Cosines(HashMap<(u64, usize), (f32, usize)>);
 
 impl Known {
-    /// Of `vectors`.
+    /// Makes the state for `vectors`.
     pub(in super::super) fn new(vectors: Arc<Vectors>) -> Self {
         Self { vectors, places: Arc::default() }
     }
 
-    /// Made when it is first asked: work for a thread that may block.
+    /// Returns the positions, computed at the first call. May block.
     fn places(&self) -> &Places {
         self.places.get_or_init(|| Places::of(&self.vectors))
     }
 
-    /// What to ask for. `is_within` says of a document whether a part of it may be searched, and of a section
-    /// whether it is; none searches everywhere. Work for a thread that may block.
+    /// Returns what a search needs. `is_within` tells whether a document has a part to search (`None`), or
+    /// whether a section is in it. Without `is_within` the whole handbook is searched. May block.
     pub(in super::super) fn wish(
         &self,
         matches: &[Match],
@@ -128,12 +129,13 @@ impl Cosines {
 }
 
 impl Reach {
-    /// Whether a vector can be held against those of the collection.
+    /// Whether a vector can be compared with those of the collection.
     pub(in super::super) fn fits(&self, vector: &[f32]) -> bool {
         vector.len() == self.mean.len() && vector.iter().all(|number| number.is_finite())
     }
 
-    /// How near the sections of `known` are to `vector`, which fits: those that are nearest, and those wished for.
+    /// Returns the cosines of sections of `known` to `vector`, which must fit: the nearest sections, and
+    /// those of `wish`.
     pub(in super::super) async fn nearby(
         &self,
         vector: &[f32],
@@ -169,8 +171,8 @@ impl Reach {
         self.link.chroma.nearest(self.collection, vector, most, ids).await
     }
 
-    /// The nearest in a part of the handbook. Where one of its texts is not there any more, or not yet, Chroma
-    /// fails; then the part is looked for among more of all.
+    /// Returns the nearest passages of a part of the handbook. Chroma fails if one of the texts is missing.
+    /// In that case the part is looked for in a larger result for the whole handbook.
     async fn within(&self, vector: &[f32], scope: &Scope) -> Result<Vec<Distant>, Error> {
         let Scope::Among(digests) = scope else { return Ok(Vec::new()) };
         if digests.is_empty() {
@@ -183,7 +185,7 @@ impl Reach {
         }
     }
 
-    /// Texts of sections that have the words and are not among the nearest.
+    /// Returns the ids of the texts of sections that have the words but are not among the nearest.
     fn missing(&self, wish: &Wish, known: &Known, cosines: &Cosines) -> Vec<String> {
         let most = (MOST_NUMBERS / self.mean.len().max(1)).clamp(1, MOST_READ);
         let missing = wish.sections.iter().filter(|place| !cosines.0.contains_key(place));
@@ -192,7 +194,7 @@ impl Reach {
     }
 }
 
-/// That of a distance, if it is one.
+/// Converts a distance to a cosine, if it is valid.
 #[allow(clippy::cast_possible_truncation)] // it is between -1 and 1
 fn cosine(distance: f64) -> Option<f32> {
     let cosine = 1.0 - distance;

@@ -1,11 +1,12 @@
-//! Keeping a collection at Chroma as the documents are: what is there, what is missing, what is too much.
+//! Keeps a Chroma collection equal to the documents: lists it, adds missing vectors, deletes superfluous
+//! ones.
 //!
 //! ```text
 //!  closed ──found or to be made, its ids listed──▶ open ──[`CHECK`] later, news, or a failure──▶ closed
 //! ```
 //!
-//! Looking again costs one request for 5,000 vectors and finds what others did: a collection that was deleted,
-//! restored from a backup, or emptied by a gateway whose folder was ahead of ours.
+//! Listing the collection again costs one request for each 5,000 vectors. It finds changes by others: a
+//! collection that was deleted, restored from a backup, or emptied by a gateway with a newer folder.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -26,50 +27,50 @@ use crate::handbook::meaning::vector_cache::is_made_by;
 use crate::rest::unsendable;
 use runtime::worker::at;
 
-/// How long what is known of the collection counts.
+/// How long a listing of the collection is trusted.
 const CHECK: Duration = Duration::from_mins(10);
-/// Ids in one answer, and of a collection at most; what is beyond counts as missing and is written again.
+/// Ids in one response, and in a collection at most. Ids beyond that count as missing and are written again.
 const PAGE: usize = 5_000;
 const MOST_LISTED: usize = 1_000_000;
 /// Ids in one request to delete.
 const DELETED_AT_ONCE: usize = 1_000;
-/// Bytes of one request to write, roughly, and those of a number and of an id in it.
+/// Approximate size of one write request in bytes, and of a number and an id in it.
 const BATCH_BYTES: usize = 8 << 20;
 const NUMBER_BYTES: usize = 16;
 const ID_BYTES: usize = 64;
-/// Vectors that the mean is made of, at most.
+/// Most vectors that the mean is computed from.
 const SAMPLE: usize = 1_000;
-/// The mean is made anew when one of so many vectors is another one.
+/// The mean is computed again when one vector in this many has changed.
 const DRIFT: usize = 10;
 
-/// Who put a record there.
+/// Origin of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// We did, or it was there when we came: it goes when no document has its text.
+    /// Switchyard wrote it, or it was there at the start. It is deleted when no document has its text.
     Ours,
-    /// Somebody else did, after we came.
+    /// Another program wrote it after the start.
     Others,
 }
 
-/// See the head of this file.
+/// Upkeep of one collection, see the head of this file.
 pub(in super::super::super) struct Upkeep {
     link: Arc<Link>,
     open: Option<Open>,
-    /// What is in the collection.
+    /// The records of the collection.
     stored: HashMap<Digested, Whose>,
-    /// Whether it was looked at before.
+    /// Whether the collection was listed before.
     is_known: bool,
-    /// Whether the model is known to make what is in it.
+    /// Whether its vectors are known to be of the current model.
     is_proven: bool,
     reach: Option<Arc<Reach>>,
-    /// Vectors that were put there since the mean was made.
+    /// Vectors that were added since the mean was computed.
     fresh: usize,
 }
 
-/// What was found.
+/// The collection as it was found.
 struct Open {
     naming: Naming,
-    /// The collection and its dimension; none until there is something to put into it.
+    /// The collection and its dimension. `None` until there is a vector to put into it.
     collection: Option<(Uuid, usize)>,
     until: Instant,
 }
@@ -87,7 +88,7 @@ impl Upkeep {
         }
     }
 
-    /// Looks what is there, unless that is known.
+    /// Lists the collection, unless a listing is still valid.
     pub(super) async fn open(&mut self, model: &dyn Embedding, vectors: &mut Vectors) -> Result<(), Trouble> {
         if self.open.is_some() {
             return Ok(());
@@ -113,7 +114,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Shows by one of `passages` that `model` makes what was there at the start: a name says little of a model.
+    /// Checks with one of `passages` that `model` made the vectors found at the start. A model's name proves
+    /// little.
     pub(super) async fn prove<'a>(
         &mut self,
         model: &dyn Embedding,
@@ -147,9 +149,9 @@ impl Upkeep {
         Ok(listed)
     }
 
-    /// Takes `listed` for what is there.
+    /// Records `listed` as the content of the collection.
     fn compare(&mut self, listed: HashSet<Digested>) {
-        // What is put there from now on is made by the model that runs.
+        // If the collection is empty, all its vectors will be made by the current model.
         self.is_proven |= !self.is_known && listed.is_empty();
         let new = if self.is_known { Whose::Others } else { Whose::Ours };
         let before = std::mem::take(&mut self.stored);
@@ -162,7 +164,7 @@ impl Upkeep {
         self.stored.contains_key(digest)
     }
 
-    /// Writes vectors, in requests that Chroma takes. A vector that is none is passed over.
+    /// Writes vectors, in requests of a size that Chroma accepts. Skips empty vectors, which are stored already.
     pub(super) async fn put(
         &mut self,
         model: &dyn Embedding,
@@ -217,7 +219,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// The collection and its dimension, made if it is not there.
+    /// Returns the collection and its dimension. Creates it if it is missing.
     async fn collection(&mut self, model: &dyn Embedding, length: usize) -> Result<(Uuid, usize), Trouble> {
         let Some(open) = &mut self.open else { return Err(gone(&self.link.name)) };
         if let Some(known) = open.collection {
@@ -228,7 +230,7 @@ impl Upkeep {
         Ok((made.id, dimension))
     }
 
-    /// Makes the way for searches, anew where many vectors are others than before.
+    /// Prepares the collection for searches. Does so again after many vectors have changed.
     pub(super) async fn settle(&mut self, vectors: &Vectors) -> Result<(), Trouble> {
         let Some(Open { collection: Some((id, dimension)), naming, .. }) = &self.open else { return Ok(()) };
         let passages = vectors.passages();
@@ -251,7 +253,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// The mean of stored vectors, evenly chosen.
+    /// Returns the mean of stored vectors, evenly chosen.
     async fn mean(
         &self,
         collection: Uuid,
@@ -279,8 +281,8 @@ impl Upkeep {
         Ok(sum.into_iter().map(|sum| sum / f32::from(count)).collect())
     }
 
-    /// Deletes what is of no document. A folder that has none may be a disk that is not mounted yet, and to
-    /// embed everything again costs more than to leave it there.
+    /// Deletes vectors that belong to no document. If there are no documents at all it deletes nothing: the
+    /// disk may not be mounted yet, and embedding everything again costs more than keeping the vectors.
     pub(super) async fn forget(&mut self, vectors: &Vectors) -> Result<(), Trouble> {
         if vectors.by_serial.is_empty() {
             return Ok(());
@@ -304,7 +306,7 @@ impl Upkeep {
         self.closed_by(done.map_err(Trouble::from))
     }
 
-    /// Whatever went wrong, what is there is looked at again before anything else is done.
+    /// After any failure, the collection is listed again before the next step.
     fn closed_by<T>(&mut self, outcome: Result<T, Trouble>) -> Result<T, Trouble> {
         if outcome.is_err() {
             self.open = None;
@@ -320,7 +322,7 @@ impl Upkeep {
         self.link.outage.is_on()
     }
 
-    /// Resolves when it is to be looked at again: it is time to, or there is news.
+    /// Resolves when the collection should be listed again: after a time, or when a search asks for it.
     pub(super) async fn is_due(&mut self) {
         let until = self.open.as_ref().map(|open| open.until);
         tokio::select! {
@@ -330,7 +332,7 @@ impl Upkeep {
         self.open = None;
     }
 
-    /// Resolves when there is news.
+    /// Resolves when a search asks for a new listing.
     pub(super) async fn is_back(&mut self) {
         self.link.news.notified().await;
         self.open = None;
